@@ -1,0 +1,68 @@
+# Every target installs what it needs into an environment of its own: .venv for most,
+# .venv-docs for the docs. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+CLAIMS ?=
+EVENTS ?= 1e7
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-protobuf7 check claims bench soak kill proto docs containers clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The environment is complete when its stamp is newer than what it was made from.
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade "pip>=25.1"
+	$(BIN)/pip install -q -c constraints.txt --group dev -e ".[torch]"
+	@touch $@
+
+demo: $(VENV)/.stamp  ## a server, a dozen clients, four kills, and a report
+	$(PY) -m examples.demo
+
+test: $(VENV)/.stamp  ## all tests
+	$(PY) -m pytest -q
+
+test-protobuf7:  ## the wire's tests with the newest protobuf
+	$(PYTHON) -m venv .venv-protobuf7
+	.venv-protobuf7/bin/pip install -q --upgrade "pip>=25.1"
+	.venv-protobuf7/bin/pip install -q --group dev -e . "protobuf>=7,<8" "grpcio-tools>=1.78"
+	.venv-protobuf7/bin/python -m pytest -q tests/fedwire tests/integration
+
+check: $(VENV)/.stamp  ## style, types, import contracts, fresh stubs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	MYPYPATH=protos $(BIN)/mypy
+	PYTHONPATH=protos:. $(BIN)/lint-imports
+	$(PY) -m tools.stubs --check
+
+claims: $(VENV)/.stamp  ## the papers' claims, measured here (CLAIMS="5 6" for some)
+	$(PY) -m benchmarks.claims $(CLAIMS)
+
+bench: $(VENV)/.stamp  ## speed, as ratios against peers and physical floors
+	$(PY) -m benchmarks
+
+soak: $(VENV)/.stamp  ## the model check for EVENTS events
+	$(PY) -m tests.protocol.soak --events $(EVENTS)
+
+kill: $(VENV)/.stamp  ## thirty SIGKILLs of a loaded server, and thirty of its clients
+	$(PY) -m tests.integration.kill --kills 30
+
+proto: $(VENV)/.stamp  ## generate the stubs anew
+	$(PY) -m tools.stubs
+
+docs:  ## the documentation, into docs/_build/html
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install -q --upgrade "pip>=25.1"
+	.venv-docs/bin/pip install -q -c constraints.txt --group docs -e .
+	.venv-docs/bin/python -m docs.generate
+	.venv-docs/bin/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html
+
+containers:  ## build the images and run them (needs podman; see deploy/README.md)
+	deploy/test.sh
+
+clean:  ## remove environments, caches and builds
+	rm -rf .venv .venv-docs .venv-protobuf7 docs/_build .mypy_cache .ruff_cache .pytest_cache

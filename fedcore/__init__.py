@@ -1,0 +1,1 @@
+"""The pure core of latecomer: arrays and events in, arrays and actions out."""

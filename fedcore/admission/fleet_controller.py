@@ -1,0 +1,86 @@
+"""FLeet's controller: tasks with too small a batch or redundant labels are dropped.
+
+Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.4: thresholds are
+percentiles of the batch sizes and label similarities of past tasks. The paper's
+text prunes tasks of high similarity, its code those of low similarity; ``side``
+chooses. The similarity is to all labels seen, each counted once.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from fedcore.admission.base import Admission, AdmissionConfig
+from fedcore.labels import LabelCounts, add_labels, similarity
+from fedcore.typing import Counts
+
+
+class ControllerState(NamedTuple):
+    """Past batch sizes and similarities in rings, and all labels seen."""
+
+    sizes_W: npt.NDArray[np.int64]
+    similarities_W: npt.NDArray[np.float64]
+    seen: int
+    labels_C: LabelCounts
+
+
+class FleetController(AdmissionConfig):
+    """Refuses below a percentile of batch size, or beyond one of label similarity."""
+
+    kind: Literal["fleet_controller"] = "fleet_controller"
+    size_percentile: float = Field(default=0.0, ge=0, lt=100)
+    """Updates with fewer samples than this percentile are refused; 0: none."""
+    similarity_percentile: float = Field(default=0.0, ge=0, lt=100)
+    """So many per cent of updates are refused for their labels; 0: none."""
+    side: Literal["low", "high"] = "high"
+    """Refuse the least similar labels, or the most similar (redundant) ones."""
+    window: int = Field(default=1000, ge=1, le=100_000)
+    """How many past tasks the percentiles look at."""
+
+    def build(self) -> Admission:
+        """The rule."""
+        return Admission(self._init, self._admit, self._observe)
+
+    def _init(self) -> ControllerState:
+        empty = np.zeros(self.window)
+        return ControllerState(np.zeros(self.window, np.int64), empty, 0, np.zeros(0))
+
+    def _admit(
+        self, state: ControllerState, samples: int, counts_C: Counts | None
+    ) -> str | None:
+        past = min(state.seen, self.window)
+        if not past:
+            return None
+        if self.size_percentile:
+            least = _percentile(state.sizes_W[:past], self.size_percentile)
+            if samples < least:
+                return f"{samples} samples, fewer than the percentile {least:g}"
+        if self.similarity_percentile and counts_C is not None:
+            similar = similarity(counts_C, state.labels_C)
+            seen = state.similarities_W[:past]
+            if self.side == "low":
+                bound = _percentile(seen, self.similarity_percentile)
+                refused = similar < bound
+            else:
+                bound = _percentile(seen, 100 - self.similarity_percentile)
+                refused = similar > bound
+            if refused:
+                return f"label similarity {similar:.3f} is beyond the bound {bound:.3f}"
+        return None
+
+    def _observe(
+        self, state: ControllerState, samples: int, counts_C: Counts | None
+    ) -> ControllerState:
+        place, labels_C = state.seen % self.window, state.labels_C
+        state.sizes_W[place] = samples
+        state.similarities_W[place] = similarity(counts_C, labels_C)
+        labels_C = add_labels(labels_C, counts_C, 1.0)
+        return state._replace(seen=state.seen + 1, labels_C=labels_C)
+
+
+def _percentile(past: npt.NDArray[np.generic], percent: float) -> float:
+    rank = min(len(past) - 1, math.floor(len(past) * percent / 100))
+    return float(np.partition(past, rank)[rank])

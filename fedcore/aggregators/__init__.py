@@ -1,0 +1,10 @@
+"""Aggregators: one file a method; the import is the registration."""
+
+from fedcore.aggregators.base import Aggregator as Aggregator
+from fedcore.aggregators.base import AggregatorConfig as AggregatorConfig
+from fedcore.aggregators.base import AnyAggregator as AnyAggregator
+from fedcore.aggregators.base import Contribution as Contribution
+from fedcore.aggregators.coordinate_median import CoordinateMedian as CoordinateMedian
+from fedcore.aggregators.mixing import Mixing as Mixing
+from fedcore.aggregators.trimmed_mean import TrimmedMean as TrimmedMean
+from fedcore.aggregators.weighted_mean import WeightedMean as WeightedMean

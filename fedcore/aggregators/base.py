@@ -1,0 +1,46 @@
+"""The contract of aggregators: how the updates of a buffer become one.
+
+``accumulate`` owns its state and may write into it. ``share`` is λ·n, the weight
+of the update times its samples; ``finalize`` divides by N = Σ n, not by Σ λ·n:
+otherwise a uniform λ would cancel, and nothing would be dampened.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Annotated, ClassVar, NamedTuple
+
+from fedcore.config import Method, OneOf
+from fedcore.payloads import Payload
+from fedcore.typing import State, Vector
+
+
+class Contribution(NamedTuple):
+    """One accepted update."""
+
+    payload: Payload
+    weight: float  # λ
+    samples: float  # n, as the recipe counts it
+    gap_D: Vector | None  # X - W_base, for aggregators that mix models
+
+
+class Aggregator(NamedTuple):
+    """Folds contributions into one update, in parameter units."""
+
+    init: Callable[[int], State]
+    accumulate: Callable[[State, Contribution], State]
+    # the aggregate of what was accumulated, N = Σ n given
+    finalize: Callable[[State, float], Vector]
+    mixes_models: bool = False  # whether contributions need their gap_D
+
+
+class AggregatorConfig(Method):
+    """Settings of an aggregator."""
+
+    role: ClassVar[str] = "aggregator"
+
+    @abstractmethod
+    def build(self) -> Aggregator:
+        """The aggregator."""
+
+
+AnyAggregator = Annotated[AggregatorConfig, OneOf()]

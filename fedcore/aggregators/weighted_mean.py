@@ -1,0 +1,33 @@
+"""The mean of the updates, weighted by samples and dampened by staleness.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from
+Decentralized Data", AISTATS 2017, Algorithm 1, in delta form:
+agg = Σ λ_i·n_i·q_i / Σ n_i. Sums are taken in float32, in the order of arrival.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.typing import Vector
+
+
+class WeightedMean(AggregatorConfig):
+    """Σ λ·n·q / Σ n."""
+
+    kind: Literal["weighted_mean"] = "weighted_mean"
+
+    def build(self) -> Aggregator:
+        """The aggregator."""
+        return Aggregator(lambda dim: np.zeros(dim, np.float32), _accumulate, _finalize)
+
+
+def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
+    payloads.add(update.payload, sum_D, update.weight * update.samples)
+    return sum_D
+
+
+def _finalize(sum_D: Vector, samples: float) -> Vector:
+    return sum_D / np.float32(samples)

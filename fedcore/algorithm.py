@@ -1,0 +1,131 @@
+"""The parts of one federated algorithm, and the config that all recipes share.
+
+A recipe (:mod:`fedcore.recipes`) is this config with the defaults of a published
+system. Synchronous, semi-synchronous and asynchronous federations differ in the
+pace alone: whether a cohort trains one version (``synchronous``), how many updates
+make a new one (``buffer``), how long it may take (``deadline``), and how late an
+update may be (``staleness_limit``).
+"""
+
+import math
+from abc import abstractmethod
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from fedcore.admission import Admission, AnyAdmission, Everything
+from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
+from fedcore.clients import AnyClientAlgorithm, ClientAlgorithm, LocalSGD
+from fedcore.compressors import AnyCompressor, Compressor, ErrorFeedback, Identity
+from fedcore.config import Count, Duration, Method, Versions
+from fedcore.params import ParamSpec
+from fedcore.selection import AnySelection, Selection, UniformSelection
+from fedcore.server_optimizers import SGD, AnyServerOptimizer, ServerOptimizer
+from fedcore.staleness import AnyStaleness, Constant, StalenessPolicy
+
+
+class Algorithm(NamedTuple):
+    """The roles of one federated algorithm, ready to run on one model."""
+
+    config: "AlgorithmConfig"
+    spec: ParamSpec
+    selection: Selection
+    admission: Admission
+    staleness: StalenessPolicy
+    aggregator: Aggregator
+    server: ServerOptimizer
+    client: ClientAlgorithm
+    uplink: Compressor
+    downlink: Compressor
+
+
+class AlgorithmConfig(Method):
+    """What every recipe is made of."""
+
+    role: ClassVar[str] = "recipe"
+
+    buffer: Count = 10
+    """K: so many accepted updates make a new version."""
+    minimum: Count = 1
+    """At the deadline, so many are enough."""
+    synchronous: bool = False
+    """A cohort of K clients trains each version; otherwise whoever is there trains."""
+    over_selection: float = Field(default=1.0, ge=1, le=10)
+    """The cohort is this many times larger than K, and its last ones come too late."""
+    concurrency: Count | None = None
+    """Clients that may train at a time where there is no cohort; none: all."""
+    min_clients: Count = 1
+    """Nobody trains before so many clients are there."""
+    deadline: Duration | None = None
+    """Seconds after which a version is made of what has arrived."""
+    staleness_limit: Versions = 100
+    """Updates that are later than this, in versions, are rejected."""
+    weigh_by: Literal["updates", "samples"] = "updates"
+    """Every update counts alike, or by its samples."""
+    samples_cap: Count = 10_000
+    """No update counts for more samples than this."""
+    selection: AnySelection = UniformSelection()
+    """Who joins a cohort."""
+    admission: AnyAdmission = Everything()
+    """Which updates are used at all."""
+    staleness: AnyStaleness = Constant()
+    """How much a late update counts."""
+    aggregator: AnyAggregator = WeightedMean()
+    """How the updates of a buffer become one."""
+    server: AnyServerOptimizer = SGD()
+    """How the aggregate moves the model."""
+    client: AnyClientAlgorithm = LocalSGD()
+    """What a client does with a task."""
+    uplink: AnyCompressor = Identity()
+    """How updates travel."""
+    downlink: AnyCompressor = Identity()
+    """How new versions travel; the server's error memory is W - X."""
+
+    @property
+    @abstractmethod
+    def paper(self) -> str:
+        """Where the recipe comes from."""
+
+    @property
+    def cohort(self) -> int:
+        """How many clients train one version, where it is synchronous."""
+        return math.ceil(self.buffer * self.over_selection)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "AlgorithmConfig":
+        if self.minimum > self.buffer:
+            raise ValueError(f"minimum {self.minimum} is above buffer {self.buffer}")
+        if self.synchronous and self.concurrency is not None:
+            raise ValueError(
+                "concurrency is for asynchronous algorithms; use over_selection"
+            )
+        if not self.synchronous and self.over_selection != 1:
+            raise ValueError(
+                "over_selection is for synchronous algorithms; use concurrency"
+            )
+        if isinstance(self.downlink, ErrorFeedback):
+            raise ValueError(
+                "downlink: the server's memory is W - X in any case; name the inner "
+                f"compressor alone ({self.downlink.inner.kind})"
+            )
+        if self.downlink.bias != "contraction":
+            raise ValueError(
+                f"downlink: {self.downlink.kind} is {self.downlink.bias} with these "
+                "settings; the server's memory W - X needs a contraction"
+            )
+        return self
+
+    def build(self, spec: ParamSpec) -> Algorithm:
+        """The algorithm for this model."""
+        return Algorithm(
+            config=self,
+            spec=spec,
+            selection=self.selection.build(),
+            admission=self.admission.build(),
+            staleness=self.staleness.build(),
+            aggregator=self.aggregator.build(),
+            server=self.server.build(),
+            client=self.client.build(),
+            uplink=self.uplink.build(spec.sizes),
+            downlink=self.downlink.build(spec.sizes),
+        )

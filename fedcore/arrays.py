@@ -1,0 +1,86 @@
+"""What the array API standard lacks, for NumPy arrays and torch tensors.
+
+Everything works along the last axis. NumPy is the path of every CPU; torch
+tensors pass through where a simulation lives on a GPU.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedcore.typing import Array
+
+# Big enough to amortise a call, small enough for a core's L2 cache.
+BLOCK = 1 << 16
+
+
+def array_namespace(x: Array) -> Any:
+    """The array API namespace of ``x``; look it up once a stack, it costs 5 µs."""
+    if isinstance(x, np.ndarray):
+        return np
+    import array_api_compat
+
+    return array_api_compat.array_namespace(x)
+
+
+def is_numpy(x: Array) -> bool:
+    """Whether ``x`` lives in NumPy."""
+    return isinstance(x, np.ndarray | np.generic)
+
+
+def as_numpy(x: Array) -> Any:
+    """``x`` as a NumPy array; a copy only where it lives on another device."""
+    return x if is_numpy(x) else x.detach().cpu().numpy()
+
+
+def like(values: Any, reference: Array) -> Array:
+    """NumPy ``values`` in the library and on the device of ``reference``."""
+    if is_numpy(reference):
+        return values
+    xp = array_namespace(reference)
+    return xp.asarray(values, device=reference.device)
+
+
+def top_k_indices(magnitude: Array, k: int) -> Array:
+    """Where the ``k`` largest values lie, ascending, shape ``(..., k)``."""
+    if is_numpy(magnitude):
+        size = magnitude.shape[-1]
+        chosen = np.argpartition(magnitude, size - k, axis=-1)[..., size - k :]
+        return np.sort(chosen, axis=-1)
+    return magnitude.topk(k, dim=-1, sorted=False).indices.sort(dim=-1).values
+
+
+def take(x: Array, indices: Array) -> Array:
+    """``x[..., indices]`` row by row."""
+    if is_numpy(x):
+        return np.take_along_axis(x, indices, axis=-1)
+    return x.gather(-1, indices)
+
+
+def scatter(size: int, indices: Array, values: Array) -> Array:
+    """Zeros of the given size with ``values`` at ``indices``, row by row."""
+    xp = array_namespace(values)
+    if is_numpy(values):
+        dense = np.zeros((*values.shape[:-1], size), values.dtype)
+        np.put_along_axis(dense, indices, values, axis=-1)
+        return dense
+    dense = xp.zeros(
+        (*values.shape[:-1], size), dtype=values.dtype, device=values.device
+    )
+    return dense.scatter_(-1, indices, values)
+
+
+def finite(x: Array) -> bool:
+    """Whether no value is NaN or infinite."""
+    xp = array_namespace(x)
+    return bool(xp.all(xp.isfinite(x)))
+
+
+def norm(x_D: Array) -> float:
+    """The Euclidean norm, summed in double precision."""
+    flat = as_numpy(x_D).reshape(-1)
+    return (
+        float(np.sqrt(np.dot(flat, flat)))
+        if flat.dtype == np.float64
+        else float(np.linalg.norm(flat.astype(np.float64)))
+    )

@@ -1,0 +1,31 @@
+"""FedProx: local SGD on the loss plus μ/2·‖w - w_global‖².
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in
+Heterogeneous Networks", MLSys 2020, Algorithm 2. With μ = 0 it is local SGD.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from fedcore.clients._sgd import SGDConfig
+from fedcore.typing import Array
+
+
+class FedProx(SGDConfig):
+    """Local SGD that is pulled back to the model it started from."""
+
+    kind: Literal["fed_prox"] = "fed_prox"
+    mu: float = Field(default=0.01, ge=0)
+    """μ, the strength of the pull."""
+
+    @property
+    def is_plain(self) -> bool:
+        """It needs gradients."""
+        return False
+
+    def correction(self, w_D: Array, start_D: Array) -> Array | None:
+        """μ·(w - w_global), and the weight decay."""
+        pull_D = self.mu * (w_D - start_D)
+        decay_D = super().correction(w_D, start_D)
+        return pull_D if decay_D is None else pull_D + decay_D

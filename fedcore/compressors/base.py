@@ -1,0 +1,59 @@
+"""The contract of compressors: what travels instead of a vector.
+
+``encode`` takes the update and the client's memory and returns the message and
+the memory that is left; whoever keeps the memory decides when it counts. A
+compressor without memory has the state ``None``.
+
+A **contraction** satisfies E‖C(x) - x‖² ≤ (1 - δ)‖x‖² with 0 < δ ≤ 1, an
+**unbiased** compressor E C(x) = x and E‖C(x) - x‖² ≤ ω‖x‖². Error memories
+accept contractions only: with ω ≥ 1 they diverge.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from fedcore.config import Method, OneOf
+from fedcore.payloads import Layout, Payload
+from fedcore.rng import Key
+from fedcore.typing import Array, State
+
+Class = Literal["contraction", "unbiased", "neither"]
+Keys = Key | Sequence[Key]  # one, or one a row of a stack
+
+
+class Compressor(NamedTuple):
+    """How a vector becomes a message. Inputs are left untouched."""
+
+    init: Callable[[int], State]
+    encode: Callable[[Array, State, Keys], tuple[Payload, State]]
+
+
+class CompressorConfig(Method):
+    """Settings of a compressor."""
+
+    role: ClassVar[str] = "compressor"
+
+    @property
+    @abstractmethod
+    def bias(self) -> Class:
+        """Which of the two laws it obeys."""
+
+    @abstractmethod
+    def build(self, layout: Layout) -> Compressor:
+        """The compressor for a model whose tensors have these sizes."""
+
+
+AnyCompressor = Annotated[CompressorConfig, OneOf()]
+
+
+def stateless(encode: Callable[[Array, Keys], Payload]) -> Compressor:
+    """A compressor without memory."""
+    return Compressor(
+        lambda _: None, lambda delta_D, state, key: (encode(delta_D, key), state)
+    )
+
+
+def kept(ratio: float, dim: int) -> int:
+    """K = max(1, ⌊ratio·d⌋), and 0 of an empty vector."""
+    return min(dim, max(1, int(ratio * dim)))

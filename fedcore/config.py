@@ -1,0 +1,87 @@
+"""Settings are frozen pydantic models; methods are chosen by their ``kind``."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+Count = Annotated[int, Field(ge=1)]
+Versions = Annotated[int, Field(ge=0)]  # how many versions late
+Duration = Annotated[float, Field(gt=0)]  # seconds
+
+
+class Config(BaseModel):
+    """Base of all settings: frozen, and a typo is an error."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        defer_build=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class Method(Config):
+    """Base of a role's methods; subclasses have a field ``kind: Literal["<name>"]``."""
+
+    kind: str
+
+    role: ClassVar[str] = "method"
+
+    @classmethod
+    def example(cls) -> "Method":
+        """An instance with settings that suit a model of a hundred values."""
+        return cls()  # type: ignore[call-arg]  # subclasses have defaults
+
+
+def kind_of(method: type[Method]) -> str:
+    """The name under which a config file chooses this method."""
+    (kind,) = get_args(method.model_fields["kind"].annotation)
+    return str(kind)
+
+
+def methods(role: type[Method]) -> tuple[type[Method], ...]:
+    """The methods of a role that were imported so far, recipes' bases left out."""
+    found: list[type[Method]] = []
+    for sub in role.__subclasses__():
+        if get_args(sub.model_fields["kind"].annotation):
+            found.append(sub)
+        found.extend(methods(sub))
+    return tuple(found)
+
+
+class OneOf:
+    """Marks a field that takes any imported method of its role.
+
+    ``Annotated[Compressor, OneOf()]`` accepts what ``kind`` names. The choice is
+    made when a value is read, so a method that a user's module defines joins without
+    being listed anywhere.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Method], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """A validator that hands over to the method that ``kind`` names."""
+        return core_schema.no_info_plain_validator_function(
+            lambda given: _choose(source, given),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda method, info: method.model_dump(mode=info.mode), info_arg=True
+            ),
+        )
+
+
+def _choose(role: type[Method], given: Any) -> Method:
+    if isinstance(given, role):
+        return given
+    choices = {kind_of(method): method for method in methods(role)}
+    context = {"role": role.role, "kinds": ", ".join(sorted(choices))}
+    if not isinstance(given, Mapping) or "kind" not in given:
+        raise PydanticCustomError("no_kind", "needs a kind; kinds: {kinds}", context)
+    if not isinstance(given["kind"], str) or given["kind"] not in choices:
+        context["given"] = str(given["kind"])
+        raise PydanticCustomError(
+            "unknown_kind", "unknown {role} {given}; kinds: {kinds}", context
+        )
+    return choices[given["kind"]].model_validate(given)

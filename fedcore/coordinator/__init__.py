@@ -1,0 +1,3 @@
+"""The server's side of the protocol, sans I/O: events in, actions out."""
+
+from fedcore.coordinator.machine import Coordinator as Coordinator

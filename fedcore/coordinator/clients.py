@@ -1,0 +1,56 @@
+"""What the server knows of a client: one small row, no vector."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from fedcore.coordinator.events import Role
+from fedcore.protocol import Receipt, Verdict
+from fedcore.typing import JSON
+
+HISTORY = 16  # H: accepted sequence numbers that are remembered
+
+
+@dataclass(slots=True)
+class ClientRow:
+    """A client of the run. After it left, the row stays as a tombstone."""
+
+    cid: str
+    name: str
+    role: Role
+    receipt: Receipt | None = None
+    reason: str = ""  # of the last verdict
+    accepted: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    left: bool = False
+
+    @property
+    def seq(self) -> int:
+        """The newest sequence number that was decided; 0 before the first."""
+        return self.receipt.seq if self.receipt else 0
+
+    def decided(self, receipt: Receipt, reason: str) -> None:
+        """Takes note of a verdict."""
+        self.receipt, self.reason = receipt, reason
+        if receipt.verdict is Verdict.ACCEPTED:
+            self.accepted.append(receipt.seq)
+
+    def to_json(self) -> JSON:
+        """The row as JSON."""
+        return {
+            "cid": self.cid,
+            "name": self.name,
+            "role": self.role,
+            "receipt": self.receipt,
+            "reason": self.reason,
+            "accepted": list(self.accepted),
+            "left": self.left,
+        }
+
+    @classmethod
+    def from_json(cls, saved: JSON) -> "ClientRow":
+        """The row that :meth:`to_json` wrote."""
+        receipt = None
+        if saved["receipt"]:
+            seq, digest, verdict, weight, version = saved["receipt"]
+            receipt = Receipt(seq, digest, Verdict(verdict), weight, version)
+        accepted = deque(saved["accepted"], maxlen=HISTORY)
+        return cls(**{**saved, "receipt": receipt, "accepted": accepted})

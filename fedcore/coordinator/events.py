@@ -1,0 +1,123 @@
+"""What can happen to a server. Time and new randomness come in as fields."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from fedcore.protocol import Epoch, Pull, Push
+from fedcore.typing import Seconds
+
+Role = Literal["trainer", "evaluator"]
+
+
+class Timer(NamedTuple):
+    """Which timer: its purpose, and what it is about."""
+
+    kind: Literal["deadline", "hold", "lease", "stop"]
+    subject: str = ""
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientEnrolled:
+    """A client is admitted to the run."""
+
+    at: Seconds
+    cid: str
+    name: str
+    role: Role = "trainer"
+    index: int = 0  # its place among ``count`` clients, where data is shared out
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPulled:
+    """A client asks for the model and for work."""
+
+    at: Seconds
+    pull: Pull
+    fresh_epoch: Epoch  # the name of the new history, should one have to begin here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePushed:
+    """An update has arrived whole."""
+
+    at: Seconds
+    push: Push
+    fresh_epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLost:
+    """A client was not heard of for too long, or its connection broke."""
+
+    at: Seconds
+    cid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFailed:
+    """A user's code raised; the client is there, but its task comes to nothing."""
+
+    at: Seconds
+    cid: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLeft:
+    """A client said goodbye for good."""
+
+    at: Seconds
+    cid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMeasured:
+    """Somebody evaluated a public model on ``samples`` samples."""
+
+    at: Seconds
+    cid: str
+    version: int
+    values: Mapping[str, float]
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """The time of a timer has come."""
+
+    at: Seconds
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """The operator ends the run."""
+
+    at: Seconds
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryReopened:
+    """An older state was restored, or the end of the journal was cut off."""
+
+    at: Seconds
+    fresh_epoch: Epoch
+    reason: str
+
+
+Event = (
+    ClientEnrolled
+    | ClientPulled
+    | UpdatePushed
+    | ClientLost
+    | ClientFailed
+    | ClientLeft
+    | ModelMeasured
+    | TimerFired
+    | StopRequested
+    | HistoryReopened
+)

@@ -1,0 +1,211 @@
+"""The public model W, and the cheapest way there from an older one.
+
+Every version is encoded once and served to all. The last versions stay in a ring:
+their digests, the coordinates that they touched, and, up to one model of bytes,
+their messages. Older models are brought up to date by one full download; version 0
+is special, since a newcomer can derive it, so the coordinates that were touched
+since then are known for ever (D/8 bytes).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore import payloads
+from fedcore.params import digest
+from fedcore.payloads import Layout, Payload, dense_payload, values_payload
+from fedcore.protocol import Epoch, Held, Patch, PatchKind
+from fedcore.typing import Bytes, Indices, Vector
+
+LEAST_VERSIONS, MOST_VERSIONS = 64, 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One version: its digest, and how it came from the one before."""
+
+    version: int
+    digest: str
+    message: bytes | None = None  # None: too old to keep, or W = X
+    support: npt.NDArray[np.int32] | None = None  # None: all coordinates
+
+    @property
+    def message_bytes(self) -> int:
+        """What its message takes."""
+        return 0 if self.message is None else len(self.message)
+
+    @property
+    def support_bytes(self) -> int:
+        """What its coordinates take."""
+        return 0 if self.support is None else int(self.support.nbytes)
+
+
+class Published:
+    """W with its recent past. Models are never written into; a step makes a new one."""
+
+    def __init__(self, public_D: Vector, *, epoch: Epoch, layout: Layout) -> None:
+        self.epoch = epoch
+        self.version = 0
+        self.public_D = public_D
+        self.origin = self.digest = digest(public_D)
+        self.layout = layout
+        # Coordinates touched since version 0; None: all.
+        self.touched_D: npt.NDArray[np.bool_] | None = np.zeros(len(public_D), bool)
+        self._start_ring([Entry(0, self.digest)])
+
+    @property
+    def model_bytes(self) -> int:
+        """The size of one model."""
+        return int(self.public_D.nbytes)
+
+    def publish(
+        self, public_D: Vector, message: bytes | None, support: Indices | None
+    ) -> None:
+        """The next version, and what led to it."""
+        self.version += 1
+        self.public_D, self.digest = public_D, digest(public_D)
+        if support is None:
+            self.touched_D = None
+        elif self.touched_D is not None:
+            self.touched_D[support] = True
+        narrow = None if support is None else support.astype(np.int32)
+        self._append(Entry(self.version, self.digest, message, narrow))
+        self._forget_patches()
+
+    def open_epoch(self, epoch: Epoch) -> None:
+        """A new history: what clients hold of the old one is no base any more."""
+        self.epoch = epoch
+        self._start_ring([Entry(self.version, self.digest)])
+
+    def restore(
+        self, version: int, public_D: Vector, origin: str, entries: Iterable[Entry]
+    ) -> None:
+        """The state that a snapshot holds."""
+        self.version, self.public_D, self.origin = version, public_D, origin
+        self.digest = digest(public_D)
+        self._start_ring(entries)
+
+    def patch(self, held: Held | None) -> Patch:
+        """The smallest of replay, overwrite and full model; nothing if up to date."""
+        if held is None or not self._knows(held):
+            return self._full()
+        if held.version == self.version:
+            return self._named("none", held.version, [], [])
+        if held.version not in self._patches:
+            self._patches[held.version] = self._smallest(held.version)
+        return self._patches[held.version]
+
+    def _knows(self, held: Held) -> bool:
+        if held.epoch != self.epoch or held.version > self.version:
+            return False
+        if held.version == 0 and held.digest == self.origin:
+            return True
+        place = held.version - self.ring[0].version
+        return place >= 0 and self.ring[place].digest == held.digest
+
+    def _smallest(self, start: int) -> Patch:
+        full = self._full()
+        replay, overwrite = self._replay(start), self._overwrite(start)
+        patches = [p for p in (replay, overwrite, full) if p is not None]
+        best = min(patches, key=lambda patch: patch.nbytes)
+        if best is overwrite:
+            self._patch_bytes += best.nbytes
+        return best
+
+    def _full(self) -> Patch:
+        parts = payloads.pack_parts(dense_payload(self.public_D))
+        return self._named("full", -1, parts, [sum(map(len, parts))])
+
+    def _replay(self, start: int) -> Patch | None:
+        place = start - self.ring[0].version + 1
+        if place < 1:
+            return None
+        kept = [
+            entry.message for entry in self.ring[place:] if entry.message is not None
+        ]
+        if len(kept) < len(self.ring) - place:
+            return None
+        return self._named("replay", start, kept, list(map(len, kept)))
+
+    def _overwrite(self, start: int) -> Patch | None:
+        # Beyond one model of bytes, patches are made of what is in memory anyway.
+        if self.version - start == 1 or self._patch_bytes > self.model_bytes:
+            return None
+        marks = self._marks(start)
+        if marks is None:
+            return None
+        indices = np.flatnonzero(marks)
+        values = values_payload(len(marks), indices, self.public_D[indices])
+        packed = payloads.pack(values)
+        return self._named("overwrite", start, [packed], [len(packed)])
+
+    def _marks(self, start: int) -> npt.NDArray[np.bool_] | None:
+        """The coordinates that differ, or None if they all may."""
+        place = start - self.ring[0].version + 1
+        if place < 1:
+            return self.touched_D  # only version 0 gets here
+        marks = np.zeros(len(self.public_D), bool)
+        for entry in self.ring[place:]:
+            if entry.support is None:
+                return None
+            marks[entry.support] = True
+        return marks
+
+    def _named(
+        self,
+        kind: PatchKind,
+        start: int,
+        parts: Sequence[Bytes],
+        lengths: Sequence[int],
+    ) -> Patch:
+        return Patch(
+            kind=kind,
+            epoch=self.epoch,
+            start=start,
+            version=self.version,
+            digest=self.digest,
+            parts=tuple(parts),
+            lengths=tuple(lengths),
+        )
+
+    def _start_ring(self, entries: Iterable[Entry]) -> None:
+        self.ring: list[Entry] = []
+        self._with_message = 0  # the first place whose message is still kept
+        self._message_bytes = self._support_bytes = 0
+        for entry in entries:
+            self._append(entry)
+        self._forget_patches()
+
+    def _append(self, entry: Entry) -> None:
+        """Adds a version, and drops what one model of bytes has no room for."""
+        self.ring.append(entry)
+        self._message_bytes += entry.message_bytes
+        self._support_bytes += entry.support_bytes
+        while self._message_bytes > self.model_bytes:
+            old = self.ring[self._with_message]
+            self._message_bytes -= old.message_bytes
+            self.ring[self._with_message] = replace(old, message=None)
+            self._with_message += 1
+        while (
+            self._support_bytes > self.model_bytes and len(self.ring) > LEAST_VERSIONS
+        ):
+            self._drop_oldest()
+        while len(self.ring) > MOST_VERSIONS:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        old = self.ring.pop(0)
+        self._message_bytes -= old.message_bytes
+        self._support_bytes -= old.support_bytes
+        self._with_message = max(0, self._with_message - 1)
+
+    def _forget_patches(self) -> None:
+        self._patches: dict[int, Patch] = {}
+        self._patch_bytes = 0
+
+
+def support_of(message: Payload | None) -> Indices | None:
+    """Which coordinates a message touches; all, if the model itself was published."""
+    return None if message is None else payloads.support(message)

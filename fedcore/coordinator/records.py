@@ -1,0 +1,167 @@
+"""What the journal holds: decisions with the inputs that they were made of.
+
+The state follows from the records by elementwise arithmetic alone, so that a
+restart on another processor restores what was acknowledged. Lazy records tell the
+story of the run and change no durable state; losing the last ones loses nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fedcore.coordinator.events import Role
+from fedcore.protocol import Epoch, Verdict
+from fedcore.typing import Bytes, Seconds
+
+StepReason = Literal["buffer", "deadline", "flush"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A client was enrolled."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    cid: str
+    name: str
+    role: Role
+    index: int = 0  # its place among ``count`` clients, where data is shared out
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """An update got its verdict. ``payload`` is what was received."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    cid: str
+    seq: int
+    digest: str
+    base: int
+    staleness: int
+    verdict: Verdict
+    weight: float  # λ
+    reason: str
+    samples: int
+    steps: int
+    update_norm: float
+    memory_norm: float
+    oldest: int | None  # oldest version whose mass was folded back into it
+    counts: tuple[int, ...] | None
+    loss: float | None
+    nbytes: int
+    payload: Bytes  # empty if it was malformed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """A new version was published. ``payload`` is the message, if it was compressed."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    version: int
+    reason: StepReason
+    count: int
+    samples: float  # N = Σ n of the buffer
+    digest: str  # of the new public model
+    gap_norm: float  # ‖W - X‖
+    nbytes: int  # of the message; a dense model's if W = X
+    payload: Bytes  # empty: W = X
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochOpened:
+    """A new history begins here."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    epoch: Epoch
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """A client left for good."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    cid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A public model was evaluated."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    cid: str
+    version: int
+    values: Mapping[str, float]
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """The run has ended."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopened:
+    """An ended run goes on, since its ``stop`` was changed."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A client was given a task."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+    cid: str
+    version: int
+    task: Literal["train", "evaluate"]
+    patch: str
+    nbytes: int  # of the patch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A user's code raised on a client; the federation goes on."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+    cid: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A client was not heard of for too long."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+    cid: str
+
+
+Record = (
+    Admitted
+    | Decided
+    | Stepped
+    | EpochOpened
+    | Departed
+    | Measured
+    | Closed
+    | Reopened
+    | Failed
+    | Leased
+    | Lost
+)

@@ -1,0 +1,60 @@
+"""What a coordinator is told besides its algorithm."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from fedcore.config import Config, Count, Duration
+
+
+class StopConfig(Config):
+    """When the run ends, whichever comes first; without any, when it is stopped."""
+
+    versions: Count | None = None
+    """Published versions."""
+    updates: Count | None = None
+    """Accepted updates."""
+    seconds: Duration | None = None
+    """Seconds since the run began."""
+    target: Mapping[str, float] = Field(default_factory=dict)
+    """What the evaluator must measure: at least, of losses and errors at most."""
+
+
+class EvaluateConfig(Config):
+    """Who evaluates public models, and how often."""
+
+    every_versions: Count = 5
+    """An evaluator is given every so many versions, version 0 and the last one."""
+    clients: bool = False
+    """Clients also evaluate what they receive, on data of their own."""
+
+
+class TimeoutsConfig(Config):
+    """Seconds of patience."""
+
+    hold: Duration = 20.0
+    """A pull is answered after this time even if there is no task."""
+    lease: Duration = 600.0
+    """A client that trains longer makes room for another one; it may still deliver."""
+    heartbeat: Duration = 2.0
+    """Clients show at this interval that they are there."""
+    lost: Duration = 5.0
+    """A client that is silent for so long is taken for lost."""
+    drain: Duration = 10.0
+    """A server that is told to stop lets open calls finish for so long."""
+    linger: float = Field(default=10.0, ge=0)
+    """After the end, clients that were not told of it yet are waited for so long."""
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric of this name should fall."""
+    return any(word in metric.lower() for word in ("loss", "error", "perplexity"))
+
+
+def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
+    """Whether all targets are met."""
+    return bool(target) and all(
+        name in values
+        and (values[name] <= goal if lower_is_better(name) else values[name] >= goal)
+        for name, goal in target.items()
+    )

@@ -1,0 +1,307 @@
+"""The durable state of a server, and how each record changes it.
+
+``restore`` applies a journal's record with elementwise arithmetic alone; a live
+coordinator applies its decisions through the same methods.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore import payloads
+from fedcore.aggregators import Contribution
+from fedcore.algorithm import Algorithm
+from fedcore.coordinator.clients import ClientRow
+from fedcore.coordinator.published import Entry, Published, support_of
+from fedcore.coordinator.records import (
+    Admitted,
+    Closed,
+    Decided,
+    Departed,
+    EpochOpened,
+    Failed,
+    Leased,
+    Lost,
+    Measured,
+    Record,
+    Reopened,
+    Stepped,
+)
+from fedcore.patch import publish
+from fedcore.payloads import Payload
+from fedcore.protocol import Epoch, Receipt, Verdict
+from fedcore.trees import Arrays, load_tree, save_tree
+from fedcore.typing import JSON, Counts, Seconds, Vector
+
+
+class ServerState:
+    """Everything that a restart brings back: X, W, buffer, clients, statistics."""
+
+    def __init__(self, algorithm: Algorithm, initial_D: Vector, epoch: Epoch) -> None:
+        dim = algorithm.spec.dim
+        self.algorithm = algorithm
+        self.at: Seconds = 0.0
+        self.started: Seconds | None = None
+        self.exact_D = initial_D
+        self.published = Published(initial_D, epoch=epoch, layout=algorithm.spec.sizes)
+        self.optimizer = algorithm.server.init(dim)
+        self.buffer = algorithm.aggregator.init(dim)
+        self.count = 0
+        self.samples = 0.0
+        self.staleness = algorithm.staleness.init()
+        self.admission = algorithm.admission.init()
+        self.clients: dict[str, ClientRow] = {}
+        self.bases: dict[
+            int, Vector
+        ] = {}  # past public models, for rules that mix models
+        self.applied = 0  # updates that are in X
+        self.measured: int | None = (
+            None  # the newest version that an evaluator measured
+        )
+        self.closed: str | None = None
+        self._remember_base()
+
+    @property
+    def version(self) -> int:
+        """T."""
+        return self.published.version
+
+    @property
+    def epoch(self) -> Epoch:
+        """The name of this history."""
+        return self.published.epoch
+
+    def restore(self, record: Record) -> None:
+        """Applies a record of the journal."""
+        if isinstance(record, Decided):
+            payload = None
+            if record.verdict is Verdict.ACCEPTED:
+                payload = payloads.unpack(record.payload, self.algorithm.spec.sizes)
+            self.decide(record, payload)
+        elif isinstance(record, Stepped):
+            packed = bytes(record.payload)
+            layout = self.algorithm.spec.sizes
+            self.step(
+                lambda gap_D: (
+                    (packed, payloads.unpack(packed, layout)) if packed else None
+                )
+            )
+        else:
+            self.note(record)
+        self.touch(record.at)
+
+    def touch(self, at: Seconds) -> None:
+        """Time never goes back."""
+        self.at = max(self.at, at)
+        if self.started is None:
+            self.started = self.at
+
+    def note(
+        self,
+        record: Admitted
+        | EpochOpened
+        | Departed
+        | Measured
+        | Closed
+        | Reopened
+        | Failed
+        | Leased
+        | Lost,
+    ) -> None:
+        """Applies a record that moves no model."""
+        match record:
+            case Admitted():
+                row = self.clients.get(record.cid)
+                if row is None:
+                    self.clients[record.cid] = ClientRow(
+                        record.cid, record.name, record.role
+                    )
+                else:
+                    row.name, row.role = record.name, record.role
+            case EpochOpened():
+                self.published.open_epoch(record.epoch)
+            case Departed():
+                self.clients[record.cid].left = True
+            case Measured():
+                if self.clients[record.cid].role == "evaluator":
+                    self.measured = max(self.measured or 0, record.version)
+            case Closed():
+                self.closed = record.reason
+            case Reopened():
+                self.closed = None
+            case Failed() | Leased() | Lost():
+                pass
+            case _:
+                assert_never(record)
+
+    def decide(self, record: Decided, payload: Payload | None) -> None:
+        """Applies a verdict; an accepted payload joins the buffer."""
+        row = self.clients[record.cid]
+        row.decided(
+            Receipt(
+                record.seq, record.digest, record.verdict, record.weight, self.version
+            ),
+            record.reason,
+        )
+        if record.verdict is not Verdict.ACCEPTED:
+            return
+        assert payload is not None
+        counts = counts_array(record.counts)
+        algorithm = self.algorithm
+        samples = self.weighed_samples(record.samples)
+        gap_D = None
+        if algorithm.aggregator.mixes_models:
+            gap_D = self.exact_D - self.bases[record.base]
+        self.buffer = algorithm.aggregator.accumulate(
+            self.buffer, Contribution(payload, record.weight, samples, gap_D)
+        )
+        self.samples += samples
+        self.count += 1
+        self.staleness = algorithm.staleness.observe(
+            self.staleness, record.staleness, counts, record.weight
+        )
+        self.admission = algorithm.admission.observe(
+            self.admission, record.samples, counts
+        )
+
+    def weighed_samples(self, samples: int) -> float:
+        """n: for how many samples an update counts."""
+        config = self.algorithm.config
+        return 1.0 if config.weigh_by == "updates" else min(samples, config.samples_cap)
+
+    def step(
+        self, message_for: Callable[[Vector], tuple[bytes, Payload] | None]
+    ) -> bytes:
+        """Moves X by the buffer, then W by the message for W - X; without one, to X.
+
+        Returns the packed message.
+        """
+        algorithm = self.algorithm
+        agg_D = algorithm.aggregator.finalize(self.buffer, self.samples)
+        self.exact_D, self.optimizer = algorithm.server.update(
+            self.exact_D, agg_D, self.optimizer
+        )
+        packed, message = message_for(self.published.public_D - self.exact_D) or (
+            b"",
+            None,
+        )
+        public_D = (
+            self.exact_D
+            if message is None
+            else publish(self.published.public_D, message)
+        )
+        self.published.publish(public_D, packed or None, support_of(message))
+        self.applied += self.count
+        self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
+        self.count, self.samples = 0, 0.0
+        self._remember_base()
+        return packed
+
+    def amend(self, algorithm: Algorithm) -> None:
+        """Goes on with other settings: roles that changed start afresh.
+
+        The buffer must be empty if the aggregator changes.
+        """
+        old, self.algorithm = self.algorithm, algorithm
+        dim = algorithm.spec.dim
+        if old.config.server != algorithm.config.server:
+            self.optimizer = algorithm.server.init(dim)
+        if old.config.aggregator != algorithm.config.aggregator:
+            assert not self.count
+            self.buffer = algorithm.aggregator.init(dim)
+        if old.config.staleness != algorithm.config.staleness:
+            self.staleness = algorithm.staleness.init()
+        if old.config.admission != algorithm.config.admission:
+            self.admission = algorithm.admission.init()
+        self._remember_base()
+
+    def _remember_base(self) -> None:
+        if self.algorithm.aggregator.mixes_models:
+            self.bases[self.version] = self.published.public_D
+            self.bases.pop(
+                self.version - self.algorithm.config.staleness_limit - 1, None
+            )
+
+    def dump(self) -> tuple[JSON, Arrays]:
+        """The state as JSON and arrays, which later events leave as they are."""
+        arrays: Arrays = {"exact": self.exact_D, "public": self.published.public_D}
+        if self.published.touched_D is not None:
+            arrays["touched"] = np.packbits(self.published.touched_D)
+        for entry in self.published.ring:
+            if entry.message is not None:
+                arrays[f"message.{entry.version}"] = np.frombuffer(
+                    entry.message, np.uint8
+                )
+            if entry.support is not None:
+                arrays[f"support.{entry.version}"] = entry.support
+        for version, base_D in self.bases.items():
+            arrays[f"base.{version}"] = base_D
+        scalars = {
+            "at": self.at,
+            "started": self.started,
+            "epoch": self.epoch,
+            "version": self.version,
+            "origin": self.published.origin,
+            "ring": [[entry.version, entry.digest] for entry in self.published.ring],
+            "bases": list(self.bases),
+            "count": self.count,
+            "samples": self.samples,
+            "applied": self.applied,
+            "measured": self.measured,
+            "closed": self.closed,
+            "clients": [row.to_json() for row in self.clients.values()],
+            "roles": {
+                role: save_tree(getattr(self, role), role, arrays) for role in _ROLES
+            },
+        }
+        return scalars, arrays
+
+    def load(self, scalars: JSON, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """The state that :meth:`dump` gave; the config's template must be the same."""
+        self.at, self.started = scalars["at"], scalars["started"]
+        self.exact_D = arrays["exact"]
+        self.count, self.samples = scalars["count"], scalars["samples"]
+        self.applied, self.measured = scalars["applied"], scalars["measured"]
+        self.closed = scalars["closed"]
+        self.clients = {
+            row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
+        }
+        self.bases = {
+            version: arrays[f"base.{version}"] for version in scalars["bases"]
+        }
+        for role in _ROLES:
+            tree = load_tree(getattr(self, role), scalars["roles"][role], arrays)
+            setattr(self, role, tree)
+        published = self.published
+        published.epoch = scalars["epoch"]
+        dim = self.algorithm.spec.dim
+        touched = arrays.get("touched")
+        published.touched_D = (
+            None if touched is None else np.unpackbits(touched, count=dim).view(bool)
+        )
+        entries = [
+            Entry(
+                version,
+                digest,
+                _message(arrays.get(f"message.{version}")),
+                arrays.get(f"support.{version}"),
+            )
+            for version, digest in scalars["ring"]
+        ]
+        published.restore(
+            scalars["version"], arrays["public"], scalars["origin"], entries
+        )
+
+
+_ROLES = ("optimizer", "buffer", "staleness", "admission")
+
+
+def _message(saved: npt.NDArray[Any] | None) -> bytes | None:
+    return None if saved is None else saved.tobytes()
+
+
+def counts_array(counts: tuple[int, ...] | None) -> Counts | None:
+    """Label counts of a record as an array."""
+    return None if counts is None else np.array(counts, np.int64)

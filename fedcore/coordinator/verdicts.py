@@ -1,0 +1,97 @@
+"""What becomes of an update that was never decided before."""
+
+import math
+
+from fedcore import payloads
+from fedcore.coordinator.records import Decided
+from fedcore.coordinator.state import ServerState
+from fedcore.errors import PayloadError
+from fedcore.payloads import Payload
+from fedcore.protocol import Push, Verdict
+from fedcore.samples import MOST_CLASSES
+
+LARGEST = 2.0**100  # times its share, and added up, it must still be finite
+
+
+def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
+    """The decision, and the payload if the update is accepted. Changes nothing."""
+    payload: Payload | None = None
+    weight = 0.0
+    try:
+        payload = payloads.unpack(push.payload, state.algorithm.spec.sizes)
+        _check_claims(push, payload)
+        verdict, reason, weight = _decide(push, payload, state)
+    except PayloadError as error:
+        payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
+    record = Decided(
+        at=state.at,
+        cid=push.cid,
+        seq=push.seq,
+        digest=push.digest,
+        base=push.base.version,
+        staleness=state.version - push.base.version,
+        verdict=verdict,
+        weight=weight,
+        reason=reason,
+        samples=push.samples,
+        steps=push.steps,
+        update_norm=_finite(push.update_norm),
+        memory_norm=_finite(push.memory_norm),
+        oldest=push.oldest.version
+        if push.oldest is not None and push.oldest.epoch == state.epoch
+        else None,
+        counts=None
+        if payload is None or push.counts is None
+        else tuple(push.counts.tolist()),
+        loss=push.loss if push.loss is not None and math.isfinite(push.loss) else None,
+        nbytes=len(push.payload),
+        payload=b"" if payload is None else push.payload,
+    )
+    return record, payload if verdict is Verdict.ACCEPTED else None
+
+
+def _decide(
+    push: Push, payload: Payload, state: ServerState
+) -> tuple[Verdict, str, float]:
+    algorithm, staleness = state.algorithm, state.version - push.base.version
+    limit = algorithm.config.staleness_limit
+    if not payloads.magnitude(payload) <= LARGEST:  # nor if it is NaN
+        reason = "the update holds NaN, infinite or absurdly large values"
+        return Verdict.DISCARDED, reason, 0.0
+    if staleness > limit:
+        reason = f"{_versions(staleness)} late, the limit is {limit}"
+        return Verdict.REJECTED_STALE, reason, 0.0
+    if algorithm.aggregator.mixes_models and push.base.version not in state.bases:
+        reason = f"the server no longer has version {push.base.version} to mix with"
+        return Verdict.REJECTED_STALE, reason, 0.0
+    if state.closed:
+        return Verdict.REJECTED_CLOSED, f"the run has ended: {state.closed}", 0.0
+    refusal = algorithm.admission.admit(state.admission, push.samples, push.counts)
+    if refusal is not None:
+        return Verdict.REJECTED_POLICY, refusal, 0.0
+    weight = algorithm.staleness.weigh(state.staleness, staleness, push.counts)
+    return Verdict.ACCEPTED, "", weight
+
+
+def _check_claims(push: Push, payload: Payload) -> None:
+    """A peer's numbers are claims."""
+    if payload.format == "values":
+        raise PayloadError("new values of a model are no update")
+    if push.samples < 1:
+        raise PayloadError(f"an update of {push.samples} samples; at least 1 is needed")
+    if push.base.version < 0:
+        raise PayloadError(f"an update based on version {push.base.version}")
+    if push.counts is not None and (
+        len(push.counts) > MOST_CLASSES or bool((push.counts < 0).any())
+    ):
+        raise PayloadError(
+            f"label counts must be at least 0, for up to {MOST_CLASSES} classes"
+        )
+
+
+def _finite(claim: float) -> float:
+    return claim if math.isfinite(claim) else 0.0
+
+
+def _versions(count: int) -> str:
+    return "1 version" if count == 1 else f"{count} versions"

@@ -1,0 +1,75 @@
+"""Every error of the platform, and whose fault it is.
+
+::
+
+    LatecomerError
+    ├── ConfigError          the operator's settings
+    ├── WorkloadError        the user's file: its functions or its data
+    │   ├── UserCodeError    the user's functions raised
+    │   ├── ModelError       the user's model cannot be federated
+    │   └── SpecMismatchError  two models which should be the same are not
+    ├── PayloadError         a peer's bytes do not describe a vector
+    ├── ProtocolError        a peer's message breaks the protocol
+    │   ├── RefusedError     the server will not have this client
+    │   └── UnavailableError the server cannot be reached, or not now
+    ├── StateError           the client's state directory
+    └── JournalError         the server's disk
+        ├── CorruptJournalError   a record in the middle is damaged
+        └── JournalVersionError   written by a newer program
+"""
+
+
+class LatecomerError(Exception):
+    """Base of all errors that are raised on purpose."""
+
+
+class ConfigError(LatecomerError):
+    """A setting is wrong; the message names the field and what is allowed."""
+
+
+class WorkloadError(LatecomerError):
+    """The user's file, functions or data cannot be used."""
+
+
+class UserCodeError(WorkloadError):
+    """The user's code raised; the original error is the cause."""
+
+
+class ModelError(WorkloadError):
+    """The user's model cannot be federated; the message names the layer."""
+
+
+class SpecMismatchError(WorkloadError):
+    """Two models differ; the message names the first differing tensor."""
+
+
+class PayloadError(LatecomerError):
+    """Bytes that should describe a vector do not."""
+
+
+class ProtocolError(LatecomerError):
+    """A message that the protocol does not allow."""
+
+
+class RefusedError(ProtocolError):
+    """The server answered that it will not have this client."""
+
+
+class UnavailableError(ProtocolError):
+    """The server cannot be reached, or cannot answer now."""
+
+
+class StateError(LatecomerError):
+    """The client's state directory is in use, damaged, or of another run."""
+
+
+class JournalError(LatecomerError):
+    """The server's journal cannot be read or written."""
+
+
+class CorruptJournalError(JournalError):
+    """A record before the end of the journal is damaged."""
+
+
+class JournalVersionError(JournalError):
+    """The journal was written by a newer program."""

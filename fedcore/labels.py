@@ -1,0 +1,38 @@
+"""Label counts of updates: how alike two of them are."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.typing import Counts
+
+LabelCounts = npt.NDArray[np.float64]
+
+
+def similarity(counts_C: Counts | None, labels_C: LabelCounts) -> float:
+    """The Bhattacharyya coefficient Σ √(p·q) of two label distributions.
+
+    1 exactly if the distributions are equal, 0 if they share no class; 1 where one
+    of them is empty or unknown.
+    """
+    if counts_C is None:
+        return 1.0
+    total, total_global = float(np.sum(counts_C)), float(np.sum(labels_C))
+    if total == 0 or total_global == 0:
+        return 1.0
+    shared = min(len(counts_C), len(labels_C))
+    product = counts_C[:shared] * labels_C[:shared]
+    return min(1.0, float(np.sum(np.sqrt(product))) / math.sqrt(total * total_global))
+
+
+def add_labels(
+    labels_C: LabelCounts, counts_C: Counts | None, weight: float
+) -> LabelCounts:
+    """``labels + weight * counts``; grows where a new class appears."""
+    if counts_C is None:
+        return labels_C
+    missing = max(0, len(counts_C) - len(labels_C))
+    labels_C = np.pad(labels_C, (0, missing)) if missing else labels_C
+    labels_C[: len(counts_C)] += weight * counts_C
+    return labels_C

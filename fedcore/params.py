@@ -1,0 +1,165 @@
+"""A model is one flat float32 vector, and a spec that knows its tensors."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.errors import ModelError, SpecMismatchError
+from fedcore.typing import Vector
+
+Tensors = Mapping[str, npt.NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name and shape of one tensor, and where it lies in the flat vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """How many values it has."""
+        return math.prod(self.shape)
+
+    @property
+    def slice(self) -> slice:
+        """Its part of the flat vector."""
+        return slice(self.offset, self.offset + self.size)
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """The tensors of a model in order, and the fingerprint of what stays frozen.
+
+    Two parties may share updates only if their specs are equal.
+    """
+
+    tensors: tuple[TensorSpec, ...]
+    frozen: str = ""  # a digest of the weights that are not trained
+
+    @classmethod
+    def of(cls, tensors: Tensors, *, frozen: str = "") -> Self:
+        """The spec of named arrays, in their order."""
+        if not tensors:
+            raise ModelError("the model has no tensors to train")
+        specs, offset = [], 0
+        for name, array in tensors.items():
+            if not np.issubdtype(np.asarray(array).dtype, np.floating):
+                raise ModelError(
+                    f"tensor {name!r} has dtype {np.asarray(array).dtype}; "
+                    "only floating-point tensors are trained"
+                )
+            specs.append(TensorSpec(name, tuple(np.shape(array)), offset))
+            offset += specs[-1].size
+        return cls(tuple(specs), frozen)
+
+    @cached_property
+    def dim(self) -> int:
+        """How many values the flat vector has."""
+        return sum(tensor.size for tensor in self.tensors)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Values per tensor: the layout that per-tensor codecs need."""
+        return tuple(tensor.size for tensor in self.tensors)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of names, shapes, order and frozen weights."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+
+    def flatten(self, tensors: Tensors) -> Vector:
+        """The flat vector of named arrays.
+
+        Raises:
+            SpecMismatchError: a tensor is missing, unknown or of another shape.
+        """
+        self.require(ParamSpec.of(tensors, frozen=self.frozen), "these arrays")
+        flat = np.empty(self.dim, np.float32)
+        for spec in self.tensors:
+            flat[spec.slice] = np.asarray(tensors[spec.name], np.float32).reshape(-1)
+        return flat
+
+    def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
+        """Named views of the flat vector."""
+        return dict(self._views(flat_D))
+
+    def _views(self, flat_D: Vector) -> Iterator[tuple[str, Vector]]:
+        for spec in self.tensors:
+            yield spec.name, flat_D[spec.slice].reshape(spec.shape)
+
+    def require(self, other: "ParamSpec", whose: str) -> None:
+        """Raises :class:`SpecMismatchError`, naming the first difference."""
+        difference = self.first_difference(other)
+        if difference:
+            raise SpecMismatchError(
+                f"{whose} and the federation's model differ: {difference}"
+            )
+
+    def first_difference(self, other: "ParamSpec") -> str | None:
+        """What differs first, as a sentence, or None."""
+        for mine, theirs in zip(self.tensors, other.tensors, strict=False):
+            if mine.name != theirs.name:
+                return f"expected tensor {mine.name!r}, found {theirs.name!r}"
+            if mine.shape != theirs.shape:
+                return (
+                    f"tensor {mine.name!r} should have shape {list(mine.shape)}, "
+                    f"has {list(theirs.shape)}"
+                )
+        if len(self.tensors) != len(other.tensors):
+            longer = max(self.tensors, other.tensors, key=len)
+            extra = longer[min(len(self.tensors), len(other.tensors))].name
+            side = (
+                "is missing"
+                if longer is self.tensors
+                else "is not in the federation's model"
+            )
+            return f"tensor {extra!r} {side}"
+        if self.frozen != other.frozen:
+            return "the frozen weights are not the same"
+        return None
+
+    def to_json(self) -> str:
+        """The spec as canonical JSON."""
+        return json.dumps(
+            {
+                "tensors": [[t.name, list(t.shape)] for t in self.tensors],
+                "frozen": self.frozen,
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The spec that :meth:`to_json` wrote."""
+        try:
+            raw = json.loads(text)
+            specs, offset = [], 0
+            for name, shape in raw["tensors"]:
+                specs.append(
+                    TensorSpec(str(name), tuple(int(n) for n in shape), offset)
+                )
+                offset += specs[-1].size
+            return cls(tuple(specs), str(raw["frozen"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise SpecMismatchError(f"not a model description: {error}") from error
+
+
+def digest(flat_D: Vector) -> str:
+    """The name of a model: equal digests mean equal bytes."""
+    contiguous = np.ascontiguousarray(flat_D, dtype="<f4")
+    return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
+
+
+def content_digest(data: bytes | bytearray | memoryview) -> str:
+    """The name of a message: what two sides compare to know that it is the same."""
+    return hashlib.sha256(data).hexdigest()[:32]

@@ -1,0 +1,487 @@
+"""A client's side of the protocol, sans I/O.
+
+Whoever drives a participant saves ``state`` after each call that changed it and
+before anything is sent: each call is one transaction. A kill between two calls
+then loses nothing and doubles nothing (docs/protocol.md).
+
+An update is one message in flight, named by sequence number and digest. Only the
+server's verdict settles the error memory: accepted, the residual stays; rejected,
+the message is folded back in; discarded, it is gone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.algorithm import Algorithm
+from fedcore.arrays import finite, norm
+from fedcore.compressors import ErrorFeedback
+from fedcore.errors import LatecomerError, PayloadError, ProtocolError
+from fedcore.params import content_digest, digest
+from fedcore.patch import apply_patch
+from fedcore.payloads import dense_payload
+from fedcore.protocol import (
+    NOTHING_SETTLED,
+    Ack,
+    Answer,
+    Epoch,
+    Held,
+    ModelName,
+    Patch,
+    Pull,
+    Push,
+    Receipt,
+    Reply,
+    Settled,
+    Verdict,
+)
+from fedcore.rng import Key
+from fedcore.typing import Bytes, Counts, State, Vector
+
+HISTORY = 16  # H: decided messages that could still be taken back
+
+
+class OutdatedError(LatecomerError):
+    """The state on this disk is older than what the client once was: enrol anew."""
+
+
+class WrongModelError(LatecomerError):
+    """A patch led to another model than the server's: ask for the full one."""
+
+
+class Outcome(Enum):
+    """What to do after an answer to a push."""
+
+    SETTLED = "settled"
+    RETRY = "retry"  # the same bytes, later
+    PULL = "pull"  # reconcile first
+    ENROL = "enrol"  # the server does not know this client
+    IGNORED = "ignored"  # not the answer to the message in flight
+
+
+class Trained(NamedTuple):
+    """What one task yielded. ``delta_D`` = W - w: subtracting it moves downhill."""
+
+    delta_D: Vector
+    samples: int
+    steps: int = 0
+    loss: float | None = None
+    counts: Counts | None = None
+    kept: State = None  # what the client algorithm keeps from task to task
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The message in flight, and the memory that is left if it counts."""
+
+    push: Push
+    residual_D: Vector | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A decided message, on which a restored server may have decided otherwise."""
+
+    seq: int
+    payload: Bytes
+    in_model: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where mass went that is neither in the model nor in the memory, as norms."""
+
+    accepted: int = 0
+    rejected: int = 0
+    discarded: float = 0.0
+    capped: float = 0.0
+    lost: float = 0.0  # rejected or left over where there is no memory
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantState:
+    """Everything that a client must not forget."""
+
+    cid: str
+    run_id: str
+    epoch: Epoch
+    held: Held | None = None
+    public_D: Vector | None = None
+    memory_D: Vector | None = None  # e; None where the algorithm has no memory
+    seq: int = 0
+    settled: Settled = NOTHING_SETTLED
+    pending: Pending | None = None
+    history: tuple[Sent, ...] = ()
+    oldest: ModelName | None = None  # the oldest base of what was folded back into e
+    kept: State = None
+    ledger: Ledger = Ledger()
+    work: float = 1.0  # share of the local work; halved when updates come too late
+    complaint: str = ""  # why the last message was malformed
+    left: bool = False
+
+
+class Participant:
+    """One client of one run."""
+
+    def __init__(self, algorithm: Algorithm, state: ParticipantState) -> None:
+        self.algorithm = algorithm
+        self.state = state
+        uplink = algorithm.config.uplink
+        self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
+        self._nonce: int | None = None
+        # A message that comes from the disk was sent before.
+        self._sendings = 0 if state.pending is None else 1
+        self._wrong_full = 0
+        if self._cap is not None and state.memory_D is None:
+            self._change(memory_D=np.zeros(algorithm.spec.dim, np.float32))
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether what a message leaves out is remembered."""
+        return self._cap is not None
+
+    @property
+    def _layout(self) -> tuple[int, ...]:
+        return self.algorithm.spec.sizes
+
+    def _change(self, **fields: object) -> None:
+        self.state = replace(self.state, **fields)  # type: ignore[arg-type]
+
+    # -------------------------------------------------------------------- pulls
+
+    def derive(self, initial_D: Vector, origin: str) -> None:
+        """Version 0 need not travel: here it is, if it has the digest ``origin``."""
+        if self.state.held is None and digest(initial_D) == origin:
+            held = Held(self.state.epoch, 0, origin)
+            self._change(held=held, public_D=initial_D)
+
+    def pull(self, nonce: int) -> Pull:
+        """A request for the model; only the answer with this nonce counts."""
+        self._nonce = nonce
+        state = self.state
+        undecided = state.seq if state.pending is not None else state.seq + 1
+        oldest = min((sent.seq for sent in state.history), default=undecided)
+        return Pull(
+            cid=state.cid,
+            nonce=nonce,
+            epoch=state.epoch,
+            held=state.held,
+            last_seq=state.seq,
+            settled=state.settled,
+            history_from=oldest,
+        )
+
+    def receive(self, reply: Reply, messages: Sequence[Bytes] | None = None) -> bool:
+        """Reconciles with the server's history, then takes over its model.
+
+        Says whether the reply was for the outstanding pull. ``messages`` are the
+        patch's payloads, if they did not come inside the reply.
+
+        Raises:
+            OutdatedError: this disk was rolled back; enrol anew under another cid.
+            WrongModelError: the digests differ; the model was dropped, pull again.
+            ProtocolError: the full model has the wrong digest, twice.
+        """
+        if reply.nonce != self._nonce:
+            return False
+        self._nonce = None
+        self._check_disk(reply.receipt)
+        before = self.state
+        self._reconcile(reply)
+        try:
+            self._install(reply.patch, messages)
+        except WrongModelError:
+            raise
+        except LatecomerError:
+            self.state = before
+            raise
+        return True
+
+    def _check_disk(self, receipt: Receipt | None) -> None:
+        state, pending = self.state, self.state.pending
+        if receipt is None:
+            return
+        other = (
+            pending
+            and receipt.seq == pending.push.seq
+            and (receipt.digest != pending.push.digest)
+        )
+        if receipt.seq > state.seq or other:
+            raise OutdatedError(
+                f"the server knows message {receipt.seq} of this client, the state "
+                f"directory ends at {state.seq}: it was restored from an old copy"
+            )
+
+    def _reconcile(self, reply: Reply) -> None:
+        pending, receipt = self.state.pending, reply.receipt
+        if pending and receipt and receipt.seq == pending.push.seq:
+            self._settle(receipt.verdict)
+        if reply.patch.epoch != self.state.epoch:
+            self._change_history(reply)
+
+    def _change_history(self, reply: Reply) -> None:
+        """The server's history is another one: take back what it does not hold."""
+        state = self.state
+        memory_D, history = state.memory_D, list(state.history)
+        if state.pending is not None:
+            push = state.pending.push
+            memory_D = self._fold(memory_D, state.pending.residual_D, push.payload)
+            history.append(Sent(push.seq, push.payload, in_model=False))
+        for place, sent in enumerate(history):
+            counted = sent.seq in reply.accepted
+            if sent.in_model and not counted:
+                memory_D = self._fold(memory_D, None, sent.payload)
+            if counted and not sent.in_model:
+                memory_D = self._fold(memory_D, None, sent.payload, sign=-1.0)
+            history[place] = replace(sent, in_model=counted)
+        self._change(
+            memory_D=memory_D,
+            pending=None,
+            history=self._bounded(history),
+            epoch=reply.patch.epoch,
+            settled=Settled(reply.receipt.seq, reply.receipt.verdict)
+            if reply.receipt
+            else NOTHING_SETTLED,
+            held=None,
+            public_D=None,
+        )
+
+    def _install(self, patch: Patch, messages: Sequence[Bytes] | None) -> None:
+        state = self.state
+        if patch.kind not in ("full", "none") and (
+            state.held is None or state.held.version != patch.start
+        ):
+            raise PayloadError(
+                f"a patch from version {patch.start} does not fit {state.held}"
+            )
+        if messages is None:
+            messages = patch.messages()
+        public_D = apply_patch(state.public_D, patch.kind, messages, self._layout)
+        if digest(public_D) != patch.digest:
+            self._change(held=None, public_D=None)
+            self._wrong_full += patch.kind == "full"
+            if self._wrong_full >= 2:
+                raise ProtocolError(
+                    f"version {patch.version} arrived whole twice, and twice with "
+                    "another "
+                    f"digest than the server's {patch.digest}"
+                )
+            raise WrongModelError(
+                f"version {patch.version} has another digest than the server's"
+            )
+        self._wrong_full = 0
+        held = Held(patch.epoch, patch.version, patch.digest)
+        self._change(held=held, public_D=public_D)
+
+    # ------------------------------------------------------------------ updates
+
+    def finish(self, trained: Trained, base: ModelName, key: Key) -> bool:
+        """Makes the message of a task; says whether there is one to send now."""
+        state = self.state
+        if not finite(trained.delta_D):
+            self._note(nonfinite=state.ledger.nonfinite + 1)
+            return False
+        if state.pending is not None or base.epoch != state.epoch:
+            self._remember(trained)
+            return False
+        memory_D, capped = state.memory_D, 0.0
+        if self._cap is not None and memory_D is not None:
+            memory_D, capped = cap(memory_D, self._cap * norm(trained.delta_D))
+        payload, residual_D = self.algorithm.uplink.encode(
+            trained.delta_D, memory_D, key
+        )
+        packed = payloads.pack(payload)
+        corrected_D = (
+            trained.delta_D if memory_D is None else memory_D + trained.delta_D
+        )
+        if not finite(corrected_D):
+            self._note(nonfinite=state.ledger.nonfinite + 1)
+            return False
+        self._send(packed, residual_D, trained, base, norm(corrected_D))
+        self._note(capped=state.ledger.capped + capped)
+        self._change(kept=trained.kept)
+        return True
+
+    def push(self) -> Push:
+        """The message in flight, to be sent, first or again."""
+        assert self.state.pending is not None
+        self._sendings += 1
+        return self.state.pending.push
+
+    def flush(self) -> bool:
+        """Before a planned leave: sends all that the memory holds, uncompressed."""
+        state = self.state
+        if state.pending or state.memory_D is None or state.held is None:
+            return False
+        if not state.memory_D.any():
+            return False
+        packed = payloads.pack(dense_payload(state.memory_D))
+        base = ModelName(state.held.epoch, state.held.version)
+        nothing = np.zeros_like(state.memory_D)
+        rest = Trained(nothing, samples=1)
+        self._send(packed, nothing, rest, base, norm(state.memory_D))
+        return True
+
+    def leave(self) -> None:
+        """The client is gone for good; what remains is booked as lost."""
+        state = self.state
+        if state.memory_D is not None:
+            self._note(lost=state.ledger.lost + norm(state.memory_D))
+            self._change(memory_D=np.zeros_like(state.memory_D))
+        self._change(left=True)
+
+    def _send(
+        self,
+        packed: bytes,
+        residual_D: Vector | None,
+        trained: Trained,
+        base: ModelName,
+        update_norm: float,
+    ) -> None:
+        state = self.state
+        push = Push(
+            cid=state.cid,
+            epoch=state.epoch,
+            seq=state.seq + 1,
+            base=base,
+            payload=packed,
+            digest=content_digest(packed),
+            settled=state.settled,
+            samples=trained.samples,
+            steps=trained.steps,
+            update_norm=update_norm,
+            memory_norm=0.0 if residual_D is None else norm(residual_D),
+            oldest=state.oldest,
+            counts=trained.counts,
+            loss=trained.loss,
+        )
+        memory_D = None if state.memory_D is None else np.zeros_like(state.memory_D)
+        self._sendings = 0
+        self._change(seq=push.seq, pending=Pending(push, residual_D), memory_D=memory_D)
+
+    def _remember(self, trained: Trained) -> None:
+        """No message may be made now: the update stays in the memory."""
+        memory_D = self.state.memory_D
+        if memory_D is None:
+            self._note(lost=self.state.ledger.lost + norm(trained.delta_D))
+        else:
+            self._change(memory_D=memory_D + trained.delta_D, kept=trained.kept)
+
+    # ----------------------------------------------------------------- verdicts
+
+    def settle(self, ack: Ack) -> Outcome:
+        """Takes an answer to a push; only a verdict on these very bytes settles it.
+
+        Raises:
+            OutdatedError: the server has decided on a later or another message.
+            ProtocolError: two messages in a row were malformed for the same reason.
+        """
+        pending = self.state.pending
+        if pending is None or (ack.seq, ack.digest) != (
+            pending.push.seq,
+            pending.push.digest,
+        ):
+            return Outcome.IGNORED
+        match ack.answer:
+            case Verdict():
+                self._settle(ack.answer)
+                self._judge_complaint(ack)
+                return Outcome.SETTLED
+            case Answer.OBSOLETE:
+                raise OutdatedError(
+                    f"the server has decided on a message after {ack.seq}: the state "
+                    "directory was restored from an old copy"
+                )
+            case Answer.UNKNOWN:
+                return Outcome.ENROL
+            case Answer.OTHER_EPOCH:
+                return Outcome.PULL
+            case _:
+                return Outcome.RETRY
+
+    def _settle(self, verdict: Verdict) -> None:
+        state, pending = self.state, self.state.pending
+        assert pending is not None
+        push, ledger, memory_D = pending.push, state.ledger, state.memory_D
+        history, oldest, work = list(state.history), state.oldest, state.work
+        if verdict is Verdict.ACCEPTED:
+            memory_D = self._fold(memory_D, pending.residual_D, None)
+            history.append(Sent(push.seq, push.payload, in_model=True))
+            oldest, work = None, 1.0
+            ledger = replace(ledger, accepted=ledger.accepted + 1)
+        elif verdict.returns_mass:
+            if memory_D is None:
+                ledger = replace(ledger, lost=ledger.lost + push.update_norm)
+            memory_D = self._fold(memory_D, pending.residual_D, push.payload)
+            history.append(Sent(push.seq, push.payload, in_model=False))
+            oldest = min(push.oldest or push.base, push.base)
+            ledger = replace(ledger, rejected=ledger.rejected + 1)
+            if verdict is Verdict.REJECTED_STALE and self._sendings == 1:
+                work = state.work / 2  # too slow; a message sent again was late anyhow
+        else:
+            memory_D = self._fold(memory_D, pending.residual_D, None)
+            ledger = replace(ledger, discarded=ledger.discarded + push.update_norm)
+        self._change(
+            memory_D=memory_D,
+            pending=None,
+            settled=Settled(push.seq, verdict),
+            history=self._bounded(history),
+            oldest=oldest,
+            work=work,
+            ledger=ledger,
+        )
+
+    def _judge_complaint(self, ack: Ack) -> None:
+        if ack.answer is not Verdict.REJECTED_MALFORMED:
+            self._change(complaint="")
+            return
+        if ack.reason and ack.reason == self.state.complaint:
+            raise ProtocolError(f"the server cannot read these updates: {ack.reason}")
+        self._change(complaint=ack.reason)
+
+    def _fold(
+        self,
+        memory_D: Vector | None,
+        residual_D: Vector | None,
+        packed: Bytes | None,
+        sign: float = 1.0,
+    ) -> Vector | None:
+        """E + residual ± decode(packed); nothing where there is no memory."""
+        if memory_D is None:
+            return None
+        folded_D = memory_D.copy() if residual_D is None else memory_D + residual_D
+        if packed is not None:
+            payloads.add(payloads.unpack(packed, self._layout), folded_D, sign)
+        return folded_D
+
+    def _bounded(self, history: Sequence[Sent]) -> tuple[Sent, ...]:
+        """The newest H messages, and at most one model of bytes of them."""
+        if self.state.memory_D is None:
+            return ()  # without a memory there is nowhere to fold back to
+        kept: list[Sent] = []
+        room = 4 * self.algorithm.spec.dim
+        for sent in reversed(history[-HISTORY:]):
+            room -= len(sent.payload)
+            if room < 0 and kept:
+                break
+            kept.append(sent)
+        return tuple(reversed(kept))
+
+    def _note(self, **entries: float) -> None:
+        self._change(ledger=replace(self.state.ledger, **entries))  # type: ignore[arg-type]
+
+
+def cap(memory_D: Vector, limit: float) -> tuple[Vector, float]:
+    """The memory scaled down to a norm of ``limit``, and the norm that was removed.
+
+    A limit of 0 comes from an empty round, which leaves the memory alone.
+    """
+    size = norm(memory_D)
+    if limit == 0 or size <= limit:
+        return memory_D, 0.0
+    return memory_D * np.float32(limit / size), size - limit

@@ -1,0 +1,20 @@
+"""Natural clients: whoever produced a row holds it."""
+
+import numpy as np
+
+from fedcore.errors import ConfigError
+from fedcore.partitions.base import Labels, Partition
+
+
+def by_column(ids: Labels) -> Partition:
+    """The rows of each distinct id, in the order of the sorted ids.
+
+    Example:
+        >>> [part.tolist() for part in by_column(["b", "a", "b"])]
+        [[1], [0, 2]]
+    """
+    if not len(ids):
+        raise ConfigError("by_column needs at least one row")
+    _, owner = np.unique(np.asarray(ids), return_inverse=True)
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(owner))[:-1])

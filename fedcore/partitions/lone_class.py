@@ -1,0 +1,23 @@
+"""One client alone holds a class; the others hold shards of the rest.
+
+The straggler experiment of Damaskinos et al., "FLeet", Middleware 2020, §3.2 (in
+the authors' code, ``cppNN_backend.initSampler``): if the lone client is late, only
+its late updates can teach the class.
+"""
+
+import numpy as np
+
+from fedcore.errors import ConfigError
+from fedcore.partitions.base import Labels, Partition, deal_shards
+
+
+def lone_class(
+    y: Labels, *, clients: int, label: int = 0, per_client: int = 2, seed: int = 0
+) -> Partition:
+    """Client 0 has all rows of ``label``, the others random shards of the rest."""
+    labels = np.asarray(y)
+    alone, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
+    if clients < 2 or not len(alone):
+        raise ConfigError(f"lone_class needs 2 clients and rows of label {label}")
+    others = deal_shards(labels[rest], clients - 1, per_client, seed)
+    return [alone, *(rest[part] for part in others)]

@@ -1,0 +1,12 @@
+"""Pathological label skew: rows sorted by label, a few shards for each client.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from
+Decentralized Data", AISTATS 2017, §3: with two shards most clients have two labels.
+"""
+
+from fedcore.partitions.base import Labels, Partition, deal_shards
+
+
+def shards(y: Labels, *, clients: int, per_client: int = 2, seed: int = 0) -> Partition:
+    """``per_client`` random shards of the rows sorted by label."""
+    return deal_shards(y, clients, per_client, seed)

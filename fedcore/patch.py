@@ -1,0 +1,56 @@
+"""Bringing a public model up to date, bit for bit.
+
+Float addition is not associative: a sum of missed messages yields another model
+than the messages in order (about 80 % of the coordinates differ after 50). So a
+patch either replays the messages one by one, or overwrites values.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.errors import PayloadError
+from fedcore.payloads import Layout, Payload
+from fedcore.protocol import PatchKind
+from fedcore.typing import Bytes, Vector
+
+
+def publish(public_D: Vector, message: Payload) -> Vector:
+    """W - decode(message), as both sides compute it: every product and sum rounded."""
+    moved_D = public_D.copy()
+    payloads.add(message, moved_D, -1.0)
+    return moved_D
+
+
+def apply_patch(
+    held_D: Vector | None, kind: PatchKind, parts: Iterable[Bytes], layout: Layout
+) -> Vector:
+    """The model that a patch yields; the old one is left untouched.
+
+    Raises:
+        PayloadError: the bytes do not describe such a patch.
+    """
+    match kind:
+        case "full":
+            whole = list(parts)
+            if len(whole) != 1:
+                raise PayloadError(f"a full model in {len(whole)} messages")
+            values = payloads.unpack(whole[0], layout)
+            return np.array(payloads.decode(values), np.float32)
+        case "none" | "replay" | "overwrite":
+            if held_D is None:
+                raise PayloadError(
+                    f"a patch of kind {kind!r} needs a model to apply to"
+                )
+            moved_D = held_D.copy()
+            for part in parts:
+                message = payloads.unpack(part, layout)
+                if kind == "replay":
+                    payloads.add(message, moved_D, -1.0)
+                else:
+                    payloads.overwrite(message, moved_D)
+            return moved_D
+        case _:
+            assert_never(kind)

@@ -1,0 +1,195 @@
+"""What a payload is, and the contract of its formats.
+
+A payload is what really travels: an encoder yields the arrays, ``pack`` lays
+them out as bytes, ``nbytes`` counts these bytes. On the wire a payload starts
+with six bytes: the version of this layout (1), the format's code, and the number
+of values it stands for (32 bits, little endian, as everything else).
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.errors import PayloadError
+from fedcore.typing import Array, Bytes, Indices, Vector
+
+VERSION = 1
+_HEADER = struct.Struct("<BBI")
+
+Layout = tuple[int, ...]  # values per tensor; the formats' decoders are told it
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One message about a vector of ``dim`` values: a format and its arrays.
+
+    Arrays may have leading axes, one message a row; :meth:`rows` parts them.
+    """
+
+    format: str
+    dim: int
+    arrays: Mapping[str, Array]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes :func:`pack` yields."""
+        return _HEADER.size + sum(memoryview(part).nbytes for part in _body(self))
+
+
+class Format(NamedTuple):
+    """How one kind of message is laid out, and what it means."""
+
+    name: str
+    code: int  # the byte that names it on the wire, for ever
+    pack: Callable[[Payload], list[Bytes]]
+    unpack: Callable[["Reader", Layout], dict[str, Array]]
+    decode: Callable[[Payload], Array]
+    # out += scale * decode(payload), in place, in the order of single additions
+    add: Callable[[Payload, Vector, np.float32], None]
+    # the coordinates that it may change, ascending; None says: all of them
+    support: Callable[[Payload], Indices | None]
+    # what the largest magnitude in its arrays is to be multiplied with
+    multiple: Callable[[Payload], float] | None = None
+
+
+_by_name: dict[str, Format] = {}
+_by_code: dict[int, Format] = {}
+
+
+def register(form: Format) -> Format:
+    """Makes a format known to :func:`unpack`."""
+    if form.code in _by_code:
+        raise ValueError(f"code {form.code} is taken by {_by_code[form.code].name!r}")
+    _by_name[form.name] = _by_code[form.code] = form
+    return form
+
+
+def formats() -> tuple[Format, ...]:
+    """All registered formats."""
+    return tuple(_by_name.values())
+
+
+def _body(payload: Payload) -> list[Bytes]:
+    return _by_name[payload.format].pack(payload)
+
+
+def pack_parts(payload: Payload) -> list[Bytes]:
+    """The bytes that travel, in pieces; large arrays are not copied."""
+    head = _HEADER.pack(VERSION, _by_name[payload.format].code, payload.dim)
+    return [head, *_body(payload)]
+
+
+def pack(payload: Payload) -> bytes:
+    """The bytes that travel."""
+    return b"".join(pack_parts(payload))
+
+
+def unpack(data: Bytes, layout: Layout) -> Payload:
+    """Reads a peer's bytes, for a model whose tensors have these sizes.
+
+    Raises:
+        PayloadError: the bytes do not describe such a vector. What was allocated
+            by then is bounded by the message and the model, whatever it claims.
+    """
+    reader = Reader(data)
+    version, code, dim = _HEADER.unpack(reader.bytes(_HEADER.size))
+    if version != VERSION:
+        raise PayloadError(f"unknown payload version {version}, expected {VERSION}")
+    if code not in _by_code:
+        known = ", ".join(f"{form.code} {form.name}" for form in formats())
+        raise PayloadError(f"unknown payload format {code}; known: {known}")
+    expected = sum(layout)
+    if dim != expected:
+        raise PayloadError(f"expected {expected} values, got {dim}")
+    form = _by_code[code]
+    arrays = form.unpack(reader, layout)
+    reader.end()
+    return Payload(form.name, dim, arrays)
+
+
+def decode(payload: Payload) -> Array:
+    """The float32 vector that the message stands for, shape ``(..., D)``."""
+    return _by_name[payload.format].decode(payload)
+
+
+def add(payload: Payload, out_D: Vector, scale: float = 1.0) -> None:
+    """``out += scale * decode(payload)`` in place, at the cost of the message."""
+    _by_name[payload.format].add(payload, out_D, np.float32(scale))
+
+
+def support(payload: Payload) -> Indices | None:
+    """The coordinates that it may change, ascending, or None for all."""
+    return _by_name[payload.format].support(payload)
+
+
+def magnitude(payload: Payload) -> float:
+    """The largest magnitude of the update, or NaN if it holds one."""
+    extremes = [
+        float(bound(array))
+        for array in payload.arrays.values()
+        if np.issubdtype(array.dtype, np.floating) and array.size
+        for bound in (np.max, np.min)
+    ]
+    multiple = _by_name[payload.format].multiple
+    largest = float(np.max(np.abs(extremes))) if extremes else 0.0
+    return largest * (multiple(payload) if multiple else 1.0)
+
+
+def rows(payload: Payload) -> list[Payload]:
+    """The single messages of a stack."""
+    first = next(iter(payload.arrays.values()))
+    return [
+        Payload(
+            payload.format, payload.dim, {k: a[i] for k, a in payload.arrays.items()}
+        )
+        for i in range(first.shape[0])
+    ]
+
+
+class Reader:
+    """Reads a message front to back; running out of bytes is a PayloadError."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: Bytes) -> None:
+        self._data = memoryview(data).cast("B")
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._data) - self._at
+
+    def bytes(self, count: int) -> memoryview:
+        """The next ``count`` bytes, not copied."""
+        if count > self.left:
+            raise PayloadError(
+                f"message ends early: {count} bytes expected, {self.left} left"
+            )
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def number(self, form: str) -> Any:
+        """One number of a struct format such as ``"I"``."""
+        one = struct.Struct("<" + form)
+        return one.unpack(self.bytes(one.size))[0]
+
+    def array(self, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
+        """The next ``count`` numbers as a read-only array over the message."""
+        kind = np.dtype(dtype).newbyteorder("<")
+        return np.frombuffer(self.bytes(kind.itemsize * count), kind)
+
+    def end(self) -> None:
+        """Raises PayloadError unless everything was read."""
+        if self.left:
+            raise PayloadError(f"{self.left} bytes too many at the end of the message")
+
+
+def little(array: Array, dtype: str) -> memoryview:
+    """An array's values as little-endian bytes; a copy only where needed."""
+    kind = np.dtype(dtype).newbyteorder("<")
+    return np.ascontiguousarray(array, kind).data.cast("B")

@@ -1,0 +1,46 @@
+"""Every value as float32: ``float32[D]``."""
+
+import numpy as np
+
+from fedcore.arrays import BLOCK, as_numpy
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
+from fedcore.typing import Array, Bytes, Vector
+
+
+def dense_payload(values_D: Array) -> Payload:
+    """The message that says everything."""
+    return Payload("dense", values_D.shape[-1], {"values": values_D})
+
+
+def _pack(payload: Payload) -> list[Bytes]:
+    return [little(as_numpy(payload.arrays["values"]), "f4")]
+
+
+def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    return {"values": reader.array("f4", sum(layout))}
+
+
+def _decode(payload: Payload) -> Array:
+    return payload.arrays["values"]
+
+
+def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
+    add_scaled(payload.arrays["values"], out_D, scale)
+
+
+def add_scaled(values_D: Vector, out_D: Vector, scale: np.float32) -> None:
+    """``out += scale * values``, product and sum rounded one after the other."""
+    if scale == 1:
+        out_D += values_D
+        return
+    product = np.empty(min(BLOCK, len(out_D)), np.float32)
+    for at in range(
+        0, len(out_D), BLOCK
+    ):  # by blocks, so that the product stays in cache
+        block = slice(at, at + BLOCK)
+        part = product[: len(out_D[block])]
+        np.multiply(values_D[block], scale, out=part)
+        out_D[block] += part
+
+
+DENSE = register(Format("dense", 0, _pack, _unpack, _decode, _add, lambda _: None))

@@ -1,0 +1,59 @@
+"""A few values whose places follow from a seed: ``u64 seed, u32 k, float32[k]``.
+
+The places are :func:`fedcore.rng.subset` of the seed; they never travel.
+"""
+
+import struct
+
+import numpy as np
+
+from fedcore.arrays import as_numpy, like, scatter
+from fedcore.errors import PayloadError
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
+from fedcore.rng import subset
+from fedcore.typing import Array, Bytes, Indices, Vector
+
+
+def seeded_payload(dim: int, seed: Array, values_K: Array) -> Payload:
+    """A message of the values on the seed's support; all others are zero."""
+    return Payload("seeded", dim, {"seed": seed, "values": values_K})
+
+
+def seeded_indices(dim: int, seed: Array, count: int) -> Indices:
+    """The support, shape ``seed.shape + (count,)``."""
+    words = np.asarray(seed)
+    flat = [subset(int(word), dim, count) for word in words.reshape(-1)]
+    return np.array(flat, np.int64).reshape(*words.shape, count)
+
+
+def _pack(payload: Payload) -> list[Bytes]:
+    values_K = as_numpy(payload.arrays["values"])
+    head = struct.pack("<QI", int(payload.arrays["seed"]), len(values_K))
+    return [head, little(values_K, "f4")]
+
+
+def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    seed, count = reader.number("Q"), reader.number("I")
+    if count > sum(layout):
+        raise PayloadError(f"{count} entries in a message of {sum(layout)} values")
+    values = reader.array(
+        "f4", count
+    )  # read before the support is drawn: junk stays cheap
+    return {"seed": np.array(seed, np.uint64), "values": values}
+
+
+def _indices(payload: Payload) -> Indices:
+    values = payload.arrays["values"]
+    return seeded_indices(payload.dim, payload.arrays["seed"], values.shape[-1])
+
+
+def _decode(payload: Payload) -> Array:
+    values = payload.arrays["values"]
+    return scatter(payload.dim, like(_indices(payload), values), values)
+
+
+def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
+    out_D[_indices(payload)] += payload.arrays["values"] * scale
+
+
+SEEDED = register(Format("seeded", 2, _pack, _unpack, _decode, _add, _indices))

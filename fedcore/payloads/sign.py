@@ -1,0 +1,55 @@
+"""One bit a value, and a scale for all or for each tensor.
+
+``u16 scales, float32[scales], ceil(D/8) bytes``; a set bit (lowest first) says
+plus. One scale holds for the whole vector, T scales hold for its T tensors.
+"""
+
+import numpy as np
+
+from fedcore.arrays import array_namespace, as_numpy, like
+from fedcore.errors import PayloadError
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
+from fedcore.payloads.dense import add_scaled
+from fedcore.typing import Array, Bytes, Vector
+
+
+def sign_payload(positive_D: Array, scales_T: Array, layout: Layout) -> Payload:
+    """A message of signs, with a scale for each part of the layout."""
+    sizes = np.asarray(layout, np.int64)
+    arrays = {"positive": positive_D, "scales": scales_T, "sizes": sizes}
+    if positive_D.ndim > 1:  # a row's message has all its arrays
+        arrays["sizes"] = np.broadcast_to(sizes, (*positive_D.shape[:-1], len(sizes)))
+    return Payload("sign", positive_D.shape[-1], arrays)
+
+
+def _pack(payload: Payload) -> list[Bytes]:
+    scales_T = as_numpy(payload.arrays["scales"])
+    bits = np.packbits(as_numpy(payload.arrays["positive"]), bitorder="little")
+    return [np.array(len(scales_T), "<u2").tobytes(), little(scales_T, "f4"), bits.data]
+
+
+def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    count, dim = reader.number("H"), sum(layout)
+    if count not in (1, len(layout)):
+        raise PayloadError(f"expected 1 or {len(layout)} scales, got {count}")
+    scales = reader.array("f4", count)
+    bits = reader.array("u1", (dim + 7) // 8)
+    positive = np.unpackbits(bits, count=dim, bitorder="little").view(bool)
+    sizes = np.asarray(layout if count > 1 or len(layout) == 1 else (dim,), np.int64)
+    return {"positive": positive, "scales": scales, "sizes": sizes}
+
+
+def _decode(payload: Payload) -> Array:
+    positive, scales = payload.arrays["positive"], payload.arrays["scales"]
+    sizes = payload.arrays["sizes"]
+    repeats = as_numpy(sizes).reshape(-1, sizes.shape[-1])[0]
+    xp = array_namespace(scales)
+    per_value_D = xp.repeat(scales, like(repeats, scales), axis=-1)
+    return xp.where(positive, per_value_D, -per_value_D)
+
+
+def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
+    add_scaled(_decode(payload), out_D, scale)
+
+
+SIGN = register(Format("sign", 3, _pack, _unpack, _decode, _add, lambda _: None))

@@ -1,0 +1,189 @@
+"""What clients and server say to each other, whatever carries it.
+
+The protocol is written down in docs/protocol.md. A model is named by epoch and
+version everywhere: the epoch is the random name of one history, a new one whenever
+an older state was restored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+from fedcore.typing import Bytes, Counts, Seconds
+
+Epoch = str  # 16 hexadecimal digits
+
+
+class Verdict(StrEnum):
+    """What became of an update: stored and final."""
+
+    ACCEPTED = "accepted"
+    REJECTED_STALE = "rejected_stale"
+    REJECTED_CLOSED = "rejected_closed"
+    REJECTED_POLICY = "rejected_policy"
+    REJECTED_MALFORMED = "rejected_malformed"
+    DISCARDED = "discarded"  # not used, and its mass must not come back
+
+    @property
+    def returns_mass(self) -> bool:
+        """Whether the client keeps what the message held."""
+        return self.name.startswith("REJECTED")
+
+
+class Answer(StrEnum):
+    """An answer without a verdict: nothing was decided, nothing is stored."""
+
+    RECEIVED = "received"  # durable, decided later: ask again
+    OTHER_EPOCH = "other_epoch"  # pull first
+    OBSOLETE = (
+        "obsolete"  # an older message than one that was decided, or a client that left
+    )
+    UNKNOWN = "unknown"  # enrol first
+    RETRY = "retry"  # not now
+
+
+class ModelName(NamedTuple):
+    """Which model: a version of a history."""
+
+    epoch: Epoch
+    version: int
+
+
+class Held(NamedTuple):
+    """The public model that a client has on its disk."""
+
+    epoch: Epoch
+    version: int
+    digest: str
+
+
+class Settled(NamedTuple):
+    """The newest verdict that a client knows: proof of what the server once was."""
+
+    seq: int = 0  # 0: none yet
+    verdict: Verdict | None = None
+
+
+NOTHING_SETTLED = Settled()
+
+
+class Receipt(NamedTuple):
+    """The server's note on a client's last decided message."""
+
+    seq: int
+    digest: str
+    verdict: Verdict
+    weight: float  # λ
+    version: int  # t when it was decided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """A client asks for the model, and for work."""
+
+    cid: str
+    nonce: int
+    epoch: Epoch
+    held: Held | None = None
+    last_seq: int = 0  # the newest sequence number that the client used
+    settled: Settled = NOTHING_SETTLED
+    history_from: int = 0  # the oldest one that it could still take back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """A client's update: one message, named by its sequence number and digest."""
+
+    cid: str
+    epoch: Epoch
+    seq: int
+    base: ModelName  # the model that it was trained on
+    payload: Bytes
+    digest: str  # of the payload
+    settled: Settled
+    samples: int
+    steps: int = 0
+    update_norm: float = 0.0  # ‖u‖
+    memory_norm: float = 0.0  # ‖e‖ after it
+    oldest: ModelName | None = None  # the oldest base of what was folded back into it
+    counts: Counts | None = None  # labels per class
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """The server's answer to a push: a verdict, or none yet."""
+
+    seq: int
+    digest: str
+    answer: Verdict | Answer
+    weight: float = 0.0  # λ
+    version: int = 0
+    reason: str = ""
+    retry_after: Seconds = 0.0
+
+
+TaskKind = Literal["train", "evaluate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Leave to train: what to do is in the algorithm that came with enrolment."""
+
+    kind: TaskKind
+    evaluate: bool = False  # a trainer shall also evaluate what it received
+    lease: Seconds = 0.0  # the server expects an update within this time
+
+
+PatchKind = Literal["none", "replay", "overwrite", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """How a client's public model becomes the server's.
+
+    ``parts`` are the bytes of its packed payloads one after the other, ``lengths``
+    says how many bytes each payload has.
+    """
+
+    kind: PatchKind
+    epoch: Epoch
+    start: int  # the version that it applies to; -1: to none
+    version: int  # the version that it yields
+    digest: str  # of that model
+    parts: tuple[Bytes, ...] = ()
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that travel."""
+        return sum(self.lengths)
+
+    def messages(self) -> list[Bytes]:
+        """The packed payloads."""
+        if len(self.parts) == len(self.lengths):
+            return list(self.parts)
+        return split(b"".join(self.parts), self.lengths)
+
+
+def split(body: Bytes, lengths: Sequence[int]) -> list[Bytes]:
+    """Cuts the bytes of a patch into its payloads."""
+    view, at, messages = memoryview(body), 0, []
+    for length in lengths:
+        messages.append(view[at : at + length])
+        at += length
+    return list(messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The server's answer to a pull."""
+
+    nonce: int
+    patch: Patch
+    receipt: Receipt | None  # of the client's last decided message
+    accepted: tuple[int, ...] = ()  # sequence numbers in this history, if epochs differ
+    task: Task | None = None
+    done: bool = False  # the run has ended; this is its last model
+    retry_after: Seconds = 0.0

@@ -1,0 +1,9 @@
+"""Recipes: one file a published system; the import is the registration."""
+
+from fedcore.recipes.base import AnyRecipe as AnyRecipe
+from fedcore.recipes.double_compression import DoubleCompression as DoubleCompression
+from fedcore.recipes.fed_async import FedAsync as FedAsync
+from fedcore.recipes.fed_avg import FedAvg as FedAvg
+from fedcore.recipes.fed_buff import FedBuff as FedBuff
+from fedcore.recipes.fleet import Fleet as Fleet
+from fedcore.recipes.latecomer import Latecomer as Latecomer

@@ -1,0 +1,27 @@
+"""FedAvg: synchronous rounds, averaged by samples.
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas, "Communication-Efficient Learning
+of Deep Networks from Decentralized Data", AISTATS 2017, Algorithm 1, in delta
+form: x ← x - Σ n_i·Δ_i / Σ n_i. Over-selection and the deadline are of Bonawitz et
+al., "Towards Federated Learning at Scale", MLSys 2019.
+"""
+
+from typing import Literal
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.config import Duration, Versions
+
+
+class FedAvg(AlgorithmConfig):
+    """Synchronous federated averaging."""
+
+    kind: Literal["fed_avg"] = "fed_avg"
+    synchronous: bool = True
+    staleness_limit: Versions = 0
+    deadline: Duration | None = 600.0
+    weigh_by: Literal["updates", "samples"] = "samples"
+
+    @property
+    def paper(self) -> str:
+        """Where the recipe comes from."""
+        return "McMahan et al., AISTATS 2017"

@@ -1,0 +1,30 @@
+"""FLeet: online federated learning, one minibatch gradient at a time.
+
+Damaskinos, Guerraoui, Kermarrec, Nitu, Patra, Taïani, "FLeet: Online Federated
+Learning via Staleness Awareness and Performance Prediction", Middleware 2020,
+arXiv 2006.07273: AdaSGD with K = 1 and one local step; x ← x - γ·λ·g, where γ is
+the client's learning rate.
+"""
+
+from typing import Literal
+
+from fedcore.admission import AnyAdmission, FleetController
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.clients import AnyClientAlgorithm, LocalSGD
+from fedcore.config import Count
+from fedcore.staleness import AdaSGD, AnyStaleness
+
+
+class Fleet(AlgorithmConfig):
+    """AdaSGD on single gradients."""
+
+    kind: Literal["fleet"] = "fleet"
+    buffer: Count = 1
+    staleness: AnyStaleness = AdaSGD()
+    admission: AnyAdmission = FleetController()
+    client: AnyClientAlgorithm = LocalSGD(lr=0.05, steps=1, batch=100)
+
+    @property
+    def paper(self) -> str:
+        """Where the recipe comes from."""
+        return "Damaskinos et al., Middleware 2020"

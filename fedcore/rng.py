@@ -1,0 +1,112 @@
+"""Randomness as a value: a key is named, splittable, and never global.
+
+A key is derived from the run, the client's name and the sequence number, so
+that a task draws the same numbers in a real federation, in a simulation and in
+a replay. Streams that a peer has to reproduce (the support of ``random_k``) use
+:func:`bits`, which is defined by its arithmetic alone.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A named source of randomness."""
+
+    digest: bytes
+
+    @classmethod
+    def root(cls, seed: int) -> Self:
+        """The key of a run."""
+        return cls(
+            hashlib.blake2b(f"latecomer:{seed}".encode(), digest_size=16).digest()
+        )
+
+    def fold_in(self, *names: str | int) -> "Key":
+        """A key of its own for what these names say.
+
+        Example:
+            >>> key = Key.root(0)
+            >>> key.fold_in("client", "ann", "task", 3) == key.fold_in("client", "ann")
+            False
+        """
+        # repr keeps 1 and "1" apart, and the separator keeps ("ab",) from ("a", "b").
+        text = "\x1f".join(map(repr, names)).encode()
+        return Key(hashlib.blake2b(text, digest_size=16, key=self.digest).digest())
+
+    def generator(self) -> np.random.Generator:
+        """A NumPy generator that starts at this key."""
+        return np.random.Generator(np.random.PCG64(int.from_bytes(self.digest, "big")))
+
+    def seed(self) -> int:
+        """A number below 2^63, for libraries that want one."""
+        return int.from_bytes(self.digest[:8], "big") >> 1
+
+
+def seeds(key: Key | Sequence[Key]) -> Words:
+    """One word for a key, shape ``()``, or one a row for a stack, shape ``(N,)``."""
+    if isinstance(key, Key):
+        return np.array(key.seed(), np.uint64)
+    return np.array([each.seed() for each in key], np.uint64)
+
+
+def bits(seed: Words, start: int, count: int) -> Words:
+    """Words ``start`` to ``start + count`` of each seed's stream, as a new last axis.
+
+    SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
+    Generators", OOPSLA 2014) in counter form: word i is mix(seed + (i+1)·golden).
+    """
+    counter = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        z = seed[..., np.newaxis] + counter * _GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * _MIX_1
+        z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    mixed: Words = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def uniform(seed: Words, count: int) -> npt.NDArray[np.float32]:
+    """Numbers in [0, 1) on a grid of 2^-24, shape ``seed.shape + (count,)``."""
+    high = (bits(seed, 0, count) >> np.uint64(40)).astype(np.float32)
+    return high * np.float32(2.0**-24)
+
+
+def subset(seed: int, size: int, count: int) -> npt.NDArray[np.int64]:
+    """``count`` of ``range(size)``, ascending: the support that a seed stands for.
+
+    The set of the first ``count`` distinct values of ``⌊u·size⌋`` where u runs
+    over the seed's stream as 53-bit fractions. More than half of the range is
+    drawn as the complement of the rest.
+    """
+    if count > size // 2:
+        keep = np.ones(size, bool)
+        keep[_first_distinct(seed, size, size - count)] = False
+        return np.flatnonzero(keep)
+    return np.sort(_first_distinct(seed, size, count))
+
+
+def _first_distinct(seed: int, size: int, count: int) -> npt.NDArray[np.int64]:
+    drawn = np.empty(0, np.int64)
+    start, word = 0, np.array(seed, np.uint64)
+    while True:
+        more = max(64, 2 * (count - len(drawn)))
+        fractions = (bits(word, start, more) >> np.uint64(11)).astype(
+            np.float64
+        ) * 2.0**-53
+        drawn = np.concatenate([drawn, np.floor(fractions * size).astype(np.int64)])
+        start += more
+        distinct, first = np.unique(drawn, return_index=True)
+        if len(distinct) >= count:
+            return drawn[np.sort(first)[:count]]

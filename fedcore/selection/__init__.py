@@ -1,0 +1,7 @@
+"""Selection rules: one file a method; the import is the registration."""
+
+from fedcore.selection.all import All as All
+from fedcore.selection.base import AnySelection as AnySelection
+from fedcore.selection.base import Selection as Selection
+from fedcore.selection.base import SelectionConfig as SelectionConfig
+from fedcore.selection.uniform import UniformSelection as UniformSelection

@@ -1,0 +1,27 @@
+"""The contract of selection: who joins a cohort."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar, NamedTuple
+
+from fedcore.config import Method, OneOf
+from fedcore.rng import Key
+
+
+class Selection(NamedTuple):
+    """``choose(candidates, count, key)``: at most ``count`` of the candidates."""
+
+    choose: Callable[[Sequence[str], int, Key], list[str]]
+
+
+class SelectionConfig(Method):
+    """Settings of a selection rule."""
+
+    role: ClassVar[str] = "selection"
+
+    @abstractmethod
+    def build(self) -> Selection:
+        """The rule."""
+
+
+AnySelection = Annotated[SelectionConfig, OneOf()]

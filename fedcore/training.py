@@ -1,0 +1,126 @@
+"""One task, one client: from the public model to an update.
+
+The result depends on the model, the data, the key and the settings alone, so it is
+the same wherever the task runs.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedcore.algorithm import Algorithm
+from fedcore.clients import SGDConfig
+from fedcore.errors import ConfigError, WorkloadError
+from fedcore.participant import Trained
+from fedcore.rng import Key
+from fedcore.samples import Samples, count_labels
+from fedcore.typing import Array, State, Vector
+from fedcore.workload import FlatModel, TrainingTask, Workload, user_code
+
+
+def task_key(seed: int, client: str, seq: int) -> Key:
+    """The randomness of a client's task: of (run, client name, sequence number)."""
+    return Key.root(seed).fold_in("client", client, "task", seq)
+
+
+def initial_model(model: FlatModel, seed: int) -> Vector:
+    """Version 0 of a run, which its clients can derive as well."""
+    return model.initial(Key.root(seed).fold_in("initial"))
+
+
+class Trainer:
+    """Trains one workload's model with one client algorithm."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        algorithm: Algorithm,
+        *,
+        model: FlatModel | None = None,
+        share_labels: bool = True,
+    ) -> None:
+        self._workload = workload
+        self._algorithm = algorithm
+        self._share_labels = share_labels
+        self.model = model or workload.flat()
+        check_fit(workload, algorithm)
+        algorithm.spec.require(self.model.spec, "this workload's model")
+
+    def train(
+        self,
+        public_D: Vector,
+        data: Any,
+        key: Key,
+        kept: State = None,
+        work: float = 1.0,
+    ) -> Trained:
+        """The update of one task, Δ = W - w."""
+        self.model.seed(key.fold_in("model"))
+        with user_code("training"):
+            if self._workload.train is not None:
+                return self._own_loop(public_D, data, key, work)
+            samples = self._workload.samples(data, "train_data")
+            return self._local_algorithm(public_D, samples, key, kept, work)
+
+    def _local_algorithm(
+        self, public_D: Vector, samples: Samples, key: Key, kept: State, work: float
+    ) -> Trained:
+        algorithm = self._algorithm.client
+        plan = algorithm.plan(len(samples), key.fold_in("batches"), work)
+
+        def gradient(w_D: Array, step: int) -> tuple[Array, Array]:
+            return self.model.gradient(w_D, *samples.batch(plan[step]))
+
+        trained = algorithm.run(public_D, len(plan), gradient, kept)
+        used = np.concatenate(plan)
+        return Trained(
+            delta_D=public_D - trained.w_D,
+            samples=len(samples),
+            steps=len(plan),
+            loss=float(trained.loss),
+            counts=samples.label_counts(used) if self._share_labels else None,
+            kept=trained.state,
+        )
+
+    def _own_loop(self, public_D: Vector, data: Any, key: Key, work: float) -> Trained:
+        config = self._algorithm.config.client
+        assert isinstance(config, SGDConfig)
+        assert self._workload.train is not None
+        size = _length(data)
+        task = TrainingTask(
+            seed=key.seed(),
+            steps=config.step_count(size, work),
+            lr=config.lr,
+            batch=config.batch,
+        )
+        params = self.model.spec.unflatten(public_D.copy())
+        result = self._workload.train(params, data, task)
+        labels = data[1] if isinstance(data, tuple) and len(data) == 2 else None
+        counts = count_labels(labels, np.arange(size)) if self._share_labels else None
+        return Trained(
+            delta_D=public_D - self.model.spec.flatten(result.params),
+            samples=result.samples,
+            steps=task.steps,
+            loss=result.loss,
+            counts=counts,
+        )
+
+
+def check_fit(workload: Workload, algorithm: Algorithm) -> None:
+    """Raises ConfigError if the client algorithm needs gradients that are not there."""
+    client = algorithm.config.client
+    if workload.train is not None and not (
+        isinstance(client, SGDConfig) and client.is_plain
+    ):
+        raise ConfigError(
+            f"client: {client.kind} with these settings needs gradients, and this "
+            "workload has a training loop of its own (train=); use local_sgd without "
+            "momentum and weight decay, which only passes on steps, lr and batch"
+        )
+
+
+def _length(data: Any) -> int:
+    rows = len(data[1]) if isinstance(data, tuple) and len(data) == 2 else len(data)
+    if not rows:
+        raise WorkloadError("train_data returned no samples")
+    return rows

@@ -1,0 +1,39 @@
+"""Role states as JSON and arrays, so that they can be saved and come back equal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.typing import State
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
+    """JSON for nested tuples; copies of their arrays go to ``arrays``."""
+    if isinstance(tree, np.ndarray):
+        arrays[name] = tree.copy()
+        return {"array": name}
+    if isinstance(tree, tuple):
+        return [save_tree(leaf, f"{name}.{i}", arrays) for i, leaf in enumerate(tree)]
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    raise TypeError(
+        f"a state holds arrays, numbers, strings and tuples, not {type(tree)}"
+    )
+
+
+def load_tree(
+    template: State, saved: Any, arrays: Mapping[str, npt.NDArray[Any]]
+) -> State:
+    """The state that :func:`save_tree` saved, as the tuple types of ``template``."""
+    if isinstance(saved, dict):
+        return arrays[saved["array"]].copy()
+    if isinstance(saved, list):
+        if hasattr(template, "_fields"):
+            parts = zip(template, saved, strict=True)
+            return type(template)(*(load_tree(old, new, arrays) for old, new in parts))
+        return tuple(load_tree(None, leaf, arrays) for leaf in saved)
+    return saved

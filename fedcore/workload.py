@@ -1,0 +1,177 @@
+"""The contract of a workload: what a user of the platform writes.
+
+The same object serves the client, the evaluator and the simulator. Exactly one of
+``gradient`` and ``train`` is given: with gradients the platform runs the local
+algorithm; with a training loop of their own (Lightning, scikit-learn, JAX,
+anything) users hand back the trained parameters.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedcore.errors import LatecomerError, UserCodeError, WorkloadError
+from fedcore.params import ParamSpec, Tensors
+from fedcore.rng import Key
+from fedcore.samples import Samples, as_samples
+from fedcore.typing import Vector
+
+Metrics = Mapping[str, float]
+EVALUATION_BATCH = 1024
+
+
+@contextmanager
+def user_code(what: str) -> Iterator[None]:
+    """Whatever the user's code raises in here becomes a ``UserCodeError``."""
+    try:
+        yield
+    except LatecomerError:
+        raise
+    except Exception as error:
+        raise UserCodeError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Which client asks for its data."""
+
+    name: str
+    index: int = 0  # its place among ``count`` clients, where data is shared out
+    count: int = 1
+    args: Mapping[str, str] = field(default_factory=dict)  # ``--data key=value``
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTask:
+    """What an own training loop is told."""
+
+    seed: int
+    steps: int
+    lr: float
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedParams:
+    """What an own training loop hands back."""
+
+    params: Tensors
+    samples: int
+    loss: float | None = None
+
+
+class FlatModel(Protocol):
+    """A model as one flat vector: what the platform trains and evaluates."""
+
+    spec: ParamSpec
+
+    def initial(self, key: Key) -> Vector:
+        """The flat vector of version 0."""
+
+    def seed(self, key: Key) -> None:
+        """Seeds what the model draws itself (dropout), for one task."""
+
+    def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
+        """The mean loss over a batch, and its gradient, valid until the next call."""
+
+    def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
+        """Metrics over a data set, and over how many samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Initial parameters, gradients or a training loop, metrics, and data.
+
+    Attributes:
+        initial: ``initial(rng)`` returns the named arrays of version 0.
+        gradient: ``gradient(params, x, y)`` returns (mean loss, named gradients).
+        train: ``train(params, data, task)`` returns ``TrainedParams``.
+        evaluate: ``evaluate(params, x, y)`` returns metrics such as
+            ``{"loss": 0.3, "accuracy": 0.9}``, each a mean over the samples.
+        train_data: ``train_data(client)`` returns (x, y) or a map-style data set.
+        valid_data: the same for a client's own evaluation.
+        test_data: the evaluator's data.
+    """
+
+    initial: Callable[[np.random.Generator], Tensors]
+    gradient: Callable[[Tensors, Any, Any], tuple[float, Tensors]] | None = None
+    train: Callable[[Tensors, Any, TrainingTask], TrainedParams] | None = None
+    evaluate: Callable[[Tensors, Any, Any], Metrics] | None = None
+    train_data: Callable[[Client], Any]
+    valid_data: Callable[[Client], Any] | None = None
+    test_data: Callable[[], Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Exactly one way to train."""
+        if (self.gradient is None) == (self.train is None):
+            raise WorkloadError("a workload has exactly one of gradient= and train=")
+
+    def flat(self) -> FlatModel:
+        """The model as one flat vector."""
+        return NamedModel(self)
+
+    def samples(self, data: Any, whose: str) -> Samples:
+        """The rows of what one of the data functions returned."""
+        return as_samples(data, whose)
+
+
+class NamedModel:
+    """A flat view of a workload whose functions take and return named arrays."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.spec = ParamSpec.of(workload.initial(np.random.default_rng(0)))
+
+    def initial(self, key: Key) -> Vector:
+        """The flat vector of version 0."""
+        return self.spec.flatten(self._workload.initial(key.generator()))
+
+    def seed(self, key: Key) -> None:
+        """Named functions draw nothing of their own."""
+
+    def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
+        """The mean loss over a batch, and its gradient."""
+        if self._workload.gradient is None:
+            raise WorkloadError(
+                "this workload has a training loop of its own, no gradient"
+            )
+        loss, gradients = self._workload.gradient(self.spec.unflatten(w_D), x, y)
+        return float(loss), self.spec.flatten(gradients)
+
+    def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
+        """Metrics over a data set: means over batches, weighted by their samples."""
+        evaluate = self._workload.evaluate
+        if evaluate is None:
+            raise WorkloadError(
+                "this workload cannot be evaluated: it has no evaluate="
+            )
+        params, samples = (
+            self.spec.unflatten(w_D),
+            as_samples(data, "the evaluation data"),
+        )
+        return weighted_means(
+            (evaluate(params, *samples.batch(rows)), len(rows))
+            for rows in evaluation_batches(len(samples))
+        )
+
+
+def evaluation_batches(samples: int) -> Iterator[Any]:
+    """All rows in order, a batch at a time."""
+    for at in range(0, samples, EVALUATION_BATCH):
+        yield np.arange(at, min(at + EVALUATION_BATCH, samples))
+
+
+def weighted_means(
+    parts: Iterator[tuple[Metrics, int]],
+) -> tuple[dict[str, float], int]:
+    """The mean of each metric over the parts, and the samples of all."""
+    sums: dict[str, float] = {}
+    total = 0
+    for metrics, count in parts:
+        total += count
+        for name, value in metrics.items():
+            sums[name] = sums.get(name, 0.0) + float(value) * count
+    return {name: value / total for name, value in sums.items()}, total

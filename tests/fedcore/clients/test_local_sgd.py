@@ -1,0 +1,85 @@
+"""Local SGD by hand: McMahan et al., AISTATS 2017, with momentum."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from fedcore.clients import Gradient, LocalSGD
+from fedcore.rng import Key
+from fedcore.typing import Array
+
+
+def slopes(*values: float) -> Gradient:
+    """A loss that falls by so much at each step, whatever the model is."""
+
+    def gradient(w_D: Array, step: int) -> tuple[float, Array]:
+        return 1.0, np.array([values[step]], np.float32)
+
+    return gradient
+
+
+def one(value: float) -> Array:
+    return np.array([value], np.float32)
+
+
+def test_plain_steps_by_hand() -> None:
+    run = LocalSGD(lr=0.5).build().run
+    assert run(one(10), 2, slopes(2, 4), None).w_D.tolist() == [7]
+
+
+def test_momentum_by_hand() -> None:
+    run = LocalSGD(lr=1, momentum=0.5).build().run
+    # v = 2, then ½·2 + 4 = 5, then ½·5 = 2.5.
+    trained = run(one(10), 3, slopes(2, 4, 0), None)
+    assert trained.w_D.tolist() == [0.5]
+    assert trained.state is None
+
+
+def test_a_kept_buffer_rolls_on_in_the_next_task() -> None:
+    run = LocalSGD(lr=1, momentum=0.5, keep_momentum=True).build().run
+    first = run(one(10), 1, slopes(4), None)
+    assert first.state.tolist() == [4]
+    second = run(one(10), 1, slopes(0), first.state)
+    assert second.w_D.tolist() == [8]
+
+
+def test_weight_decay_pulls_to_zero() -> None:
+    run = LocalSGD(lr=0.5, weight_decay=0.5).build().run
+    assert run(one(8), 1, slopes(0), None).w_D.tolist() == [6]
+
+
+@pytest.mark.parametrize(
+    ("config", "samples", "steps"),
+    [
+        (LocalSGD(), 100, 7),  # one pass over batches of 16, the last one smaller
+        (LocalSGD(epochs=3, batch=50), 100, 6),
+        (LocalSGD(epochs=3, batch=50), 20, 3),  # all that it has is one batch
+        (LocalSGD(steps=5), 1, 5),
+        (LocalSGD(steps=5), 10**6, 5),
+    ],
+)
+def test_a_task_has_so_many_steps(config: LocalSGD, samples: int, steps: int) -> None:
+    assert config.step_count(samples) == steps
+    assert len(config.build().plan(samples, Key.root(0), 1.0)) == steps
+
+
+@pytest.mark.parametrize(("work", "steps"), [(1.0, 8), (0.5, 4), (0.25, 2), (0.01, 1)])
+def test_late_clients_do_a_share_of_the_work(work: float, steps: int) -> None:
+    assert LocalSGD(steps=8).step_count(100, work) == steps
+    assert LocalSGD(epochs=2, batch=25).step_count(100, work) == steps
+
+
+def test_a_pass_ends_with_what_is_left_over() -> None:
+    plan = LocalSGD(epochs=2, batch=4).build().plan(10, Key.root(0), 1.0)
+    assert [len(rows) for rows in plan] == [4, 4, 2, 4, 4, 2]
+
+
+def test_steps_and_epochs_exclude_each_other() -> None:
+    with pytest.raises(ValidationError, match="steps or epochs, not both"):
+        LocalSGD(steps=1, epochs=1)
+
+
+def test_only_plain_sgd_can_be_handed_to_an_own_training_loop() -> None:
+    assert LocalSGD(steps=3).is_plain
+    assert not LocalSGD(momentum=0.9).is_plain
+    assert not LocalSGD(weight_decay=0.1).is_plain

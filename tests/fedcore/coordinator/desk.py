@@ -1,0 +1,189 @@
+"""A coordinator at a desk: events go in by hand, actions come out sorted."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Persist,
+    Refuse,
+    SendAck,
+    SendReply,
+    SetTimer,
+)
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientLost,
+    ClientPulled,
+    ModelMeasured,
+    Role,
+    Timer,
+    TimerFired,
+    UpdatePushed,
+)
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig
+from fedcore.params import ParamSpec, content_digest
+from fedcore.payloads import dense_payload, pack
+from fedcore.protocol import (
+    NOTHING_SETTLED,
+    Held,
+    ModelName,
+    Pull,
+    Push,
+    Settled,
+)
+from fedcore.typing import Counts
+
+SPEC = ParamSpec.of({"w": np.zeros((2, 2), np.float32)})
+EPOCH, FRESH = "e" * 16, "f" * 16
+
+
+class Desk:
+    """One coordinator, and what it did last."""
+
+    def __init__(
+        self,
+        config: AlgorithmConfig,
+        stop: StopConfig | None = None,
+        evaluate: EvaluateConfig | None = None,
+    ) -> None:
+        self.coordinator = Coordinator(
+            config.build(SPEC),
+            np.zeros(SPEC.dim, np.float32),
+            epoch=EPOCH,
+            stop=stop,
+            evaluate=evaluate,
+        )
+        self.at = 0.0
+        self.actions: list[Action] = self.coordinator.begin(0.0)
+        self.timers: dict[Timer, float] = {}
+        self.settled: dict[str, Settled] = {}
+        self._nonce = 0
+        self._note(self.actions)
+
+    @property
+    def version(self) -> int:
+        return self.coordinator.state.version
+
+    def enrol(self, *names: str, role: Role = "trainer") -> None:
+        for name in names:
+            self.feed(ClientEnrolled(at=self.at, cid=name, name=name, role=role))
+
+    def pull(self, name: str, **changes: Any) -> list[Action]:
+        self._nonce += 1
+        published = self.coordinator.state.published
+        pull = Pull(
+            cid=name,
+            nonce=self._nonce,
+            epoch=EPOCH,
+            held=Held(EPOCH, published.version, published.digest),
+            settled=self.settled.get(name, NOTHING_SETTLED),
+        )
+        event = ClientPulled(
+            at=self.at, pull=replace(pull, **changes), fresh_epoch=FRESH
+        )
+        return self.feed(event)
+
+    def push(
+        self,
+        name: str,
+        seq: int,
+        values: list[float] | None = None,
+        *,
+        base: int | ModelName | None = None,
+        samples: int = 1,
+        counts: Counts | None = None,
+        **changes: Any,
+    ) -> list[Action]:
+        values_D = np.array(values or [1.0] * SPEC.dim, np.float32)
+        payload = pack(dense_payload(values_D))
+        push = Push(
+            cid=name,
+            epoch=EPOCH,
+            seq=seq,
+            base=base
+            if isinstance(base, ModelName)
+            else ModelName(EPOCH, self.version if base is None else base),
+            payload=payload,
+            digest=content_digest(payload),
+            settled=self.settled.get(name, NOTHING_SETTLED),
+            samples=samples,
+            counts=counts,
+        )
+        event = UpdatePushed(
+            at=self.at, push=replace(push, **changes), fresh_epoch=FRESH
+        )
+        return self.feed(event)
+
+    def lose(self, name: str) -> list[Action]:
+        return self.feed(ClientLost(at=self.at, cid=name))
+
+    def measure(self, name: str, version: int, **values: float) -> list[Action]:
+        return self.feed(
+            ModelMeasured(
+                at=self.at, cid=name, version=version, values=values, samples=1
+            )
+        )
+
+    def fire(self, kind: str) -> list[Action]:
+        """The earliest timer of a kind fires, at its time."""
+        at, timer = min((at, t) for t, at in self.timers.items() if t.kind == kind)
+        del self.timers[timer]
+        self.at = max(self.at, at)
+        return self.feed(TimerFired(at=self.at, timer=timer))
+
+    def feed(self, event: Any) -> list[Action]:
+        self.actions = self.coordinator.handle(event)
+        self._note(self.actions)
+        return self.actions
+
+    def _note(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, SetTimer):
+                self.timers[action.timer] = action.at
+            if isinstance(action, SendAck):
+                row = self.coordinator.state.clients.get(action.cid)
+                receipt = row.receipt if row else None
+                if receipt is not None and receipt.seq == action.ack.seq:
+                    self.settled[action.cid] = Settled(receipt.seq, receipt.verdict)
+
+    # ------------------------------------------------------------ what came out
+
+    @property
+    def given(self) -> list[str]:
+        """Who was given a task."""
+        return [
+            a.cid for a in self.actions if isinstance(a, SendReply) and a.reply.task
+        ]
+
+    @property
+    def answered(self) -> list[str]:
+        """Who was answered, with or without a task."""
+        return [a.cid for a in self.actions if isinstance(a, SendReply)]
+
+    @property
+    def reply(self) -> Any:
+        (only,) = (a.reply for a in self.actions if isinstance(a, SendReply))
+        return only
+
+    @property
+    def ack(self) -> Any:
+        (only,) = (a.ack for a in self.actions if isinstance(a, SendAck))
+        return only
+
+    @property
+    def refused(self) -> list[Any]:
+        return [a.answer for a in self.actions if isinstance(a, Refuse)]
+
+    @property
+    def finished(self) -> str | None:
+        return next((a.reason for a in self.actions if isinstance(a, Finish)), None)
+
+    def records(self, kind: type) -> list[Any]:
+        found = [a.record for a in self.actions if isinstance(a, Persist)]
+        return [record for record in found if isinstance(record, kind)]

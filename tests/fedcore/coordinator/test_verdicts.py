@@ -1,0 +1,150 @@
+"""What becomes of an update, and in which order it is checked."""
+
+import numpy as np
+import pytest
+
+from fedcore.coordinator.events import ClientEnrolled, ClientLeft
+from fedcore.coordinator.records import Decided, EpochOpened
+from fedcore.payloads import dense_payload, pack, values_payload
+from fedcore.protocol import Answer, ModelName, Settled, Verdict
+from fedcore.recipes import FedBuff
+from fedcore.staleness import Inverse
+from tests.fedcore.coordinator.desk import FRESH, Desk
+
+
+@pytest.fixture
+def desk() -> Desk:
+    made = Desk(FedBuff(buffer=2, staleness_limit=3, staleness=Inverse()))
+    made.enrol("a", "b")
+    return made
+
+
+def test_an_update_is_accepted_with_the_weight_of_its_staleness(desk: Desk) -> None:
+    for seq in range(1, 3):
+        desk.push("a", seq)
+    desk.push("b", 1, base=0)
+    assert (desk.ack.answer, desk.ack.weight) == (Verdict.ACCEPTED, 0.5)
+
+
+def test_a_late_update_is_rejected_and_changes_nothing(desk: Desk) -> None:
+    for seq in range(1, 9):
+        desk.push("a", seq)
+    before = desk.coordinator.state.buffer.copy()
+    desk.push("b", 1, base=0)
+    assert desk.ack.answer is Verdict.REJECTED_STALE
+    assert desk.ack.reason == "4 versions late, the limit is 3"
+    assert (desk.coordinator.state.buffer == before).all()
+
+
+def test_a_duplicate_gets_the_verdict_that_was_stored(desk: Desk) -> None:
+    desk.push("a", 1)
+    desk.push("a", 1, settled=Settled())
+    assert desk.ack.answer is Verdict.ACCEPTED
+    assert not desk.records(Decided)
+    assert desk.coordinator.state.count == 1
+
+
+def test_the_same_number_with_other_bytes_is_obsolete(desk: Desk) -> None:
+    desk.push("a", 1)
+    desk.push("a", 1, [9.0] * 4)
+    assert desk.ack.answer is Answer.OBSOLETE
+
+
+def test_a_number_below_the_last_one_is_obsolete(desk: Desk) -> None:
+    desk.push("a", 5)
+    desk.push("a", 4)
+    assert desk.ack.answer is Answer.OBSOLETE
+
+
+def test_an_unknown_client_must_enrol_first(desk: Desk) -> None:
+    desk.push("stranger", 1)
+    assert desk.ack.answer is Answer.UNKNOWN
+    desk.pull("stranger")
+    assert desk.refused == [Answer.UNKNOWN]
+
+
+def test_a_message_of_another_history_gets_no_verdict(desk: Desk) -> None:
+    desk.push("a", 1, epoch=FRESH)
+    assert desk.ack.answer is Answer.OTHER_EPOCH
+    assert not desk.records(Decided)
+
+
+def test_an_update_trained_on_another_history_gets_no_verdict(desk: Desk) -> None:
+    desk.push("a", 1, base=ModelName(FRESH, 0))
+    assert desk.ack.answer is Answer.OTHER_EPOCH
+    assert not desk.records(Decided)
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        {"settled": Settled(2, Verdict.ACCEPTED)},
+        {"settled": Settled(1, Verdict.REJECTED_STALE)},
+        {"base": 7},
+    ],
+    ids=["a later verdict", "another verdict", "a later version"],
+)
+def test_proof_of_a_rollback_opens_a_new_history(
+    desk: Desk, proof: dict[str, object]
+) -> None:
+    desk.push("a", 1)
+    desk.push("a", 3, **proof)  # type: ignore[arg-type]
+    assert desk.ack.answer is Answer.OTHER_EPOCH
+    (opened,) = desk.records(EpochOpened)
+    assert opened.epoch == desk.coordinator.state.epoch == FRESH
+
+
+def test_proof_from_another_history_is_no_proof(desk: Desk) -> None:
+    desk.pull("a", epoch=FRESH, settled=Settled(9, Verdict.ACCEPTED))
+    assert not desk.records(EpochOpened)
+    assert desk.reply.patch.kind == "full"
+    assert desk.reply.task is None
+
+
+def test_a_reply_to_another_history_names_what_counts_in_this_one(desk: Desk) -> None:
+    for seq in range(1, 6):
+        desk.push("a", seq)
+    desk.pull("a", epoch=FRESH, history_from=4)
+    assert desk.reply.accepted == (4, 5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**101])
+def test_a_value_that_is_no_number_is_discarded(desk: Desk, bad: float) -> None:
+    desk.push("a", 1, [bad, 0.0, 0.0, 0.0])
+    assert desk.ack.answer is Verdict.DISCARDED
+    assert np.isfinite(desk.coordinator.state.exact_D).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"payload": pack(dense_payload(np.ones(3, np.float32)))}, "expected 4 values"),
+        ({"payload": b""}, "ends early"),
+        ({"payload": b"\x01\x63\x04\0\0\0"}, "unknown payload format 99"),
+        ({"samples": 0}, "at least 1 is needed"),
+        ({"counts": np.array([-1])}, "label counts"),
+        ({"counts": np.zeros(70_000, np.int64)}, "label counts"),
+        (
+            {"payload": pack(values_payload(4, np.array([0]), np.ones(1, np.float32)))},
+            "no update",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_rejected_with_the_reason(
+    desk: Desk, changes: dict[str, object], reason: str
+) -> None:
+    desk.push("a", 1, **changes)  # type: ignore[arg-type]
+    assert desk.ack.answer is Verdict.REJECTED_MALFORMED
+    assert reason in desk.ack.reason
+    assert desk.coordinator.state.count == 0
+
+
+def test_a_client_that_left_is_unknown_but_its_last_verdict_stays(desk: Desk) -> None:
+    desk.push("a", 1)
+    desk.feed(ClientLeft(at=0.0, cid="a"))
+    desk.push("a", 2)
+    assert desk.ack.answer is Answer.UNKNOWN
+    desk.push("a", 1, settled=Settled())
+    assert desk.ack.answer is Verdict.ACCEPTED
+    desk.feed(ClientEnrolled(at=0.0, cid="a", name="a"))
+    assert desk.refused == [Answer.OBSOLETE]

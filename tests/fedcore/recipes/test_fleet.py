@@ -1,0 +1,21 @@
+"""FLeet: Damaskinos et al., Middleware 2020."""
+
+from fedcore.admission import FleetController
+from fedcore.clients import LocalSGD
+from fedcore.recipes import Fleet
+from fedcore.staleness import AdaSGD
+
+
+def test_each_single_gradient_makes_a_new_model() -> None:
+    config = Fleet()
+    assert config.buffer == 1
+    assert isinstance(config.client, LocalSGD)
+    assert (config.client.steps, config.client.batch) == (1, 100)
+
+
+def test_ada_sgd_weighs_and_the_controller_is_there_but_off() -> None:
+    config = Fleet()
+    assert config.staleness == AdaSGD()
+    assert config.admission == FleetController(
+        size_percentile=0, similarity_percentile=0
+    )

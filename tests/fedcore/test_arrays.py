@@ -1,0 +1,65 @@
+"""What the array API lacks, for NumPy and torch alike."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcore.arrays import (
+    array_namespace,
+    as_numpy,
+    finite,
+    is_numpy,
+    like,
+    norm,
+    scatter,
+    take,
+    top_k_indices,
+)
+
+
+def torch_tensor(values: Any) -> Any:
+    return pytest.importorskip("torch").from_numpy(np.asarray(values))
+
+
+libraries = pytest.mark.parametrize("make", [np.asarray, torch_tensor])
+
+
+@libraries
+def test_the_largest_lie_where_the_indices_say(make: Any) -> None:
+    magnitude = np.array([[5, 1, 4, 2], [0, 9, 8, 7]], np.float32)
+    assert as_numpy(top_k_indices(make(magnitude), 2)).tolist() == [[0, 2], [1, 2]]
+    assert as_numpy(top_k_indices(make(magnitude[0]), 4)).tolist() == [0, 1, 2, 3]
+
+
+@libraries
+def test_scattering_undoes_taking(make: Any) -> None:
+    x = make(np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    indices = make(np.array([[0, 2], [1, 2]]))
+    taken = take(x, indices)
+    assert as_numpy(taken).tolist() == [[1, 3], [5, 6]]
+    assert as_numpy(scatter(3, indices, taken)).tolist() == [[1, 0, 3], [0, 5, 6]]
+
+
+@libraries
+def test_values_follow_their_reference(make: Any) -> None:
+    reference = make(np.zeros(1, np.float32))
+    there = like(np.array([1, 2]), reference)
+    assert type(there) is type(reference)
+    assert is_numpy(there) == (make is np.asarray)
+    assert hasattr(array_namespace(reference), "concat")
+
+
+@libraries
+def test_one_bad_value_makes_a_vector_not_finite(make: Any) -> None:
+    assert finite(make(np.array([1.0, 3e38], np.float32)))
+    for bad in (np.nan, np.inf, -np.inf):
+        assert not finite(make(np.array([1.0, bad], np.float32)))
+
+
+@libraries
+def test_a_norm_is_summed_in_double_precision(make: Any) -> None:
+    assert norm(make(np.array([3.0, 4.0], np.float32))) == 5.0
+    assert norm(make(np.full(4, 1e30, np.float32))) == pytest.approx(2e30)
+    assert norm(make(np.full(4, 1e-30, np.float32))) == pytest.approx(2e-30)
+    assert norm(make(np.ones(1 << 16, np.float64))) == 256.0

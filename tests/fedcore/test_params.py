@@ -1,0 +1,132 @@
+"""The flat vector, its spec, and digests."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.errors import ModelError, SpecMismatchError
+from fedcore.params import ParamSpec, content_digest, digest
+
+TENSORS: dict[str, Any] = {
+    "hidden.weight": np.arange(6, dtype=np.float64).reshape(3, 2),
+    "hidden.bias": np.array([6, 7, 8], np.float32),
+    "scale": np.array(9.0, np.float32),
+    "none": np.empty((0, 4), np.float32),
+}
+SPEC = ParamSpec.of(TENSORS)
+shapes = st.lists(
+    st.lists(st.integers(0, 4), max_size=3).map(tuple), min_size=1, max_size=4
+)
+
+
+def changed(**tensors: Any) -> ParamSpec:
+    """The spec with some tensors of another shape."""
+    return ParamSpec.of({**TENSORS, **{k: np.zeros(v) for k, v in tensors.items()}})
+
+
+def test_a_spec_knows_where_each_tensor_lies() -> None:
+    assert SPEC.dim == 10
+    assert SPEC.sizes == (6, 3, 1, 0)
+    assert [tensor.offset for tensor in SPEC.tensors] == [0, 6, 9, 10]
+    assert SPEC.tensors[1].slice == slice(6, 9)
+
+
+def test_flattening_keeps_the_order_and_yields_float32() -> None:
+    flat_D = SPEC.flatten(TENSORS)
+    assert flat_D.dtype == np.float32
+    assert flat_D.tolist() == list(range(10))
+
+
+def test_the_order_of_the_given_tensors_must_be_that_of_the_spec() -> None:
+    reordered = dict(reversed(list(TENSORS.items())))
+    with pytest.raises(SpecMismatchError, match=r"expected tensor 'hidden\.weight'"):
+        SPEC.flatten(reordered)
+
+
+@given(shapes, st.integers(0, 2**16))
+def test_unflattening_undoes_flattening(
+    shapes: list[tuple[int, ...]], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    tensors = {
+        f"layer.{i}": rng.standard_normal(shape).astype(np.float32)
+        for i, shape in enumerate(shapes)
+    }
+    spec = ParamSpec.of(tensors)
+    again = spec.unflatten(spec.flatten(tensors))
+    assert list(again) == list(tensors)
+    for name, tensor in tensors.items():
+        assert again[name].shape == tensor.shape
+        assert again[name].tobytes() == tensor.tobytes()
+
+
+def test_unflattened_tensors_are_views() -> None:
+    flat_D = SPEC.flatten(TENSORS)
+    SPEC.unflatten(flat_D)["hidden.bias"][0] = 100
+    assert flat_D[6] == 100
+
+
+@given(shapes, st.text(max_size=5))
+def test_a_spec_comes_back_equal_from_json(
+    shapes: list[tuple[int, ...]], frozen: str
+) -> None:
+    tensors = {f"ü{i}": np.zeros(shape) for i, shape in enumerate(shapes)}
+    spec = ParamSpec.of(tensors, frozen=frozen)
+    again = ParamSpec.from_json(spec.to_json())
+    assert again == spec
+    assert again.fingerprint == spec.fingerprint
+    assert again.first_difference(spec) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (ParamSpec.of({"w": np.zeros(2)}), "expected tensor 'hidden.weight'"),
+        (
+            changed(**{"hidden.bias": 4}),
+            r"'hidden.bias' should have shape \[3\], has \[4\]",
+        ),
+        (changed(more=1), "tensor 'more' is not in the federation's model"),
+        (
+            ParamSpec.of({"hidden.weight": np.zeros((3, 2))}),
+            "tensor 'hidden.bias' is missing",
+        ),
+        (ParamSpec.of(TENSORS, frozen="abc"), "the frozen weights are not the same"),
+    ],
+)
+def test_two_models_that_differ_are_told_apart_by_the_first_difference(
+    other: ParamSpec, difference: str
+) -> None:
+    with pytest.raises(SpecMismatchError, match=difference):
+        SPEC.require(other, "this model")
+    assert other.fingerprint != SPEC.fingerprint
+
+
+def test_a_model_needs_tensors_of_floating_point_numbers() -> None:
+    with pytest.raises(ModelError, match="no tensors to train"):
+        ParamSpec.of({})
+    with pytest.raises(ModelError, match="tensor 'steps' has dtype int64"):
+        ParamSpec.of({"w": np.zeros(2), "steps": np.zeros(2, np.int64)})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "null", '{"tensors": [["w"]], "frozen": ""}', "{"]
+)
+def test_junk_is_not_a_model_description(text: str) -> None:
+    with pytest.raises(SpecMismatchError, match="not a model description"):
+        ParamSpec.from_json(text)
+
+
+def test_a_digest_names_the_bytes_of_a_model() -> None:
+    flat_D = np.array([1.0, -2.0], np.float32)
+    expected = hashlib.sha256(bytes.fromhex("0000803f000000c0")).hexdigest()[:32]
+    assert digest(flat_D) == content_digest(flat_D.tobytes()) == expected
+    assert digest(np.array([1.0, 9.0, -2.0, 9.0], np.float32)[::2]) == expected
+
+
+def test_minus_zero_is_another_model_than_zero() -> None:
+    assert digest(np.array([0.0], np.float32)) != digest(np.array([-0.0], np.float32))

@@ -1,0 +1,137 @@
+"""Keys, SplitMix64, and the supports that travel as a seed."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.rng import Key, bits, seeds, subset, uniform
+from tests.golden.load import golden
+
+GOLDEN = golden("rng")
+MASK = (1 << 64) - 1
+words = st.integers(0, MASK)
+names = st.lists(st.text(max_size=4) | st.integers(-9, 9), max_size=4)
+
+
+def splitmix64(state: int) -> Iterator[int]:
+    """The algorithm as published, on Python's whole numbers."""
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) & MASK
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        yield z ^ (z >> 31)
+
+
+def word(seed: int) -> Any:
+    return np.array(seed, np.uint64)
+
+
+@pytest.mark.parametrize(("seed", "outputs"), GOLDEN["splitmix64"].items())
+def test_bits_are_the_known_outputs_of_splitmix64(
+    seed: str, outputs: list[int]
+) -> None:
+    assert bits(word(int(seed)), 0, len(outputs)).tolist() == outputs
+
+
+@given(words)
+def test_bits_are_splitmix64_for_every_seed(seed: int) -> None:
+    assert bits(word(seed), 0, 5).tolist() == list(islice(splitmix64(seed), 5))
+
+
+@given(words, st.integers(0, 50), st.integers(0, 50))
+def test_a_stream_can_be_read_from_any_place(seed: int, start: int, count: int) -> None:
+    whole = bits(word(seed), 0, start + count)
+    assert bits(word(seed), start, count).tolist() == whole[start:].tolist()
+
+
+@given(st.lists(words, min_size=1, max_size=4))
+def test_a_stack_of_seeds_gives_a_row_each(some: list[int]) -> None:
+    stacked = bits(np.array(some, np.uint64), 3, 4)
+    assert stacked.tolist() == [bits(word(seed), 3, 4).tolist() for seed in some]
+
+
+@pytest.mark.parametrize(("seed", "fractions"), GOLDEN["fractions"].items())
+def test_uniform_numbers_are_the_high_bits(seed: str, fractions: list[float]) -> None:
+    drawn = uniform(word(int(seed)), len(fractions))
+    assert drawn.dtype == np.float32
+    assert drawn.tolist() == pytest.approx(fractions, abs=1e-7)
+
+
+def test_uniform_numbers_are_uniform_and_below_one() -> None:
+    drawn = uniform(word(0), 100_000)
+    assert 0 <= drawn.min() < drawn.max() < 1
+    shares = np.histogram(drawn, 10, (0, 1))[0]
+    assert ((shares - 10_000) ** 2 / 10_000).sum() < 27.9
+
+
+@pytest.mark.parametrize("entry", GOLDEN["subset"], ids=str)
+def test_supports_are_those_that_peers_draw(entry: Any) -> None:
+    drawn = subset(entry["seed"], entry["size"], entry["count"])
+    assert drawn.tolist() == entry["indices"]
+    assert drawn.dtype == np.int64
+
+
+@given(words, st.integers(0, 200), st.data())
+def test_a_subset_ascends_without_repeats(
+    seed: int, size: int, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(0, size))
+    drawn = subset(seed, size, count).tolist()
+    assert drawn == sorted(set(drawn))
+    assert len(drawn) == count
+    assert set(drawn) <= set(range(size))
+
+
+def test_every_place_is_as_likely_as_any_other() -> None:
+    for count in (3, 7):  # drawn as they are, and as a complement
+        hits = np.zeros(10)
+        for seed in range(3000):
+            hits[subset(Key.root(seed).seed(), 10, count)] += 1
+        expected = 3000 * count / 10
+        assert ((hits - expected) ** 2 / expected).sum() < 27.9
+
+
+@pytest.mark.parametrize("entry", GOLDEN["keys"], ids=str)
+def test_keys_are_those_of_earlier_runs(entry: Any) -> None:
+    key = Key.root(entry["seed"]).fold_in(*entry["names"])
+    root = Key.root(entry["seed"])
+    assert (key if entry["names"] else root).digest.hex() == entry["digest"]
+
+
+@given(names, names)
+def test_other_names_give_another_key(ours: list[Any], theirs: list[Any]) -> None:
+    root = Key.root(0)
+    same = repr(ours) == repr(theirs)
+    assert (root.fold_in(*ours) == root.fold_in(*theirs)) is same
+
+
+def test_a_number_and_its_digits_are_two_names() -> None:
+    root = Key.root(0)
+    assert root.fold_in(1) != root.fold_in("1")
+    assert root.fold_in("a", "b") != root.fold_in("ab")
+    assert root.fold_in("a").fold_in("b") != root.fold_in("a", "b")
+    assert Key.root(0) != Key.root(1)
+
+
+def test_a_key_draws_the_same_numbers_again_and_leaves_the_global_state_alone() -> None:
+    before = _global_state()
+    key = Key.root(0).fold_in("client", "ann")
+    drawn = [key.generator().integers(1 << 40, size=3).tolist() for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert _global_state() == before
+
+
+def test_seeds_fit_into_63_bits_and_stack() -> None:
+    some = [Key.root(seed) for seed in range(100)]
+    assert seeds(some).tolist() == [key.seed() for key in some]
+    assert seeds(some[0]).shape == ()
+    assert max(key.seed() for key in some) < 1 << 63
+
+
+def _global_state() -> str:
+    return str(np.random.get_state())  # noqa: NPY002 -- to see that it is untouched

@@ -1,0 +1,72 @@
+"""States as JSON and arrays."""
+
+import json
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fedcore.trees import Arrays, load_tree, save_tree
+
+
+class Inner(NamedTuple):
+    """A part of a state."""
+
+    window_W: np.ndarray
+    seen: int
+
+
+class Outer(NamedTuple):
+    """A state with parts of all kinds."""
+
+    inner: Inner
+    stack: tuple[np.ndarray, ...]
+    name: str
+    rate: float
+    on: bool
+    none: None
+
+
+def state() -> Outer:
+    inner = Inner(np.arange(3), 7)
+    return Outer(inner, (np.ones(2, np.float32), np.zeros(0)), "x", 0.1, True, None)
+
+
+def test_a_state_of_all_kinds_comes_back_equal() -> None:
+    arrays: Arrays = {}
+    tree = json.loads(json.dumps(save_tree(state(), "role", arrays)))
+    loaded = load_tree(state(), tree, arrays)
+    assert isinstance(loaded, Outer)
+    assert isinstance(loaded.inner, Inner)
+    assert loaded.inner.window_W.tolist() == [0, 1, 2]
+    assert loaded.inner.seen == 7
+    assert [part.tolist() for part in loaded.stack] == [[1, 1], []]
+    assert loaded.stack[0].dtype == np.float32
+    assert loaded[2:] == ("x", 0.1, True, None)
+
+
+def test_arrays_are_named_by_their_place() -> None:
+    arrays: Arrays = {}
+    save_tree(state(), "role", arrays)
+    assert sorted(arrays) == ["role.0.0", "role.1.0", "role.1.1"]
+
+
+def test_what_was_saved_and_what_was_loaded_share_nothing() -> None:
+    arrays: Arrays = {}
+    original = np.ones(2)
+    tree = save_tree(original, "role", arrays)
+    original[0] = 5
+    loaded = load_tree(None, tree, arrays)
+    loaded[1] = 9
+    assert arrays["role"].tolist() == [1, 1]
+
+
+def test_no_state_is_a_state() -> None:
+    assert load_tree(None, save_tree(None, "role", {}), {}) is None
+    assert load_tree((), save_tree((), "role", {}), {}) == ()
+
+
+@pytest.mark.parametrize("odd", [{1, 2}, [1], {"a": 1}, object(), b"x"])
+def test_a_state_of_anything_else_is_refused(odd: object) -> None:
+    with pytest.raises(TypeError, match="a state holds arrays, numbers"):
+        save_tree((1, odd), "role", {})

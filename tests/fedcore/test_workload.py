@@ -1,0 +1,69 @@
+"""What a user writes, as one flat vector."""
+
+import numpy as np
+import pytest
+
+from fedcore.errors import SpecMismatchError, WorkloadError
+from fedcore.rng import Key
+from fedcore.workload import EVALUATION_BATCH, evaluation_batches
+from tests.fedcore.workloads import X, Y, gradient, line, own_loop, with_own_loop
+
+
+def test_a_workload_has_exactly_one_way_to_train() -> None:
+    for functions in ({"gradient": None}, {"train": own_loop}):
+        with pytest.raises(WorkloadError, match="exactly one of gradient= and train="):
+            line(**functions)
+
+
+def test_the_initial_model_follows_from_the_key() -> None:
+    model = line().flat()
+    first_D, second_D = (model.initial(Key.root(3)) for _ in range(2))
+    assert first_D.tobytes() == second_D.tobytes()
+    assert first_D.dtype == np.float32
+    assert model.initial(Key.root(4)).tolist() != first_D.tolist()
+
+
+def test_gradients_arrive_in_the_order_of_the_spec() -> None:
+    model = line().flat()
+    loss, g_D = model.gradient(np.array([0.5, 1.0], np.float32), X, Y)
+    expected, named = gradient({"slope": np.array([0.5]), "offset": np.ones(1)}, X, Y)
+    assert loss == pytest.approx(expected)
+    assert g_D == pytest.approx([named["slope"][0], named["offset"][0]])
+
+
+def test_gradients_of_another_model_are_refused() -> None:
+    model = line(gradient=lambda params, x, y: (0.0, {"slope": np.zeros(1)})).flat()
+    with pytest.raises(SpecMismatchError, match="tensor 'offset' is missing"):
+        model.gradient(np.zeros(2, np.float32), X, Y)
+
+
+def test_a_training_loop_of_its_own_has_no_gradient() -> None:
+    with pytest.raises(WorkloadError, match="no gradient"):
+        with_own_loop().flat().gradient(np.zeros(2, np.float32), X, Y)
+
+
+def test_metrics_are_means_over_all_samples() -> None:
+    rng = np.random.default_rng(0)
+    rows = EVALUATION_BATCH + 100
+    x, y = rng.standard_normal((rows, 1)).astype("f"), rng.integers(0, 3, rows)
+    w_D = np.array([0.5, 1.0], np.float32)
+    metrics, samples = line().flat().evaluate(w_D, (x, y))
+    whole, _ = gradient({"slope": w_D[:1], "offset": w_D[1:]}, x, y)
+    assert samples == rows
+    assert metrics["loss"] == pytest.approx(whole, rel=1e-5)
+    assert metrics["rows"] == pytest.approx((1024 * 1024 + 100 * 100) / rows)
+
+
+def test_every_row_is_evaluated_once() -> None:
+    rows = np.concatenate(list(evaluation_batches(2500)))
+    assert rows.tolist() == list(range(2500))
+
+
+def test_a_workload_without_metrics_cannot_be_evaluated() -> None:
+    with pytest.raises(WorkloadError, match="has no evaluate="):
+        line(evaluate=None).flat().evaluate(np.zeros(2, np.float32), (X, Y))
+
+
+def test_evaluating_on_no_samples_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="the evaluation data returned no samples"):
+        line().flat().evaluate(np.zeros(2, np.float32), (X[:0], Y[:0]))

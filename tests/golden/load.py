@@ -1,0 +1,54 @@
+"""Reads the golden files that lie beside this module."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcore.payloads import (
+    Payload,
+    dense_payload,
+    quantised_payload,
+    seeded_payload,
+    sign_payload,
+    sparse_payload,
+    values_payload,
+)
+
+
+def golden(name: str) -> Any:
+    """What a golden file holds."""
+    return json.loads(Path(__file__).with_name(f"{name}.json").read_text())
+
+
+def golden_bytes(entry: Any) -> bytes:
+    """The message that an entry of payloads.json spells out."""
+    return bytes.fromhex(entry["hex"].replace("|", ""))
+
+
+def golden_payload(entry: Any) -> Payload:
+    """The same message, made of its arrays."""
+    layout, arrays = tuple(entry["layout"]), entry["arrays"]
+    dim = sum(layout)
+    values = np.array(arrays.get("values", []), np.float32)
+    match entry["format"]:
+        case "dense":
+            return dense_payload(values)
+        case "sparse":
+            return sparse_payload(dim, np.array(arrays["indices"], np.int64), values)
+        case "values":
+            return values_payload(dim, np.array(arrays["indices"], np.int64), values)
+        case "seeded":
+            return seeded_payload(dim, np.array(arrays["seed"], np.uint64), values)
+        case "sign":
+            scales = np.array(arrays["scales"], np.float32)
+            parts = layout if len(scales) > 1 else (dim,)
+            return sign_payload(np.array(arrays["positive"], bool), scales, parts)
+        case "quantised":
+            steps = np.array(arrays["steps"], np.float32)
+            levels = np.array(arrays["levels"], np.int8)
+            grid = arrays["width"], arrays["bucket"]
+            return quantised_payload(dim, *grid, steps, levels)
+        case unknown:
+            raise ValueError(unknown)

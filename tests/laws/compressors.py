@@ -1,0 +1,47 @@
+"""The compressors that the laws are tried on, alone and in error memories."""
+
+from typing import Any
+
+from fedcore.compressors import (
+    CompressorConfig,
+    ErrorFeedback,
+    RandomK,
+    TopK,
+    Uniform,
+)
+from fedcore.payloads import Payload
+from fedcore.rng import Key
+from fedcore.typing import Array, State
+from tests.laws.registered import variants
+from tests.laws.vectors import Given
+
+ALONE = [
+    config
+    for config in variants(
+        CompressorConfig,
+        TopK(ratio=0.2),
+        RandomK(ratio=0.3),
+        RandomK(ratio=0.3, unbiased=True),
+        Uniform(bits=8, bucket=5),
+        Uniform(bits=4, bucket=5, rounding="stochastic"),
+        Uniform(bits=2, bucket=5),
+        Uniform(bits=2, bucket=2, rounding="stochastic"),
+    )
+    if not isinstance(config, ErrorFeedback)
+]
+CONTRACTIONS = [config for config in ALONE if config.bias == "contraction"]
+UNBIASED = [config for config in ALONE if config.bias == "unbiased"]
+REMEMBERED = [ErrorFeedback(inner=config) for config in CONTRACTIONS]
+EVERY = [*ALONE, *REMEMBERED]
+
+
+def encode(config: CompressorConfig, given: Given, key: Key) -> tuple[Payload, State]:
+    """The message about one update, and the memory that is left."""
+    return config.build(given.layout).encode(
+        given.delta_D, memory(config, given.memory_D), key
+    )
+
+
+def memory(config: CompressorConfig, memory_D: Any) -> Array | None:
+    """The memory, where the compressor has one."""
+    return memory_D if isinstance(config, ErrorFeedback) else None

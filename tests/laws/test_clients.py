@@ -1,0 +1,159 @@
+"""The laws that every client algorithm keeps."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.arrays import array_namespace
+from fedcore.clients import ClientAlgorithmConfig, FedProx, Gradient, LocalSGD, Trained
+from fedcore.rng import Key
+from fedcore.typing import Array
+from tests.laws.registered import named, variants
+from tests.laws.vectors import keys, vector
+
+DIM, STEPS = 6, 5
+EVERY = variants(
+    ClientAlgorithmConfig,
+    LocalSGD(steps=3, lr=0.3, momentum=0.9, weight_decay=0.1),
+    LocalSGD(epochs=2, batch=4, momentum=0.5, keep_momentum=True),
+    FedProx(mu=0.5, momentum=0.9, weight_decay=0.01),
+    FedProx(mu=0.5, momentum=0.5, keep_momentum=True),
+)
+PER_EPOCH = [config for config in EVERY if getattr(config, "steps", None) is None]
+
+
+def towards(goal: Array) -> Gradient:
+    """Gradients of ½‖w - goal‖², in a buffer that is used again, as with torch."""
+    buffer = goal - goal
+
+    def gradient(w: Array, step: int) -> tuple[Array, Array]:
+        buffer[...] = w - goal
+        return (buffer * buffer).sum(-1) / 2 + step, buffer
+
+    return gradient
+
+
+def train(config: ClientAlgorithmConfig, start: Array, goal: Array) -> Trained:
+    """Two tasks one after the other, so that a kept state is used."""
+    run = config.build().run
+    first = run(start, STEPS, towards(goal), config.build().init(start.shape[-1]))
+    return run(start, STEPS, towards(goal), first.state)
+
+
+@named(EVERY)
+def test_inputs_are_left_untouched(config: ClientAlgorithmConfig) -> None:
+    start_D, goal_D = vector("gaussian", DIM), vector("laplace", DIM)
+    start_D.setflags(write=False)
+    run = config.build().run
+    state = run(start_D, STEPS, towards(goal_D), None).state
+    before = None if state is None else state.tobytes()
+    trained = run(start_D, STEPS, towards(goal_D), state)
+    assert not np.shares_memory(trained.w_D, start_D)
+    assert before is None or state.tobytes() == before
+
+
+@named(EVERY)
+def test_training_goes_downhill(config: ClientAlgorithmConfig) -> None:
+    start_D, goal_D = vector("gaussian", DIM), vector("laplace", DIM)
+    trained = config.build().run(start_D, STEPS, towards(goal_D), None)
+    moved = np.square(trained.w_D - goal_D).sum()
+    assert moved < np.square(start_D - goal_D).sum()
+    assert trained.w_D.dtype == np.float32
+
+
+@named(EVERY)
+@given(st.integers(1, 5), st.integers(0, 2**16))
+def test_a_stack_is_its_clients_one_by_one(
+    config: ClientAlgorithmConfig, clients: int, seed: int
+) -> None:
+    start_ND = vector("gaussian", clients * DIM, seed).reshape(clients, DIM)
+    goal_ND = vector("laplace", clients * DIM, seed).reshape(clients, DIM)
+    stack = train(config, start_ND, goal_ND)
+    for row in range(clients):
+        alone = train(config, start_ND[row], goal_ND[row])
+        np.testing.assert_allclose(stack.w_D[row], alone.w_D, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(stack.loss[row], alone.loss, rtol=1e-5)
+        assert (stack.state is None) == (alone.state is None)
+        if alone.state is not None:
+            np.testing.assert_allclose(stack.state[row], alone.state, rtol=1e-5)
+
+
+@named(EVERY)
+def test_torch_tensors_give_what_numpy_gives(config: ClientAlgorithmConfig) -> None:
+    torch = pytest.importorskip("torch")
+    start_ND = vector("gaussian", 2 * DIM).reshape(2, DIM)
+    goal_ND = vector("laplace", 2 * DIM).reshape(2, DIM)
+    ours = train(config, start_ND, goal_ND)
+    theirs = train(config, torch.from_numpy(start_ND), torch.from_numpy(goal_ND))
+    assert array_namespace(theirs.w_D) is not np
+    assert theirs.w_D.dtype == torch.float32
+    np.testing.assert_allclose(theirs.w_D.numpy(), ours.w_D, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(theirs.loss), ours.loss, rtol=1e-5)
+
+
+@named(EVERY)
+def test_the_loss_is_the_mean_over_the_steps(config: ClientAlgorithmConfig) -> None:
+    w_D = np.ones(DIM, np.float32)
+
+    def flat(_: Array, step: int) -> tuple[float, Array]:
+        return [4.0, 1.0, 1.0][step], np.zeros(DIM, np.float32)
+
+    assert config.build().run(w_D, 3, flat, None).loss == 2.0
+    assert np.isnan(config.build().run(w_D, 0, flat, None).loss)
+
+
+@named(EVERY)
+@given(st.integers(1, 60), keys, st.sampled_from([1.0, 0.5, 0.01]))
+def test_a_plan_has_the_promised_steps_of_rows_that_exist(
+    config: ClientAlgorithmConfig, samples: int, key: Key, work: float
+) -> None:
+    plan = config.build().plan(samples, key, work)
+    assert len(plan) == config.step_count(samples, work) >= 1
+    for rows in plan:
+        assert len(rows) >= 1
+        assert len(set(rows.tolist())) == len(rows)
+        assert 0 <= rows.min() <= rows.max() < samples
+
+
+@named(EVERY)
+@given(st.integers(1, 60), keys)
+def test_a_plan_follows_from_the_key(
+    config: ClientAlgorithmConfig, samples: int, key: Key
+) -> None:
+    plan = config.build().plan
+    first, second = (
+        [rows.tolist() for rows in plan(samples, key, 1.0)] for _ in range(2)
+    )
+    assert first == second
+
+
+@named(EVERY)
+def test_another_key_gives_another_plan(config: ClientAlgorithmConfig) -> None:
+    plans = {
+        str([rows.tolist() for rows in config.build().plan(50, Key.root(seed), 1.0)])
+        for seed in range(8)
+    }
+    assert len(plans) == 8
+
+
+@named(PER_EPOCH)
+@given(st.integers(1, 60), keys)
+def test_epochs_use_every_sample_equally_often(
+    config: ClientAlgorithmConfig, samples: int, key: Key
+) -> None:
+    plan = config.build().plan(samples, key, 1.0)
+    uses = Counter(np.concatenate(plan).tolist())
+    assert set(uses) == set(range(samples))
+    assert len(set(uses.values())) == 1
+
+
+@named(EVERY)
+def test_less_work_is_fewer_steps_and_never_none(
+    config: ClientAlgorithmConfig,
+) -> None:
+    counts = [config.step_count(100, work) for work in (1.0, 0.5, 0.1, 1e-9)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] == 1

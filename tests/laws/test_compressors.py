@@ -1,0 +1,236 @@
+"""The laws that every compressor keeps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore import payloads
+from fedcore.compressors import CompressorConfig, ErrorFeedback
+from fedcore.rng import Key
+from fedcore.typing import Vector
+from tests.laws.compressors import (
+    CONTRACTIONS,
+    EVERY,
+    REMEMBERED,
+    UNBIASED,
+    encode,
+    memory,
+)
+from tests.laws.registered import named
+from tests.laws.vectors import SHAPES, Given, keys, layouts, updates, vector
+
+DIM, DRAWS = 24, 2000
+shapes = pytest.mark.parametrize("shape", SHAPES)
+
+
+@named(EVERY)
+@given(updates(), keys)
+def test_inputs_are_left_untouched(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    before = update.delta_D.tobytes(), update.memory_D.tobytes()
+    payload, left = encode(config, update, key)
+    payloads.pack(payload)
+    payloads.add(payload, np.zeros_like(update.delta_D), 0.5)
+    assert (update.delta_D.tobytes(), update.memory_D.tobytes()) == before
+    assert left is None or not np.shares_memory(left, update.memory_D)
+
+
+@named(EVERY)
+@given(updates(), keys)
+def test_the_same_key_gives_the_same_message(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    first, second = (encode(config, update, key)[0] for _ in range(2))
+    assert payloads.pack(first) == payloads.pack(second)
+
+
+@named(EVERY)
+@given(updates(), keys)
+def test_a_message_survives_the_wire(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    payload, _ = encode(config, update, key)
+    packed = payloads.pack(payload)
+    arrived = payloads.unpack(packed, update.layout)
+    assert payload.nbytes == len(packed)
+    assert payloads.pack(arrived) == packed
+    assert payloads.decode(arrived).tobytes() == payloads.decode(payload).tobytes()
+
+
+@named(EVERY)
+@given(updates(), keys)
+def test_float32_comes_in_and_float32_comes_out(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    payload, left = encode(config, update, key)
+    decoded = payloads.decode(payload)
+    assert decoded.dtype == np.float32
+    assert decoded.shape == update.delta_D.shape
+    assert left is None or (left.dtype, left.shape) == (decoded.dtype, decoded.shape)
+
+
+@named(EVERY)
+@given(updates(), keys, st.sampled_from([1.0, -1.0, 0.5, 1 / 3, 7e-3, 300.0]))
+def test_adding_a_message_is_adding_what_it_stands_for(
+    config: CompressorConfig, update: Given, key: Key, scale: float
+) -> None:
+    payload, _ = encode(config, update, key)
+    out_D = update.memory_D + np.float32(0)  # no negative zeros
+    expected_D = out_D + np.float32(scale) * payloads.decode(payload)
+    payloads.add(payload, out_D, scale)
+    assert out_D.tobytes() == expected_D.tobytes()
+
+
+@named(EVERY)
+@given(updates(), keys)
+def test_the_support_covers_all_that_a_message_changes(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    payload, _ = encode(config, update, key)
+    support = payloads.support(payload)
+    if support is not None:
+        assert bool((np.diff(support) > 0).all())
+        assert set(np.flatnonzero(payloads.decode(payload))) <= set(support)
+
+
+@named(EVERY)
+def test_a_compressor_is_random_for_all_keys_or_for_none(
+    config: CompressorConfig,
+) -> None:
+    update = Given((50, 150), vector("gaussian", 200), vector("laplace", 200, 1))
+    messages = {
+        payloads.pack(encode(config, update, Key.root(seed))[0]) for seed in range(8)
+    }
+    assert len(messages) in (1, 8)
+
+
+@named(CONTRACTIONS)
+@shapes
+def test_a_contraction_comes_closer_in_expectation(
+    config: CompressorConfig, shape: str
+) -> None:
+    x_D = vector(shape, DIM)
+    errors = _squared(_draws(config, x_D) - x_D)
+    if shape == "zero":
+        assert not errors.any()
+    else:
+        assert errors.mean() < _squared(x_D)
+
+
+@named(UNBIASED)
+@shapes
+def test_an_unbiased_compressor_is_right_on_average(
+    config: CompressorConfig, shape: str
+) -> None:
+    x_D = vector(shape, DIM)
+    drawn_ND = _draws(config, x_D).astype(np.float64)
+    deviation_D = drawn_ND.std(axis=0) / np.sqrt(DRAWS)
+    rare = 6 * np.abs(drawn_ND).max() / DRAWS  # what so few draws may never show
+    off_D = np.abs(drawn_ND.mean(axis=0) - x_D)
+    assert bool((off_D <= 5 * deviation_D + rare).all())
+
+
+@named(REMEMBERED)
+@given(updates(), keys)
+def test_a_memory_holds_what_the_message_left_out(
+    config: ErrorFeedback, update: Given, key: Key
+) -> None:
+    payload, left = encode(config, update, key)
+    corrected_D = update.memory_D + update.delta_D
+    assert left.tobytes() == (corrected_D - payloads.decode(payload)).tobytes()
+
+
+@named([each for each in REMEMBERED if each.inner.kind in ("top_k", "random_k")])
+@given(updates(), keys)
+def test_message_and_memory_of_a_sparsifier_sum_to_the_update_exactly(
+    config: ErrorFeedback, update: Given, key: Key
+) -> None:
+    payload, left = encode(config, update, key)
+    assert (payloads.decode(payload) + left == update.memory_D + update.delta_D).all()
+
+
+@named(REMEMBERED)
+def test_a_memory_stays_bounded_on_a_steady_stream(config: ErrorFeedback) -> None:
+    compressor = config.build((9, 15))
+    memory_D = compressor.init(DIM)
+    for step in range(400):
+        delta_D = vector("gaussian", DIM, step) / np.float32(np.sqrt(DIM))
+        _, memory_D = compressor.encode(delta_D, memory_D, Key.root(step))
+        # √(1-δ)/(1-√(1-δ)) times the norm of an update, with δ at least 1/d.
+        assert _squared(memory_D) < (2 * DIM) ** 2
+
+
+@named(EVERY)
+@given(layouts.filter(sum), st.integers(1, 4), st.integers(0, 2**16))
+def test_a_stack_is_its_rows_one_by_one(
+    config: CompressorConfig, layout: payloads.Layout, clients: int, seed: int
+) -> None:
+    shape = SHAPES[seed % len(SHAPES)]
+    delta_ND = vector(shape, clients * sum(layout), seed).reshape(clients, -1)
+    memory_ND = vector("laplace", delta_ND.size, seed).reshape(delta_ND.shape)
+    row_keys = [Key.root(seed).fold_in(row) for row in range(clients)]
+    compressor = config.build(layout)
+    stack, left_ND = compressor.encode(delta_ND, memory(config, memory_ND), row_keys)
+    decoded_ND = payloads.decode(stack)
+    for row, message in enumerate(payloads.rows(stack)):
+        alone, left_D = compressor.encode(
+            delta_ND[row], memory(config, memory_ND[row]), row_keys[row]
+        )
+        assert payloads.pack(message) == payloads.pack(alone)
+        assert decoded_ND[row].tobytes() == payloads.decode(alone).tobytes()
+        assert left_D is None or left_ND[row].tobytes() == left_D.tobytes()
+
+
+@named(EVERY)
+@pytest.mark.parametrize("shape", ["gaussian", "laplace", "student_t3", "constant"])
+def test_torch_tensors_give_what_numpy_gives(
+    config: CompressorConfig, shape: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    layout, key = (7, 0, 1, 16), Key.root(5)
+    compressor = config.build(layout)
+    delta_D = vector(shape, DIM)
+    # Equal magnitudes may be taken in any order: a memory tells them apart.
+    memory_D = vector("gaussian", DIM, 1)
+    if not isinstance(config, ErrorFeedback):
+        delta_D = delta_D + memory_D
+    ours, left_D = compressor.encode(delta_D, memory(config, memory_D), key)
+    theirs, left = compressor.encode(
+        torch.from_numpy(delta_D), memory(config, torch.from_numpy(memory_D)), key
+    )
+    decoded = payloads.decode(theirs)
+    assert isinstance(decoded, torch.Tensor)
+    assert decoded.dtype == torch.float32
+    # A mean over a tensor is summed in another order; all else is equal bit by bit.
+    off = 1e-6 if ours.format == "sign" else 0.0
+    np.testing.assert_allclose(decoded.numpy(), payloads.decode(ours), rtol=off)
+    assert theirs.nbytes == ours.nbytes
+    if left_D is not None:
+        np.testing.assert_allclose(left.numpy(), left_D, rtol=off, atol=off)
+
+
+@named(EVERY)
+@pytest.mark.parametrize("layout", [(1,), (0, 1), (1, 0, 0), (0,)])
+def test_models_of_one_value_or_none_can_travel(
+    config: CompressorConfig, layout: payloads.Layout
+) -> None:
+    update = Given(layout, np.ones(sum(layout), np.float32), np.zeros(sum(layout), "f"))
+    payload, _ = encode(config, update, Key.root(0))
+    arrived = payloads.decode(payloads.unpack(payloads.pack(payload), layout))
+    assert arrived.tolist() == [1.0] * sum(layout)
+
+
+def _draws(config: CompressorConfig, x_D: Vector) -> Vector:
+    """What many keys make of a vector, one a row."""
+    draws = [Key.root(7).fold_in(draw) for draw in range(DRAWS)]
+    stack_ND = np.tile(x_D, (DRAWS, 1))
+    payload, _ = config.build((9, 15)).encode(stack_ND, None, draws)
+    decoded_ND: Vector = payloads.decode(payload)
+    return decoded_ND
+
+
+def _squared(x: Vector) -> Vector:
+    squares: Vector = np.square(x, dtype=np.float64).sum(axis=-1)
+    return squares

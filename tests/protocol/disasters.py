@@ -1,0 +1,254 @@
+"""Composed disasters: what chance alone finds too rarely.
+
+A step is ``(what, a, b)``. ``a`` names the client, or the place of a message in the
+network, or a copy; an odd ``b`` doubles or loses what travels to the server, an even
+one what travels to clients; a ``b`` that four divides delays the commit.
+"""
+
+from tests.protocol.world import Setting, Step
+
+ASYNCHRONOUS = Setting()
+SYNCHRONOUS = Setting(synchronous=True)
+
+
+def trains(who: int, update: int = 1) -> list[Step]:
+    """A client makes a message; ``update`` says which."""
+    return [("begin", who, 1), ("finish", who, update)]
+
+
+def counts(who: int, update: int = 1) -> list[Step]:
+    """A client's update is accepted, and the client knows."""
+    return [*trains(who, update), ("push", who, 1), ("deliver", 0, 1), ("answer", 0, 1)]
+
+
+def pulls(who: int) -> list[Step]:
+    """A client takes over the server's model and history."""
+    return [("pull", who, 1), ("deliver", 0, 1), ("answer", 0, 1)]
+
+
+LOSE_ANSWER: Step = ("lose", 0, 2)
+
+DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
+    "decided, acknowledgement lost, backup, restore, resend": (
+        ASYNCHRONOUS,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            LOSE_ANSWER,
+            ("backup", 0, 1),
+            ("restore", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "restored behind what clients know, twice from the same copy": (
+        ASYNCHRONOUS,
+        [
+            *counts(0),
+            ("backup", 0, 1),
+            *counts(0, 2),
+            *counts(1, 4),
+            *counts(0, 5),
+            ("restore", 0, 1),
+            *pulls(0),
+            *counts(0, 6),
+            *counts(1, 8),
+            ("restore", 0, 1),
+            *pulls(1),
+            *pulls(0),
+        ],
+    ),
+    "restored from a copy of an abandoned branch": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *counts(0),
+            *counts(1, 2),
+            ("restore", 0, 1),
+            *pulls(0),
+            *counts(0, 4),
+            ("backup", 0, 1),
+            ("restore", 0, 1),
+            *pulls(0),
+            *counts(0, 5),
+            ("restore", 1, 1),
+            *pulls(0),
+            *pulls(1),
+        ],
+    ),
+    "rejected here, rolled back, accepted there, and the rejection arrives": (
+        SYNCHRONOUS,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("duplicate", 0, 1),
+            ("backup", 0, 1),
+            *trains(1, 2),
+            ("push", 1, 1),
+            *trains(2, 4),
+            ("push", 2, 1),
+            ("deliver", 2, 1),
+            LOSE_ANSWER,
+            ("deliver", 2, 1),
+            LOSE_ANSWER,
+            ("deliver", 0, 1),
+            ("roll_back", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            LOSE_ANSWER,
+        ],
+    ),
+    "an old disk makes another message of the same number": (
+        ASYNCHRONOUS,
+        [
+            ("copy_disk", 0, 1),
+            *trains(0),
+            ("push", 0, 1),
+            ("restore_disk", 0, 1),
+            *trains(0, 2),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "an old disk of a client whose later messages counted": (
+        ASYNCHRONOUS,
+        [
+            ("copy_disk", 0, 1),
+            *counts(0),
+            *counts(0, 2),
+            ("restore_disk", 0, 1),
+            *pulls(0),
+            *counts(0, 4),
+        ],
+    ),
+    "after a client left, its enrolment and its message come again": (
+        ASYNCHRONOUS,
+        [
+            ("lose_disk", 0, 1),
+            ("duplicate", 0, 1),
+            ("deliver", 0, 1),
+            *trains(0),
+            ("push", 0, 1),
+            ("duplicate", 1, 1),
+            ("deliver", 1, 1),
+            ("answer", 0, 1),
+            ("leave", 0, 1),
+            ("deliver", 2, 1),
+            ("deliver", 0, 1),
+            ("deliver", 0, 1),
+        ],
+    ),
+    "killed between receiving and committing": (
+        ASYNCHRONOUS,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("deliver", 0, 4),
+            ("kill_server", 0, 1),
+            ("start_server", 0, 1),
+            ("answer", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+        ],
+    ),
+    "killed between committing and answering": (
+        ASYNCHRONOUS,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            LOSE_ANSWER,
+            ("kill_server", 0, 1),
+            ("start_server", 0, 1),
+            ("kill_client", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "a pull overtakes its client's verdict, and meets a restored server": (
+        ASYNCHRONOUS,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("pull", 0, 1),
+            ("backup", 0, 1),
+            ("restore", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "trained on a history that is gone before the update is made": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *counts(0),
+            ("begin", 0, 1),
+            ("restore", 0, 1),
+            *pulls(0),
+            ("finish", 0, 2),
+            *trains(0, 4),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "two branches publish different models under one version": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *trains(0),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            LOSE_ANSWER,
+            *trains(1, 2),
+            ("push", 1, 1),
+            ("deliver", 0, 1),
+            LOSE_ANSWER,
+            *pulls(2),
+            ("roll_back", 0, 1),
+            ("lose_disk", 1, 1),
+            ("deliver", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            *counts(1, 4),
+            *pulls(2),
+        ],
+    ),
+    "a discarded message is sent again after a restart": (
+        ASYNCHRONOUS,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("spoil", 0, 1),
+            ("deliver", 0, 1),
+            LOSE_ANSWER,
+            ("kill_server", 0, 1),
+            ("start_server", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            *counts(0, 2),
+        ],
+    ),
+    "the memory is flushed, and the client is killed before it leaves": (
+        ASYNCHRONOUS,
+        [
+            *counts(0),
+            ("flush", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("kill_client", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            ("answer", 0, 1),
+            ("leave", 0, 1),
+        ],
+    ),
+}

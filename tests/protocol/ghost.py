@@ -1,0 +1,96 @@
+"""What must be true, computed a second time and in the plainest way.
+
+The ghost knows nothing of snapshots, rings or error memories. It adds up vectors in
+double precision from the records of the journal and from what clients did, and the
+world compares.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore import payloads
+from fedcore.coordinator.records import Decided, EpochOpened, Stepped
+from fedcore.protocol import Verdict
+from fedcore.typing import Bytes
+from fedrun.journal.codec import Row
+from tests.protocol.parts import INITIAL, SPEC
+
+Exact = npt.NDArray[np.float64]
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold."""
+
+
+def vector(packed: Bytes) -> Exact:
+    """What a message says, exactly."""
+    return payloads.decode(payloads.unpack(packed, SPEC.sizes)).astype(np.float64)
+
+
+def nothing() -> Exact:
+    return np.zeros(SPEC.dim)
+
+
+@dataclass
+class ServerGhost:
+    """The server's history so far, from its records."""
+
+    accepted: dict[tuple[str, int], Exact] = field(default_factory=dict)
+    exact: Exact = field(default_factory=lambda: INITIAL.astype(np.float64))
+    public: Exact = field(default_factory=lambda: INITIAL.astype(np.float64))
+    waiting: Exact = field(default_factory=nothing)
+    samples: float = 0.0
+    epochs: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, records: Iterable[Row]) -> "ServerGhost":
+        ghost = cls()
+        for record in records:
+            ghost.apply(record)
+        return ghost
+
+    def apply(self, record: Row) -> None:
+        if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
+            name = (record.cid, record.seq)
+            if name in self.accepted:
+                raise ViolationError(f"I2: message {name} counts twice in one history")
+            self.accepted[name] = vector(record.payload)
+            self.waiting = self.waiting + record.weight * self.accepted[name]
+            self.samples += 1.0
+        elif isinstance(record, Stepped):
+            if record.samples != self.samples:
+                raise ViolationError(
+                    f"I3: a step over {record.samples}, not {self.samples}"
+                )
+            self.exact = self.exact - self.waiting / self.samples
+            before = self.public
+            self.public = before - vector(record.payload)
+            self.check_contraction(before)
+            self.waiting, self.samples = nothing(), 0.0
+        elif isinstance(record, EpochOpened):
+            if record.epoch in self.epochs:
+                raise ViolationError(f"two histories have the name {record.epoch}")
+            self.epochs.append(record.epoch)
+
+    def check_contraction(self, before: Exact) -> None:
+        """I6: the gap between public and exact model never grows by a message."""
+        gap, old = self.public - self.exact, before - self.exact
+        if float(gap @ gap) > float(old @ old):
+            raise ViolationError("I6: publishing a message widened the gap W - X")
+
+
+@dataclass
+class ClientGhost:
+    """What a client has learnt, and where mass left the protocol for good."""
+
+    raw: Exact = field(default_factory=nothing)
+    discarded: Exact = field(default_factory=nothing)
+    lost: Exact = field(default_factory=nothing)
+    # messages that fell out of the client's own history, as it last saw them
+    forgotten: dict[int, tuple[Exact, bool]] = field(default_factory=dict)
+
+    def copy(self) -> "ClientGhost":
+        return ClientGhost(self.raw, self.discarded, self.lost, dict(self.forgotten))

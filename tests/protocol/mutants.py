@@ -1,0 +1,340 @@
+"""Deliberately wrong variants of the protocol, each of which must be caught.
+
+Every one is a mistake that somebody could make in good faith; many are what other
+systems do. A model check that lets one of them pass proves nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from fedcore import participant as participant_module
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Persist
+from fedcore.coordinator.published import Published
+from fedcore.coordinator.records import Departed, Stepped
+from fedcore.coordinator.state import ServerState
+from fedcore.participant import Outcome, Participant
+from fedcore.protocol import Ack, Answer, Receipt, Settled, Verdict
+from fedrun.commit import GroupCommit
+from tests.protocol.server import CheckedServer
+
+Mutant = Callable[[ExitStack], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(function: Mutant) -> Mutant:
+    """Registers a wrong variant under its name."""
+    MUTANTS[function.__name__] = function
+    return function
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The code with this mistake in it."""
+    with ExitStack() as stack:
+        MUTANTS[name](stack)
+        yield
+
+
+def _swap(stack: ExitStack, owner: Any, name: str, new: Any) -> Any:
+    """Replaces an attribute for a while; returns the old one."""
+    old = getattr(owner, name)
+    stack.enter_context(patch.object(owner, name, new))
+    return old
+
+
+# ------------------------------------------------------------------- the client
+
+
+@mutant
+def residual_committed_at_send(stack: ExitStack) -> None:
+    def send(self: Participant, *args: Any) -> None:
+        old_send(self, *args)
+        pending = self.state.pending
+        assert pending is not None
+        zero = np.zeros_like(pending.residual_D)
+        self._change(
+            memory_D=pending.residual_D, pending=replace(pending, residual_D=zero)
+        )
+
+    def settle(self: Participant, verdict: Verdict) -> None:
+        old_settle(self, Verdict.ACCEPTED if verdict.returns_mass else verdict)
+
+    old_send = _swap(stack, Participant, "_send", send)
+    old_settle = _swap(stack, Participant, "_settle", settle)
+
+
+@mutant
+def fold_back_on_a_missing_ack(stack: ExitStack) -> None:
+    def pull(self: Participant, nonce: int) -> Any:
+        if self.state.pending is not None:
+            self._settle(Verdict.REJECTED_STALE)
+        return old(self, nonce)
+
+    old = _swap(stack, Participant, "pull", pull)
+
+
+@mutant
+def settle_by_number_without_digest(stack: ExitStack) -> None:
+    def settle(self: Participant, ack: Ack) -> Outcome:
+        pending = self.state.pending
+        if pending is not None and ack.seq == pending.push.seq:
+            ack = replace(ack, digest=pending.push.digest)
+        return old(self, ack)
+
+    old = _swap(stack, Participant, "settle", settle)
+
+
+@mutant
+def memory_overwritten_instead_of_added(stack: ExitStack) -> None:
+    def fold(self: Participant, memory_D: Any, *args: Any, **kwargs: Any) -> Any:
+        return old(self, memory_D * 0, *args, **kwargs)
+
+    old = _swap(stack, Participant, "_fold", fold)
+
+
+@mutant
+def empty_round_caps_the_memory(stack: ExitStack) -> None:
+    def cap(memory_D: Any, limit: float) -> Any:
+        return (memory_D * 0, 0.0) if limit == 0 else (memory_D, 0.0)
+
+    _swap(stack, participant_module, "cap", cap)
+
+
+@mutant
+def answers_to_old_pulls_are_taken(stack: ExitStack) -> None:
+    def receive(self: Participant, reply: Any, messages: Any = None) -> bool:
+        self._nonce = reply.nonce
+        return old(self, reply, messages)
+
+    old = _swap(stack, Participant, "receive", receive)
+
+
+@mutant
+def two_messages_in_flight(stack: ExitStack) -> None:
+    def finish(self: Participant, *args: Any) -> bool:
+        self._change(pending=None)
+        return old(self, *args)
+
+    old = _swap(stack, Participant, "finish", finish)
+
+
+@mutant
+def update_of_another_history_is_sent(stack: ExitStack) -> None:
+    def finish(self: Participant, trained: Any, base: Any, key: Any) -> bool:
+        return old(self, trained, base._replace(epoch=self.state.epoch), key)
+
+    old = _swap(stack, Participant, "finish", finish)
+
+
+@mutant
+def old_disk_goes_unnoticed(stack: ExitStack) -> None:
+    def settle(self: Participant, ack: Ack) -> Outcome:
+        if ack.answer is Answer.OBSOLETE:
+            return Outcome.RETRY
+        return old(self, ack)
+
+    _swap(stack, Participant, "_check_disk", lambda self, receipt: None)
+    old = _swap(stack, Participant, "settle", settle)
+
+
+@mutant
+def history_is_not_kept(stack: ExitStack) -> None:
+    _swap(stack, Participant, "_bounded", lambda self, history: ())
+
+
+@mutant
+def rejected_messages_are_not_in_the_history(stack: ExitStack) -> None:
+    def bounded(self: Participant, history: Any) -> Any:
+        return old(self, [sent for sent in history if sent.in_model])
+
+    old = _swap(stack, Participant, "_bounded", bounded)
+
+
+@mutant
+def residual_of_the_unencoded_value(stack: ExitStack) -> None:
+    def send(self: Participant, packed: Any, residual_D: Any, *args: Any) -> None:
+        old(self, packed, residual_D * np.float32(0.5), *args)
+
+    old = _swap(stack, Participant, "_send", send)
+
+
+# ------------------------------------------------------------------- the server
+
+
+@mutant
+def receipt_before_durable(stack: ExitStack) -> None:
+    def feed(self: CheckedServer, event: Any) -> None:
+        old(self, event)
+        actions, self.group._actions = self.group._actions, []
+        self._release(actions)
+
+    old = _swap(stack, CheckedServer, "feed", feed)
+
+
+@mutant
+def receipt_stored_after_the_ack(stack: ExitStack) -> None:
+    def decide(self: ServerState, record: Any, payload: Any) -> None:
+        row = self.clients[record.cid]
+        waiting = getattr(self, "_waiting", None)
+        if waiting is not None:
+            waiting[0].receipt = waiting[1]
+        before = row.receipt
+        old(self, record, payload)
+        self._waiting = (row, row.receipt)  # type: ignore[attr-defined]
+        if record.seq % 2 == 0:
+            row.receipt = before or Receipt(0, "", Verdict.ACCEPTED, 0.0, 0)
+
+    def acknowledge(self: Coordinator, cid: str) -> Any:
+        row, receipt = self.state._waiting  # type: ignore[attr-defined]
+        kept, row.receipt = row.receipt, receipt
+        answer = old_acknowledge(self, cid)
+        row.receipt = kept
+        return answer
+
+    old = _swap(stack, ServerState, "decide", decide)
+    old_acknowledge = _swap(stack, Coordinator, "_acknowledge", acknowledge)
+
+
+@mutant
+def verdict_recomputed_on_a_duplicate(stack: ExitStack) -> None:
+    def push(self: Coordinator, message: Any, fresh: Any) -> Any:
+        row = self.state.clients.get(message.cid)
+        if row is not None and row.seq == message.seq and row.receipt is not None:
+            row.receipt = row.receipt._replace(seq=message.seq - 1)
+        return old(self, message, fresh)
+
+    old = _swap(stack, Coordinator, "_push", push)
+
+
+@mutant
+def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
+    def answer(self: Coordinator, push: Any, what: Answer) -> Any:
+        row = self.state.clients.get(push.cid)
+        if what is Answer.OTHER_EPOCH and row is not None:
+            verdict = Verdict.REJECTED_STALE
+            row.decided(Receipt(push.seq, push.digest, verdict, 0.0, 0), "")
+            return self._acknowledge(push.cid)
+        return old(self, push, what)
+
+    old = _swap(stack, Coordinator, "_answer", answer)
+
+
+@mutant
+def same_epoch_after_a_restore(stack: ExitStack) -> None:
+    def open_epoch(self: Coordinator, epoch: str, reason: str) -> Any:
+        return old(self, self.state.epoch if "backup" in reason else epoch, reason)
+
+    old = _swap(stack, Coordinator, "_open_epoch", open_epoch)
+
+
+@mutant
+def epoch_counted_up(stack: ExitStack) -> None:
+    def open_epoch(self: Coordinator, epoch: str, reason: str) -> Any:
+        return old(self, f"{int(self.state.epoch, 16) + 1:016x}", reason)
+
+    old = _swap(stack, Coordinator, "_open_epoch", open_epoch)
+
+
+@mutant
+def rollback_goes_unnoticed(stack: ExitStack) -> None:
+    _swap(stack, Coordinator, "_knows_more", lambda *_: False)
+
+
+@mutant
+def another_verdict_is_no_proof(stack: ExitStack) -> None:
+    def knows_more(self: Coordinator, row: Any, settled: Settled, version: int) -> bool:
+        return settled.seq > row.seq or version > self.state.version
+
+    _swap(stack, Coordinator, "_knows_more", knows_more)
+
+
+@mutant
+def patch_labelled_one_version_early(stack: ExitStack) -> None:
+    def named(self: Published, *args: Any) -> Any:
+        made = old(self, *args)
+        return replace(made, version=max(0, made.version - 1))
+
+    old = _swap(stack, Published, "_named", named)
+
+
+@mutant
+def base_known_by_number_without_digest(stack: ExitStack) -> None:
+    def knows(self: Published, held: Any) -> bool:
+        return held.version <= self.version and held.version >= self.ring[0].version
+
+    _swap(stack, Published, "_knows", knows)
+
+
+@mutant
+def summed_messages_for_catch_up(stack: ExitStack) -> None:
+    def replay(self: Published, start: int) -> Any:
+        made = old(self, start)
+        if made is None or len(made.parts) < 3:
+            return made
+        return self._named("replay", start, made.parts[1:], made.lengths[1:])
+
+    old = _swap(stack, Published, "_replay", replay)
+
+
+@mutant
+def deadline_step_is_not_journalled(stack: ExitStack) -> None:
+    def take(self: GroupCommit, actions: list[Any]) -> None:
+        kept = [
+            action
+            for action in actions
+            if not (
+                isinstance(action, Persist)
+                and isinstance(action.record, Stepped)
+                and action.record.reason == "deadline"
+            )
+        ]
+        old(self, kept)
+
+    old = _swap(stack, GroupCommit, "_take", take)
+
+
+@mutant
+def leaving_forgets_the_receipt(stack: ExitStack) -> None:
+    def note(self: ServerState, record: Any) -> None:
+        old(self, record)
+        if isinstance(record, Departed):
+            del self.clients[record.cid]
+
+    old = _swap(stack, ServerState, "note", note)
+
+
+@mutant
+def divided_by_the_sum_of_weights(stack: ExitStack) -> None:
+    def step(self: ServerState, message_for: Any) -> Any:
+        self.samples = self.samples * 0.5
+        return old(self, message_for)
+
+    old = _swap(stack, ServerState, "step", step)
+
+
+@mutant
+def snapshot_without_the_buffer(stack: ExitStack) -> None:
+    def dump(self: ServerState) -> Any:
+        scalars, arrays = old(self)
+        scalars["count"] = 0
+        return scalars, arrays
+
+    old = _swap(stack, ServerState, "dump", dump)
+
+
+@mutant
+def accepted_numbers_are_not_remembered(stack: ExitStack) -> None:
+    from fedcore.coordinator.clients import ClientRow
+
+    def decided(self: ClientRow, receipt: Receipt, reason: str) -> None:
+        old(self, receipt, reason)
+        while len(self.accepted) > 1:
+            self.accepted.popleft()
+
+    old = _swap(stack, ClientRow, "decided", decided)

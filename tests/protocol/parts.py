@@ -1,0 +1,81 @@
+"""The federation that the model check runs: tiny, and exact in float32.
+
+Updates are small whole numbers, weights powers of two, the buffer a power of two
+and the codecs exact, so every sum is a dyadic number that float32 holds exactly and
+the conservation laws can be asserted with ``==``.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from fedcore.admission.base import Admission, AdmissionConfig
+from fedcore.algorithm import Algorithm, AlgorithmConfig
+from fedcore.compressors import CompressorConfig, ErrorFeedback, RandomK, TopK
+from fedcore.params import ParamSpec
+from fedcore.recipes import Latecomer
+from fedcore.staleness.base import StalenessConfig, StalenessPolicy, memoryless
+
+SPEC = ParamSpec.of({"a": np.zeros((4, 5), np.float32), "b": np.zeros(20, np.float32)})
+INITIAL = np.arange(SPEC.dim, dtype=np.float32)
+REFUSED_SAMPLES = 13  # what the admission rule below does not like
+BUFFER = 2
+LIMIT = 4
+
+
+class Halving(StalenessConfig):
+    """λ = 2^-min(τ, 2)."""
+
+    kind: Literal["halving_for_the_model_check"] = "halving_for_the_model_check"
+
+    def build(self) -> StalenessPolicy:
+        return memoryless(lambda staleness: 2.0 ** -min(staleness, 2))
+
+
+class Superstitious(AdmissionConfig):
+    """Refuses updates of thirteen samples."""
+
+    kind: Literal["superstitious_for_the_model_check"] = (
+        "superstitious_for_the_model_check"
+    )
+
+    def build(self) -> Admission:
+        return Admission(
+            init=lambda: None,
+            admit=lambda state, samples, counts: (
+                "bad luck" if samples == REFUSED_SAMPLES else None
+            ),
+            observe=lambda state, samples, counts: state,
+        )
+
+
+UPLINKS: dict[str, CompressorConfig] = {
+    "top_k": TopK(ratio=0.1),
+    "random_k": RandomK(ratio=0.1),
+}
+DOWNLINKS: dict[str, CompressorConfig] = {
+    "top_k": TopK(ratio=0.1),
+    "random_k": RandomK(ratio=0.1),
+}
+
+
+def algorithm_config(
+    uplink: str, downlink: str, *, deadline: bool, synchronous: bool
+) -> AlgorithmConfig:
+    """A recipe whose numbers are all dyadic; its cap never binds."""
+    return Latecomer(
+        buffer=BUFFER,
+        minimum=1,
+        synchronous=synchronous,
+        deadline=5.0 if deadline else None,
+        staleness_limit=0 if synchronous else LIMIT,
+        staleness=Halving(),
+        admission=Superstitious(),
+        uplink=ErrorFeedback(inner=UPLINKS[uplink], cap=1e30),
+        downlink=DOWNLINKS[downlink],
+    )
+
+
+def build(config: AlgorithmConfig) -> Algorithm:
+    """The algorithm on the tiny model."""
+    return config.build(SPEC)

@@ -1,0 +1,154 @@
+"""The server of the model check: the real coordinator, group commit and journal."""
+
+import shutil
+from pathlib import Path
+
+from fedcore.coordinator.actions import Action, SetTimer
+from fedcore.coordinator.events import Event, Timer
+from fedcore.coordinator.records import EpochOpened
+from fedcore.protocol import Epoch
+from fedrun.commit import GroupCommit
+from fedrun.config import FederationConfig
+from fedrun.journal import restore
+from fedrun.run import open_run, start_run
+from tests.protocol.ghost import ServerGhost, ViolationError
+from tests.protocol.parts import INITIAL, SPEC
+
+
+class CheckedServer:
+    """A server process that can be killed, and the ghost of its history."""
+
+    def __init__(self, config: FederationConfig, place: Path, first: Epoch) -> None:
+        self.config, self.place = config, place
+        self._first = first
+        self._backups = 0
+        self.timers: dict[Timer, float] = {}
+        self.released: list[Action] = []
+        self.up = False
+        self._restored = False
+        self.branch = 0  # counts rollbacks that nobody announced
+        self.rollbacks = 0  # counts all
+        self.unnoticed = False  # whether the last one has not been found out yet
+        self._names = {first}  # of all histories there ever were
+        self.run = start_run(config, SPEC, INITIAL, 0.0, durable=False, epoch=first)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.group = self._new_group()
+        self.up = True
+        self.timers = {}
+        records = [entry.record for entry in self.run.journal.entries()]
+        self.durable = ServerGhost.of(records)  # of what is on disk
+        self.ghost = ServerGhost.of(records)  # of what was handled
+        self._seen = self.run.journal.store.last
+        if self._restored:
+            self._restored = False
+            self._new_history(self.durable_epoch)
+        self.commit()
+
+    def _new_group(self) -> GroupCommit:
+        return GroupCommit(self.run)
+
+    def feed(self, event: Event) -> None:
+        """Handles an event; nothing leaves before the commit."""
+        before = len(self.group._records)
+        self.group.feed(event)
+        for record in self.group._records[before:]:
+            self.ghost.apply(record)
+
+    def commit(self) -> None:
+        """Makes durable what was handled, and releases its actions."""
+        self._release(self.group.commit(lazy_too=True))
+        store = self.run.journal.store
+        for entry in self.run.journal.entries(self._seen):
+            self.durable.apply(entry.record)
+            if isinstance(entry.record, EpochOpened):
+                self._new_history(entry.record.epoch)
+        self._seen = store.last
+
+    def _release(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, SetTimer):
+                self.timers[action.timer] = action.at
+            else:
+                self.released.append(action)
+
+    @property
+    def durable_epoch(self) -> str:
+        """The name of the history that is on disk."""
+        return self.durable.epochs[-1] if self.durable.epochs else self._first
+
+    def _new_history(self, name: str) -> None:
+        if name in self._names:
+            raise ViolationError(f"two histories have the name {name}")
+        self._names.add(name)
+        self.unnoticed = False
+
+    def snapshot(self) -> None:
+        """The state goes to disk, so that a restart need not replay it all."""
+        self.commit()
+        self.group.snapshot(self.run.journal.store.last)
+
+    def kill(self) -> None:
+        """What was not committed is gone."""
+        if self.up:
+            self._expected = None if self.group._records else self._dump()
+            self.run.journal.close()
+            self.up = False
+
+    def start(self, at: float) -> None:
+        """A new process on the same disk."""
+        run = open_run(self.config, at)
+        self.run = run
+        if self._expected is not None and self._expected != self._dump():
+            raise ViolationError("a restart gave another state than the durable one")
+        self._begin()
+
+    def _dump(self) -> tuple[str, str]:
+        scalars, arrays = self.run.coordinator.state.dump()
+        scalars.pop("at")
+        values = {name: array.tolist() for name, array in sorted(arrays.items())}
+        return str(scalars), str(values)
+
+    # ------------------------------------------------------------ old disks
+
+    def copy(self) -> Path:
+        """A copy of the disk as it is now, while the server goes on or not."""
+        self._backups += 1
+        target = self.place / f"copy-{self._backups}"
+        shutil.copytree(self.run.journal.folder, target)
+        return target
+
+    def restore(self, copy: Path, fresh: Epoch) -> None:
+        """The operator brings a copy back by the command for it."""
+        self.kill()
+        folder = self.run.journal.folder
+        shutil.rmtree(folder)
+        restore(copy, folder, lambda: fresh)
+        self._expected = None
+        self.rollbacks += 1
+        self._restored = True
+
+    def roll_back(self, copy: Path) -> None:
+        """A volume is replaced behind the server's back, and nobody says so."""
+        self.kill()
+        folder = self.run.journal.folder
+        shutil.rmtree(folder)
+        shutil.copytree(copy, folder)
+        self._expected = None
+        self.branch += 1
+        self.rollbacks += 1
+        self.unnoticed = True
+
+    def check(self) -> None:
+        """I3 and I4: exact model, public model and buffer are what the records say."""
+        if not self.up:
+            return
+        state = self.run.coordinator.state
+        for what, have, want in (
+            ("I3: X", state.exact_D, self.ghost.exact),
+            ("I4: W", state.published.public_D, self.ghost.public),
+            ("I3: the buffer", state.buffer, self.ghost.waiting),
+        ):
+            if have.tolist() != want.tolist():
+                raise ViolationError(f"{what} is {have.tolist()}, not {want.tolist()}")

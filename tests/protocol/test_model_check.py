@@ -1,0 +1,44 @@
+"""The protocol under fire: random schedules, composed disasters, wrong variants."""
+
+import random
+
+import pytest
+
+from tests.protocol.disasters import DISASTERS
+from tests.protocol.mutants import MUTANTS, mutated
+from tests.protocol.schedules import draw, failure, shrink, story
+from tests.protocol.world import Setting, Step
+
+SEEDS = 400
+LENGTH = 300
+MUTANT_SEEDS = 80
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 50))
+def test_no_random_schedule_breaks_an_invariant(first: int) -> None:
+    for seed in range(first, first + 50):
+        rng = random.Random(seed)
+        setting, schedule = Setting.draw(rng), draw(rng, LENGTH)
+        if failure(setting, schedule) is not None:
+            short = shrink(schedule, lambda s: failure(setting, s) is not None)  # noqa: B023
+            pytest.fail(f"seed {seed}\n{story(setting, short)}")
+
+
+@pytest.mark.parametrize("name", DISASTERS)
+def test_no_composed_disaster_breaks_an_invariant(name: str) -> None:
+    setting, schedule = DISASTERS[name]
+    if failure(setting, schedule) is not None:
+        pytest.fail(story(setting, schedule))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_wrong_variant_is_caught(name: str) -> None:
+    with mutated(name):
+        assert any(failure(*case) for case in DISASTERS.values()) or any(
+            failure(*_drawn(seed)) for seed in range(MUTANT_SEEDS)
+        )
+
+
+def _drawn(seed: int) -> tuple[Setting, list[Step]]:
+    rng = random.Random(seed)
+    return Setting.draw(rng), draw(rng, LENGTH)

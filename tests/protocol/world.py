@@ -1,0 +1,590 @@
+"""A federation on a hostile network and on disks that are killed and rolled back.
+
+A schedule is a list of steps ``(what, a, b)``; ``a`` and ``b`` are whole numbers from
+which a step takes all its choices. A step that makes no sense at its moment does
+nothing, so every part of a schedule is a schedule, and a failing one can be cut down
+to a few steps that a person can read.
+"""
+
+import random
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcore.coordinator.actions import Finish, Refuse, SendAck, SendReply
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientLeft,
+    ClientLost,
+    ClientPulled,
+    StopRequested,
+    TimerFired,
+    UpdatePushed,
+)
+from fedcore.errors import ProtocolError
+from fedcore.params import digest
+from fedcore.participant import Outcome, OutdatedError
+from fedcore.payloads import dense_payload, pack
+from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
+from fedrun.config import FederationConfig
+from tests.protocol.client import CheckedClient
+from tests.protocol.ghost import ViolationError
+from tests.protocol.parts import INITIAL, REFUSED_SAMPLES, algorithm_config, build
+from tests.protocol.server import CheckedServer
+
+Step = tuple[str, int, int]
+CLIENTS = 3
+NOT_FINITE = pack(dense_payload(np.full(len(INITIAL), np.nan, np.float32)))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Which federation a schedule runs in."""
+
+    uplink: str = "top_k"
+    downlink: str = "top_k"
+    deadline: bool = False
+    synchronous: bool = False
+    real_disks: bool = False  # client states in SQLite files, too
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> "Setting":
+        return cls(
+            uplink=rng.choice(["top_k", "random_k"]),
+            downlink=rng.choice(["top_k", "random_k"]),
+            deadline=rng.random() < 0.5,
+            synchronous=rng.random() < 0.3,
+            real_disks=rng.random() < 0.1,
+        )
+
+
+@dataclass(frozen=True)
+class Enrol:
+    cid: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    cid: str
+
+
+Message = Enrol | Leave | Pull | Push | Reply | Ack | Refuse
+
+
+@dataclass
+class World:
+    """One run of the model check."""
+
+    setting: Setting
+    log: list[str] = field(default_factory=list)
+    events: int = 0
+
+    def __enter__(self) -> "World":
+        """Makes server and clients on a disk in memory."""
+        shm = Path("/dev/shm")  # for speed; any folder will do
+        self.place = Path(tempfile.mkdtemp(dir=shm if shm.is_dir() else None))
+        self.at, self._nonce, self._epochs = 0.0, 0, 0
+        config = algorithm_config(
+            self.setting.uplink,
+            self.setting.downlink,
+            deadline=self.setting.deadline,
+            synchronous=self.setting.synchronous,
+        )
+        federation = FederationConfig(
+            algorithm=config,
+            server={"journal": self.place / "run"},  # type: ignore[arg-type]
+            model=self.place / "none",
+        )
+        self.algorithm = build(config)
+        self.server = CheckedServer(federation, self.place, self._epoch())
+        self.to_server: list[Message] = []
+        self.to_clients: list[tuple[str, Message]] = []
+        self.copies: list[Path] = []
+        self.spoilt: set[tuple[str, str]] = set()
+        self.bases: dict[
+            tuple[str, int, str], ModelName
+        ] = {}  # what was really trained on
+        self.verdicts: dict[tuple[int, str, str, int, str], object] = {}
+        self.digests: dict[tuple[int, str, int], str] = {}
+        self.clients = []
+        for i in range(CLIENTS):
+            place = self.place / f"c{i}" if self.setting.real_disks else None
+            client = CheckedClient(f"c{i}", self.algorithm, place)
+            self.clients.append(client)
+            self._enrol(client)
+            self._send(Enrol(client.cid, client.name))
+            self._drain_network()
+        self.old_disks: dict[int, object] = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Removes the disks."""
+        self.server.kill()
+        for client in self.clients:
+            client.close()
+        shutil.rmtree(self.place)
+
+    def execute(self, schedule: list[Step]) -> None:
+        """Takes the steps; all invariants are checked after each of them."""
+        for what, a, b in schedule:
+            self.at += 0.25
+            self.events += 1
+            getattr(self, f"do_{what}")(a, b)
+            self.check()
+
+    def check(self, *, at_rest: bool = False) -> None:
+        """All that must hold at every moment, on what is durable."""
+        server = self.server
+        server.check()
+        for client in self.clients:
+            same = client.saved_epoch == server.durable_epoch
+            client.check(
+                server.durable.accepted,
+                reconciled=at_rest or (same and not server.unnoticed),
+                restored=server.rollbacks > 0,
+            )
+
+    # ------------------------------------------------------------------ names
+
+    def _epoch(self) -> str:
+        self._epochs += 1
+        return f"{self._epochs:016x}"
+
+    def _client(self, a: int) -> CheckedClient:
+        return self.clients[a % len(self.clients)]
+
+    def _say(self, text: str) -> None:
+        self.log.append(f"{len(self.log) + 1:4d}  {text}")
+
+    def _send(self, message: Message) -> None:
+        self.to_server.append(message)
+
+    def _enrol(self, client: CheckedClient) -> None:
+        """What a client is told when it enrols: the durable state of affairs."""
+        cid = client.enrol(
+            self.server.run.run_id, self.server.durable_epoch, INITIAL, digest(INITIAL)
+        )
+        self._say(f"{client.name} begins as {cid}")
+
+    # --------------------------------------------------------------- client steps
+
+    def do_pull(self, a: int, b: int) -> None:
+        """A client asks for model and work."""
+        client = self._client(a)
+        self._nonce += 1
+        self._send(client.participant.pull(self._nonce))
+        self._say(f"{client.cid} pulls (nonce {self._nonce})")
+
+    def do_begin(self, a: int, b: int) -> None:
+        """A client begins to train on the model that it holds."""
+        client = self._client(a)
+        if not client.participant.state.left and client.begin_training():
+            assert client.training is not None
+            self._say(f"{client.cid} begins to train on {client.training[0]}")
+
+    def do_finish(self, a: int, b: int) -> None:
+        """A client finishes its task; it may be killed before it has saved."""
+        client = self._client(a)
+        if client.training is None or client.participant.state.left:
+            return
+        rng = np.random.default_rng(b)
+        delta = rng.integers(-4, 5, len(INITIAL)).astype(np.float64)
+        if b % 11 == 0:
+            delta = delta * 0
+        samples = 0 if b % 23 == 0 else REFUSED_SAMPLES if b % 17 == 0 else 5
+        base = client.training[0]
+        client.finish_training(delta, samples, b)
+        pending = client.participant.state.pending
+        if pending is not None:
+            push = pending.push
+            self.bases[push.cid, push.seq, push.digest] = base
+        self._end_of_transaction(
+            client, b, f"{client.cid} finishes ({samples} samples)"
+        )
+
+    def do_push(self, a: int, b: int) -> None:
+        """A client sends its message, first or again."""
+        participant = self._client(a).participant
+        if participant.state.pending is not None:
+            push = participant.push()
+            self._send(push)
+            self._say(f"{push.cid} sends message {push.seq}")
+
+    def do_flush(self, a: int, b: int) -> None:
+        """A client that will leave sends all that its memory holds."""
+        client = self._client(a)
+        if client.participant.flush():
+            self._end_of_transaction(client, b, f"{client.cid} flushes its memory")
+
+    def do_leave(self, a: int, b: int) -> None:
+        """A client leaves for good, once nothing is in flight; then it begins anew."""
+        client = self._client(a)
+        if client.participant.state.pending is not None:
+            return
+        self._send(Leave(client.cid))
+        client.leave()
+        client.save()
+        self.check()
+        self._say(f"{client.cid} leaves")
+        self._begin_anew(client)
+
+    def do_kill_client(self, a: int, b: int) -> None:
+        """A client is killed; what it had saved is what it is."""
+        client = self._client(a)
+        client.crash()
+        self._say(f"{client.cid} is killed")
+
+    def do_lose_disk(self, a: int, b: int) -> None:
+        """A client's disk is gone; it begins anew."""
+        self._begin_anew(self._client(a))
+
+    def do_copy_disk(self, a: int, b: int) -> None:
+        """Somebody copies a client's disk."""
+        self.old_disks[a % len(self.clients)] = self._client(a).copy_disk()
+        self._say(f"{self._client(a).cid}'s disk is copied")
+
+    def do_restore_disk(self, a: int, b: int) -> None:
+        """Somebody puts the old copy back."""
+        old = self.old_disks.pop(a % len(self.clients), None)
+        if old is not None:
+            self._client(a).restore_disk(old)
+            self._say(f"{self._client(a).cid} has an old disk")
+
+    def _begin_anew(self, client: CheckedClient) -> None:
+        self._enrol(client)
+        self._send(Enrol(client.cid, client.name))
+
+    def _end_of_transaction(self, client: CheckedClient, b: int, text: str) -> None:
+        """A kill just before a save undoes the whole transaction."""
+        if b % 7 == 3:
+            client.crash()
+            self._say(f"{text}, and is killed before it has saved")
+        else:
+            client.save()
+            self._say(text)
+
+    # -------------------------------------------------------------- network steps
+
+    def do_deliver(self, a: int, b: int) -> None:
+        """A message reaches the server, in any order."""
+        if not self.to_server or not self.server.up:
+            return
+        self._take(self.to_server.pop(a % len(self.to_server)), b)
+
+    def do_answer(self, a: int, b: int) -> None:
+        """An answer reaches its client, in any order."""
+        if self.to_clients:
+            name, message = self.to_clients.pop(a % len(self.to_clients))
+            self._hear(name, message, b)
+
+    def do_duplicate(self, a: int, b: int) -> None:
+        """A message is in the network twice."""
+        box: list[Any] = self.to_server if b % 2 else self.to_clients
+        if box:
+            box.append(box[a % len(box)])
+            self._say(f"doubled: {_brief(box[-1])}")
+
+    def do_lose(self, a: int, b: int) -> None:
+        """A message is lost."""
+        box: list[Any] = self.to_server if b % 2 else self.to_clients
+        if box:
+            self._say(f"lost: {_brief(box.pop(a % len(box)))}")
+
+    def do_spoil(self, a: int, b: int) -> None:
+        """A push turns out to be NaN, now and whenever it is sent again."""
+        pushes = [m for m in self.to_server if isinstance(m, Push)]
+        if pushes:
+            push = pushes[a % len(pushes)]
+            self.spoilt.add((push.cid, push.digest))
+            self._say(f"spoilt: {_brief(push)}")
+
+    # --------------------------------------------------------------- server steps
+
+    def do_commit(self, a: int, b: int) -> None:
+        """What was handled becomes durable and visible."""
+        if self.server.up:
+            self.server.commit()
+            self._release()
+
+    def do_kill_server(self, a: int, b: int) -> None:
+        """The server is killed; what was not committed is gone."""
+        if self.server.up:
+            self.server.kill()
+            self._say("the server is killed")
+
+    def do_start_server(self, a: int, b: int) -> None:
+        """A new server process on the same disk."""
+        if not self.server.up:
+            self.server.start(self.at)
+            self._say(f"the server starts at version {self._version}")
+            self._release()
+
+    def do_snapshot(self, a: int, b: int) -> None:
+        """The server writes a snapshot."""
+        if self.server.up:
+            self.server.snapshot()
+            self._release()
+            self._say("snapshot")
+
+    def do_backup(self, a: int, b: int) -> None:
+        """The operator copies the run."""
+        self.copies.append(self.server.copy())
+        self._say(f"copy {len(self.copies) - 1} of the run at version {self._version}")
+
+    def do_restore(self, a: int, b: int) -> None:
+        """The operator brings a copy back, by the command for it."""
+        if self.copies:
+            which = a % len(self.copies)
+            self.server.restore(self.copies[which], self._epoch())
+            self.server.start(self.at)
+            self._say(f"copy {which} is restored, version {self._version}")
+            self._release()
+
+    def do_roll_back(self, a: int, b: int) -> None:
+        """A copy takes the run's place behind the server's back."""
+        if self.copies:
+            which = a % len(self.copies)
+            self.server.roll_back(self.copies[which])
+            self.server.start(self.at)
+            self._say(f"copy {which} silently replaces the run, {self._version}")
+            self._release()
+
+    def do_timer(self, a: int, b: int) -> None:
+        """A timer fires."""
+        timers = sorted(self.server.timers)
+        if timers and self.server.up:
+            timer = timers[a % len(timers)]
+            del self.server.timers[timer]
+            self._feed(TimerFired(at=self.at, timer=timer), b)
+            self._say(f"timer {timer.kind} {timer.subject} {timer.number} fires")
+
+    def do_lost_client(self, a: int, b: int) -> None:
+        """The server takes a client for lost."""
+        if self.server.up:
+            self._feed(ClientLost(at=self.at, cid=self._client(a).cid), b)
+
+    def do_stop(self, a: int, b: int) -> None:
+        """The operator ends the run."""
+        if self.server.up:
+            self._feed(StopRequested(at=self.at, reason="operator"), b)
+            self._say("the run is ended")
+
+    # -------------------------------------------------------------------- plumbing
+
+    @property
+    def _version(self) -> int:
+        return self.server.run.coordinator.state.version
+
+    def _take(self, message: Message, b: int) -> None:
+        """The server hears a message."""
+        match message:
+            case Enrol():
+                event: Any = ClientEnrolled(
+                    at=self.at, cid=message.cid, name=message.name
+                )
+            case Leave():
+                event = ClientLeft(at=self.at, cid=message.cid)
+            case Pull():
+                event = ClientPulled(
+                    at=self.at, pull=message, fresh_epoch=self._epoch()
+                )
+            case Push():
+                if (message.cid, message.digest) in self.spoilt:
+                    message = replace(message, payload=NOT_FINITE)
+                event = UpdatePushed(
+                    at=self.at, push=message, fresh_epoch=self._epoch()
+                )
+            case _:
+                raise TypeError(message)
+        self._say(f"the server hears: {_brief(message)}")
+        self._feed(event, b)
+
+    def _feed(self, event: Any, b: int) -> None:
+        """Handles an event; often the commit comes later."""
+        epochs_before = len(self.server.ghost.accepted)
+        self.server.feed(event)
+        if isinstance(event, UpdatePushed):
+            self._check_epoch(event.push, epochs_before)
+        if b % 4:
+            self.server.commit()
+            self._release()
+
+    def _check_epoch(self, push: Push, accepted_before: int) -> None:
+        """I11: an accepted message was trained on this epoch."""
+        epoch = self.server.run.coordinator.state.epoch
+        base = self.bases.get((push.cid, push.seq, push.digest), push.base)
+        if (
+            len(self.server.ghost.accepted) > accepted_before
+            and base.epoch != epoch
+            and not self.server.unnoticed
+        ):
+            raise ViolationError(f"I11: accepted, but trained on {base.epoch}")
+
+    def _release(self) -> None:
+        """What the server says is on its way."""
+        for action in self.server.released:
+            match action:
+                case SendReply():
+                    self._note_digest(action.reply)
+                    self.to_clients.append((action.cid, action.reply))
+                case SendAck():
+                    self._note_verdict(action)
+                    self.to_clients.append((action.cid, action.ack))
+                case Refuse():
+                    self.to_clients.append((action.cid, action))
+                case Finish():
+                    pass
+        self.server.released.clear()
+
+    def _note_verdict(self, action: SendAck) -> None:
+        """I10: one verdict per epoch, client, number and bytes."""
+        ack = action.ack
+        if not isinstance(ack.answer, Verdict):
+            return
+        epoch = self.server.run.coordinator.state.epoch
+        name = (self.server.branch, epoch, action.cid, ack.seq, ack.digest)
+        if self.verdicts.setdefault(name, ack.answer) is not ack.answer:
+            raise ViolationError(
+                f"I10: {name} was {self.verdicts[name]}, now {ack.answer}"
+            )
+
+    def _note_digest(self, reply: Reply) -> None:
+        """A model has one name, and a name means one model."""
+        patch = reply.patch
+        name = (self.server.branch, patch.epoch, patch.version)
+        if self.digests.setdefault(name, patch.digest) != patch.digest:
+            raise ViolationError(f"I5: two models have the name {name}")
+
+    def _hear(self, cid: str, message: Message, b: int) -> None:
+        """A client hears an answer; answers to an earlier identity are for nobody."""
+        found = [client for client in self.clients if client.cid == cid]
+        if not found:
+            return
+        (client,) = found
+        self._say(f"{cid} hears: {_brief(message)}")
+        try:
+            self._understand(client, message)
+        except OutdatedError as error:
+            self._say(f"{cid}: {error}")
+            client.sound = False
+            self._begin_anew(client)
+            return
+        except ProtocolError as error:
+            self._say(f"{cid} gives up: {error}")
+        self._check_reference(client)
+        self._end_of_transaction(client, b, f"{cid} has understood")
+
+    def _understand(self, client: CheckedClient, message: Message) -> None:
+        match message:
+            case Reply():
+                client.receive(message)
+            case Ack():
+                if client.settle(message) is Outcome.ENROL:
+                    self._send(Enrol(client.cid, client.name))
+            case Refuse():
+                if message.answer is Answer.UNKNOWN:
+                    self._send(Enrol(client.cid, client.name))
+                elif message.answer is Answer.OBSOLETE:
+                    raise OutdatedError("this client has left")
+            case _:
+                raise TypeError(message)
+
+    def _check_reference(self, client: CheckedClient) -> None:
+        """I5: what a client holds was published under this name."""
+        held = client.participant.state.held
+        if held is None or not held.version:
+            return
+        published = {
+            digest
+            for (_, epoch, version), digest in self.digests.items()
+            if (epoch, version) == held[:2]
+        }
+        if held.digest not in published:
+            raise ViolationError(f"I5: {client.cid} holds {held}, never published")
+
+    # ----------------------------------------------------------------------- drain
+
+    def drain(self) -> None:
+        """When all messages get through, all settle and reach the server's model."""
+        self.do_start_server(0, 0)
+        self.server.commit()
+        self._release()
+        quiet = 0
+        for _ in range(16):
+            before = self.server.durable_epoch
+            self._drain_network()
+            for i in range(len(self.clients)):
+                self.do_push(i, 0)
+                self._drain_network()
+                self.do_pull(i, 0)
+                self._drain_network()
+            arrived = all(self._arrived(client) for client in self.clients)
+            quiet = quiet + 1 if arrived and before == self.server.durable_epoch else 0
+            if quiet == 2:
+                self.check(at_rest=True)
+                return
+        raise ViolationError("drain: clients do not reach the server's model")
+
+    def _arrived(self, client: CheckedClient) -> bool:
+        state, published = client.participant.state, self.server.run.coordinator.state
+        return (
+            state.pending is None
+            and state.held is not None
+            and (state.held.epoch, state.held.version)
+            == (published.epoch, published.version)
+        )
+
+    def _drain_network(self) -> None:
+        while self.to_server or self.to_clients:
+            if self.to_server:
+                self._take(self.to_server.pop(0), 1)
+            else:
+                name, message = self.to_clients.pop(0)
+                self._hear(name, message, 1)
+            self.check()
+        for timer in [t for t in self.server.timers if t.kind == "hold"]:
+            del self.server.timers[timer]
+            self._feed(TimerFired(at=self.at, timer=timer), 1)
+            while self.to_clients:
+                name, message = self.to_clients.pop(0)
+                self._hear(name, message, 1)
+
+
+def _brief(message: Any) -> str:
+    """A message in a few words."""
+    if isinstance(message, tuple):
+        return f"to {message[0]}: {_brief(message[1])}"
+    match message:
+        case Enrol():
+            return f"enrol {message.cid}"
+        case Leave():
+            return f"{message.cid} leaves"
+        case Pull():
+            held = message.held
+            return (
+                f"{message.cid} pulls in {message.epoch[-2:]}, holds "
+                f"{held and (held.epoch[-2:], held.version)}, settled "
+                f"{message.settled.seq}"
+            )
+        case Push():
+            base = message.base
+            return (
+                f"{message.cid} message {message.seq} in {message.epoch[-2:]}, base "
+                f"{base.epoch[-2:]} {base.version}, settled {message.settled.seq}"
+            )
+        case Reply():
+            patch = message.patch
+            return (
+                f"{patch.kind} to {patch.epoch[-2:]} {patch.version}, receipt "
+                f"{message.receipt and message.receipt[0::2]}"
+            )
+        case Ack():
+            return f"message {message.seq}: {message.answer.value}"
+        case Refuse():
+            return message.answer.value
+    return str(message)
