@@ -1,0 +1,1 @@
+"""What a run consists of on disk, shared by all drivers. No torch, no sockets."""

@@ -1,0 +1,76 @@
+"""Finds the user's workload: ``module:attribute`` or ``file.py:attribute``."""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from fedcore.errors import WorkloadError
+from fedcore.workload import Workload
+
+
+def load_app(name: str, folder: Path | None = None) -> Workload:
+    """The workload that a name stands for; ``folder`` is searched first.
+
+    Raises:
+        WorkloadError: no such module or attribute, or it is no workload; the message
+            lists the workloads that the module has.
+    """
+    where, _, attribute = name.partition(":")
+    if not where or not attribute:
+        raise WorkloadError(
+            f"app {name!r}: expected module:attribute or file.py:attribute"
+        )
+    module = _module(where, folder or Path.cwd())
+    found = getattr(module, attribute, None)
+    if isinstance(found, Workload):
+        return found
+    names = [n for n, value in vars(module).items() if isinstance(value, Workload)]
+    have = f"its workloads: {', '.join(names)}" if names else "it has no workload"
+    problem = "is not a Workload" if found is not None else "does not exist"
+    raise WorkloadError(f"app {name!r}: {attribute!r} {problem}; {have}")
+
+
+def code_hash(name: str, folder: Path | None = None) -> str:
+    """A digest of the module's source: a difference is worth a warning."""
+    where = name.partition(":")[0]
+    source = _module(where, folder or Path.cwd()).__file__
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source else ""
+
+
+def _module(where: str, folder: Path) -> ModuleType:
+    try:
+        if where.endswith(".py"):
+            return _from_file((folder / where).resolve())
+        root = str(folder.resolve())
+        if root not in sys.path:
+            sys.path.insert(0, root)
+        return importlib.import_module(where)
+    except WorkloadError:
+        raise
+    except ModuleNotFoundError as error:
+        raise WorkloadError(
+            f"app {where!r}: {error} (looked in {folder} first)"
+        ) from error
+    except Exception as error:
+        raise WorkloadError(
+            f"app {where!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"_latecomer_app_{path.stem}"
+    if name in sys.modules and sys.modules[name].__file__ == str(path):
+        return sys.modules[name]
+    if not path.is_file():
+        raise WorkloadError(f"app {path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,42 @@
+"""What the command lines have in common: one sentence for an error, and its status."""
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import click
+
+from fedcore.errors import LatecomerError, UserCodeError
+from fedrun.exits import exit_status
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Expected errors end a command with their message on stderr and a status."""
+
+    @wraps(function)
+    def command(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except LatecomerError as error:
+            if isinstance(error, UserCodeError) and error.__cause__ is not None:
+                traceback.print_exception(error.__cause__)
+            for line in str(error).splitlines():
+                click.echo(f"error: {line}", err=True)
+            sys.exit(exit_status(error))
+
+    return command
+
+
+def log_to_stderr(verbose: bool) -> None:
+    """Warnings of the library, and more if asked for."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )

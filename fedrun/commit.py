@@ -1,0 +1,76 @@
+"""Durable before visible: between the coordinator and whoever it answers.
+
+Events are handled one after the other; their records are made durable together,
+and only then may their actions leave. Concurrent clients share one flush.
+"""
+
+from collections.abc import Callable
+
+from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.events import Event
+from fedcore.coordinator.records import StepReason
+from fedcore.typing import Seconds
+from fedrun.journal.codec import Row
+from fedrun.models import ModelKeeper
+from fedrun.run import Run
+
+
+class GroupCommit:
+    """One run's events, records and actions. One owner, one thread."""
+
+    def __init__(
+        self, run: Run, observe: Callable[[list[Row]], None] | None = None
+    ) -> None:
+        """``observe`` is shown all records once they are durable."""
+        self._run = run
+        self._observe = observe
+        self._keeper = ModelKeeper(run)
+        self._records: list[Row] = []
+        self._actions: list[Action] = list(run.actions)
+        self._must_flush = False
+        self._since_snapshot = 0
+
+    def feed(self, event: Event) -> None:
+        """Handles an event; its actions leave with the next commit."""
+        self._take(self._run.coordinator.handle(event))
+
+    def step(self, at: Seconds, reason: StepReason) -> None:
+        """Makes a version of what has arrived."""
+        self._take(self._run.coordinator.flush(at, reason))
+
+    def commit(self, *, lazy_too: bool = False) -> list[Action]:
+        """Makes the records durable, and returns the actions that follow from them.
+
+        Records that tell no more than the story of the run wait for a durable one,
+        unless ``lazy_too``.
+
+        Raises:
+            JournalError: the disk failed; nothing that was held back may leave, and
+                the process must end.
+        """
+        if self._records and (self._must_flush or lazy_too):
+            number = self._run.journal.append(self._records)
+            self._keeper.take_note(self._records)
+            if self._observe is not None:
+                self._observe(self._records)
+            self._since_snapshot += len(self._records)
+            self._records, self._must_flush = [], False
+            if self._since_snapshot >= self._run.config.journal.snapshot_records:
+                self.snapshot(number)
+        actions, self._actions = self._actions, []
+        return actions
+
+    def snapshot(self, number: int) -> None:
+        """Writes the state, which is that after record ``number``."""
+        self._since_snapshot = 0
+        scalars, arrays = self._run.coordinator.state.dump()
+        keep_bytes = self._run.config.journal.keep_bytes
+        self._run.journal.save_snapshot(number, scalars, arrays, keep_bytes)
+
+    def _take(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Persist):
+                self._records.append(action.record)
+                self._must_flush |= action.record.durable
+            else:
+                self._actions.append(action)

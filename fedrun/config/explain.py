@@ -1,0 +1,124 @@
+"""Turns pydantic's findings into sentences: field, given, allowed, nearest name."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from fedcore.config import Method, kind_of, methods
+
+_SECTION_OF_ALL = "(whole file)"
+
+
+def explain(
+    error: ValidationError, raw: Any, model: type[BaseModel], source: str, text: str
+) -> list[str]:
+    """One line for each mistake, in the order of the file."""
+    lines = _line_numbers(text)
+    found = []
+    for detail in error.errors(include_url=False):
+        path = detail["loc"]
+        line = _line_of(path, lines)
+        where = f"{source}:{line}" if line else source
+        field = ".".join(map(str, path)) or _SECTION_OF_ALL
+        found.append(
+            (line or 0, f"{where}: {field}: {_sentence(detail, raw, path, model)}")
+        )
+    return [sentence for _, sentence in sorted(found, key=lambda item: item[0])]
+
+
+def _sentence(
+    detail: ErrorDetails, raw: Any, path: tuple[int | str, ...], model: type[BaseModel]
+) -> str:
+    given, context = detail["input"], detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            return _unknown_key(str(path[-1]), _fields_at(raw, path[:-1], model))
+        case "unknown_kind":
+            kind, kinds = context["given"], context["kinds"]
+            nearest = _nearest(kind, kinds.split(", "))
+            return f"unknown {context['role']} {kind!r}{nearest}; kinds: {kinds}"
+        case "no_kind":
+            return detail["msg"]
+        case "missing":
+            return "is missing"
+        case "value_error":
+            return str(context["error"])
+        case _:
+            message = detail["msg"].removeprefix("Input ")
+            return f"{message[0].lower()}{message[1:]}, got {given!r}"
+
+
+def _unknown_key(key: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    return f"unknown key{_nearest(key, names)}; allowed: {', '.join(names)}"
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _fields_at(
+    raw: Any, path: Sequence[int | str], model: type[BaseModel]
+) -> list[str]:
+    """The keys that the section at this path may have."""
+    return list(_model_at(raw, path, model).model_fields)
+
+
+def _model_at(
+    raw: Any, path: Sequence[int | str], model: type[BaseModel]
+) -> type[BaseModel]:
+    """The model that reads the section at this path, as its kind says."""
+    place, section = raw, model
+    for step in path:
+        annotation = section.model_fields[str(step)].annotation
+        place = place.get(step) if isinstance(place, dict) else None
+        section = _model_in(annotation) or section
+        if issubclass(section, Method) and isinstance(place, dict):
+            kinds = {kind_of(method): method for method in methods(section)}
+            section = kinds.get(str(place.get("kind")), section)
+    return section
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in an annotation such as ``TLSConfig | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in getattr(annotation, "__args__", ()):
+        found = _model_in(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _line_numbers(text: str) -> dict[tuple[int | str, ...], int]:
+    """The line of every key of a YAML text."""
+    lines: dict[tuple[int | str, ...], int] = {}
+
+    def walk(node: yaml.Node | None, path: tuple[int | str, ...]) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                lines[*path, key.value] = key.start_mark.line + 1
+                walk(value, (*path, key.value))
+        elif isinstance(node, yaml.SequenceNode):
+            for i, value in enumerate(node.value):
+                lines[*path, i] = value.start_mark.line + 1
+                walk(value, (*path, i))
+
+    walk(yaml.compose(text, Loader=yaml.SafeLoader) if text else None, ())
+    return lines
+
+
+def _line_of(
+    path: tuple[int | str, ...], lines: dict[tuple[int | str, ...], int]
+) -> int | None:
+    """The line of the key, or of the section that should have it."""
+    while path:
+        if path in lines:
+            return lines[path]
+        path = path[:-1]
+    return None

@@ -1,0 +1,99 @@
+"""Reads the YAML; every mistake is reported at once, in sentences."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.errors import ConfigError
+from fedcore.recipes import AnyRecipe
+from fedrun.config.explain import explain
+from fedrun.config.model import FederationConfig
+
+
+def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
+    """The federation that a file describes, with ``--set a.b=value`` changes.
+
+    Relative paths in it are taken from the file's folder.
+
+    Raises:
+        ConfigError: one line for each mistake: the field, what was given, what is
+            allowed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    try:
+        raw = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(
+            f"{path}: expected keys and values, found {type(raw).__name__}"
+        )
+    for change in changes:
+        change_config(raw, change)
+    return _resolve(parse_config(raw, str(path), text), path.resolve().parent)
+
+
+def parse_config(raw: Any, source: str = "config", text: str = "") -> FederationConfig:
+    """The federation that plain data describes."""
+    try:
+        return FederationConfig.model_validate(raw)
+    except ValidationError as error:
+        lines = explain(error, raw, FederationConfig, source, text)
+        raise ConfigError("\n".join(lines)) from error
+
+
+def parse_algorithm(text: str) -> AlgorithmConfig:
+    """The algorithm that a server told its client, as JSON."""
+    try:
+        return TypeAdapter(AnyRecipe).validate_json(text)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors()
+        ]
+        raise ConfigError("; ".join(problems)) from error
+
+
+def change_config(raw: dict[str, Any], change: str) -> None:
+    """Applies one ``a.b=value``; the value is read as YAML."""
+    name, equals, value = change.partition("=")
+    if not equals or not name:
+        raise ConfigError(
+            f"--set {change}: expected field=value, such as stop.versions=10"
+        )
+    place: Any = raw
+    *parents, last = name.split(".")
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise ConfigError(f"--set {change}: {parent!r} is a value, not a section")
+    try:
+        given = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {change}: {value!r} is not a YAML value") from error
+    if last == "kind" and parents != ["algorithm"] and place.get("kind") != given:
+        place.clear()  # another method has other settings
+    place[last] = given
+
+
+def _resolve(config: FederationConfig, folder: Path) -> FederationConfig:
+    """Makes the paths absolute."""
+    server, simulate = config.server, config.simulate
+    if server.tls is not None:
+        tls = server.tls
+        updates = {"certificate": folder / tls.certificate, "key": folder / tls.key}
+        if tls.client_ca is not None:
+            updates["client_ca"] = folder / tls.client_ca
+        server = server.model_copy(update={"tls": tls.model_copy(update=updates)})
+    if simulate.arrivals is not None:
+        simulate = simulate.model_copy(update={"arrivals": folder / simulate.arrivals})
+    server = server.model_copy(update={"journal": folder / server.journal})
+    return config.model_copy(
+        update={"model": folder / config.model, "server": server, "simulate": simulate}
+    )

@@ -1,0 +1,167 @@
+"""The one YAML, as pydantic models: read by server, client and simulator alike."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from fedcore.config import Config, Count, Duration
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
+from fedcore.distributions import AnyDistribution, ExponentialDistribution, Same
+from fedcore.recipes import AnyRecipe, Latecomer
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class TLSConfig(Config):
+    """Certificates, from files in PEM format."""
+
+    certificate: Path
+    """The server's certificate chain."""
+    key: Path
+    """Its private key."""
+    client_ca: Path | None = None
+    """Clients must show a certificate of this authority; its name is theirs."""
+
+
+class JournalConfig(Config):
+    """What the journal keeps."""
+
+    keep_bytes: int = Field(default=8 << 30, ge=0)
+    """Payloads beyond this many bytes are dropped once a snapshot has them."""
+    snapshot_records: Count = 2000
+    """A snapshot is taken at least every so many records; it bounds a restart."""
+
+
+class ServerConfig(Config):
+    """Where the server listens, and where its run lives."""
+
+    listen: str = "127.0.0.1:8443"
+    """HOST:PORT; port 0 takes a free one."""
+    journal: Path = Path("runs/latecomer")
+    """The folder of the run."""
+    tls: TLSConfig | None = None
+    """Needed to listen beyond this machine, unless plaintext says otherwise."""
+    plaintext: bool = False
+    """Listen beyond this machine without TLS."""
+    max_update_bytes: Count | None = None
+    """Larger updates are refused by their header; none: two dense models and 1 MiB."""
+    max_uploads: Count = 64
+    """Uploads that are held in memory at a time; more are asked to come back."""
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, listen: str) -> str:
+        host, colon, port = listen.rpartition(":")
+        if not colon or not host or not port.isdigit() or int(port) > 65535:
+            raise ValueError("expected HOST:PORT, such as 127.0.0.1:8443")
+        return listen
+
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    @model_validator(mode="after")
+    def _protected(self) -> "ServerConfig":
+        if not (self.is_local or self.tls or self.plaintext):
+            raise ValueError(
+                f"listen {self.listen} is reachable from other machines: give tls, or "
+                "say "
+                "plaintext: true"
+            )
+        return self
+
+
+class LinkConfig(Config):
+    """The network link of simulated clients, with their differences."""
+
+    up_mbit: Annotated[float, Field(gt=0)] = 10.0
+    """Median uplink rate, in Mbit/s."""
+    down_mbit: Annotated[float, Field(gt=0)] = 50.0
+    """Median downlink rate, in Mbit/s."""
+    latency: Annotated[float, Field(ge=0)] = 0.05
+    """Seconds that each message takes besides."""
+    spread: AnyDistribution = Same()
+    """How much the clients' rates differ."""
+
+
+class AvailabilityConfig(Config):
+    """Clients that come and go: exponential times there and away."""
+
+    kind: Literal["always", "on_off"] = "always"
+    there_seconds: Duration = 600.0
+    """Mean seconds that a client is there."""
+    gone_seconds: Duration = 300.0
+    """Mean seconds that it is away."""
+
+
+class SimulateConfig(Config):
+    """A population of clients for the simulator."""
+
+    clients: Count = 100
+    """How many there are."""
+    step_seconds: Duration = 0.01
+    """Seconds that one local step takes on a median device."""
+    speed: AnyDistribution = Same()
+    """Slowness of a device: its steps take this many times longer."""
+    jitter: AnyDistribution = Same()
+    """The same, drawn anew for each task."""
+    link: LinkConfig = LinkConfig()
+    """The clients' network."""
+    availability: AvailabilityConfig = AvailabilityConfig()
+    """When clients are there."""
+    dropout: Share = 0.0
+    """Share of tasks whose client is lost before it sends anything."""
+    upload_loss: Share = 0.0
+    """Share of uploads which break before the server has them."""
+    ack_loss: Share = 0.0
+    """Share of uploads which arrive, but whose acknowledgement is lost."""
+    away: AnyDistribution = ExponentialDistribution()
+    """How long a lost client stays away, in units of away_seconds."""
+    away_seconds: Duration = 30.0
+    """Seconds that a lost client stays away."""
+    arrivals: Path | None = None
+    """Instead of all this: the order of arrival that a run in this folder recorded."""
+
+
+class FederationConfig(Config):
+    """A federation: what is trained, where, how, and until when."""
+
+    app: str | None = None
+    """The user's workload, ``module:attribute``; the server itself never imports it."""
+    model: Path = Path("model.safetensors")
+    """Version 0; made from the app where it is absent."""
+    seed: int = Field(default=0, ge=0)
+    """All randomness of the run."""
+    server: ServerConfig = ServerConfig()
+    journal: JournalConfig = JournalConfig()
+    algorithm: AnyRecipe = Latecomer()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    stop: StopConfig = StopConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
+    simulate: SimulateConfig = SimulateConfig()
+    share_labels: bool = True
+    """Clients report how often each label was used; without, similarity is 1."""
+
+    @model_validator(mode="after")
+    def _enough_clients(self) -> "FederationConfig":
+        algorithm, clients = self.algorithm, self.simulate.clients
+        if "clients" in self.simulate.model_fields_set:
+            if algorithm.synchronous and algorithm.buffer > clients:
+                raise ValueError(
+                    f"algorithm.buffer is {algorithm.buffer}, and simulate.clients "
+                    "only "
+                    f"{clients}: a synchronous round could never be filled"
+                )
+            if algorithm.min_clients > clients:
+                raise ValueError(
+                    f"algorithm.min_clients is {algorithm.min_clients}, and "
+                    f"simulate.clients only {clients}"
+                )
+        return self

@@ -1,0 +1,78 @@
+"""Files that are either there whole or not at all."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from fedcore.errors import ModelError
+from fedcore.params import ParamSpec
+from fedcore.typing import Vector
+
+SPEC, DIGEST = "latecomer.spec", "latecomer.digest"
+
+
+def save_arrays(
+    path: Path, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, str]
+) -> None:
+    """Writes a safetensors file durably: beside it first, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    save_file(contiguous, temporary, metadata)
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    """The arrays and metadata of a safetensors file.
+
+    Raises:
+        ModelError: there is none, or it is damaged.
+    """
+    try:
+        with safe_open(path, "np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return arrays, file.metadata() or {}
+    except FileNotFoundError:
+        raise ModelError(f"{path}: no such file") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path}: not a safetensors file: {error}") from error
+
+
+def save_model(path: Path, spec: ParamSpec, flat_D: Vector, **metadata: str) -> None:
+    """Writes a model as named tensors, with what is needed to serve it."""
+    save_arrays(path, spec.unflatten(flat_D), {SPEC: spec.to_json(), **metadata})
+
+
+def load_model(path: Path) -> tuple[ParamSpec, Vector]:
+    """A model from any safetensors checkpoint.
+
+    A file that this program wrote keeps its order of tensors; of any other, the
+    order is that of the file.
+
+    Raises:
+        ModelError: the file is missing, damaged, or holds no floating-point tensors.
+    """
+    arrays, metadata = load_arrays(path)
+    try:
+        if SPEC in metadata:
+            spec = ParamSpec.from_json(metadata[SPEC])
+        else:
+            spec = ParamSpec.of(arrays)
+        return spec, spec.flatten({t.name: arrays[t.name] for t in spec.tensors})
+    except KeyError as error:
+        raise ModelError(f"{path}: tensor {error} is missing") from error

@@ -1,0 +1,13 @@
+"""The journal of a run."""
+
+from fedrun.journal.backup import backup as backup
+from fedrun.journal.backup import restore as restore
+from fedrun.journal.codec import Configured as Configured
+from fedrun.journal.journal import Journal as Journal
+from fedrun.journal.journal import exists as exists
+from fedrun.journal.recover import Recovered as Recovered
+from fedrun.journal.recover import new_coordinator as new_coordinator
+from fedrun.journal.recover import recover as recover
+from fedrun.journal.replay import Verified as Verified
+from fedrun.journal.replay import verify as verify
+from fedrun.journal.replay import what_if as what_if

@@ -1,0 +1,88 @@
+"""Records as rows: a kind, JSON that anyone can read, and the payload's bytes."""
+
+import json
+import zlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fedcore.coordinator import records
+from fedcore.coordinator.records import Record
+from fedcore.protocol import Verdict
+from fedcore.typing import Bytes, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """What the run was told: the first record, and again after each change."""
+
+    at: Seconds
+    run_id: str
+    seed: int
+    config: Any  # the whole config, as JSON
+    spec: str  # the model's description
+    epoch: str  # of the beginning
+    origin: str  # digest of version 0
+    versions: Any  # of the software that wrote it
+
+
+Row = Configured | Record
+
+_CLASSES: dict[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (
+        Configured,
+        records.Admitted,
+        records.Decided,
+        records.Stepped,
+        records.EpochOpened,
+        records.Departed,
+        records.Measured,
+        records.Closed,
+        records.Reopened,
+        records.Failed,
+        records.Leased,
+        records.Lost,
+    )
+}
+
+_WITH_PAYLOAD = {
+    cls
+    for cls in _CLASSES.values()
+    if any(field.name == "payload" for field in fields(cls))
+}
+
+
+def to_row(record: Row) -> tuple[str, str, Bytes]:
+    """Kind, JSON body and payload of a record."""
+    body = {f.name: getattr(record, f.name) for f in fields(record)}
+    payload = body.pop("payload", b"")
+    if "values" in body:
+        body["values"] = dict(body["values"])
+    return type(record).__name__, json.dumps(body, separators=(",", ":")), payload
+
+
+def from_row(kind: str, body: str, payload: Bytes) -> Row:
+    """The record that a row holds.
+
+    Raises:
+        ValueError: it is not a record of this program.
+    """
+    if kind not in _CLASSES:
+        raise ValueError(f"unknown kind of record {kind!r}")
+    values = json.loads(body)
+    cls = _CLASSES[kind]
+    if cls in _WITH_PAYLOAD:
+        values["payload"] = payload
+    if cls is records.Decided:
+        values["verdict"] = Verdict(values["verdict"])
+        values["counts"] = None if values["counts"] is None else tuple(values["counts"])
+    try:
+        record: Row = cls(**values)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return record
+
+
+def checksum(number: int, kind: str, body: str, payload: Bytes) -> int:
+    """CRC-32 over all that a row says, its number included."""
+    return zlib.crc32(payload, zlib.crc32(f"{number}\0{kind}\0{body}\0".encode()))

@@ -1,0 +1,106 @@
+"""A coordinator from a journal: the newest snapshot, and the records behind it."""
+
+import logging
+from dataclasses import dataclass
+
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.records import Stepped
+from fedcore.errors import CorruptJournalError
+from fedcore.params import ParamSpec, digest
+from fedcore.protocol import Epoch
+from fedcore.typing import Vector
+from fedrun.config import FederationConfig, parse_config
+from fedrun.journal.codec import Configured
+from fedrun.journal.journal import Journal
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A coordinator as it was, and how it was found."""
+
+    coordinator: Coordinator
+    run_id: str
+    snapshot: int | None  # the record up to which a snapshot held the state
+    replayed: int  # records applied after it
+
+
+def new_coordinator(
+    config: FederationConfig, spec: ParamSpec, initial_D: Vector, epoch: Epoch
+) -> Coordinator:
+    """A coordinator at version 0."""
+    return Coordinator(
+        config.algorithm.build(spec),
+        initial_D,
+        epoch=epoch,
+        seed=config.seed,
+        stop=config.stop,
+        evaluate=config.evaluate,
+        timeouts=config.timeouts,
+    )
+
+
+def recover(journal: Journal) -> Recovered:
+    """The coordinator that the journal describes, bit for bit.
+
+    Raises:
+        CorruptJournalError: a record or a model is not what was written.
+    """
+    start = journal.newest_snapshot()
+    while True:
+        try:
+            return recover_from(journal, start)
+        except CorruptJournalError as error:
+            if start is None:
+                raise
+            older = journal.newest_snapshot(start - 1)
+            if (older or 0) < journal.store.first_payload():
+                raise  # the payloads behind the older snapshot are gone
+            _log.warning("%s; going back to an older snapshot", error)
+            start = older
+
+
+def recover_from(
+    journal: Journal, start: int | None, until: int | None = None
+) -> Recovered:
+    """The coordinator from one snapshot, or from version 0, up to a record."""
+    told = journal.configurations()
+    newest = told[-1][1]
+    spec, initial_D = _initial(journal, newest)
+    config = parse_config(newest.config)
+    coordinator = new_coordinator(config, spec, initial_D, newest.epoch)
+    algorithms = {
+        n: parse_config(each.config).algorithm.build(spec) for n, each in told
+    }
+    state = coordinator.state
+    state.amend(algorithms[max(n for n in algorithms if n <= (start or told[0][0]))])
+    if start is not None:
+        state.load(*journal.snapshots.load(start))
+    replayed = 0
+    for number, record in journal.entries(start or 0):
+        if until is not None and number > until:
+            break
+        replayed += 1
+        if isinstance(record, Configured):
+            state.amend(algorithms[number])
+            continue
+        state.restore(record)
+        if isinstance(record, Stepped) and state.published.digest != record.digest:
+            raise CorruptJournalError(
+                f"{journal.folder}: record {number}: version {record.version} should "
+                "have "
+                f"digest {record.digest}, the replay has {state.published.digest}"
+            )
+    return Recovered(coordinator, newest.run_id, start, replayed)
+
+
+def _initial(journal: Journal, configured: Configured) -> tuple[ParamSpec, Vector]:
+    spec, initial_D = journal.initial()
+    if spec.to_json() != configured.spec or digest(initial_D) != configured.origin:
+        raise CorruptJournalError(
+            f"{journal.folder}: models/initial.safetensors is not the model that the "
+            "run "
+            "began with"
+        )
+    return spec, initial_D

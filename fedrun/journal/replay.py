@@ -1,0 +1,275 @@
+"""The journal read again: is it sound, and what if something had been different?
+
+A restart applies the recorded decisions. Here they are made anew, from the inputs
+that stand beside them: with the same settings on the same machine they must be the
+same, and with others, or without some client, they tell what would have been.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientLeft,
+    HistoryReopened,
+    StopRequested,
+    UpdatePushed,
+)
+from fedcore.coordinator.records import (
+    Admitted,
+    Closed,
+    Decided,
+    Departed,
+    EpochOpened,
+    Record,
+    Reopened,
+    Stepped,
+)
+from fedcore.coordinator.settings import StopConfig
+from fedcore.coordinator.state import counts_array
+from fedcore.errors import CorruptJournalError, JournalError
+from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
+from fedrun.config import FederationConfig, parse_config
+from fedrun.journal.codec import Configured, to_row
+from fedrun.journal.journal import Journal
+from fedrun.journal.recover import new_coordinator, recover_from
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check of the journal found."""
+
+    records: int
+    versions: int
+    accepted: int
+    applied: int
+    waiting: int  # accepted, in the buffer
+    recomputed: int  # decisions that were made anew, and were the same
+    digest: str  # of the newest public model
+
+
+class Replay:
+    """Decides anew on everything that a journal received."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        config: FederationConfig | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """``config`` is the run's own if left out; ``without`` names clients.
+
+        Raises:
+            JournalError: payloads were dropped, so the beginning is not known.
+        """
+        if journal.store.first_payload():
+            raise JournalError(
+                f"{journal.folder}: payloads up to record "
+                f"{journal.store.first_payload()} were dropped (journal.keep_bytes); "
+                "a replay needs them all"
+            )
+        told = journal.configurations()
+        first = told[0][1]
+        spec, initial_D = journal.initial()
+        chosen = config or parse_config(first.config)
+        endless = chosen.model_copy(update={"stop": StopConfig()})
+        self.coordinator: Coordinator = new_coordinator(
+            endless, spec, initial_D, first.epoch
+        )
+        self._journal, self._config = journal, config
+        self._without = set(without)
+        self._left_out: set[str] = set()
+        self._versions = {0: 0}  # what a recorded version is called here
+
+    def run(self) -> Iterator[tuple[Record, list[Record]]]:
+        """Each record, and those that the same input leads to now."""
+        for _, record in self._journal.entries():
+            if isinstance(record, Configured):
+                self._amend(record)
+                continue
+            yield record, _records(self._feed(record))
+            if isinstance(record, Stepped):
+                self._versions[record.version] = self.coordinator.state.version
+
+    def _amend(self, told: Configured) -> None:
+        """The settings of the run changed here; those of a question do not."""
+        if self._config is None:
+            config = parse_config(told.config)
+            self.coordinator.amend(
+                config.algorithm.build(self.coordinator.algorithm.spec),
+                StopConfig(),
+                config.evaluate,
+                config.timeouts,
+            )
+
+    def _feed(self, record: Record) -> list[Action]:
+        match record:
+            case Admitted():
+                if record.name in self._without:
+                    self._left_out.add(record.cid)
+                return self.coordinator.handle(
+                    ClientEnrolled(
+                        at=record.at,
+                        cid=record.cid,
+                        name=record.name,
+                        role=record.role,
+                        index=record.index,
+                        count=record.count,
+                    )
+                )
+            case Decided():
+                return self._feed_update(record)
+            case Stepped():
+                if record.reason == "buffer":
+                    return []  # a full buffer steps by itself
+                return self.coordinator.flush(record.at, record.reason)
+            case EpochOpened():
+                return self.coordinator.handle(
+                    HistoryReopened(
+                        at=record.at, fresh_epoch=record.epoch, reason=record.reason
+                    )
+                )
+            case Closed():
+                return self.coordinator.handle(
+                    StopRequested(at=record.at, reason=record.reason)
+                )
+            case Reopened():
+                self.coordinator.state.note(record)
+                return []
+            case Departed():
+                return self.coordinator.handle(ClientLeft(at=record.at, cid=record.cid))
+            case _:
+                return []
+
+    def _feed_update(self, record: Decided) -> list[Action]:
+        if record.cid in self._left_out:
+            return []
+        if record.verdict is Verdict.REJECTED_MALFORMED:
+            return []  # its bytes were not kept
+        epoch = self.coordinator.state.epoch
+        base = self._versions.get(record.base, self.coordinator.state.version)
+        push = Push(
+            cid=record.cid,
+            epoch=epoch,
+            seq=record.seq,
+            base=ModelName(epoch, base),
+            payload=record.payload,
+            digest=record.digest,
+            settled=NOTHING_SETTLED,
+            samples=record.samples,
+            steps=record.steps,
+            update_norm=record.update_norm,
+            memory_norm=record.memory_norm,
+            oldest=None
+            if record.oldest is None
+            else ModelName(epoch, self._versions.get(record.oldest, record.oldest)),
+            counts=counts_array(record.counts),
+            loss=record.loss,
+        )
+        return self.coordinator.handle(
+            UpdatePushed(at=record.at, push=push, fresh_epoch=epoch)
+        )
+
+
+def what_if(
+    journal: Journal, config: FederationConfig, without: Collection[str] = ()
+) -> Coordinator:
+    """The federation as it would be under another config, or without some clients."""
+    replay = Replay(journal, config, without)
+    for _ in replay.run():
+        pass
+    replay.coordinator.flush(replay.coordinator.state.at)
+    return replay.coordinator
+
+
+def verify(journal: Journal, *, decisions: bool = True) -> Verified:
+    """Reads, checks and replays everything that is kept.
+
+    Args:
+        journal: of a run that nobody is serving.
+        decisions: make every decision anew; only the machine that made them is
+            sure to make the same ones.
+
+    Raises:
+        CorruptJournalError: a checksum, a digest or a decision is not what it was.
+    """
+    first = journal.store.first_payload()
+    start = max((n for n in journal.snapshots.numbers() if n <= first), default=None)
+    if first and start is None:
+        raise CorruptJournalError(
+            f"{journal.folder}: payloads up to record {first} were dropped, and there "
+            "is no snapshot that holds them"
+        )
+    recovered = recover_from(journal, start)
+    state = recovered.coordinator.state
+    accepted: set[tuple[str, int]] = set()
+    count = 0
+    for _, record in journal.store.entries(payloads=False):
+        count += 1
+        if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
+            if (record.cid, record.seq) in accepted:
+                raise CorruptJournalError(
+                    f"{journal.folder}: message {record.seq} of {record.cid} counts "
+                    "twice"
+                )
+            accepted.add((record.cid, record.seq))
+    return Verified(
+        records=count,
+        versions=state.version,
+        accepted=len(accepted),
+        applied=state.applied,
+        waiting=state.count,
+        recomputed=_recompute(journal) if decisions and not first else 0,
+        digest=state.published.digest,
+    )
+
+
+def _recompute(journal: Journal) -> int:
+    """How many decisions were made anew, all of them as recorded."""
+    replay = Replay(journal)
+    recorded: list[Record] = []
+    made: list[Record] = []
+    for record, now in replay.run():
+        if isinstance(record, Stepped) or (
+            isinstance(record, Decided)
+            and record.verdict is not Verdict.REJECTED_MALFORMED
+        ):
+            recorded.append(record)
+        made += [r for r in now if isinstance(r, Decided | Stepped)]
+    for old, new in zip(recorded, made, strict=False):
+        if _essence(old) != _essence(new):
+            raise CorruptJournalError(
+                f"{journal.folder}: decided anew, {_brief(old)} becomes {_brief(new)}"
+            )
+    if len(recorded) != len(made):
+        raise CorruptJournalError(
+            f"{journal.folder}: {len(recorded)} decisions were recorded, and "
+            f"{len(made)} are made anew"
+        )
+    return len(made)
+
+
+def _records(actions: list[Action]) -> list[Record]:
+    return [action.record for action in actions if isinstance(action, Persist)]
+
+
+def _essence(record: Record) -> Any:
+    """All of a record but its time."""
+    kind, body, payload = to_row(record)
+    return kind, body.partition(",")[2], bytes(payload)
+
+
+def _brief(record: Record) -> str:
+    match record:
+        case Decided():
+            return (
+                f"message {record.seq} of {record.cid} ({record.verdict}, "
+                f"{record.weight!r})"
+            )
+        case Stepped():
+            return f"version {record.version} ({record.reason}, {record.digest})"
+        case _:
+            return type(record).__name__

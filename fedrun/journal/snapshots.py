@@ -1,0 +1,64 @@
+"""Snapshots of the server's state: safetensors files that bound a restart."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcore.errors import CorruptJournalError, ModelError
+from fedcore.trees import Arrays
+from fedcore.typing import JSON
+from fedrun.files import load_arrays, save_arrays
+
+_STATE, _CHECK = "latecomer.state", "latecomer.check"
+
+
+class Snapshots:
+    """The snapshot files of a run; each is named after the last record in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def save(self, number: int, scalars: JSON, arrays: Arrays) -> None:
+        """Writes a snapshot that holds all records up to ``number``."""
+        state = json.dumps(scalars)
+        metadata = {_STATE: state, _CHECK: _digest(state, arrays)}
+        save_arrays(self.path(number), arrays, metadata)
+
+    def load(self, number: int) -> tuple[JSON, dict[str, Any]]:
+        """The state that a snapshot holds.
+
+        Raises:
+            CorruptJournalError: the file is missing or damaged.
+        """
+        path = self.path(number)
+        try:
+            arrays, metadata = load_arrays(path)
+            state = metadata[_STATE]
+            if _digest(state, arrays) != metadata[_CHECK]:
+                raise CorruptJournalError(f"{path}: its checksum is wrong")
+            return json.loads(state), arrays
+        except (ModelError, KeyError) as error:
+            raise CorruptJournalError(f"snapshot {number}: {error}") from error
+
+    def numbers(self) -> list[int]:
+        """The snapshots that exist, oldest first."""
+        return sorted(int(path.stem) for path in self._folder.glob("*.safetensors"))
+
+    def remove(self, number: int) -> None:
+        """This snapshot is not needed any more."""
+        self.path(number).unlink(missing_ok=True)
+
+    def path(self, number: int) -> Path:
+        """Where a snapshot lies."""
+        return self._folder / f"{number:012d}.safetensors"
+
+
+def _digest(state: str, arrays: Arrays) -> str:
+    content = hashlib.sha256(state.encode())
+    for name in sorted(arrays):
+        content.update(name.encode())
+        content.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return content.hexdigest()

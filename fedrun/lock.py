@@ -1,0 +1,37 @@
+"""One process at a time in a folder."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from fedcore.errors import LatecomerError
+
+
+class FolderLock:
+    """Held until closed or until the process ends, however it ends."""
+
+    def __init__(self, folder: Path, error: type[LatecomerError], whose: str) -> None:
+        self._descriptor: int | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise error(f"{folder}: cannot be written: {reason}") from problem
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise error(
+                f"{folder} is in use by another {whose} (process {owner})"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Others may enter."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

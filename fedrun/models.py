@@ -1,0 +1,79 @@
+"""The models that a run exports: the last one, and the best that was measured."""
+
+from collections.abc import Iterable
+
+from fedcore.coordinator.records import Closed, Leased, Measured
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.typing import Vector
+from fedrun.files import load_arrays, save_model
+from fedrun.journal.codec import Row
+from fedrun.run import Run
+
+_MOST_HELD = 4  # models that evaluators are measuring at a time
+
+
+class ModelKeeper:
+    """Writes ``models/best.safetensors`` and ``models/last.safetensors``."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._folder = run.journal.folder / "models"
+        self._held: dict[int, Vector] = {}
+        self._best = self._best_so_far()
+
+    def take_note(self, records: Iterable[Row]) -> None:
+        """Looks at what was just made durable."""
+        state = self._run.coordinator.state
+        for record in records:
+            match record:
+                case Leased(task="evaluate"):
+                    self._held[state.version] = state.published.public_D
+                    while len(self._held) > _MOST_HELD:
+                        del self._held[min(self._held)]
+                case Measured() if state.clients[record.cid].role == "evaluator":
+                    self._compare(record)
+                case Closed():
+                    self.save_last()
+                case _:
+                    pass
+
+    def save_last(self) -> None:
+        """Exports the public model as it is now."""
+        state = self._run.coordinator.state
+        self._save("last", state.version, state.published.public_D, "")
+
+    def _compare(self, record: Measured) -> None:
+        name = main_metric(record.values)
+        model_D = self._held.get(record.version)
+        if name is None or model_D is None:
+            return
+        value = record.values[name]
+        if self._best is None or (
+            value < self._best if lower_is_better(name) else value > self._best
+        ):
+            self._best = value
+            self._save("best", record.version, model_D, f"{name}={value!r}")
+
+    def _save(self, which: str, version: int, model_D: Vector, measured: str) -> None:
+        save_model(
+            self._folder / f"{which}.safetensors",
+            self._run.coordinator.algorithm.spec,
+            model_D,
+            version=str(version),
+            epoch=self._run.coordinator.state.epoch,
+            run=self._run.run_id,
+            measured=measured,
+        )
+
+    def _best_so_far(self) -> float | None:
+        path = self._folder / "best.safetensors"
+        if not path.is_file():
+            return None
+        measured = load_arrays(path)[1].get("measured", "")
+        return float(measured.partition("=")[2]) if measured else None
+
+
+def main_metric(values: Iterable[str]) -> str | None:
+    """The metric by which models are compared: accuracy if there is one."""
+    names = list(values)
+    return "accuracy" if "accuracy" in names else names[0] if names else None

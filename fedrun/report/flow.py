@@ -1,0 +1,74 @@
+"""Bytes as they added up over time, and when which version was published."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrun.report.thin import Floats, floats
+from fedrun.results import Results
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The exchanges of one direction, in order of time."""
+
+    seconds: Floats
+    nbytes: Numbers
+    dense: int  # bytes of one uncompressed exchange
+
+    @cached_property
+    def total(self) -> int:
+        """All bytes."""
+        return int(self.nbytes.sum())
+
+    @cached_property
+    def exchanges(self) -> int:
+        """How many times something travelled."""
+        return int((self.nbytes > 0).sum())
+
+    @property
+    def uncompressed(self) -> int:
+        """What the same exchanges would have taken as float32."""
+        return self.exchanges * self.dense
+
+    def up_to(self, seconds: Floats) -> Floats:
+        """Bytes until each of these moments."""
+        return self._sums(self.nbytes, seconds)
+
+    def uncompressed_up_to(self, seconds: Floats) -> Floats:
+        """The same, had every exchange been uncompressed."""
+        return self._sums(np.where(self.nbytes > 0, self.dense, 0), seconds)
+
+    def _sums(self, each: Numbers, seconds: Floats) -> Floats:
+        sums = np.concatenate([[0], np.cumsum(each)]).astype(np.float64)
+        return sums[np.searchsorted(self.seconds, seconds, side="right")]
+
+
+def uploads(results: Results) -> Flow:
+    """Updates that got a verdict."""
+    table = results.updates
+    return _flow(table.get("seconds", []), table.get("bytes", []), results)
+
+
+def downloads(results: Results) -> Flow:
+    """Models that went along with tasks; a client that is up to date needs none."""
+    table = results.tasks
+    return _flow(table.get("seconds", []), table.get("bytes", []), results)
+
+
+def _flow(seconds: list[float], nbytes: list[int], results: Results) -> Flow:
+    dense = 4 * results.dim
+    return Flow(floats(seconds), np.array(nbytes, np.int64), dense)
+
+
+def published_at(results: Results, versions: list[int]) -> Floats:
+    """When these versions were published, in seconds; version 0 was there first."""
+    table = results.versions
+    known: dict[int, float] = {0: 0.0}
+    pairs = zip(table.get("version", []), table.get("seconds", []), strict=True)
+    known.update(pairs)
+    return np.array([known.get(v, np.nan) for v in versions])

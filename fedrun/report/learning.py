@@ -1,0 +1,235 @@
+"""How well the models did: over time, over versions, and over bytes."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.protocol import Verdict
+from fedrun.models import main_metric
+from fedrun.report import look, units
+from fedrun.report.flow import downloads, published_at, uploads
+from fedrun.report.history import mark_epochs
+from fedrun.report.page import Section, note, plot, text
+from fedrun.report.thin import Bins, Floats, floats, thinned
+from fedrun.results import Results, Table, is_number
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MOST_METRICS = 4
+MOST_POINTS = 400
+_LOSS = "loss"
+
+
+class Curve(NamedTuple):
+    """One metric as one party saw it."""
+
+    who: str
+    colour: str
+    seconds: Floats
+    versions: Floats
+    values: Floats
+    samples: Floats
+    markers: bool
+
+
+def section(results: Results) -> Section:
+    """Accuracy, loss and whatever else was measured."""
+    names = _shown(results)
+    curves = {name: _curves(results, name) for name in names}
+    curves = {name: found for name, found in curves.items() if found}
+    parts = []
+    if curves:
+        figure = learning_figure(results, curves)
+        parts.append(plot(figure, "Metrics over time, versions and bytes"))
+    return Section(
+        "learning", "Learning", _lead(results, bool(curves)), parts + _notes(results)
+    )
+
+
+def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure":
+    """A row for each metric; columns over time, versions and bytes."""
+    from plotly.graph_objects import Scatter
+    from plotly.subplots import make_subplots
+
+    up, down = uploads(results), downloads(results)
+    clock = units.time_unit(results.seconds)
+    weight = units.byte_unit(up.total + down.total)
+    figure = make_subplots(
+        rows=len(curves),
+        cols=3,
+        shared_yaxes=True,
+        shared_xaxes=True,
+        horizontal_spacing=0.03,
+        vertical_spacing=0.08,
+    )
+    seen: set[str] = set()
+    for row, (name, found) in enumerate(curves.items(), 1):
+        for curve in found:
+            nbytes = up.up_to(curve.seconds) + down.up_to(curve.seconds)
+            places = (curve.seconds / clock.size, curve.versions, nbytes / weight.size)
+            for column, place in enumerate(places, 1):
+                figure.add_trace(
+                    Scatter(
+                        x=place,
+                        y=curve.values,
+                        name=curve.who,
+                        legendgroup=curve.who,
+                        showlegend=curve.who not in seen,
+                        mode="lines+markers" if curve.markers else "lines",
+                        marker={"size": 5},
+                        line={"color": curve.colour, "width": 2},
+                        customdata=np.stack(
+                            [curve.versions, places[0], places[2], curve.samples], -1
+                        ),
+                        hovertemplate=_hover(curve.who, name, clock.name, weight.name),
+                        connectgaps=False,
+                    ),
+                    row=row,
+                    col=column,
+                )
+                seen.add(curve.who)
+        _target(figure, results, name, row)
+        figure.update_yaxes(title_text=look.label(name), row=row, col=1)
+    titles = (f"time ({clock.name})", "version", f"{weight.name} up and down")
+    for column, title in enumerate(titles, 1):
+        figure.update_xaxes(
+            title_text=title, rangemode="tozero", row=len(curves), col=column
+        )
+    for row in range(1, len(curves) + 1):
+        mark_epochs(figure, results, clock, row=row, col=1)
+    return look.dress(figure, 110 + 250 * len(curves))
+
+
+def _hover(who: str, name: str, clock: str, weight: str) -> str:
+    return (
+        f"{who}<br>{look.plain(name)} %{{y:.4g}}<br>version %{{customdata[0]:.0f}}"
+        f"<br>%{{customdata[1]:.4g}} {clock}<br>%{{customdata[2]:.4g}} {weight}"
+        "<br>%{customdata[3]:,.0f} samples<extra></extra>"
+    )
+
+
+def _target(figure: "Figure", results: Results, name: str, row: int) -> None:
+    target = (results.configured.config.get("stop") or {}).get("target") or {}
+    if name in target:
+        for column in (1, 2, 3):
+            words = {"annotation_text": "target"} if column == 1 else {}
+            figure.add_hline(
+                y=target[name],
+                line={"dash": "dot", "width": 1.5, "color": look.GREY},
+                row=row,
+                col=column,
+                **words,
+            )
+
+
+def _shown(results: Results) -> list[str]:
+    """The metrics with a row: the main one first, and the loss."""
+    names = main_first(results.metric_names)[:MOST_METRICS]
+    return names if _LOSS in names else [*names[: MOST_METRICS - 1], _LOSS]
+
+
+def main_first(names: Iterable[str]) -> list[str]:
+    """Metrics by importance: the one by which models are compared, and the loss."""
+    names = list(names)
+    main = main_metric(names)
+    return sorted(names, key=lambda name: (name != main, name != _LOSS))
+
+
+def _curves(results: Results, name: str) -> list[Curve]:
+    found = [
+        _measured(results, results.central, name, "evaluator", look.BLUE),
+        _measured(results, results.federated, name, "clients, by samples", look.ORANGE),
+    ]
+    if name == _LOSS:
+        found.append(_training(results))
+    return [c for c in found if np.isfinite(c.values).any()]
+
+
+def _measured(
+    results: Results, table: Table, name: str, who: str, colour: str
+) -> Curve:
+    values = floats(table.get(name, []))
+    known = np.flatnonzero(np.isfinite(values))
+    rows = known[thinned(len(known), MOST_POINTS)]
+    versions = [table["version"][i] for i in rows]
+    published = published_at(results, versions)
+    seconds = floats(table.get("seconds", []))[rows]
+    return Curve(
+        who,
+        colour,
+        np.where(np.isfinite(published), published, seconds),
+        floats(versions),
+        values[rows],
+        floats(table.get("samples", []))[rows],
+        markers=len(rows) <= 60,
+    )
+
+
+def _training(results: Results) -> Curve:
+    """The loss that clients reported with accepted updates, in bins of updates."""
+    table = results.updates
+    rows = [
+        i
+        for i, verdict in enumerate(table.get("verdict", []))
+        if verdict == Verdict.ACCEPTED.value and is_number(table["loss"][i])
+    ]
+    samples = floats([table["samples"][i] for i in rows])
+    bins = Bins.of(len(rows), 120)
+
+    def mean(column: str, weights: Floats | None = None) -> Floats:
+        return bins.mean(floats([table[column][i] for i in rows]), weights)
+
+    return Curve(
+        "training loss of updates",
+        look.GREY,
+        mean("seconds"),
+        mean("base"),
+        mean("loss", samples),
+        bins.mean(samples) * bins.counts,
+        markers=len(bins.starts) <= 10,
+    )
+
+
+def _lead(results: Results, anything: bool) -> str:
+    if not results.metric_names:
+        return (
+            "Nothing was evaluated: neither an evaluator nor clients measured a model."
+            + (" The training loss is what clients reported." if anything else "")
+        )
+    count = len(results.central.get("version", []))
+    parts = [units.counted(count, "evaluation") + " by the evaluator"] if count else []
+    versions = len(results.federated.get("version", []))
+    if versions:
+        parts.append(
+            f"evaluations of {units.counted(versions, 'version')} by clients, each the "
+            "mean weighted by samples"
+        )
+    found = " and ".join(parts)
+    return (
+        f"{text(found[0].upper() + found[1:])}. A version stands where it "
+        "was published; bytes are all that went up and down until then."
+    )
+
+
+def _notes(results: Results) -> list[str]:
+    notes = []
+    hidden = [n for n in results.metric_names if n not in _shown(results)]
+    if hidden:
+        notes.append(note(f"Not drawn: {text(', '.join(hidden))}."))
+    for table, whom in ((results.central, "evaluator"), (results.federated, "clients")):
+        count = len(table.get("version", []))
+        if count > MOST_POINTS:
+            drawn = f"{MOST_POINTS} of {count:,} versions that the {whom} measured"
+            notes.append(note(f"{drawn} are drawn."))
+    best = []
+    for name in main_first(results.best):
+        value, version = results.best[name]
+        best.append(f"{text(name)} {units.metric(value)} at version {version:,}")
+    if best:
+        lower = [n for n in results.best if lower_is_better(n)]
+        low = f" (lower is better: {text(', '.join(lower))})" if lower else ""
+        notes.append(note(f"Best: {'; '.join(best)}{low}."))
+    return notes

@@ -1,0 +1,126 @@
+"""Colours and forms that all plots share; they hold on light and dark ground.
+
+The colours are those of Okabe and Ito, which people with any kind of colour vision
+can tell apart; what is rarer is hatched as well.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fedcore.protocol import Verdict
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+BLUE, SKY, GREEN = "#2b83c6", "#56b4e9", "#109e77"
+ORANGE, VERMILION, PINK, YELLOW = "#e69f00", "#d9601a", "#cc79a7", "#e3cf3a"
+GREY, PALE = "#8b919c", "rgba(139,145,156,0.25)"
+UP, DOWN = BLUE, GREEN
+
+VERDICTS: dict[Verdict, tuple[str, str]] = {  # colour and hatching
+    Verdict.ACCEPTED: (BLUE, ""),
+    Verdict.REJECTED_STALE: (ORANGE, ""),
+    Verdict.REJECTED_CLOSED: (GREY, ""),
+    Verdict.REJECTED_POLICY: (PINK, "/"),
+    Verdict.REJECTED_MALFORMED: (VERMILION, "x"),
+    Verdict.DISCARDED: (YELLOW, "\\"),
+}
+
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
+
+
+def verdict_name(verdict: Verdict) -> str:
+    """A verdict in words."""
+    return verdict.value.replace("_", ", ")
+
+
+def fill(colour: str, hatch: str = "") -> dict[str, Any]:
+    """The surface of a bar."""
+    pattern = {
+        "shape": hatch,
+        "size": 5,
+        "solidity": 0.22,
+        "fillmode": "overlay",
+        "fgcolor": "rgba(255,255,255,0.75)",
+    }
+    return {"color": colour, "line": {"width": 0}, "pattern": pattern}
+
+
+def soft(colour: str, alpha: float) -> str:
+    """A colour that lets the ground through."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def dress(figure: "Figure", height: int, **layout: Any) -> "Figure":
+    """Gives a figure the form of all others."""
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "traceorder": "normal"}
+    form = {
+        "height": height,
+        "margin": {"l": 64, "r": 24, "t": 48, "b": 52},
+        "legend": {**legend, "y": 1, "yref": "container", "yanchor": "top"},
+        "hovermode": "closest",
+        "bargap": 0.25,
+    }
+    figure.update_layout(**{**form, **layout}, template="none")
+    figure.update_xaxes(automargin=True)
+    figure.update_yaxes(automargin=True)
+    return figure
+
+
+def rows_height(rows: int) -> int:
+    """The height of a plot with so many clients below each other."""
+    return 130 + max(4, rows) * (26 if rows <= 16 else 19)
+
+
+def label(name: str, width: int = 22) -> str:
+    """A client's name for an axis: shortened, and safe in Plotly's own markup."""
+    return plain(name if len(name) <= width else f"{name[: width - 1]}…")
+
+
+def plain(text: str) -> str:
+    """Text that Plotly shows as it is."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def themes() -> dict[str, Any]:
+    """Plotly templates for light and dark ground."""
+    return {
+        "light": _theme("#2a2e35", "#5b626e", "#e4e5e8", "#b9bdc5", "#ffffff"),
+        "dark": _theme("#dfe2e7", "#a0a7b4", "#30353e", "#4b525e", "#23272e"),
+    }
+
+
+def _theme(text: str, faint: str, grid: str, line: str, card: str) -> dict[str, Any]:
+    axis = {
+        "gridcolor": grid,
+        "linecolor": line,
+        "zerolinecolor": grid,
+        "tickcolor": line,
+        "showline": True,
+        "ticks": "outside",
+        "ticklen": 4,
+        "tickfont": {"color": faint, "size": 12},
+        "title": {"font": {"color": faint, "size": 13}, "standoff": 8},
+    }
+    return {
+        "layout": {
+            "font": {"family": _FONT, "size": 13, "color": text},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "xaxis": axis,
+            "yaxis": axis,
+            "legend": {"font": {"color": text}, "bgcolor": "rgba(0,0,0,0)"},
+            "annotationdefaults": {"font": {"color": faint, "size": 13}},
+            "hoverlabel": {
+                "bgcolor": card,
+                "bordercolor": line,
+                "font": {"color": text, "family": _FONT},
+            },
+            "modebar": {
+                "bgcolor": "rgba(0,0,0,0)",
+                "color": faint,
+                "activecolor": text,
+            },
+            "coloraxis": {"colorbar": {"outlinewidth": 0}},
+        }
+    }

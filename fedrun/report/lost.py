@@ -1,0 +1,120 @@
+"""What was lost in a run: a sentence that its operator can rely on."""
+
+from typing import NamedTuple
+
+from fedcore.coordinator.records import Decided, EpochOpened
+from fedcore.protocol import Verdict
+from fedrun.report.lives import Life
+from fedrun.report.units import counted
+from fedrun.results import Results
+
+
+class Loss(NamedTuple):
+    """What was lost, and what only seems to be."""
+
+    headline: str
+    sentences: list[str]
+    nothing: bool
+
+
+def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
+    """Reads it from the journal's own books: every update has one verdict."""
+    updates = results.summary["updates"]
+    refused = sum(updates.values()) - results.summary["accepted"]
+    discarded = updates.get(Verdict.DISCARDED.value, 0)
+    refused -= discarded
+    epochs = results.of(EpochOpened)
+    gone = refused if not has_memory(results) else 0
+    sentences = [_accepted(results)]
+    if refused:
+        sentences.append(_refused(results, refused, gone))
+    if discarded:
+        sentences.append(
+            f"{counted(discarded, 'update')} held NaN or infinite values and went out "
+            "on purpose."
+        )
+    fruitless = sum(life.fruitless for life in lives.values())
+    if fruitless:
+        sentences.append(
+            f"{counted(fruitless, 'task')} ended without an update, as when a device "
+            "drops out while it trains; that work was never sent, and a later task did "
+            "it again."
+        )
+    sentences += [
+        f"At version {e.version:,} a new history began ({e.reason}): what the server "
+        "no longer had, clients take back and send again, as far as they remember."
+        for e in epochs
+    ]
+    if epochs:
+        headline = "An older state was restored: what clients forgot by then is lost."
+        return Loss(headline, sentences, nothing=False)
+    if not _is_balanced(results):
+        headline = "The books do not balance: please report this."
+        return Loss(headline, sentences, nothing=False)
+    if gone:
+        headline = f"{counted(gone, 'refused update')} left no trace in the model."
+        return Loss(headline, sentences, nothing=False)
+    if discarded:
+        headline = "Nothing was lost but what was discarded on purpose."
+        return Loss(headline, sentences, nothing=True)
+    return Loss("Nothing was lost.", sentences, nothing=True)
+
+
+def _accepted(results: Results) -> str:
+    accepted, waiting = results.summary["accepted"], _waiting(results)
+    if not accepted:
+        return "No update was accepted yet."
+    if waiting < 0:
+        return f"Versions hold {-waiting:,} more updates than were accepted."
+    if not waiting:
+        if accepted == 1:
+            return "The one accepted update is in the model, exactly once."
+        return f"All {accepted:,} accepted updates are in the model, each exactly once."
+    rest = "wait on disk for the next version"
+    if not _is_balanced(results):
+        rest = "are in no version, though the run has ended"
+    return (
+        f"Of {counted(accepted, 'accepted update')}, {accepted - waiting:,} are in the "
+        f"model, each exactly once; {waiting:,} {rest}."
+    )
+
+
+def _waiting(results: Results) -> int:
+    """Accepted updates that are in no version yet."""
+    applied = sum(results.versions.get("updates", []))
+    return int(results.summary["accepted"]) - applied
+
+
+def _is_balanced(results: Results) -> bool:
+    """Whether the books add up: no update twice, and none that waits after the end."""
+    messages = [
+        (r.cid, r.seq) for r in results.of(Decided) if r.verdict is Verdict.ACCEPTED
+    ]
+    if len(set(messages)) < len(messages):
+        return False
+    waiting = _waiting(results)
+    return waiting == 0 or (waiting > 0 and results.summary["ended"] is None)
+
+
+def _refused(results: Results, refused: int, gone: int) -> str:
+    if gone:
+        return (
+            f"{counted(refused, 'update')} had no use, and this uplink has no error "
+            "memory that could send them later (uplink: error_feedback has one)."
+        )
+    table = results.updates
+    carried = sum(
+        verdict == Verdict.ACCEPTED.value and oldest is not None
+        for verdict, oldest in zip(table["verdict"], table["oldest"], strict=True)
+    )
+    return (
+        f"What {counted(refused, 'refused update')} held went back into the error "
+        f"memories of the clients; {counted(carried, 'accepted update')} brought such "
+        "parts again."
+    )
+
+
+def has_memory(results: Results) -> bool:
+    """Whether clients can keep what a refused update held."""
+    algorithm = results.configured.config.get("algorithm", {})
+    return bool(algorithm.get("uplink", {}).get("kind") == "error_feedback")

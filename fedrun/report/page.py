@@ -1,0 +1,153 @@
+"""One self-contained HTML page: no file beside it, and no network.
+
+A content security policy lets the page run its own two scripts, by their digests,
+and load nothing at all. All text from outside goes through :func:`text`.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from fedrun.report.look import themes
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{css}</style>
+</head>
+<body>
+<main>
+{intro}
+<nav aria-label="Sections">{links}</nav>
+{sections}
+<footer>Written by latecomer.</footer>
+</main>
+{scripts}
+</body>
+</html>
+"""
+_SECTION = """<section id="{anchor}">
+<h2>{title}</h2>
+<p class="lead">{lead}</p>
+{parts}
+</section>"""
+_PLOT = """<figure class="plot" role="img" aria-label="{label}">
+<div style="height:{height}px"></div>
+<script type="application/json">{data}</script>
+</figure>"""
+
+
+class Section(NamedTuple):
+    """A part of the page, under a heading."""
+
+    anchor: str
+    title: str
+    lead: str  # HTML
+    parts: Sequence[str]  # HTML
+
+
+def page(title: str, intro: str, sections: Sequence[Section]) -> str:
+    """The whole page."""
+    body = "\n".join(
+        _SECTION.format(**s._replace(parts="\n".join(s.parts))._asdict())
+        for s in sections
+    )
+    links = "".join(f'<a href="#{s.anchor}">{text(s.title)}</a>' for s in sections)
+    scripts = _scripts(with_plots='<figure class="plot"' in body)
+    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}"
+    )
+    return _PAGE.format(
+        policy=policy,
+        title=text(title),
+        css=_static("page.css"),
+        intro=intro,
+        links=links if len(sections) > 1 else "",
+        sections=body,
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+    )
+
+
+def _scripts(*, with_plots: bool) -> list[str]:
+    own = _static("page.js")
+    if not with_plots:
+        return [own]
+    from plotly.offline import get_plotlyjs
+
+    return [get_plotlyjs(), own.replace("{/* themes */}", json.dumps(themes()))]
+
+
+def _static(name: str) -> str:
+    return (files("fedrun.report") / "static" / name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+# ---------------------------------------------------------------------- building blocks
+
+
+def text(value: object) -> str:
+    """Text that is safe in HTML, attributes included."""
+    return html.escape(str(value), quote=True)
+
+
+def plot(figure: "Figure", label: str) -> str:
+    """A plot; its data cannot end the script element that they stand in."""
+    data = str(figure.to_json()).replace("<", "\\u003c")
+    height = figure.layout.height
+    return _PLOT.format(label=text(label), height=height, data=data)
+
+
+def note(sentence: str) -> str:
+    """A remark below a plot, of HTML."""
+    return f'<p class="note">{sentence}</p>'
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = "") -> str:
+    """A table of HTML cells; columns marked ``r`` in ``numbers`` are right-aligned."""
+    classes = [' class="r"' if mark == "r" else "" for mark in numbers.ljust(len(head))]
+    top = "".join(f"<th{c}>{h}</th>" for c, h in zip(classes, head, strict=True))
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{c}>{v}</td>" for c, v in zip(classes, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def beside(*parts: str) -> str:
+    """Parts next to each other, where there is room."""
+    return f'<div class="beside">{"".join(parts)}</div>'
+
+
+def folded(title: str, body: str) -> str:
+    """A part that opens on a click; ``title`` and ``body`` are HTML."""
+    return f"<details><summary>{title}</summary>{body}</details>"
+
+
+def copyable(content: str) -> str:
+    """Plain text with a button that copies it."""
+    return (
+        '<div class="copyable"><button type="button" class="copy">Copy</button>'
+        f"<pre>{text(content)}</pre></div>"
+    )

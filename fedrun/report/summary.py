@@ -1,0 +1,34 @@
+"""The run in a few lines, for the terminal."""
+
+from rich.table import Table
+from rich.text import Text
+
+from fedrun.report.header import facts, recipe
+from fedrun.report.lives import lives_of
+from fedrun.report.lost import what_was_lost
+from fedrun.results import Results
+
+
+def summary_table(results: Results) -> Table:
+    """What ``fedsim run`` and ``fedserver report`` print."""
+    lives = lives_of(results)
+    table = Table(
+        title=Text(f"Run {results.configured.run_id}"),
+        title_justify="left",
+        caption=Text(recipe(results)),
+        caption_justify="left",
+        show_header=False,
+    )
+    table.add_column("what", style="dim", no_wrap=True)
+    table.add_column("value", style="bold")
+    table.add_column("more")
+    for name, value, more in facts(results, lives):
+        table.add_row(Text(name), Text(value), Text(more))
+    loss = what_was_lost(results, lives)
+    table.add_section()
+    table.add_row(
+        Text("Lost"),
+        Text(loss.headline, style="green" if loss.nothing else "yellow"),
+        Text(loss.sentences[0]),
+    )
+    return table

@@ -1,0 +1,160 @@
+"""When each client trained, waited and was away."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrun.report import look, units
+from fedrun.report.history import history, mark_epochs
+from fedrun.report.lives import (
+    Doing,
+    Life,
+    Stretch,
+    most_interesting,
+    selection_note,
+)
+from fedrun.report.page import Section, note, plot, text
+from fedrun.results import Results
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MOST_STRETCHES = 6000
+STEPS = 400  # of time, where there are more stretches than that
+COLOURS = {
+    Doing.TRAINING: (look.BLUE, ""),
+    Doing.FRUITLESS: (look.PINK, "/"),
+    Doing.AWAY: (look.ORANGE, ""),
+    Doing.IDLE: (look.PALE, ""),
+}
+# What is rarer, or says more, hides the rest where both fall into one moment.
+_URGENCY = (Doing.IDLE, Doing.TRAINING, Doing.FRUITLESS, Doing.AWAY)
+
+
+def section(results: Results, lives: dict[str, Life]) -> Section:
+    """A line for each client."""
+    shown = most_interesting(lives.values())
+    if not any(life.stretches for life in shown):
+        return Section("clients", "Clients over time", "No client has come.", [])
+    losses = sum(life.losses for life in lives.values())
+    tasks = sum(life.tasks for life in lives.values())
+    fruitless = sum(life.fruitless for life in lives.values())
+    lead = (
+        "A client trains from its task to the verdict on its update, and is away from "
+        "its loss until the server hears of it again. There were "
+        f"{units.counted(tasks, 'task')}; {units.counted(losses, 'loss', 'losses')}; "
+        f"{units.counted(fruitless, 'task')} ended without an update."
+    )
+    drawn, step = coarse([life.stretches for life in shown], results.seconds)
+    parts = [plot(timeline_figure(results, shown, drawn), "What clients did when")]
+    notes = [selection_note(len(shown), len(lives))]
+    if step:
+        notes.append(f"Drawn in steps of {units.in_seconds(step)}.")
+    marks = [m for m in history(results) if m.what != "ended"]
+    notes += [
+        f"{m.what.capitalize()} after {units.in_seconds(m.seconds)}: {m.more}."
+        for m in marks
+    ]
+    if not marks:
+        notes.append(
+            "No new epoch and no changed settings; a plain restart of the server "
+            "restores the same state and leaves no trace here."
+        )
+    parts.append(note(text(" ".join(n for n in notes if n))))
+    return Section("clients", "Clients over time", lead, parts)
+
+
+def coarse(
+    lives: Sequence[Sequence[Stretch]], seconds: float
+) -> tuple[list[list[Stretch]], float]:
+    """The same lives in fewer stretches, and the step of time they are drawn in.
+
+    The step is 0 where they are drawn as they were.
+    """
+    if sum(map(len, lives)) <= MOST_STRETCHES:
+        return [list(life) for life in lives], 0.0
+    step = seconds / STEPS
+    return [_coarse(life, STEPS, step) for life in lives], step
+
+
+def _coarse(life: Sequence[Stretch], bins: int, step: float) -> list[Stretch]:
+    """In each step of time what took longest; being away hides the rest."""
+    shares = np.zeros((len(_URGENCY), bins))
+    for start, end, doing in life:
+        first, last = int(start // step), min(int(end // step), bins - 1)
+        row = shares[_URGENCY.index(doing)]
+        if first >= last:
+            row[min(first, bins - 1)] += end - start
+            continue
+        row[first] += (first + 1) * step - start
+        row[first + 1 : last] += step
+        row[last] += end - last * step
+    known = shares.any(axis=0)
+    best = np.where(shares[-1] > 0.25 * step, len(_URGENCY) - 1, shares.argmax(axis=0))
+    best[~known] = -1
+    edges = np.flatnonzero(np.diff(best)) + 1
+    found = []
+    for a, b in zip([0, *edges], [*edges, bins], strict=True):
+        if best[a] >= 0:
+            found.append(Stretch(a * step, b * step, _URGENCY[best[a]]))
+    return found
+
+
+def timeline_figure(
+    results: Results, lives: Sequence[Life], drawn: Sequence[Sequence[Stretch]]
+) -> "Figure":
+    """A bar for each stretch."""
+    from plotly.graph_objects import Bar, Figure
+
+    clock = units.time_unit(results.seconds)
+    figure = Figure()
+    for doing, (colour, hatch) in COLOURS.items():
+        bars = [
+            (row, stretch)
+            for row, life in enumerate(drawn)
+            for stretch in life
+            if stretch.doing is doing
+        ]
+        if not bars:
+            continue
+        figure.add_trace(
+            Bar(
+                orientation="h",
+                y=np.array([row for row, _ in bars]),
+                base=np.array([s.start for _, s in bars]) / clock.size,
+                x=np.array([s.end - s.start for _, s in bars]) / clock.size,
+                name=doing.value,
+                marker=look.fill(colour, hatch),
+                width=0.72,
+                customdata=[
+                    (
+                        look.plain(lives[row].name),
+                        stretch.start / clock.size,
+                        (stretch.end - stretch.start) / clock.size,
+                    )
+                    for row, stretch in bars
+                ],
+                hovertemplate=f"%{{customdata[0]}}: {doing.value}"
+                f"<br>from %{{customdata[1]:.4g}} {clock.name}"
+                f"<br>for %{{customdata[2]:.3g}} {clock.name}<extra></extra>",
+            )
+        )
+    rows_axis(figure, lives)
+    figure.update_xaxes(
+        title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
+    )
+    mark_epochs(figure, results, clock)
+    return look.dress(figure, look.rows_height(len(lives)), barmode="overlay")
+
+
+def rows_axis(figure: "Figure", lives: Sequence[Life], **place: int) -> None:
+    """Clients below each other, the first one on top."""
+    figure.update_yaxes(
+        tickvals=list(range(len(lives))),
+        ticktext=[look.label(life.name) for life in lives],
+        range=[len(lives) - 0.4, -0.6],
+        showgrid=False,
+        zeroline=False,
+        **place,
+    )

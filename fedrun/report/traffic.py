@@ -1,0 +1,127 @@
+"""Bytes both ways, against an uncompressed exchange of the same messages."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrun.report import look, units
+from fedrun.report.flow import Flow, downloads, uploads
+from fedrun.report.history import mark_epochs
+from fedrun.report.page import Section, beside, note, plot, table
+from fedrun.report.thin import thinned
+from fedrun.results import Results
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MOST_POINTS = 300
+_KINDS = {
+    "none": "nothing: the client was up to date",
+    "replay": "the messages that it missed",
+    "overwrite": "the values that had changed",
+    "full": "the whole model",
+}
+_COUNTED = (
+    "Counted are the payloads of updates that got a verdict and of models that went "
+    "along with tasks, those of the evaluator included. Not counted: repeated and "
+    "broken uploads, the final model, and what the transport adds. Uncompressed means "
+    "four bytes for each of the model's values, for the same updates and downloads."
+)
+
+
+def section(results: Results) -> Section:
+    """Bytes up and down."""
+    up, down = uploads(results), downloads(results)
+    if not up.total + down.total:
+        return Section("bytes", "Bytes", "Nothing has travelled.", [])
+    both, dense = up.total + down.total, up.uncompressed + down.uncompressed
+    lead = (
+        f"{units.in_bytes(up.total)} went up and {units.in_bytes(down.total)} down, "
+        f"{units.versus(both, dense)}: {units.in_bytes(dense)} for the same updates "
+        "and models."
+    )
+    parts = [
+        plot(traffic_figure(results, up, down), "Bytes over time"),
+        beside(_directions(up, down), _patches(results)),
+        note(_COUNTED),
+    ]
+    return Section("bytes", "Bytes", lead, parts)
+
+
+def traffic_figure(results: Results, up: Flow, down: Flow) -> "Figure":
+    """Bytes so far, on a logarithmic axis; dashed: uncompressed."""
+    from plotly.graph_objects import Figure, Scatter
+
+    clock = units.time_unit(results.seconds)
+    figure = Figure()
+    for flow, name, colour in ((up, "up", look.UP), (down, "down", look.DOWN)):
+        events = flow.seconds[flow.nbytes > 0]
+        moments = np.unique(events[thinned(len(events), MOST_POINTS)])
+        if not len(moments):
+            continue
+        moments = np.append(moments, max(results.seconds, moments[-1]))
+        for dash, sums, what in (
+            ("solid", flow.up_to(moments), name),
+            ("dot", flow.uncompressed_up_to(moments), f"{name}, uncompressed"),
+        ):
+            line = Scatter(
+                x=moments / clock.size,
+                y=sums,
+                name=what,
+                mode="lines",
+                line={"color": colour, "width": 2, "dash": dash, "shape": "hv"},
+                hovertemplate=f"%{{y:.3s}}B {what}<br>%{{x:.4g}} {clock.name}"
+                "<extra></extra>",
+            )
+            figure.add_trace(line)
+    figure.update_yaxes(
+        title_text="bytes so far (log)",
+        type="log",
+        exponentformat="SI",
+        ticksuffix="B",
+        dtick=1,
+        minexponent=2,
+    )
+    figure.update_xaxes(title_text=f"time ({clock.name})", rangemode="tozero")
+    mark_epochs(figure, results, clock)
+    return look.dress(figure, 380)
+
+
+def _directions(up: Flow, down: Flow) -> str:
+    rows = []
+    for name, flow in (("up: updates", up), ("down: models", down)):
+        mean = flow.total / flow.exchanges if flow.exchanges else 0
+        rows.append(
+            (
+                name,
+                f"{flow.exchanges:,}",
+                units.in_bytes(flow.total),
+                units.in_bytes(mean),
+                units.in_bytes(flow.uncompressed),
+                units.times(flow.total, flow.uncompressed),
+            )
+        )
+    head = ("direction", "messages", "bytes", "mean", "uncompressed", "smaller by")
+    return table(head, rows, " rrrrr")
+
+
+def _patches(results: Results) -> str:
+    kinds: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    tasks = results.tasks
+    for kind, size in zip(tasks.get("patch", []), tasks.get("bytes", []), strict=True):
+        kinds[kind] += 1
+        sizes[kind] += size
+    rows = [
+        (
+            _KINDS[kind],
+            f"{kinds[kind]:,}",
+            units.in_bytes(sizes[kind]),
+            units.in_bytes(sizes[kind] / kinds[kind]),
+        )
+        for kind in _KINDS
+        if kinds[kind]
+    ]
+    head = ("what went down", "tasks", "bytes", "mean")
+    return table(head, rows, " rrr") if rows else ""

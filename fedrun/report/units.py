@@ -1,0 +1,76 @@
+"""Numbers as people read them."""
+
+from typing import NamedTuple
+
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_TIMES = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
+
+
+class Unit(NamedTuple):
+    """What an axis counts in."""
+
+    size: float
+    name: str
+
+
+def time_unit(seconds: float) -> Unit:
+    """The unit in which a run of this length is easy to read."""
+    return next((Unit(*u) for u in _TIMES if seconds >= 3 * u[0]), Unit(1.0, "seconds"))
+
+
+def byte_unit(nbytes: float) -> Unit:
+    """The unit in which so many bytes are easy to read."""
+    return next((Unit(*u) for u in _BYTES if nbytes >= 2 * u[0]), Unit(1.0, "bytes"))
+
+
+def in_bytes(nbytes: float) -> str:
+    """Bytes: ``1.23 MB``, on one line."""
+    for size, name in _BYTES:
+        if nbytes >= size:
+            return f"{digits(nbytes / size)}\u00a0{name}"
+    return counted(round(nbytes), "byte").replace(" ", "\u00a0")
+
+
+def in_seconds(seconds: float) -> str:
+    """A duration: ``64.7 s``, ``12 min 3 s``, ``3 h 20 min``, ``2 days 5 h``."""
+    if seconds < 120:
+        return f"{digits(seconds)} s"
+    whole = round(seconds)
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 172_800:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} days {whole % 86_400 // 3600} h"
+
+
+def digits(value: float) -> str:
+    """Three significant digits: ``0.0123``, ``12.3``, ``1,230``."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def metric(value: float | None) -> str:
+    """A measured value, in four significant digits."""
+    return "–" if value is None else f"{value:.4g}"
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """A number of things: ``1 update``, ``1,200 updates``."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def versus(nbytes: int, uncompressed: int) -> str:
+    """Bytes against those of an uncompressed exchange."""
+    if not nbytes:
+        return "nothing has travelled"
+    if nbytes < uncompressed:
+        return f"{times(nbytes, uncompressed)} less than uncompressed float32"
+    return f"{100 * nbytes / uncompressed:.4g} % of uncompressed float32"
+
+
+def times(small: float, large: float) -> str:
+    """How many times smaller: ``26.3 times``; a dash where it is not."""
+    return f"{digits(large / small)} times" if 0 < small < large else "–"

@@ -1,0 +1,151 @@
+"""What became of the updates, and whose they were."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedcore.protocol import Verdict
+from fedrun.report import look, units
+from fedrun.report.lives import Life, most_interesting, selection_note
+from fedrun.report.lost import has_memory
+from fedrun.report.page import Section, note, plot, table, text
+from fedrun.report.timeline import rows_axis
+from fedrun.results import Results
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MOST_REASONS = 8
+_MEANING = {
+    Verdict.ACCEPTED: "counts in the model, with its weight λ",
+    Verdict.REJECTED_STALE: "came too late",
+    Verdict.REJECTED_CLOSED: "came after the end",
+    Verdict.REJECTED_POLICY: "refused by the admission rule",
+    Verdict.REJECTED_MALFORMED: "not an update of this model",
+    Verdict.DISCARDED: "held NaN or infinite values; it must not come back",
+}
+
+
+def section(results: Results, lives: dict[str, Life]) -> Section:
+    """Updates by verdict and by client."""
+    updates = results.summary["updates"]
+    if not updates:
+        return Section("updates", "Updates", "No update has arrived.", [])
+    shown = most_interesting(life for life in lives.values())
+    figure = verdicts_figure(shown)
+    parts = [
+        _verdict_table(results),
+        plot(figure, "Updates by verdict, mean staleness and mean weight by client"),
+    ]
+    left_out = selection_note(len(shown), len(lives))
+    if left_out:
+        parts.append(note(text(left_out)))
+    parts += _reasons(results)
+    lead = (
+        f"{units.counted(sum(updates.values()), 'update')} got a verdict, each exactly "
+        "once. Mean staleness and mean weight are of a client's accepted updates."
+    )
+    return Section("updates", "Updates", lead, parts)
+
+
+def verdicts_figure(lives: Sequence[Life]) -> "Figure":
+    """Bars of updates, and beside them how late and how heavy they were."""
+    from plotly.graph_objects import Bar, Scatter
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(
+        rows=1,
+        cols=3,
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        column_widths=[0.5, 0.25, 0.25],
+    )
+    rows = np.arange(len(lives))
+    names = [look.plain(life.name) for life in lives]
+    for verdict, (colour, hatch) in look.VERDICTS.items():
+        counts = np.array([life.verdicts.get(verdict, 0) for life in lives])
+        if counts.any():
+            bars = Bar(
+                orientation="h",
+                y=rows,
+                x=counts,
+                name=look.verdict_name(verdict),
+                marker=look.fill(colour, hatch),
+                customdata=names,
+                hovertemplate="%{customdata}: %{x:,} "
+                f"{look.verdict_name(verdict)}<extra></extra>",
+            )
+            figure.add_trace(bars, row=1, col=1)
+    accepted = [life.accepted for life in lives]
+    staleness = _means([life.staleness for life in lives], accepted)
+    weight = _means([life.weight for life in lives], accepted)
+    panels = ((staleness, "mean staleness"), (weight, "mean weight λ"))
+    for column, (means, name) in enumerate(panels, 2):
+        dots = Scatter(
+            y=rows,
+            x=means,
+            mode="markers",
+            cliponaxis=False,
+            name=name,
+            showlegend=False,
+            marker={"size": 8, "color": look.GREEN},
+            customdata=names,
+            hovertemplate=f"%{{customdata}}: {name} %{{x:.3g}}<extra></extra>",
+        )
+        figure.add_trace(dots, row=1, col=column)
+    for column, title in enumerate(
+        ("updates", "mean staleness (versions)", "mean λ"), 1
+    ):
+        figure.update_xaxes(title_text=title, rangemode="tozero", row=1, col=column)
+        rows_axis(figure, lives, row=1, col=column)
+    return look.dress(figure, look.rows_height(len(lives)), barmode="stack")
+
+
+def _means(sums: Iterable[float], counts: Iterable[int]) -> list[float | None]:
+    return [s / n if n else None for s, n in zip(sums, counts, strict=True)]
+
+
+def _verdict_table(results: Results) -> str:
+    updates, sizes = results.updates, Counter[str]()
+    for verdict, size in zip(updates["verdict"], updates["bytes"], strict=True):
+        sizes[verdict] += size
+    counts = results.summary["updates"]
+    total = sum(counts.values())
+    kept = "; its client keeps what it held" if has_memory(results) else ""
+    rows = []
+    for verdict, (colour, _) in look.VERDICTS.items():
+        number = counts.get(verdict.value, 0)
+        if number:
+            chip = f'<span class="chip" style="background:{colour}"></span>'
+            rows.append(
+                (
+                    chip + look.verdict_name(verdict),
+                    f"{number:,}",
+                    f"{100 * number / total:.3g}&nbsp;%",
+                    units.in_bytes(sizes[verdict.value]),
+                    _MEANING[verdict] + (kept if verdict.returns_mass else ""),
+                )
+            )
+    head = ("verdict", "updates", "share", "bytes", "what it means")
+    return table(head, rows, " rrr")
+
+
+def _reasons(results: Results) -> list[str]:
+    table_of = results.updates
+    found = Counter(
+        (verdict, reason)
+        for verdict, reason in zip(table_of["verdict"], table_of["reason"], strict=True)
+        if reason
+    )
+    if not found:
+        return []
+    rows = [
+        (f"{number:,}", look.verdict_name(Verdict(verdict)), text(reason))
+        for (verdict, reason), number in found.most_common(MOST_REASONS)
+    ]
+    parts = ["<h3>Reasons</h3>", table(("updates", "verdict", "reason"), rows, "r")]
+    if len(found) > MOST_REASONS:
+        parts.append(note(f"{len(found) - MOST_REASONS:,} rarer reasons are left out."))
+    return parts

@@ -1,0 +1,45 @@
+"""The report of a run: one self-contained HTML page that tells its whole story."""
+
+from pathlib import Path
+
+from fedrun.report.appendix import section as appendix
+from fedrun.report.header import intro
+from fedrun.report.learning import section as learning
+from fedrun.report.lives import lives_of
+from fedrun.report.memory import section as memory
+from fedrun.report.page import page
+from fedrun.report.staleness import section as staleness
+from fedrun.report.timeline import section as timeline
+from fedrun.report.traffic import section as traffic
+from fedrun.report.verdicts import section as verdicts
+from fedrun.results import Results
+
+
+def write_report(folder: Path, out: Path | None = None) -> Path:
+    """Writes the report of the run in a folder; returns where it is.
+
+    Args:
+        folder: of the run.
+        out: the page; ``report.html`` in the folder if left out.
+
+    Raises:
+        JournalError: there is no run in the folder, or it is damaged.
+    """
+    results, out = Results(folder), out or folder / "report.html"
+    lives = lives_of(results)
+    text = page(
+        f"Run {results.configured.run_id}",
+        intro(results, lives),
+        [
+            learning(results),
+            staleness(results),
+            verdicts(results, lives),
+            traffic(results),
+            timeline(results, lives),
+            memory(results),
+            appendix(results, out),
+        ],
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text, encoding="utf-8")
+    return out

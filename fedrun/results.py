@@ -1,0 +1,285 @@
+"""What came of a run, read from its journal."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedcore.coordinator.records import (
+    Admitted,
+    Closed,
+    Decided,
+    EpochOpened,
+    Leased,
+    Lost,
+    Measured,
+    Reopened,
+    Stepped,
+)
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.errors import JournalError
+from fedcore.params import ParamSpec
+from fedcore.protocol import Verdict
+from fedcore.typing import Vector
+from fedrun.files import load_model
+from fedrun.journal import Configured, Journal
+
+Table = dict[str, list[Any]]
+
+NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The tables of a run: dicts of columns, which a data frame takes as they are."""
+
+    folder: Path
+
+    @cached_property
+    def records(self) -> list[Any]:
+        """All records in order, without their payloads, which may outgrow memory."""
+        journal = Journal.open(self.folder, read_only=True)
+        try:
+            records = [entry.record for entry in journal.store.entries(payloads=False)]
+        finally:
+            journal.close()
+        if not records:
+            raise JournalError(f"{self.folder}: the journal is empty")
+        return records
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[Any]]:
+        kinds: dict[type, list[Any]] = {}
+        for record in self.records:
+            kinds.setdefault(type(record), []).append(record)
+        return kinds
+
+    def of(self, kind: type) -> list[Any]:
+        """All records of a kind, in order, without their payloads."""
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def configured(self) -> Configured:
+        """What the run was told last."""
+        last: Configured = self.of(Configured)[-1]
+        return last
+
+    @cached_property
+    def started(self) -> float:
+        """When the run began; times in the tables count from here."""
+        first: Configured = self.of(Configured)[0]
+        return first.at
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long the run has lasted, up to its last record."""
+        return max(float(record.at) for record in self.records) - self.started
+
+    @cached_property
+    def dim(self) -> int:
+        """How many values the model has."""
+        return ParamSpec.from_json(self.configured.spec).dim
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Client ids and names; a name that several clients have is made distinct."""
+        names = {record.cid: record.name for record in self.of(Admitted)}
+        of = Counter(names.values())
+        return {c: n if of[n] == 1 else f"{n} ({c[:8]})" for c, n in names.items()}
+
+    @cached_property
+    def evaluators(self) -> set[str]:
+        """The ids of evaluators."""
+        roles = {record.cid: record.role for record in self.of(Admitted)}
+        return {cid for cid, role in roles.items() if role == "evaluator"}
+
+    @cached_property
+    def metrics(self) -> Table:
+        """Evaluations: seconds, version, who, samples, and a column for each metric."""
+        rows = [
+            {
+                **self._place(r),
+                "version": r.version,
+                "central": r.cid in self.evaluators,
+                "samples": r.samples,
+                **_values(r),
+            }
+            for r in self.of(Measured)
+        ]
+        return _columns(rows)
+
+    @cached_property
+    def metric_names(self) -> list[str]:
+        """What was measured."""
+        return [name for name in self.metrics if name not in NOT_METRICS]
+
+    @cached_property
+    def central(self) -> Table:
+        """The evaluations by evaluators, in the order of versions."""
+        table = self.metrics
+        rows = [i for i, yes in enumerate(table.get("central", [])) if yes]
+        rows.sort(key=lambda i: int(table["version"][i]))
+        return {name: [column[i] for i in rows] for name, column in table.items()}
+
+    @cached_property
+    def federated(self) -> Table:
+        """Evaluations by clients: for each version the mean, weighted by samples."""
+        by_version: dict[int, list[Measured]] = {}
+        for r in self.of(Measured):
+            if r.cid not in self.evaluators:
+                by_version.setdefault(r.version, []).append(r)
+        rows = [
+            {
+                "seconds": max(r.at for r in records) - self.started,
+                "version": version,
+                "clients": len({r.cid for r in records}),
+                "samples": sum(r.samples for r in records),
+                **_weighted_means(records),
+            }
+            for version, records in sorted(by_version.items())
+        ]
+        return _columns(rows)
+
+    @cached_property
+    def versions(self) -> Table:
+        """Published versions."""
+        rows = [
+            {
+                "seconds": r.at - self.started,
+                "version": r.version,
+                "reason": r.reason,
+                "updates": r.count,
+                "message_bytes": r.nbytes,
+                "gap_norm": r.gap_norm,
+            }
+            for r in self.of(Stepped)
+        ]
+        return _columns(rows)
+
+    @cached_property
+    def updates(self) -> Table:
+        """Updates with their verdicts."""
+        rows = [
+            {
+                **self._place(r),
+                "sequence": r.seq,
+                "base": r.base,
+                "staleness": r.staleness,
+                "verdict": r.verdict.value,
+                "weight": r.weight,
+                "reason": r.reason,
+                "samples": r.samples,
+                "steps": r.steps,
+                "loss": r.loss,
+                "bytes": r.nbytes,
+                "update_norm": r.update_norm,
+                "memory_norm": r.memory_norm,
+                "oldest": r.oldest,
+            }
+            for r in self.of(Decided)
+        ]
+        return _columns(rows)
+
+    @cached_property
+    def tasks(self) -> Table:
+        """Tasks that were handed out, with the bytes of the model that went along."""
+        rows = [
+            {
+                **self._place(r),
+                "version": r.version,
+                "task": r.task,
+                "patch": r.patch,
+                "bytes": r.nbytes,
+            }
+            for r in self.of(Leased)
+        ]
+        return _columns(rows)
+
+    @cached_property
+    def losses(self) -> Table:
+        """When clients were lost."""
+        return _columns([self._place(r) for r in self.of(Lost)])
+
+    @cached_property
+    def best(self) -> dict[str, tuple[float, int]]:
+        """The best central value of each metric, and the version that had it."""
+        found = {}
+        for name in self.metric_names:
+            pairs = zip(self.central[name], self.central["version"], strict=True)
+            known = [pair for pair in pairs if is_number(pair[0])]
+            if known:
+                pick = min if lower_is_better(name) else max
+                found[name] = pick(known, key=lambda pair: pair[0])
+        return found
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers."""
+        decided, tasks = self.of(Decided), self.of(Leased)
+        verdicts = Counter(record.verdict.value for record in decided)
+        exchanges = len(decided) + sum(record.nbytes > 0 for record in tasks)
+        return {
+            "run": self.configured.run_id,
+            "ended": self._end,
+            "seconds": self.seconds,
+            "versions": len(self.of(Stepped)),
+            "clients": len(self.names) - len(self.evaluators),
+            "updates": dict(verdicts),
+            "accepted": verdicts[Verdict.ACCEPTED.value],
+            "bytes_up": sum(record.nbytes for record in decided),
+            "bytes_down": sum(record.nbytes for record in tasks),
+            "bytes_uncompressed": 4 * self.dim * exchanges,
+            "restored": len(self.of(EpochOpened)),
+            "metrics": {
+                name: self.central[name][-1]
+                for name in self.metric_names
+                if self.central[name] and is_number(self.central[name][-1])
+            },
+        }
+
+    def _place(self, record: Any) -> dict[str, Any]:
+        """When it was, and which client."""
+        who = self.names.get(record.cid, record.cid)
+        return {"seconds": record.at - self.started, "client": who}
+
+    @cached_property
+    def _end(self) -> str | None:
+        """Why the run ended; None while it may go on."""
+        ends = [r for r in self.records if isinstance(r, Closed | Reopened)]
+        return ends[-1].reason if ends and isinstance(ends[-1], Closed) else None
+
+    def model(self, which: str = "last") -> dict[str, Vector]:
+        """The named arrays of the last model, or of the ``best`` or ``initial`` one."""
+        spec, flat_D = load_model(self.folder / "models" / f"{which}.safetensors")
+        return spec.unflatten(flat_D)
+
+
+def is_number(value: float | None) -> bool:
+    """Whether something was measured: neither None nor NaN nor infinite."""
+    return value is not None and math.isfinite(value)
+
+
+def _values(record: Measured) -> dict[str, float]:
+    """What was measured; a metric cannot take the name of another column."""
+    return {k: v for k, v in record.values.items() if k not in NOT_METRICS}
+
+
+def _weighted_means(records: list[Measured]) -> dict[str, float]:
+    """The mean of each metric over clients, weighted by their samples."""
+    sums: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    alike = not any(record.samples for record in records)
+    for record in records:
+        weight = 1 if alike else record.samples
+        for name, value in _values(record).items():
+            if weight and is_number(value):
+                sums[name] = sums.get(name, 0.0) + weight * value
+                weights[name] = weights.get(name, 0.0) + weight
+    return {name: sums[name] / weights[name] for name in sums}
+
+
+def _columns(rows: list[dict[str, Any]]) -> Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [row.get(name) for row in rows] for name in names}

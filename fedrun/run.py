@@ -1,0 +1,192 @@
+"""Opens a run: a fresh one, or one that goes on where its journal ends."""
+
+import platform
+import secrets
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.events import HistoryReopened
+from fedcore.errors import ConfigError, SpecMismatchError
+from fedcore.params import ParamSpec, digest
+from fedcore.typing import Seconds, Vector
+from fedrun.config import FederationConfig
+from fedrun.files import load_model
+from fedrun.journal import Configured, Journal, exists, new_coordinator, recover
+
+
+@dataclass
+class Run:
+    """A coordinator with its journal, ready for events."""
+
+    config: FederationConfig
+    run_id: str
+    journal: Journal
+    coordinator: Coordinator
+    actions: list[Action]  # to be carried out first; what they persist is on disk
+    recovered: int | None  # records replayed; None for a fresh run
+
+
+def fresh_name() -> str:
+    """A random 64-bit name, for an epoch or a run."""
+    return secrets.token_hex(8)
+
+
+def open_run(
+    config: FederationConfig,
+    at: Seconds,
+    *,
+    amend: bool = False,
+    durable: bool = True,
+    epoch: str | None = None,
+) -> Run:
+    """The run in the config's journal folder.
+
+    Raises:
+        ConfigError: the journal's algorithm or seed is another one.
+        JournalError: the folder cannot be used.
+    """
+    folder = config.server.journal
+    if not exists(folder):
+        spec, initial_D = load_model(config.model)
+        return start_run(config, spec, initial_D, at, durable=durable, epoch=epoch)
+    journal = Journal.open(folder)
+    try:
+        return _resume(journal, config, at, amend=amend)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def start_run(
+    config: FederationConfig,
+    spec: ParamSpec,
+    initial_D: Vector,
+    at: Seconds,
+    *,
+    durable: bool = True,
+    epoch: str | None = None,
+) -> Run:
+    """A fresh run whose version 0 is this model."""
+    epoch, run_id = epoch or fresh_name(), fresh_name()
+    configured = _configured(config, at, run_id, spec, epoch, digest(initial_D))
+    journal = Journal.create(
+        config.server.journal, configured, initial_D, durable=durable
+    )
+    coordinator = new_coordinator(config, spec, initial_D, epoch)
+    return _begun(Run(config, run_id, journal, coordinator, [], None), at)
+
+
+def _resume(
+    journal: Journal, config: FederationConfig, at: Seconds, *, amend: bool
+) -> Run:
+    told = journal.configurations()[-1][1]
+    changes = differences(told.config, _as_json(config))
+    _refuse_changes(journal, changes, amend=amend)
+    recovered = recover(journal)
+    coordinator = recovered.coordinator
+    _check_model(config, coordinator, told)
+    at = max(at, coordinator.state.at)
+    actions: list[Action] = []
+    if journal.cut:
+        reason = f"{journal.cut} damaged records were cut off the end of the journal"
+        event = HistoryReopened(at=at, fresh_epoch=fresh_name(), reason=reason)
+        actions += _persisted(journal, coordinator.handle(event))
+    if changes:
+        spec = coordinator.algorithm.spec
+        if coordinator.state.count and any(
+            "algorithm.aggregator" in c for c in changes
+        ):
+            actions += _persisted(journal, coordinator.flush(at))
+        configured = _configured(config, at, told.run_id, spec, told.epoch, told.origin)
+        journal.append([configured])
+        coordinator.amend(
+            config.algorithm.build(spec), config.stop, config.evaluate, config.timeouts
+        )
+    reopen = any(change.startswith("stop") for change in changes)
+    run = Run(config, told.run_id, journal, coordinator, actions, recovered.replayed)
+    return _begun(run, at, reopen=reopen)
+
+
+def _refuse_changes(journal: Journal, changes: list[str], *, amend: bool) -> None:
+    """The algorithm of a run changes on purpose only; its seed never does."""
+    seed = [change for change in changes if change.startswith("seed")]
+    algorithm = [change for change in changes if change.startswith("algorithm")]
+    if seed or (algorithm and not amend):
+        raise ConfigError(
+            f"{journal.folder}: this run began with other settings: "
+            f"{'; '.join(seed + algorithm)}; put them back, or start another run "
+            f"(server.journal){'' if seed else ', or say --amend'}"
+        )
+
+
+def _begun(run: Run, at: Seconds, *, reopen: bool = False) -> Run:
+    actions = run.coordinator.begin(at, reopen=reopen)
+    run.actions += _persisted(run.journal, actions)
+    return run
+
+
+def _persisted(journal: Journal, actions: list[Action]) -> list[Action]:
+    """Makes durable what is to be; the other actions may then be carried out."""
+    records = [action.record for action in actions if isinstance(action, Persist)]
+    if records:
+        journal.append(records)
+    return [action for action in actions if not isinstance(action, Persist)]
+
+
+def _check_model(
+    config: FederationConfig, coordinator: Coordinator, told: Configured
+) -> None:
+    if not config.model.is_file():
+        return
+    spec, initial_D = load_model(config.model)
+    coordinator.algorithm.spec.require(spec, str(config.model))
+    if digest(initial_D) != told.origin:
+        raise SpecMismatchError(
+            f"{config.model} is not the model that this run began with; put it back, "
+            "or "
+            "start another run (server.journal)"
+        )
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """What differs between two configs, as ``field: old -> new``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else key
+            found += differences(old.get(key), new.get(key), inner)
+        return found
+    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
+
+
+def _as_json(config: FederationConfig) -> Any:
+    return config.model_dump(mode="json")
+
+
+def _configured(
+    config: FederationConfig,
+    at: Seconds,
+    run_id: str,
+    spec: ParamSpec,
+    epoch: str,
+    origin: str,
+) -> Configured:
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
+    for package in ("latecomer", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "unknown"
+    return Configured(
+        at=at,
+        run_id=run_id,
+        seed=config.seed,
+        config=_as_json(config),
+        spec=spec.to_json(),
+        epoch=epoch,
+        origin=origin,
+        versions=versions,
+    )

@@ -1,0 +1,46 @@
+"""What if: the same updates under other settings, or without some of the clients."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fedcore.errors import ConfigError
+from fedrun.config.load import change_config, parse_config
+from fedrun.files import save_model
+from fedrun.journal import Journal, recover, what_if
+
+
+def ask(
+    run: Path, changes: tuple[str, ...], without: tuple[str, ...], out: Path | None
+) -> Iterator[str]:
+    """Replays a run with changes, and tells how the model differs."""
+    journal = Journal.open(run)
+    try:
+        told = journal.configurations()[-1][1]
+        raw = dict(told.config)
+        for change in changes:
+            change_config(raw, change)
+        names = {
+            getattr(entry.record, "name", "")
+            for entry in journal.store.find("Admitted")
+        }
+        unknown = set(without) - names
+        if unknown:
+            raise ConfigError(
+                f"--without {', '.join(sorted(unknown))}: no such client; there are "
+                f"{', '.join(sorted(names))}"
+            )
+        now = recover(journal).coordinator.state
+        then = what_if(journal, parse_config(raw), without).state
+    finally:
+        journal.close()
+    distance = float(np.linalg.norm(then.exact_D - now.exact_D))
+    size = float(np.linalg.norm(now.exact_D))
+    yield f"as it was: version {now.version}, {now.applied} updates in the model"
+    yield f"what if:   version {then.version}, {then.applied} updates in the model"
+    yield f"the models are {distance:.4g} apart; the one that was has norm {size:.4g}"
+    if out is not None:
+        spec = then.algorithm.spec
+        save_model(out, spec, then.exact_D, version=str(then.version))
+        yield f"{out}: the model as it would be"

@@ -1,0 +1,3 @@
+"""A PyTorch module as a workload."""
+
+from fedtorch.workload import TorchWorkload as TorchWorkload

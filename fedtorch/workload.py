@@ -1,0 +1,77 @@
+"""``TorchWorkload``: an ``nn.Module``, a loss, metrics, and data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedcore.samples import IndexedSamples, Samples, as_samples
+from fedcore.workload import Client, FlatModel, Workload
+from fedtorch.flat import FlatModule
+
+
+@dataclass(frozen=True, init=False)
+class TorchWorkload(Workload):
+    """Any ``nn.Module`` as a workload; its gradients come from autograd.
+
+    Data functions return (x, y) as arrays or tensors, or a map-style
+    ``torch.utils.data.Dataset``. The metric ``loss`` is always there.
+    """
+
+    model: Callable[[], nn.Module]
+    loss: Callable[[Any, Any], torch.Tensor]
+    metrics: Callable[[Any, Any], dict[str, Any]] | None
+
+    def __init__(
+        self,
+        *,
+        model: Callable[[], nn.Module],
+        loss: Callable[[Any, Any], torch.Tensor],
+        metrics: Callable[[Any, Any], dict[str, Any]] | None = None,
+        train_data: Callable[[Client], Any],
+        valid_data: Callable[[Client], Any] | None = None,
+        test_data: Callable[[], Any] | None = None,
+    ) -> None:
+        """Nothing is built before it is needed.
+
+        Args:
+            model: makes a fresh module, initialised at random.
+            loss: ``loss(output, target)``, the mean over the batch.
+            metrics: ``metrics(output, target)``, each a mean over the batch.
+            train_data: the data of one client.
+            valid_data: a client's own evaluation data.
+            test_data: the evaluator's data.
+        """
+        given: dict[str, Any] = {
+            "model": model,
+            "loss": loss,
+            "metrics": metrics,
+            "train_data": train_data,
+            "valid_data": valid_data,
+            "test_data": test_data,
+            "initial": None,
+            "gradient": None,
+            "train": None,
+            "evaluate": None,
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+
+    def flat(self) -> FlatModel:
+        """The module as one flat vector."""
+        return FlatModule(self.model, self.loss, self.metrics, self.samples)
+
+    def samples(self, data: Any, whose: str) -> Samples:
+        """Rows of arrays, tensors, or a torch ``Dataset``."""
+        samples = as_samples(data, whose)
+        if isinstance(samples, IndexedSamples):
+            return IndexedSamples(data, _collate)
+        return samples
+
+
+def _collate(items: Any) -> Any:
+    from torch.utils.data import default_collate
+
+    return default_collate(items)

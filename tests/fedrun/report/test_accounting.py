@@ -1,0 +1,189 @@
+"""The numbers of a report against those that a hand computes from the same story."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcore.coordinator.records import Measured, Reopened
+from fedcore.protocol import Verdict
+from fedrun.report import write_report
+from fedrun.report.flow import downloads, uploads
+from fedrun.report.lives import lives_of
+from fedrun.report.lost import what_was_lost
+from fedrun.results import Results
+from tests.fedrun.report.story import DIM, Story, short_story
+
+DENSE = 4 * DIM
+
+
+def results_of(story: Story, folder: Path) -> Results:
+    return Results(story.write(folder / "run"))
+
+
+def test_the_summary_counts_what_happened(tmp_path: Path) -> None:
+    summary = results_of(short_story(), tmp_path).summary
+    assert summary["updates"] == {"accepted": 2, "rejected_stale": 1}
+    assert summary["accepted"] == 2
+    assert (summary["versions"], summary["clients"]) == (2, 2)
+    assert summary["seconds"] == 10.0
+    assert summary["ended"] == "2 versions"
+    assert summary["restored"] == 0
+    assert summary["metrics"] == {"accuracy": 0.5, "loss": 0.9}
+
+
+def test_bytes_are_those_of_decided_updates_and_of_tasks(tmp_path: Path) -> None:
+    summary = results_of(short_story(), tmp_path).summary
+    assert summary["bytes_up"] == 40 + 44 + 48
+    assert summary["bytes_down"] == 406 + 0 + 20 + 30
+
+
+def test_uncompressed_leaves_out_a_client_that_was_up_to_date(tmp_path: Path) -> None:
+    results = results_of(short_story(), tmp_path)
+    up, down = uploads(results), downloads(results)
+    assert (up.exchanges, down.exchanges) == (3, 3)  # one of four tasks moved nothing
+    assert (up.uncompressed, down.uncompressed) == (3 * DENSE, 3 * DENSE)
+    assert results.summary["bytes_uncompressed"] == 6 * DENSE
+
+
+def test_the_page_says_how_many_times_less_has_travelled(tmp_path: Path) -> None:
+    page = write_report(short_story().write(tmp_path / "run")).read_text()
+    assert f"{6 * DENSE / (132 + 456):.3g} times less" in page
+    assert "132\u00a0bytes\u00a0↑, 456\u00a0bytes\u00a0↓" in page
+
+
+def test_bytes_add_up_over_time(tmp_path: Path) -> None:
+    results = results_of(short_story(), tmp_path)
+    moments = np.array([0.0, 3.0, 6.9, 7.0, 100.0])
+    assert uploads(results).up_to(moments).tolist() == [0, 40, 40, 84, 132]
+    assert downloads(results).up_to(moments).tolist() == [0, 406, 426, 426, 456]
+    dense = downloads(results).uncompressed_up_to(moments)
+    assert dense.tolist() == [0, DENSE, 2 * DENSE, 2 * DENSE, 3 * DENSE]
+
+
+def test_clients_evaluations_are_weighted_by_their_samples(tmp_path: Path) -> None:
+    story = short_story()
+    story.measure("ann", 3.2, 1, samples=30, accuracy=0.5)
+    story.measure("bob", 3.3, 1, samples=10, accuracy=0.9, loss=2.0)
+    federated = results_of(story, tmp_path).federated
+    assert federated["version"] == [1]
+    assert federated["accuracy"] == [pytest.approx((30 * 0.5 + 10 * 0.9) / 40)]
+    assert federated["loss"] == [2.0]  # of those who measured it
+    assert (federated["clients"], federated["samples"]) == ([2], [40])
+
+
+def test_the_best_is_the_highest_accuracy_and_the_lowest_loss(tmp_path: Path) -> None:
+    results = results_of(short_story(), tmp_path)
+    assert results.best == {"accuracy": (0.6, 1), "loss": (0.9, 2)}
+
+
+def test_what_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("judge", role="evaluator")
+    story.measure("judge", 1.0, 0, loss=float("nan"))
+    story.measure("judge", 2.0, 1, loss=3.0)
+    assert results_of(story, tmp_path).best == {"loss": (3.0, 1)}
+
+
+def test_a_metric_cannot_take_the_place_of_a_column(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("judge", role="evaluator")
+    values = {"version": 99.0, "seconds": 99.0, "accuracy": 0.5}
+    story.records.append(
+        Measured(at=1.0, cid="id-judge", version=7, values=values, samples=1)
+    )
+    results = results_of(story, tmp_path)
+    assert (results.metrics["version"], results.metrics["seconds"]) == ([7], [1.0])
+    assert results.metric_names == ["accuracy"]
+
+
+def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("phone")
+    story.admit("phone", cid="0123456789")
+    names = results_of(story, tmp_path).names
+    assert names == {
+        "id-phone": "phone (id-phone)",
+        "0123456789": "phone (01234567)",
+    }
+
+
+def test_an_end_that_was_moved_is_no_end(tmp_path: Path) -> None:
+    story = short_story()
+    story.records.append(Reopened(at=11.0))
+    assert results_of(story, tmp_path).summary["ended"] is None
+
+
+# ------------------------------------------------------------------- what was lost
+
+
+def lost(story: Story, folder: Path) -> tuple[str, str, bool]:
+    results = results_of(story, folder)
+    loss = what_was_lost(results, lives_of(results))
+    return loss.headline, " ".join(loss.sentences), loss.nothing
+
+
+def test_nothing_is_lost_where_clients_keep_what_was_refused(tmp_path: Path) -> None:
+    headline, sentences, nothing = lost(short_story(), tmp_path)
+    assert nothing
+    assert headline == "Nothing was lost."
+    assert "All 2 accepted updates are in the model, each exactly once." in sentences
+    assert "1 refused update held" in sentences
+    assert "1 accepted update brought such parts again" in sentences
+
+
+def test_a_refused_update_leaves_no_trace_without_a_memory(tmp_path: Path) -> None:
+    story = short_story()
+    story.config = {"algorithm": {"kind": "fed_avg", "buffer": 1}}
+    headline, _, nothing = lost(story, tmp_path)
+    assert not nothing
+    assert headline == "1 refused update left no trace in the model."
+
+
+def test_what_waits_in_the_buffer_is_on_disk(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    story.lease("ann", 1.0)
+    story.decide("ann", 2.0)
+    headline, sentences, nothing = lost(story, tmp_path)
+    assert nothing
+    assert headline == "Nothing was lost."
+    assert "0 are in the model, each exactly once; 1 wait on disk" in sentences
+
+
+def test_books_that_do_not_balance_are_reported(tmp_path: Path) -> None:
+    story = short_story()
+    story.records.insert(-1, story.records[-1])  # an end, and then an update
+    story.decide("ann", 11.0, base=2)
+    headline, sentences, nothing = lost(story, tmp_path)
+    assert not nothing
+    assert "do not balance" in headline
+    assert "in no version" in sentences
+
+
+def test_a_message_that_counted_twice_is_reported(tmp_path: Path) -> None:
+    story = short_story()
+    story.sequence["ann"] = 0
+    story.decide("ann", 9.5)
+    story.step(3, 9.5)
+    headline, _, nothing = lost(story, tmp_path)
+    assert not nothing
+    assert "do not balance" in headline
+
+
+def test_a_restored_history_is_named(tmp_path: Path) -> None:
+    story = short_story()
+    story.reopen_history(9.7, 2, "restored from a backup")
+    headline, sentences, nothing = lost(story, tmp_path)
+    assert not nothing
+    assert headline.startswith("An older state was restored")
+    assert "At version 2 a new history began (restored from a backup)" in sentences
+
+
+def test_discarded_updates_went_out_on_purpose(tmp_path: Path) -> None:
+    story = short_story()
+    story.decide("ann", 9.6, verdict=Verdict.DISCARDED, weight=0.0)
+    headline, sentences, nothing = lost(story, tmp_path)
+    assert nothing
+    assert headline == "Nothing was lost but what was discarded on purpose."
+    assert "1 update held NaN or infinite values" in sentences

@@ -1,0 +1,269 @@
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcore.errors import JournalError
+from fedcore.protocol import Verdict
+from fedrun.report import write_report
+from tests.fedrun.report.story import Story, short_story
+
+SECTIONS = ("learning", "staleness", "updates", "bytes", "clients", "memory", "data")
+NASTY = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    '<a href="https://evil.example">x</a>',
+    "a & b 'quoted\" </section>",
+]
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: elements, their attributes, and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.words = ""
+        self._in_script: dict[str, str | None] | None = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._in_script = dict(attrs) if tag == "script" else None
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = None
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script is None:
+            self.words += data
+        else:
+            attrs, before = self.scripts[-1]
+            self.scripts[-1] = (attrs, before + data)
+
+    def tags(self) -> set[str]:
+        return {tag for tag, _ in self.elements}
+
+    def figures(self) -> list[Any]:
+        return [json.loads(text) for attrs, text in self.scripts if "type" in attrs]
+
+    def programs(self) -> list[str]:
+        return [text for attrs, text in self.scripts if "type" not in attrs]
+
+
+def page_of(story: Story, folder: Path) -> Page:
+    return Page(write_report(story.write(folder / "run")).read_text(encoding="utf-8"))
+
+
+def test_the_report_lies_in_the_runs_folder_if_not_told_otherwise(
+    tmp_path: Path,
+) -> None:
+    run = short_story().write(tmp_path / "run")
+    assert write_report(run) == run / "report.html"
+    other = tmp_path / "new" / "page.html"
+    assert write_report(run, other) == other
+    links = dict(re.findall(r'<a href="([^"#]+)">([^<]+)</a>', other.read_text()))
+    assert links == {"../run/models/initial.safetensors": "initial.safetensors"}
+    assert (other.parent / "../run/models/initial.safetensors").is_file()
+
+
+def test_the_page_tells_the_whole_story(tmp_path: Path) -> None:
+    page = page_of(short_story(), tmp_path)
+    anchors = [a["id"] for tag, a in page.elements if tag == "section"]
+    assert tuple(anchors) == SECTIONS
+    for words in (
+        "Run 0123456789abcdef",
+        "Recipe latecomer: AdaSGD",
+        "Nothing was lost.",
+        "best 0.6 at version 1",
+        "3 updates got a verdict",
+        "rejected, stale",
+        "3 evaluations by the evaluator",
+        "kind: latecomer",  # the settings
+        "results.updates",  # how to read it
+    ):
+        assert words in page.words
+    assert len(page.figures()) == 6
+
+
+def test_every_axis_has_a_title_with_its_unit(tmp_path: Path) -> None:
+    titles = set()
+    for figure in page_of(short_story(), tmp_path).figures():
+        for name, axis in figure["layout"].items():
+            if name.startswith("xaxis") and axis.get("showticklabels", True):
+                titles.add(axis["title"]["text"])
+    assert titles == {
+        "time (seconds)",
+        "version",
+        "bytes up and down",
+        "staleness (versions)",
+        "updates",
+        "mean staleness (versions)",
+        "mean λ",
+    }
+
+
+def test_a_run_without_anything_has_a_page_without_plots(tmp_path: Path) -> None:
+    page = page_of(Story(), tmp_path)
+    assert page.figures() == []
+    assert "No update has arrived." in page.words
+    assert "Nothing was evaluated" in page.words
+    assert (tmp_path / "run" / "report.html").stat().st_size < 50_000
+
+
+def test_a_run_without_an_evaluator_shows_the_training_loss(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    for i in range(30):
+        story.lease("ann", float(i), i)
+        loss = None if i % 7 == 0 else float("nan") if i % 5 == 0 else 1 / (i + 1)
+        story.decide("ann", i + 0.5, i, loss=loss)
+        story.step(i + 1, i + 0.5)
+    page = page_of(story, tmp_path)
+    assert "Nothing was evaluated" in page.words
+    names = {trace["name"] for trace in page.figures()[0]["data"]}
+    assert names == {"training loss of updates"}
+
+
+def test_what_clients_measured_stands_where_no_evaluator_was(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    story.step(1, 1.0)
+    story.measure("ann", 2.0, 1, samples=0, accuracy=0.25)
+    page = page_of(story, tmp_path)
+    assert "Evaluations of 1 version by clients" in page.words
+    assert "by 1 client, weighted by samples" in page.words
+
+
+def test_names_and_reasons_stay_text(tmp_path: Path) -> None:
+    story = Story(run_id=NASTY[0], config={"app": NASTY[1]})
+    story.admit(NASTY[2], role="evaluator")
+    for name in NASTY:
+        story.admit(name, cid=name)
+        story.lease(name, 1.0, cid=name)
+        story.decide(
+            name, 2.0, cid=name, verdict=Verdict.REJECTED_POLICY, reason=NASTY[1]
+        )
+        story.measure(name, 3.0, 0, 10, **{NASTY[0]: 0.5})
+    story.reopen_history(4.0, 0, NASTY[1])
+    story.close(5.0, 0, NASTY[0])
+    page = page_of(story, tmp_path)
+    assert not page.tags() & {"img", "b", "iframe", "link", "object"}
+    assert len(page.programs()) == 2  # plotly.js and the page's own
+    assert {a["href"] for tag, a in page.elements if tag == "a"} == {
+        *(f"#{anchor}" for anchor in SECTIONS),
+        "models/initial.safetensors",
+    }
+    assert f"Run {NASTY[0]}" in page.words
+    assert NASTY[1] in page.words
+    shown = json.dumps(page.figures())
+    assert "alert" in shown
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert "<a " not in shown
+
+
+def test_the_page_loads_nothing_and_runs_its_own_scripts_only(tmp_path: Path) -> None:
+    page = page_of(short_story(), tmp_path)
+    for tag, attributes in page.elements:
+        assert "src" not in attributes, tag
+        assert not (attributes.get("href") or "").startswith(("http", "//")), tag
+    policy = next(
+        a["content"] for _, a in page.elements if "http-equiv" in a and a["content"]
+    )
+    assert policy.startswith("default-src 'none'; ")
+    digests = [
+        b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in page.programs()
+    ]
+    assert [f"'sha256-{d}'" for d in digests] == policy.split("script-src ")[1].split()
+
+
+def test_no_chart_is_ever_sent_to_a_cloud(tmp_path: Path) -> None:
+    *_, own = page_of(short_story(), tmp_path).programs()
+    assert "showSendToCloud: false" in own
+    assert 'plotlyServerURL: ""' in own
+
+
+def test_both_themes_are_in_the_page(tmp_path: Path) -> None:
+    text = write_report(short_story().write(tmp_path / "run")).read_text()
+    assert "prefers-color-scheme: dark" in text
+    own = Page(text).programs()[-1]
+    themes = re.search(r"const themes = (\{.*\});", own)
+    assert themes is not None
+    assert set(json.loads(themes[1])) == {"light", "dark"}
+
+
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    run = short_story().write(tmp_path / "run")
+    first = write_report(run).read_bytes()
+    assert write_report(run).read_bytes() == first
+
+
+def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="no journal here"):
+        write_report(tmp_path)
+
+
+def test_the_package_is_imported_without_plotly_and_torch() -> None:
+    code = "import sys, fedrun.report; print({'plotly', 'torch'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def long_story(clients: int, updates: int) -> Story:
+    rng = np.random.default_rng(0)
+    story = Story()
+    names = [f"phone-{i}" for i in range(clients)]
+    for name in names:
+        story.admit(name)
+    story.admit("judge", role="evaluator")
+    for i in range(updates):
+        name, at, version = names[i % clients], float(i), i // 4
+        story.lease(name, at, version)
+        staleness = int(rng.pareto(1.0) * 5)
+        story.decide(
+            name,
+            at + 0.5,
+            version,
+            staleness=staleness,
+            memory_norm=float(rng.random()),
+            update_norm=float(rng.random()),
+        )
+        if i % 4 == 3:
+            story.step(version + 1, at + 0.6, 4, gap=float(rng.random()))
+            story.measure("judge", at + 0.7, version + 1, accuracy=float(rng.random()))
+        if i % 11 == 0:
+            story.lose(name, at + 0.8)
+    return story
+
+
+@pytest.mark.parametrize("clients", [12, 500])
+def test_a_long_run_has_a_small_page(tmp_path: Path, clients: int) -> None:
+    run = long_story(clients, 20_000).write(tmp_path / "run")
+    before = time.perf_counter()
+    report = write_report(run)
+    assert time.perf_counter() - before < 10
+    size = report.stat().st_size
+    assert size < 8e6
+    page = Page(report.read_text())
+    assert size - len(page.programs()[0]) < 1.5e6  # all that is not plotly.js
+    assert "400 of 5,000 versions that the evaluator measured are drawn" in page.words
+    assert ("40 of 500 clients are drawn" in page.words) == (clients == 500)
+    assert ("Drawn in steps of" in page.words) == (clients == 12)
+    assert "The last bar holds all from" in page.words
