@@ -1,0 +1,122 @@
+"""How a client reaches a server: address, trust, and what went wrong."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from fedcore.errors import (
+    ConfigError,
+    LatecomerError,
+    ProtocolError,
+    RefusedError,
+    UnavailableError,
+)
+from fedwire.service import MESSAGE_LIMIT
+
+DEFAULT_PORT = 8443
+_LOCAL = ("localhost", "::1")
+OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # How long to wait is the client's own affair (docs/protocol.md).
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server, and how it is trusted."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    plaintext: bool = False
+
+    def __post_init__(self) -> None:
+        """Plain text leaves this machine only if somebody says so."""
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("--certificate and --key belong together")
+
+    def __str__(self) -> str:
+        """HOST:PORT."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine."""
+        return self.host in _LOCAL or self.host.startswith("127.")
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is used."""
+        if self.ca is not None or self.certificate is not None:
+            return True
+        return not (self.plaintext or self.is_local)
+
+    def channel(self) -> grpc.Channel:
+        """A connection that is made when it is first used."""
+        if not self.is_encrypted:
+            return grpc.insecure_channel(str(self), OPTIONS)
+        credentials = grpc.ssl_channel_credentials(
+            _read(self.ca), _read(self.key), _read(self.certificate)
+        )
+        return grpc.secure_channel(str(self), credentials, OPTIONS)
+
+
+def parse_address(text: str, **trust: Any) -> Address:
+    """The address in HOST or HOST:PORT.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return Address(text.strip("[]"), **trust)
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{text}: expected HOST or HOST:PORT")
+    return Address(host.strip("[]"), int(port), **trust)
+
+
+def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
+    """What a failed call means, as an error of the platform."""
+    code, details = error.code(), error.details() or ""
+    text = details.lower()
+    if any(word in text for word in ("certificate", "ssl", "handshake", "tls")):
+        return RefusedError(
+            f"{address}: no secure connection: the server's certificate is not trusted "
+            f"here, or it wants one from this client (--ca, --certificate, --key): "
+            f"{details}"
+        )
+    match code:
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
+            return UnavailableError(f"{address} does not answer: {details}")
+        case grpc.StatusCode.CANCELLED:
+            return UnavailableError(f"{address} broke off: {details}")
+        case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.PERMISSION_DENIED:
+            return RefusedError(f"{address}: {details}")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return RefusedError(
+                f"{address} does not speak this protocol: an older server, or not a "
+                f"federation: {details}"
+            )
+        case _:
+            return ProtocolError(f"{address}: {code.name}: {details}")
+
+
+def _read(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,308 @@
+"""Between the messages of the wire and those of the core.
+
+A peer's message is a claim: whatever it says becomes a message of the core, or a
+``ProtocolError`` that names the field.
+"""
+
+import numpy as np
+
+from fedcore.errors import ProtocolError
+from fedcore.protocol import (
+    NOTHING_SETTLED,
+    Ack,
+    Answer,
+    Epoch,
+    Held,
+    ModelName,
+    Patch,
+    PatchKind,
+    Pull,
+    Push,
+    Receipt,
+    Reply,
+    Settled,
+    Task,
+    TaskKind,
+    Verdict,
+)
+from fedcore.typing import Bytes
+from fedwire.v1 import federation_pb2 as pb
+
+_ANSWERS: dict[Verdict | Answer, int] = {
+    Verdict.ACCEPTED: pb.ANSWER_ACCEPTED,
+    Verdict.REJECTED_STALE: pb.ANSWER_REJECTED_STALE,
+    Verdict.REJECTED_CLOSED: pb.ANSWER_REJECTED_CLOSED,
+    Verdict.REJECTED_POLICY: pb.ANSWER_REJECTED_POLICY,
+    Verdict.REJECTED_MALFORMED: pb.ANSWER_REJECTED_MALFORMED,
+    Verdict.DISCARDED: pb.ANSWER_DISCARDED,
+    Answer.RECEIVED: pb.ANSWER_RECEIVED,
+    Answer.OTHER_EPOCH: pb.ANSWER_OTHER_EPOCH,
+    Answer.OBSOLETE: pb.ANSWER_OBSOLETE,
+    Answer.UNKNOWN: pb.ANSWER_UNKNOWN,
+    Answer.RETRY: pb.ANSWER_RETRY,
+}
+_MEANINGS = {code: meaning for meaning, code in _ANSWERS.items()}
+_PATCHES: dict[PatchKind, int] = {
+    "none": pb.PATCH_KIND_NONE,
+    "replay": pb.PATCH_KIND_REPLAY,
+    "overwrite": pb.PATCH_KIND_OVERWRITE,
+    "full": pb.PATCH_KIND_FULL,
+}
+_PATCH_KINDS = {code: kind for kind, code in _PATCHES.items()}
+_TASKS: dict[TaskKind, int] = {
+    "train": pb.TASK_KIND_TRAIN,
+    "evaluate": pb.TASK_KIND_EVALUATE,
+}
+_TASK_KINDS = {code: kind for kind, code in _TASKS.items()}
+
+
+def epoch_number(epoch: Epoch) -> int:
+    """The name of a history as it travels."""
+    return int(epoch, 16)
+
+
+def epoch_name(number: int) -> Epoch:
+    """The name of a history."""
+    return f"{number:016x}"
+
+
+def digest_bytes(digest: str) -> bytes:
+    """A digest as it travels."""
+    return bytes.fromhex(digest)
+
+
+def model_name(name: ModelName | None) -> pb.ModelName | None:
+    """A model's name as it travels."""
+    if name is None:
+        return None
+    return pb.ModelName(epoch=epoch_number(name.epoch), version=name.version)
+
+
+def read_model_name(message: pb.ModelName) -> ModelName:
+    """A model's name."""
+    return ModelName(epoch_name(message.epoch), message.version)
+
+
+def answer_code(answer: Verdict | Answer) -> pb.Answer:
+    """An answer as it travels."""
+    return _ANSWERS[answer]  # type: ignore[return-value]
+
+
+def read_answer(code: int) -> Verdict | Answer:
+    """An answer to a push or pull."""
+    if code not in _MEANINGS:
+        raise ProtocolError(f"unknown answer {code}; the peer may be newer")
+    return _MEANINGS[code]
+
+
+def _read_verdict(code: int) -> Verdict:
+    answer = read_answer(code)
+    if not isinstance(answer, Verdict):
+        raise ProtocolError(f"expected a verdict, got {answer}")
+    return answer
+
+
+def _read_settled(seq: int, code: int) -> Settled:
+    return Settled(seq, _read_verdict(code)) if seq else NOTHING_SETTLED
+
+
+def _settled_code(settled: Settled) -> pb.Answer:
+    if settled.verdict is None:
+        return pb.ANSWER_UNSPECIFIED
+    return answer_code(settled.verdict)
+
+
+# --------------------------------------------------------------------------- pulls
+
+
+def pull_request(
+    pull: Pull, partial: str = "", partial_bytes: int = 0
+) -> pb.PullRequest:
+    """A pull as it travels."""
+    held = pull.held
+    return pb.PullRequest(
+        cid=pull.cid,
+        nonce=pull.nonce,
+        epoch=epoch_number(pull.epoch),
+        held=model_name(ModelName(held.epoch, held.version)) if held else None,
+        held_digest=digest_bytes(held.digest) if held else b"",
+        last_seq=pull.last_seq,
+        settled=pull.settled.seq,
+        settled_verdict=_settled_code(pull.settled),
+        history_from=pull.history_from,
+        partial=partial,
+        partial_bytes=partial_bytes,
+    )
+
+
+def read_pull(message: pb.PullRequest) -> Pull:
+    """A client's pull."""
+    held = None
+    if message.HasField("held"):
+        name = read_model_name(message.held)
+        held = Held(name.epoch, name.version, message.held_digest.hex())
+    return Pull(
+        cid=message.cid,
+        nonce=message.nonce,
+        epoch=epoch_name(message.epoch),
+        held=held,
+        last_seq=message.last_seq,
+        settled=_read_settled(message.settled, message.settled_verdict),
+        history_from=message.history_from,
+    )
+
+
+def pull_reply(reply: Reply) -> pb.PullReply:
+    """The answer to a pull as it travels, without the bytes of its patch."""
+    patch, receipt, task = reply.patch, reply.receipt, reply.task
+    return pb.PullReply(
+        nonce=reply.nonce,
+        retry_after=reply.retry_after,
+        kind=_PATCHES[patch.kind],  # type: ignore[arg-type]
+        model=pb.ModelName(epoch=epoch_number(patch.epoch), version=patch.version),
+        start=patch.start,
+        digest=digest_bytes(patch.digest),
+        lengths=patch.lengths,
+        receipt=None
+        if receipt is None
+        else pb.Receipt(
+            seq=receipt.seq,
+            digest=digest_bytes(receipt.digest),
+            verdict=answer_code(receipt.verdict),
+            weight=receipt.weight,
+            version=receipt.version,
+        ),
+        accepted=reply.accepted,
+        task=_TASKS[task.kind] if task else pb.TASK_KIND_NONE,  # type: ignore[arg-type]
+        evaluate=task.evaluate if task else False,
+        lease=task.lease if task else 0.0,
+        done=reply.done,
+    )
+
+
+def read_pull_reply(message: pb.PullReply, body: Bytes = b"") -> Reply:
+    """The server's answer to a pull; ``body`` are the bytes of its patch."""
+    if message.kind not in _PATCH_KINDS:
+        raise ProtocolError(f"unknown kind of patch {message.kind}")
+    receipt, task = None, None
+    if message.HasField("receipt"):
+        told = message.receipt
+        receipt = Receipt(
+            told.seq,
+            told.digest.hex(),
+            _read_verdict(told.verdict),
+            told.weight,
+            told.version,
+        )
+    if message.task != pb.TASK_KIND_NONE:
+        if message.task not in _TASK_KINDS:
+            raise ProtocolError(f"unknown kind of task {message.task}")
+        task = Task(
+            kind=_TASK_KINDS[message.task],
+            evaluate=message.evaluate,
+            lease=message.lease,
+        )
+    name = read_model_name(message.model)
+    patch = Patch(
+        kind=_PATCH_KINDS[message.kind],
+        epoch=name.epoch,
+        start=message.start,
+        version=name.version,
+        digest=message.digest.hex(),
+        parts=(body,) if len(body) else (),
+        lengths=tuple(message.lengths),
+    )
+    if patch.nbytes != len(body):
+        raise ProtocolError(f"a patch of {patch.nbytes} bytes has {len(body)}")
+    return Reply(
+        nonce=message.nonce,
+        patch=patch,
+        receipt=receipt,
+        accepted=tuple(message.accepted),
+        task=task,
+        done=message.done,
+        retry_after=message.retry_after,
+    )
+
+
+def patch_name(told: pb.PullReply) -> str:
+    """What tells whether two downloads are of the same bytes."""
+    model = told.model
+    size = sum(told.lengths)
+    return f"{model.epoch:x}:{told.start}:{model.version}:{told.kind}:{size}"
+
+
+# -------------------------------------------------------------------------- pushes
+
+
+def push_header(push: Push) -> pb.PushHeader:
+    """A push as it travels, without its payload."""
+    return pb.PushHeader(
+        cid=push.cid,
+        epoch=epoch_number(push.epoch),
+        seq=push.seq,
+        base=model_name(push.base),
+        size=len(push.payload),
+        digest=digest_bytes(push.digest),
+        settled=push.settled.seq,
+        settled_verdict=_settled_code(push.settled),
+        samples=push.samples,
+        steps=push.steps,
+        update_norm=push.update_norm,
+        memory_norm=push.memory_norm,
+        oldest=model_name(push.oldest),
+        counts=[] if push.counts is None else push.counts.tolist(),
+        has_counts=push.counts is not None,
+        loss=push.loss,
+    )
+
+
+def read_push(message: pb.PushHeader, payload: Bytes) -> Push:
+    """A client's push."""
+    counts = None
+    if message.has_counts:
+        if any(count >= 1 << 62 for count in message.counts):
+            raise ProtocolError("a label count is out of range")
+        counts = np.array(message.counts, np.int64)
+    return Push(
+        cid=message.cid,
+        epoch=epoch_name(message.epoch),
+        seq=message.seq,
+        base=read_model_name(message.base),
+        payload=payload,
+        digest=message.digest.hex(),
+        settled=_read_settled(message.settled, message.settled_verdict),
+        samples=message.samples,
+        steps=message.steps,
+        update_norm=message.update_norm,
+        memory_norm=message.memory_norm,
+        oldest=read_model_name(message.oldest) if message.HasField("oldest") else None,
+        counts=counts,
+        loss=message.loss if message.HasField("loss") else None,
+    )
+
+
+def push_reply(ack: Ack) -> pb.PushReply:
+    """The answer to a push as it travels."""
+    return pb.PushReply(
+        seq=ack.seq,
+        digest=digest_bytes(ack.digest),
+        answer=answer_code(ack.answer),
+        weight=ack.weight,
+        version=ack.version,
+        reason=ack.reason,
+        retry_after=ack.retry_after,
+    )
+
+
+def read_push_reply(message: pb.PushReply) -> Ack:
+    """The server's answer to a push."""
+    return Ack(
+        seq=message.seq,
+        digest=message.digest.hex(),
+        answer=read_answer(message.answer),
+        weight=message.weight,
+        version=message.version,
+        reason=message.reason,
+        retry_after=message.retry_after,
+    )

@@ -1,0 +1,163 @@
+"""Frames of a stream: protocol buffers whose large bytes are not copied twice.
+
+On the wire a frame is an ordinary ``PushFrame`` or ``PullFrame``, which any
+protobuf stub reads and writes. A ``bytes`` field of 1 MiB would be copied on every
+access, though, so chunks are laid out and read here by hand.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from fedcore.errors import ProtocolError
+from fedcore.typing import Bytes
+from fedwire.v1.federation_pb2 import PullFrame, PullReply, PushFrame, PushHeader
+
+CHUNK = 1 << 20  # measured: the fastest between 64 KiB and 4 MiB
+_HEAD, _CHUNK = 0x0A, 0x12  # tags of the two kinds of frame
+_OFFSET, _CRC, _DATA = 0x08, 0x15, 0x1A  # tags of a chunk's fields
+_CRC_FIELD = struct.Struct("<BI")
+
+
+class Part(NamedTuple):
+    """A piece of a larger message, whose checksum was right."""
+
+    offset: int
+    data: memoryview
+
+
+def header_frame(header: PushHeader) -> bytes:
+    """The first frame of a push."""
+    return PushFrame(header=header).SerializeToString()
+
+
+def reply_frame(reply: PullReply) -> bytes:
+    """The first frame of a pull's answer."""
+    return PullFrame(reply=reply).SerializeToString()
+
+
+def read_header(frame: bytes) -> PushHeader:
+    """The header in the first frame of a push.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    try:
+        read = PushFrame.FromString(frame)
+    except DecodeError as error:
+        raise ProtocolError(f"the first frame cannot be read: {error}") from error
+    if read.WhichOneof("kind") != "header":
+        raise ProtocolError("the first frame of a push must be its header")
+    return read.header
+
+
+def read_reply(frame: bytes) -> PullReply:
+    """The reply in the first frame of a pull's answer.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    try:
+        read = PullFrame.FromString(frame)
+    except DecodeError as error:
+        raise ProtocolError(f"the first frame cannot be read: {error}") from error
+    if read.WhichOneof("kind") != "reply":
+        raise ProtocolError("the first frame of an answer must be its reply")
+    return read.reply
+
+
+def chunk_frames(parts: Iterable[Bytes], start: int = 0) -> Iterator[bytes]:
+    """Frames of up to 1 MiB with the bytes of ``parts`` from byte ``start`` on."""
+    offset, skip = start, start
+    waiting: list[memoryview] = []
+    size = 0
+    for part in parts:
+        view = memoryview(part).cast("B")
+        if skip >= len(view):
+            skip -= len(view)
+            continue
+        view, skip = view[skip:], 0
+        while len(view):
+            piece = view[: CHUNK - size]
+            waiting.append(piece)
+            size += len(piece)
+            view = view[len(piece) :]
+            if size == CHUNK:
+                yield _chunk_frame(offset, waiting, size)
+                offset += size
+                waiting, size = [], 0
+    if size:
+        yield _chunk_frame(offset, waiting, size)
+
+
+def _chunk_frame(offset: int, pieces: list[memoryview], size: int) -> bytes:
+    check = 0
+    for piece in pieces:
+        check = zlib.crc32(piece, check)
+    fields = b"".join(
+        [
+            bytes([_OFFSET]),
+            _varint(offset),
+            _CRC_FIELD.pack(_CRC, check),
+            bytes([_DATA]),
+            _varint(size),
+        ]
+    )
+    length = _varint(len(fields) + size)
+    return b"".join([bytes([_CHUNK]), length, fields, *pieces])
+
+
+def read_chunk(frame: bytes) -> Part:
+    """The chunk in a frame; its bytes are not copied.
+
+    Raises:
+        ProtocolError: it is none, or its checksum is wrong.
+    """
+    view = memoryview(frame)
+    if not len(view) or view[0] != _CHUNK:
+        raise ProtocolError("expected a chunk")
+    try:
+        length, at = _read_varint(view, 1)
+        if at + length != len(view):
+            raise ProtocolError(f"a chunk of {length} bytes in {len(view) - at}")
+        offset, check, data = 0, 0, view[:0]
+        while at < len(view):
+            tag, at = view[at], at + 1
+            if tag == _OFFSET:
+                offset, at = _read_varint(view, at)
+            elif tag == _CRC:
+                check, at = int.from_bytes(view[at : at + 4], "little"), at + 4
+            elif tag == _DATA:
+                size, at = _read_varint(view, at)
+                data, at = view[at : at + size], at + size
+            else:
+                raise ProtocolError(f"unknown field {tag >> 3} in a chunk")
+    except IndexError:
+        raise ProtocolError("a chunk ends early") from None
+    if zlib.crc32(data) != check:
+        raise ProtocolError(f"the checksum of the chunk at byte {offset} is wrong")
+    return Part(offset, data)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
+    number, shift = 0, 0
+    while True:
+        byte, at = view[at], at + 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+        if shift > 63:
+            raise ProtocolError("a number is too long")

@@ -1,0 +1,361 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROLE_TRAINER: _ClassVar[Role]
+    ROLE_EVALUATOR: _ClassVar[Role]
+
+class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ANSWER_UNSPECIFIED: _ClassVar[Answer]
+    ANSWER_ACCEPTED: _ClassVar[Answer]
+    ANSWER_REJECTED_STALE: _ClassVar[Answer]
+    ANSWER_REJECTED_CLOSED: _ClassVar[Answer]
+    ANSWER_REJECTED_POLICY: _ClassVar[Answer]
+    ANSWER_REJECTED_MALFORMED: _ClassVar[Answer]
+    ANSWER_DISCARDED: _ClassVar[Answer]
+    ANSWER_RECEIVED: _ClassVar[Answer]
+    ANSWER_OTHER_EPOCH: _ClassVar[Answer]
+    ANSWER_OBSOLETE: _ClassVar[Answer]
+    ANSWER_UNKNOWN: _ClassVar[Answer]
+    ANSWER_RETRY: _ClassVar[Answer]
+
+class PatchKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PATCH_KIND_NONE: _ClassVar[PatchKind]
+    PATCH_KIND_REPLAY: _ClassVar[PatchKind]
+    PATCH_KIND_OVERWRITE: _ClassVar[PatchKind]
+    PATCH_KIND_FULL: _ClassVar[PatchKind]
+
+class TaskKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_KIND_NONE: _ClassVar[TaskKind]
+    TASK_KIND_TRAIN: _ClassVar[TaskKind]
+    TASK_KIND_EVALUATE: _ClassVar[TaskKind]
+ROLE_TRAINER: Role
+ROLE_EVALUATOR: Role
+ANSWER_UNSPECIFIED: Answer
+ANSWER_ACCEPTED: Answer
+ANSWER_REJECTED_STALE: Answer
+ANSWER_REJECTED_CLOSED: Answer
+ANSWER_REJECTED_POLICY: Answer
+ANSWER_REJECTED_MALFORMED: Answer
+ANSWER_DISCARDED: Answer
+ANSWER_RECEIVED: Answer
+ANSWER_OTHER_EPOCH: Answer
+ANSWER_OBSOLETE: Answer
+ANSWER_UNKNOWN: Answer
+ANSWER_RETRY: Answer
+PATCH_KIND_NONE: PatchKind
+PATCH_KIND_REPLAY: PatchKind
+PATCH_KIND_OVERWRITE: PatchKind
+PATCH_KIND_FULL: PatchKind
+TASK_KIND_NONE: TaskKind
+TASK_KIND_TRAIN: TaskKind
+TASK_KIND_EVALUATE: TaskKind
+
+class ModelName(_message.Message):
+    __slots__ = ("epoch", "version")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    version: int
+    def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class EnrolRequest(_message.Message):
+    __slots__ = ("protocols", "cid", "name", "role", "index", "count", "spec", "run_id", "code", "software")
+    PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
+    CID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    protocols: _containers.RepeatedScalarFieldContainer[int]
+    cid: str
+    name: str
+    role: Role
+    index: int
+    count: int
+    spec: str
+    run_id: str
+    code: str
+    software: str
+    def __init__(self, protocols: _Optional[_Iterable[int]] = ..., cid: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., index: _Optional[int] = ..., count: _Optional[int] = ..., spec: _Optional[str] = ..., run_id: _Optional[str] = ..., code: _Optional[str] = ..., software: _Optional[str] = ...) -> None: ...
+
+class EnrolReply(_message.Message):
+    __slots__ = ("protocol", "run_id", "epoch", "origin", "algorithm", "seed", "name", "share_labels", "heartbeat", "max_update_bytes", "gone", "warning")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHARE_LABELS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    MAX_UPDATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    run_id: str
+    epoch: int
+    origin: bytes
+    algorithm: str
+    seed: int
+    name: str
+    share_labels: bool
+    heartbeat: float
+    max_update_bytes: int
+    gone: bool
+    warning: str
+    def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
+
+class PullRequest(_message.Message):
+    __slots__ = ("cid", "nonce", "epoch", "held", "held_digest", "last_seq", "settled", "settled_verdict", "history_from", "partial", "partial_bytes")
+    CID_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HELD_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_VERDICT_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FROM_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cid: str
+    nonce: int
+    epoch: int
+    held: ModelName
+    held_digest: bytes
+    last_seq: int
+    settled: int
+    settled_verdict: Answer
+    history_from: int
+    partial: str
+    partial_bytes: int
+    def __init__(self, cid: _Optional[str] = ..., nonce: _Optional[int] = ..., epoch: _Optional[int] = ..., held: _Optional[_Union[ModelName, _Mapping]] = ..., held_digest: _Optional[bytes] = ..., last_seq: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("offset", "crc32", "data")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CRC32_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    crc32: int
+    data: bytes
+    def __init__(self, offset: _Optional[int] = ..., crc32: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class PullFrame(_message.Message):
+    __slots__ = ("reply", "chunk")
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    reply: PullReply
+    chunk: Chunk
+    def __init__(self, reply: _Optional[_Union[PullReply, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("seq", "digest", "verdict", "weight", "version")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    digest: bytes
+    verdict: Answer
+    weight: float
+    version: int
+    def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ...) -> None: ...
+
+class PullReply(_message.Message):
+    __slots__ = ("nonce", "refused", "retry_after", "kind", "model", "start", "digest", "lengths", "receipt", "accepted", "task", "evaluate", "lease", "done", "from_byte")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    EVALUATE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    FROM_BYTE_FIELD_NUMBER: _ClassVar[int]
+    nonce: int
+    refused: Answer
+    retry_after: float
+    kind: PatchKind
+    model: ModelName
+    start: int
+    digest: bytes
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    receipt: Receipt
+    accepted: _containers.RepeatedScalarFieldContainer[int]
+    task: TaskKind
+    evaluate: bool
+    lease: float
+    done: bool
+    from_byte: int
+    def __init__(self, nonce: _Optional[int] = ..., refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., start: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., from_byte: _Optional[int] = ...) -> None: ...
+
+class PushHeader(_message.Message):
+    __slots__ = ("cid", "epoch", "seq", "base", "size", "digest", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "oldest", "counts", "has_counts", "loss")
+    CID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_VERDICT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_NORM_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_NORM_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    HAS_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    cid: str
+    epoch: int
+    seq: int
+    base: ModelName
+    size: int
+    digest: bytes
+    settled: int
+    settled_verdict: Answer
+    samples: int
+    steps: int
+    update_norm: float
+    memory_norm: float
+    oldest: ModelName
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    has_counts: bool
+    loss: float
+    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[_Union[ModelName, _Mapping]] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., loss: _Optional[float] = ...) -> None: ...
+
+class PushFrame(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: PushHeader
+    chunk: Chunk
+    def __init__(self, header: _Optional[_Union[PushHeader, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+
+class PushReply(_message.Message):
+    __slots__ = ("seq", "digest", "answer", "weight", "version", "reason", "retry_after")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    digest: bytes
+    answer: Answer
+    weight: float
+    version: int
+    reason: str
+    retry_after: float
+    def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ("cid", "seq", "digest")
+    CID_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    cid: str
+    seq: int
+    digest: bytes
+    def __init__(self, cid: _Optional[str] = ..., seq: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class ResumeReply(_message.Message):
+    __slots__ = ("received",)
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    def __init__(self, received: _Optional[int] = ...) -> None: ...
+
+class Beat(_message.Message):
+    __slots__ = ("cid", "session")
+    CID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    cid: str
+    session: int
+    def __init__(self, cid: _Optional[str] = ..., session: _Optional[int] = ...) -> None: ...
+
+class Notice(_message.Message):
+    __slots__ = ("kind", "text")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[Notice.Kind]
+        KIND_SUPERSEDED: _ClassVar[Notice.Kind]
+        KIND_DRAINING: _ClassVar[Notice.Kind]
+    KIND_UNSPECIFIED: Notice.Kind
+    KIND_SUPERSEDED: Notice.Kind
+    KIND_DRAINING: Notice.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    kind: Notice.Kind
+    text: str
+    def __init__(self, kind: _Optional[_Union[Notice.Kind, str]] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ReportRequest(_message.Message):
+    __slots__ = ("cid", "model", "values", "samples", "error")
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    CID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    cid: str
+    model: ModelName
+    values: _containers.ScalarMap[str, float]
+    samples: int
+    error: str
+    def __init__(self, cid: _Optional[str] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ReportReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LeaveRequest(_message.Message):
+    __slots__ = ("cid",)
+    CID_FIELD_NUMBER: _ClassVar[int]
+    cid: str
+    def __init__(self, cid: _Optional[str] = ...) -> None: ...
+
+class LeaveReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...

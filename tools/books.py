@@ -1,0 +1,104 @@
+"""The books of a federation that has ended: does every update count exactly once?
+
+Three parties kept accounts that know nothing of each other: each client counted the
+acknowledgements that it got, the journal holds the decisions, and the model is what
+a replay from the very beginning gives.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedclient.store import ClientStore
+from fedcore.coordinator.records import Decided
+from fedcore.params import digest
+from fedcore.protocol import Verdict
+from fedrun.files import load_model
+from fedrun.journal import Journal, verify
+
+
+@dataclass(frozen=True)
+class Books:
+    """What the parties say."""
+
+    acknowledged: int  # by the clients' own count
+    journalled: int  # accepted updates in the journal
+    applied: int  # of these, in the model
+    waiting: int  # of these, still in the buffer
+    lost: int  # acknowledged, and not in the journal
+    doubled: int  # in the journal more than once
+    unsettled: int  # messages whose clients do not know their verdict
+    versions: int
+    recomputed: int  # decisions made anew, all the same
+    model: str  # digest of the exported model
+    replayed: str  # digest of the model that the replay gives
+
+    @property
+    def balance(self) -> bool:
+        """Whether they all say the same."""
+        return (
+            self.acknowledged == self.journalled == self.applied
+            and not (self.waiting or self.lost or self.doubled or self.unsettled)
+            and self.model == self.replayed
+        )
+
+    def rows(self) -> list[tuple[str, str, bool]]:
+        """What to print: name, figure, and whether it is as it must be."""
+        counts = f"{self.acknowledged} = {self.journalled} = {self.applied}"
+        same = self.acknowledged == self.journalled == self.applied
+        return [
+            ("updates acknowledged = journalled = applied", counts, same),
+            ("left in the buffer", str(self.waiting), not self.waiting),
+            ("lost", str(self.lost), not self.lost),
+            ("doubled", str(self.doubled), not self.doubled),
+            ("without a known verdict", str(self.unsettled), not self.unsettled),
+            (
+                "decisions made anew, all the same",
+                str(self.recomputed),
+                self.recomputed > 0,
+            ),
+            (
+                "model equal to the replayed journal, bit for bit",
+                f"{self.model[:16]} = {self.replayed[:16]}",
+                self.model == self.replayed,
+            ),
+        ]
+
+
+def audit(run: Path, states: Iterable[Path]) -> Books:
+    """Balances the books of a run and of its clients' state directories."""
+    acknowledged: Counter[str] = Counter()
+    unsettled = 0
+    for folder in states:
+        store = ClientStore(folder)
+        state = store.load()
+        store.close()
+        if state is not None:
+            acknowledged[state.cid] = state.ledger.accepted
+            unsettled += state.pending is not None
+    journal = Journal.open(run)
+    try:
+        found = verify(journal)
+        messages = Counter(
+            (record.cid, record.seq)
+            for _, record in journal.store.entries(payloads=False)
+            if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED
+        )
+    finally:
+        journal.close()
+    journalled = Counter(cid for cid, _ in messages)
+    _, model_D = load_model(run / "models" / "last.safetensors")
+    return Books(
+        acknowledged=acknowledged.total(),
+        journalled=journalled.total(),
+        applied=found.applied,
+        waiting=found.waiting,
+        lost=(acknowledged - journalled).total(),
+        doubled=sum(count - 1 for count in messages.values()),
+        unsettled=unsettled,
+        versions=found.versions,
+        recomputed=found.recomputed,
+        model=digest(model_D),
+        replayed=found.digest,
+    )

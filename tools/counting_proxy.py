@@ -1,0 +1,99 @@
+"""A TCP proxy that counts bytes, and can cut connections: the network, seen outside.
+
+It stands between clients and a server and belongs to neither, so what it counts is
+what really crossed the sockets.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter
+from typing import Self
+
+
+class CountingProxy:
+    """Forwards a port of this machine to another one, on a thread of its own."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self.target = (host, int(port))
+        self.sent: Counter[str] = Counter()  # bytes "up" to the server and "down"
+        self.connections = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begins to listen."""
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Cuts everything."""
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    def retarget(self, target: str) -> None:
+        """New connections go elsewhere: the server has come back on another port."""
+        host, _, port = target.rpartition(":")
+        self.target = (host, int(port))
+
+    def cut(self) -> None:
+        """Breaks all connections in the middle of whatever they carry."""
+
+        def abort() -> None:
+            for writer in list(self._writers):
+                writer.transport.abort()
+
+        self._loop.call_soon_threadsafe(abort)
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._connect, "127.0.0.1", 0)
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _connect(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            up_reader, up_writer = await asyncio.open_connection(*self.target)
+        except OSError:
+            writer.transport.abort()
+            self._writers.discard(writer)
+            return
+        self._writers.add(up_writer)
+        await asyncio.gather(
+            self._pump(reader, up_writer, "up"), self._pump(up_reader, writer, "down")
+        )
+        self._writers -= {writer, up_writer}
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                self.sent[way] += len(data)
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.close()
