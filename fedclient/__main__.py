@@ -1,0 +1,5 @@
+"""``python -m fedclient``."""
+
+from fedclient.cli import main
+
+main()

@@ -1,0 +1,50 @@
+"""Heartbeats: a thread that shows the server that this process is there."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+from fedwire.v1 import federation_pb2 as pb
+
+from fedclient.connection import Connection
+from fedcore.typing import Seconds
+
+
+class Attendance:
+    """Attends until it is closed, and again whenever the connection broke."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        cid: str,
+        interval: Seconds,
+        superseded: Callable[[str], None],
+    ) -> None:
+        self._connection, self._cid, self._interval = connection, cid, interval
+        self._superseded = superseded
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._attend, name="attendance", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """The server is told that this process is gone."""
+        self._closed.set()
+        self._thread.join(timeout=2.0)
+
+    def _attend(self) -> None:
+        while not self._closed.is_set():
+            try:
+                for notice in self._connection.attend(self._beats()):
+                    if notice.kind == pb.Notice.KIND_SUPERSEDED:
+                        self._superseded(notice.text)
+                        return
+            except (grpc.RpcError, ValueError):  # ValueError: the channel is closed
+                pass
+            self._closed.wait(self._interval)
+
+    def _beats(self) -> Iterator[pb.Beat]:
+        yield pb.Beat(cid=self._cid, session=self._connection.session)
+        while not self._closed.wait(self._interval):
+            yield pb.Beat()

@@ -1,0 +1,143 @@
+"""The command ``fedclient``."""
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from fedrun.command import in_sentences
+
+PATH = click.Path(path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="latecomer")
+def main() -> None:
+    """Trains for a federation on data that stays here."""
+
+
+def _member(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that joins a server."""
+    for option in (
+        click.option("-q", "--quiet", is_flag=True, help="Only warnings."),
+        click.option(
+            "--give-up",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="End if the server does not answer for so long; without, wait.",
+        ),
+        click.option("--plaintext", is_flag=True, help="No TLS beyond this machine."),
+        click.option("--key", type=PATH, help="The certificate's private key."),
+        click.option("--certificate", type=PATH, help="This client's certificate."),
+        click.option("--ca", type=PATH, help="Who signed the server's certificate."),
+        click.option("--model", "checkpoint", type=PATH, help="Version 0, if here."),
+        click.option("--app", required=True, help="module:attribute of the workload."),
+    ):
+        function = option(function)
+    return click.argument("host")(function)
+
+
+def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a client with data."""
+    for option in (
+        click.option("--state", type=PATH, required=True, help="Its own folder."),
+        click.option("--name", default="", help="Its name; without, a random one."),
+        click.option("--index", type=click.IntRange(0), default=0),
+        click.option("--count", type=click.IntRange(1), default=1),
+        click.option("--data", multiple=True, metavar="KEY=VALUE"),
+    ):
+        function = option(function)
+    return function
+
+
+@main.command()
+@_member
+@_trainer
+@click.option("--updates", type=click.IntRange(1), help="Leave for good after so many.")
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="A task takes at least so long, to spare the device.",
+)
+@in_sentences
+def join(updates: int | None, pace: float, **given: Any) -> None:
+    """Train for the federation at HOST until it has ended."""
+    _prepare(given)
+    with _worker(given, updates=updates, pace=pace) as worker:
+        worker.run()
+
+
+@main.command()
+@_member
+@_trainer
+@in_sentences
+def leave(**given: Any) -> None:
+    """Leave the federation at HOST for good; what is still here is sent first."""
+    _prepare(given)
+    with _worker(given) as worker:
+        worker.leave_now()
+
+
+@main.command()
+@_member
+@click.option("--state", type=PATH, help="Its own folder; without, a temporary one.")
+@click.option("--name", default="evaluator", show_default=True)
+@in_sentences
+def evaluate(host: str, state: Path | None, name: str, **given: Any) -> None:
+    """Evaluate the models of the federation at HOST on the workload's test data."""
+    _prepare(given)
+    from fedclient.commands import examine
+
+    examine(host, state, name, **given)
+
+
+@main.command()
+@click.argument("app")
+@click.option("-o", "--out", type=PATH, default=Path("model.safetensors"))
+@click.option("--seed", type=click.IntRange(0), default=0, help="The run's seed.")
+@in_sentences
+def model(app: str, out: Path, seed: int) -> None:
+    """Write version 0 of APP's model, from which a server starts."""
+    from fedclient.commands import write_model
+
+    click.echo(write_model(app, out, seed))
+
+
+@main.command()
+@click.argument("app")
+@click.argument("model", type=PATH)
+@in_sentences
+def score(app: str, model: Path) -> None:
+    """Evaluate a model file on APP's test data."""
+    from fedclient.commands import score_model
+
+    for line in score_model(app, model):
+        click.echo(line)
+
+
+def _prepare(given: dict[str, Any]) -> None:
+    """Logging, and a polite end on Ctrl-C and SIGTERM: the state is on disk."""
+    logging.basicConfig(
+        level=logging.WARNING if given.pop("quiet") else logging.INFO,
+        format="%(asctime)s %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def _worker(given: dict[str, Any], **more: Any) -> Any:
+    from fedclient.commands import working
+
+    return working(**more, **given)

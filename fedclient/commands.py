@@ -1,0 +1,122 @@
+"""What the commands of ``fedclient`` do."""
+
+import contextlib
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedwire.connect import parse_address
+from fedwire.v1 import federation_pb2 as pb
+
+from fedclient.examiner import Examiner
+from fedclient.membership import Identity, Membership
+from fedclient.store import ClientStore
+from fedclient.worker import Worker
+from fedcore.errors import ConfigError, WorkloadError
+from fedcore.training import initial_model
+from fedcore.workload import Client, user_code
+from fedrun.app import code_hash, load_app
+from fedrun.files import load_model, save_model
+
+_log = logging.getLogger("fedclient")
+
+
+@contextlib.contextmanager
+def working(
+    *,
+    host: str,
+    app: str,
+    state: Path,
+    name: str,
+    index: int,
+    count: int,
+    data: tuple[str, ...],
+    give_up: float | None,
+    checkpoint: Path | None,
+    updates: int | None = None,
+    pace: float = 0.0,
+    **trust: Any,
+) -> Iterator[Worker]:
+    """A client ready to work; an interrupt ends it politely."""
+    if index >= count:
+        raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
+    address = parse_address(host, **trust)
+    args = dict(_key_and_value(item) for item in data)
+    workload = load_app(app)
+    model = workload.flat()
+    store = ClientStore(state)
+    member = Membership(
+        address,
+        model,
+        store,
+        Identity(name=name, index=index, count=count, code=code_hash(app)),
+        give_up,
+        checkpoint,
+    )
+    client = Client(name or store.name() or "", index, count, args)
+    try:
+        yield Worker(member, workload, model, client, updates=updates, pace=pace)
+    except KeyboardInterrupt:
+        _log.info("interrupted; the same command goes on with %s", state)
+    finally:
+        member.close()
+
+
+def examine(
+    host: str,
+    state: Path | None,
+    name: str,
+    *,
+    app: str,
+    give_up: float | None,
+    checkpoint: Path | None,
+    **trust: Any,
+) -> None:
+    """Evaluates until the run has ended."""
+    address = parse_address(host, **trust)
+    workload = load_app(app)
+    if workload.test_data is None:
+        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
+    model = workload.flat()
+    with contextlib.ExitStack() as stack:
+        folder = state or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        identity = Identity(role=pb.ROLE_EVALUATOR, name=name)
+        member = Membership(
+            address, model, ClientStore(folder), identity, give_up, checkpoint
+        )
+        stack.callback(member.close)
+        with contextlib.suppress(KeyboardInterrupt):
+            with user_code("test_data"):
+                data = workload.test_data()
+            Examiner(member, model, data).run()
+
+
+def write_model(app: str, out: Path, seed: int) -> str:
+    """Writes version 0 of an app's model."""
+    model = load_app(app).flat()
+    save_model(out, model.spec, initial_model(model, seed), seed=str(seed))
+    return f"{out}: {model.spec.dim} values in {len(model.spec.tensors)} tensors"
+
+
+def score_model(app: str, path: Path) -> Iterator[str]:
+    """Evaluates a model file on the app's test data."""
+    workload = load_app(app)
+    if workload.test_data is None:
+        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
+    model = workload.flat()
+    spec, flat_D = load_model(path)
+    model.spec.require(spec, str(path))
+    with user_code("evaluation"):
+        values, samples = model.evaluate(flat_D, workload.test_data())
+    yield f"{samples} samples"
+    for name, value in values.items():
+        yield f"{name} {value:.4f}"
+
+
+def _key_and_value(item: str) -> tuple[str, str]:
+    key, equals, value = item.partition("=")
+    if not key or not equals:
+        raise ConfigError(f"--data {item}: expected key=value")
+    return key, value

@@ -1,0 +1,178 @@
+"""One client's calls to its server: blocking, resumable, explained when they fail."""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import grpc
+from fedwire.connect import Address, explained
+from fedwire.convert import (
+    digest_bytes,
+    model_name,
+    patch_name,
+    pull_request,
+    push_header,
+    read_answer,
+    read_pull_reply,
+    read_push_reply,
+)
+from fedwire.frames import CHUNK, chunk_frames, header_frame, read_chunk, read_reply
+from fedwire.service import PROTOCOLS, Stub
+from fedwire.v1 import federation_pb2 as pb
+
+from fedcore.errors import ProtocolError
+from fedcore.params import ParamSpec
+from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
+from fedcore.typing import Seconds
+
+CALL: Seconds = 30.0  # a short call that takes longer has failed
+PULL: Seconds = 120.0  # a pull waits for work, but not for ever
+PER_MEGABYTE: Seconds = 30.0  # patience with a slow link: 0.3 Mbit/s
+OVERHEAD = 1 << 16  # bytes that a patch may be larger than the dense model
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A pull was answered without a model."""
+
+    answer: Verdict | Answer
+    retry_after: Seconds
+
+
+@dataclass
+class Partial:
+    """A download that was cut off."""
+
+    name: str = ""
+    body: bytearray = field(default_factory=bytearray)
+    received: int = 0
+
+
+class Connection:
+    """A channel to one server."""
+
+    def __init__(self, address: Address, spec: ParamSpec) -> None:
+        self.address = address
+        self._spec = spec
+        self._channel = address.channel()
+        self._stub = Stub(self._channel)
+        self._partial = Partial()
+        self.session = secrets.randbits(64)
+
+    def close(self) -> None:
+        """Ends all calls."""
+        self._channel.close()
+
+    def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
+        """Asks to be admitted.
+
+        Raises:
+            UnavailableError: nobody answers.
+            RefusedError: the server will not have this client.
+        """
+        request.protocols.extend(PROTOCOLS)
+        request.spec = self._spec.to_json()
+        try:
+            reply: pb.EnrolReply = self._stub.enrol(request, timeout=CALL)
+        except grpc.RpcError as error:
+            raise explained(error, self.address) from error
+        if reply.protocol not in PROTOCOLS:
+            raise ProtocolError(f"{self.address} chose protocol {reply.protocol}")
+        return reply
+
+    def pull(self, pull: Pull) -> Reply | Refusal:
+        """Asks for the model and for work; takes up a download that was cut off."""
+        partial = self._partial
+        request = pull_request(pull, partial.name, partial.received)
+        try:
+            frames = self._stub.pull(request, timeout=self._patience(PULL))
+            told = read_reply(next(frames))
+            if told.refused:
+                answer = read_answer(told.refused)
+                return Refusal(answer, told.retry_after)
+            body = self._download(told, frames)
+        except grpc.RpcError as error:
+            raise explained(error, self.address) from error
+        except StopIteration:
+            raise ProtocolError(f"{self.address}: an empty answer to a pull") from None
+        reply = read_pull_reply(told, body)
+        self._partial = Partial()
+        return reply
+
+    def _download(self, told: pb.PullReply, frames: Iterator[bytes]) -> bytes:
+        size = sum(told.lengths)
+        if size > 4 * self._spec.dim + OVERHEAD:
+            raise ProtocolError(
+                f"{self.address}: a patch of {size} bytes for a model of "
+                f"{4 * self._spec.dim}"
+            )
+        name, partial = patch_name(told), self._partial
+        if not told.from_byte or partial.name != name:
+            partial = self._partial = Partial(name, bytearray(size))
+        for frame in frames:
+            part = read_chunk(frame)
+            end = part.offset + len(part.data)
+            if part.offset != partial.received or end > size:
+                raise ProtocolError(f"{self.address}: chunks of a patch do not fit")
+            partial.body[part.offset : end] = part.data
+            partial.received = end
+        if partial.received != size:
+            raise ProtocolError(
+                f"{self.address}: a patch ends at byte {partial.received} of {size}"
+            )
+        return bytes(partial.body)
+
+    def push(self, push: Push, *, again: bool) -> Ack:
+        """Delivers an update; one that was cut off goes on where it stopped."""
+        start = 0
+        try:
+            if again and len(push.payload) > CHUNK:
+                request = pb.ResumeRequest(
+                    cid=push.cid, seq=push.seq, digest=digest_bytes(push.digest)
+                )
+                start = self._stub.resume(request, timeout=CALL).received
+            frames = self._frames(push, min(start, len(push.payload)))
+            reply = self._stub.push(frames, timeout=self._patience(CALL))
+        except grpc.RpcError as error:
+            raise explained(error, self.address) from error
+        return read_push_reply(reply)
+
+    def _frames(self, push: Push, start: int) -> Iterator[bytes]:
+        yield header_frame(push_header(push))
+        yield from chunk_frames([push.payload], start)
+
+    def report(
+        self, cid: str, model: ModelName, values: Mapping[str, float], samples: int
+    ) -> None:
+        """Tells what an evaluation measured."""
+        self._call(
+            self._stub.report,
+            pb.ReportRequest(
+                cid=cid,
+                model=model_name(model),
+                values=values,
+                samples=samples,
+            ),
+        )
+
+    def report_failure(self, cid: str, error: str) -> None:
+        """Tells that the user's code raised."""
+        self._call(self._stub.report, pb.ReportRequest(cid=cid, error=error))
+
+    def leave(self, cid: str) -> None:
+        """Says goodbye for good."""
+        self._call(self._stub.leave, pb.LeaveRequest(cid=cid))
+
+    def attend(self, beats: Iterator[pb.Beat]) -> Iterator[pb.Notice]:
+        """Shows that this process is there; yields what the server has to say."""
+        notices: Iterator[pb.Notice] = self._stub.attend(beats)
+        return notices
+
+    def _call(self, method: object, request: object) -> None:
+        try:
+            method(request, timeout=CALL)  # type: ignore[operator]
+        except grpc.RpcError as error:
+            raise explained(error, self.address) from error
+
+    def _patience(self, least: Seconds) -> Seconds:
+        return least + PER_MEGABYTE * 4 * self._spec.dim / 1e6

@@ -1,0 +1,70 @@
+"""The evaluator: an enrolled process which owns the test set."""
+
+import logging
+import secrets
+import time
+from typing import Any
+
+from fedclient.connection import Refusal
+from fedclient.membership import Membership
+from fedcore.errors import UnavailableError
+from fedcore.participant import OutdatedError, WrongModelError
+from fedcore.protocol import Answer, ModelName, Reply
+from fedcore.workload import FlatModel, user_code
+
+_log = logging.getLogger("fedclient")
+
+
+class Examiner:
+    """Evaluates the versions that the server gives it."""
+
+    def __init__(self, member: Membership, model: FlatModel, data: Any) -> None:
+        self._member, self._model, self._data = member, model, data
+
+    def run(self) -> None:
+        """Evaluates until the run has ended."""
+        member = self._member
+        member.enrol()
+        _log.info("evaluating run %s", member.participant.state.run_id)
+        while True:
+            member.check_superseded()
+            try:
+                pull = member.participant.pull(secrets.randbits(63))
+                answer = member.connection.pull(pull)
+                member.patience.reset()
+                if isinstance(answer, Refusal):
+                    self._heed(answer)
+                elif self._examine(answer):
+                    return
+            except UnavailableError as error:
+                member.patience.wait(error)
+            except OutdatedError as error:
+                member.begin_anew(error)
+            except WrongModelError as error:
+                _log.warning("%s; asking for the full model", error)
+
+    def _heed(self, refusal: Refusal) -> None:
+        if refusal.answer is Answer.UNKNOWN:
+            self._member.enrol()
+        else:
+            wait = UnavailableError("the server is busy")
+            self._member.patience.wait(wait, refusal.retry_after)
+
+    def _examine(self, reply: Reply) -> bool:
+        """Measures what came; True at the end."""
+        member = self._member
+        member.participant.receive(reply)
+        member.save()
+        state = member.participant.state
+        if reply.task is not None:
+            assert state.held is not None
+            assert state.public_D is not None
+            with user_code("evaluation"):
+                values, samples = self._model.evaluate(state.public_D, self._data)
+            name = ModelName(state.held.epoch, state.held.version)
+            member.connection.report(state.cid, name, values, samples)
+            shown = ", ".join(f"{k} {v:.4f}" for k, v in values.items())
+            _log.info("version %d: %s", name.version, shown)
+        elif not reply.done:
+            time.sleep(reply.retry_after)
+        return reply.done

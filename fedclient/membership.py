@@ -1,0 +1,181 @@
+"""Being a member of a federation: enrolment, identity, patience."""
+
+import logging
+import random
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedwire.connect import Address
+from fedwire.convert import epoch_name
+from fedwire.v1 import federation_pb2 as pb
+
+from fedclient.attendance import Attendance
+from fedclient.connection import Connection
+from fedclient.store import ClientStore
+from fedcore.algorithm import Algorithm
+from fedcore.errors import ConfigError, RefusedError, UnavailableError
+from fedcore.participant import Participant, ParticipantState
+from fedcore.training import initial_model
+from fedcore.typing import Seconds, Vector
+from fedcore.workload import FlatModel
+from fedrun.config.load import parse_algorithm
+from fedrun.files import load_model
+
+_log = logging.getLogger("fedclient")
+FIRST_WAIT: Seconds = 1.0
+LONGEST_WAIT: Seconds = 60.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a client says of itself when it enrols."""
+
+    role: pb.Role = pb.ROLE_TRAINER
+    name: str = ""
+    index: int = 0
+    count: int = 1
+    code: str = ""
+
+
+@dataclass
+class Patience:
+    """Waits longer and longer, with jitter, until something works again."""
+
+    give_up: Seconds | None = None
+    _wait: Seconds = FIRST_WAIT
+    _since: Seconds = field(default_factory=time.monotonic)
+
+    def reset(self) -> None:
+        """Something worked."""
+        self._wait, self._since = FIRST_WAIT, time.monotonic()
+
+    def wait(self, error: Exception, least: Seconds = 0.0) -> None:
+        """Waits after a failure.
+
+        Raises:
+            UnavailableError: it has been failing for too long.
+        """
+        failing = time.monotonic() - self._since
+        if self.give_up is not None and failing >= self.give_up:
+            raise UnavailableError(f"{error}; gave up after {failing:.0f} s") from error
+        pause = max(least, random.uniform(0.5, 1.0) * self._wait)
+        _log.info("%s; again in %.1f s", error, pause)
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        time.sleep(pause)
+
+
+class Membership:
+    """A connection, an identity on disk, and a place in the run."""
+
+    def __init__(
+        self,
+        address: Address,
+        model: FlatModel,
+        store: ClientStore,
+        identity: Identity,
+        give_up: Seconds | None = None,
+        checkpoint: Path | None = None,
+    ) -> None:
+        self.connection = Connection(address, model.spec)
+        self.store = store
+        self.patience = Patience(give_up)
+        self._model, self._identity = model, identity
+        self._checkpoint = checkpoint
+        self._attendance: Attendance | None = None
+        self._superseded: str | None = None
+
+    def enrol(self) -> None:
+        """Joins the run, under the id on disk or a new one; waits for the server."""
+        state = self.store.load()
+        if state is not None and state.left:
+            self.store.forget()
+            state = None
+        cid = state.cid if state is not None else uuid.uuid4().hex
+        reply = self._ask(cid, state.run_id if state else "")
+        if reply.gone:
+            self.store.forget()
+            self.enrol()
+            return
+        if reply.warning:
+            _log.warning("%s", reply.warning)
+        self.reply = reply
+        self.name, self.seed = reply.name, reply.seed
+        self.store.set_name(self.name)
+        self.algorithm = self._algorithm(reply.algorithm)
+        if state is None:
+            state = ParticipantState(cid, reply.run_id, epoch_name(reply.epoch))
+        self.participant = Participant(self.algorithm, state)
+        if state.held is None and state.epoch == epoch_name(reply.epoch):
+            self.participant.derive(self._version_0(), reply.origin.hex())
+        self.save()
+        self._attend(cid)
+
+    def _ask(self, cid: str, run_id: str) -> pb.EnrolReply:
+        identity = self._identity
+        while True:
+            request = pb.EnrolRequest(
+                cid=cid,
+                name=identity.name or self.store.name() or cid,
+                role=identity.role,
+                index=identity.index,
+                count=identity.count,
+                run_id=run_id,
+                code=identity.code,
+            )
+            try:
+                reply = self.connection.enrol(request)
+            except UnavailableError as error:
+                self.patience.wait(error)
+                continue
+            self.patience.reset()
+            return reply
+
+    def _algorithm(self, told: str) -> Algorithm:
+        try:
+            return parse_algorithm(told).build(self._model.spec)
+        except ConfigError as error:
+            raise RefusedError(
+                f"this client is too old for the federation's algorithm: {error}"
+            ) from error
+
+    def _version_0(self) -> Vector:
+        """From a file that the client has, or as the run's seed gives it."""
+        if self._checkpoint is None:
+            return initial_model(self._model, self.seed)
+        spec, vector_D = load_model(self._checkpoint)
+        self._model.spec.require(spec, str(self._checkpoint))
+        return vector_D
+
+    def _attend(self, cid: str) -> None:
+        if self._attendance is not None:
+            self._attendance.close()
+        self._attendance = Attendance(
+            self.connection, cid, self.reply.heartbeat, self._on_superseded
+        )
+
+    def _on_superseded(self, text: str) -> None:
+        self._superseded = text
+
+    def check_superseded(self) -> None:
+        """Raises RefusedError if another process has taken this client's place."""
+        if self._superseded is not None:
+            raise RefusedError(f"this client stops: {self._superseded}")
+
+    def begin_anew(self, why: Exception) -> None:
+        """The state on this disk is of no use any more."""
+        _log.warning("%s; joining anew", why)
+        self.store.forget()
+        self.enrol()
+
+    def save(self) -> None:
+        """What has changed becomes durable, before anything is sent."""
+        self.store.save(self.participant.state)
+
+    def close(self) -> None:
+        """Ends the session; the state stays on disk."""
+        if self._attendance is not None:
+            self._attendance.close()
+        self.connection.close()
+        self.store.close()

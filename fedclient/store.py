@@ -1,0 +1,260 @@
+"""A client's state directory: everything it must not forget, in one SQLite file.
+
+Each save is one transaction and writes what has changed: after a kill at any point
+the state is that before or that after it.
+"""
+
+import json
+import sqlite3
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcore.errors import StateError
+from fedcore.participant import Ledger, ParticipantState, Pending, Sent
+from fedcore.protocol import Held, ModelName, Push, Settled, Verdict
+from fedcore.trees import Arrays, load_tree, save_tree
+from fedcore.typing import Vector
+from fedrun.lock import FolderLock
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE vectors (key TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE history (seq INTEGER PRIMARY KEY, in_model INTEGER, payload BLOB NOT NULL);
+"""
+_VECTORS = ("public", "memory", "residual", "payload")
+
+
+class ClientStore:
+    """One client's state; no other process may use it at the same time."""
+
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+        self._file = folder / "state.sqlite3"
+        self._lock = FolderLock(folder, StateError, "client")
+        try:
+            self._db = sqlite3.connect(
+                self._file, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+            self._check_version()
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise self._explained(error) from error
+        self._saved: ParticipantState | None = None
+        self._kept_names: tuple[str, ...] = ()
+
+    def _check_version(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise StateError(
+                f"{self._file} has schema {version}, this program knows up to "
+                f"{SCHEMA_VERSION}: use the newer program that wrote it"
+            )
+        if version == 0:
+            self._db.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+            )
+
+    def load(self, kept_template: Any = None) -> ParticipantState | None:
+        """The state that was saved last; None in a fresh folder.
+
+        Raises:
+            StateError: the file is damaged.
+        """
+        try:
+            row = self._db.execute(
+                "SELECT value FROM facts WHERE key='state'"
+            ).fetchone()
+            if row is None:
+                return None
+            vectors = dict(self._db.execute("SELECT key, value FROM vectors"))
+            sent = self._db.execute(
+                "SELECT seq, in_model, payload FROM history ORDER BY seq"
+            ).fetchall()
+            state = _from_rows(json.loads(row[0]), vectors, sent, kept_template)
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(f"{self._file} is damaged: {error}") from error
+        self._saved = state
+        self._kept_names = tuple(name for name in vectors if name.startswith("kept"))
+        return state
+
+    def save(self, state: ParticipantState) -> None:
+        """Makes the state durable, if it has changed."""
+        if state is self._saved:
+            return
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._write(state, self._saved)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise self._explained(error) from error
+        self._saved = state
+
+    def forget(self) -> None:
+        """Empties the folder: the client begins anew, under another id."""
+        self._db.executescript(
+            "BEGIN; DELETE FROM facts WHERE key='state'; DELETE FROM vectors;"
+            " DELETE FROM history; COMMIT;"
+        )
+        self._saved, self._kept_names = None, ()
+
+    def name(self) -> str | None:
+        """The client's name, which outlives its id."""
+        row = self._db.execute("SELECT value FROM facts WHERE key='name'").fetchone()
+        return None if row is None else str(row[0])
+
+    def set_name(self, name: str) -> None:
+        """Keeps the client's name."""
+        self._db.execute("INSERT OR REPLACE INTO facts VALUES ('name', ?)", (name,))
+
+    def close(self) -> None:
+        """Lets others use the folder."""
+        self._db.close()
+        self._lock.release()
+
+    def _write(self, state: ParticipantState, old: ParticipantState | None) -> None:
+        kept: Arrays = {}
+        facts = _facts(state, save_tree(state.kept, "kept", kept))
+        self._db.execute(
+            "INSERT OR REPLACE INTO facts VALUES ('state', ?)", (json.dumps(facts),)
+        )
+        before = {} if old is None else _vectors(old)
+        for key, value in _vectors(state).items():
+            if old is None or value is not before[key]:
+                self._put(key, value)
+        if old is None or state.kept is not old.kept:
+            for name in self._kept_names:
+                self._put(name, None)
+            for name, array in kept.items():
+                self._put(name, array.tobytes())
+            self._kept_names = tuple(kept)
+        if old is None or state.history != old.history:
+            self._write_history(state, old)
+
+    def _write_history(
+        self, state: ParticipantState, old: ParticipantState | None
+    ) -> None:
+        before = {} if old is None else {sent.seq: sent for sent in old.history}
+        now = {sent.seq: sent for sent in state.history}
+        for seq in before.keys() - now.keys():
+            self._db.execute("DELETE FROM history WHERE seq = ?", (seq,))
+        for seq, sent in now.items():
+            if sent != before.get(seq):
+                self._db.execute(
+                    "INSERT OR REPLACE INTO history VALUES (?, ?, ?)",
+                    (seq, sent.in_model, sent.payload),
+                )
+
+    def _put(self, key: str, value: Any) -> None:
+        if value is None:
+            self._db.execute("DELETE FROM vectors WHERE key = ?", (key,))
+        else:
+            blob = value.data if isinstance(value, np.ndarray) else value
+            self._db.execute(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?)", (key, blob)
+            )
+
+    def _explained(self, error: sqlite3.Error) -> StateError:
+        text = str(error)
+        if "malformed" in text or "not a database" in text:
+            return StateError(f"{self._file} is damaged: {text}")
+        if "full" in text:
+            return StateError(f"{self._file}: the disk is full")
+        return StateError(f"{self._file}: {text}")
+
+
+def _vectors(state: ParticipantState) -> dict[str, Any]:
+    pending = state.pending
+    return {
+        "public": state.public_D,
+        "memory": state.memory_D,
+        "residual": pending.residual_D if pending else None,
+        "payload": pending.push.payload if pending else None,
+    }
+
+
+def _facts(state: ParticipantState, kept: Any) -> dict[str, Any]:
+    """All of the state but its vectors."""
+    pending = None
+    if state.pending is not None:
+        bare = replace(state.pending.push, payload=b"", counts=None)
+        counts = state.pending.push.counts
+        pending = asdict(bare) | {
+            "payload": None,
+            "counts": None if counts is None else counts.tolist(),
+        }
+    return {
+        "cid": state.cid,
+        "run_id": state.run_id,
+        "epoch": state.epoch,
+        "held": state.held,
+        "seq": state.seq,
+        "settled": state.settled,
+        "pending": pending,
+        "oldest": state.oldest,
+        "kept": kept,
+        "ledger": asdict(state.ledger),
+        "work": state.work,
+        "complaint": state.complaint,
+        "left": state.left,
+    }
+
+
+def _from_rows(
+    facts: dict[str, Any],
+    vectors: dict[str, bytes],
+    history: list[tuple[int, int, bytes]],
+    kept_template: Any,
+) -> ParticipantState:
+    pending = None
+    if facts["pending"] is not None:
+        push = facts["pending"]
+        push["payload"] = vectors["payload"]
+        push["base"] = ModelName(*push["base"])
+        push["settled"] = _settled(push["settled"])
+        push["oldest"] = ModelName(*push["oldest"]) if push["oldest"] else None
+        if push["counts"] is not None:
+            push["counts"] = np.array(push["counts"], np.int64)
+        pending = Pending(Push(**push), _vector(vectors.get("residual")))
+    arrays = {
+        name: np.frombuffer(blob, np.float32)
+        for name, blob in vectors.items()
+        if name not in _VECTORS
+    }
+    return ParticipantState(
+        cid=facts["cid"],
+        run_id=facts["run_id"],
+        epoch=facts["epoch"],
+        held=Held(*facts["held"]) if facts["held"] else None,
+        public_D=_vector(vectors.get("public")),
+        memory_D=_vector(vectors.get("memory")),
+        seq=facts["seq"],
+        settled=_settled(facts["settled"]),
+        pending=pending,
+        history=tuple(
+            Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
+        ),
+        oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
+        kept=load_tree(kept_template, facts["kept"], arrays),
+        ledger=Ledger(**facts["ledger"]),
+        work=facts["work"],
+        complaint=facts["complaint"],
+        left=facts["left"],
+    )
+
+
+def _settled(saved: list[Any]) -> Settled:
+    seq, verdict = saved
+    return Settled(seq, None if verdict is None else Verdict(verdict))
+
+
+def _vector(blob: bytes | None) -> Vector | None:
+    return None if blob is None else np.frombuffer(blob, np.float32)

@@ -1,0 +1,266 @@
+"""A client at work: pull, train, push, until the run has ended."""
+
+import logging
+import secrets
+import time
+import traceback
+from dataclasses import replace
+from typing import Any
+
+from fedclient.connection import Refusal
+from fedclient.membership import LONGEST_WAIT, Membership
+from fedcore.errors import UnavailableError, UserCodeError
+from fedcore.participant import (
+    Outcome,
+    OutdatedError,
+    Participant,
+    WrongModelError,
+)
+from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
+from fedcore.training import Trainer, task_key
+from fedcore.typing import Seconds
+from fedcore.workload import Client, FlatModel, Workload, user_code
+
+_log = logging.getLogger("fedclient")
+MOST_FAILURES = 5  # of the user's code in a row
+AFTER_FAILURE: Seconds = 2.0
+
+
+class Worker:
+    """Trains one client's data for as long as the run goes on."""
+
+    def __init__(
+        self,
+        member: Membership,
+        workload: Workload,
+        model: FlatModel,
+        client: Client,
+        *,
+        updates: int | None = None,
+        pace: Seconds = 0.0,
+    ) -> None:
+        """Nothing is sent before :meth:`run`.
+
+        Args:
+            member: the client's place in the run.
+            workload: what it trains.
+            model: the workload's model.
+            client: whose data.
+            updates: leave for good after so many were accepted.
+            pace: a task takes at least so long.
+        """
+        self._member, self._workload, self._model = member, workload, model
+        self._client = client
+        self._updates, self._pace = updates, pace
+        self._data: Any = None
+        self._failures = 0
+        self._again = False  # the message in flight was sent before
+
+    @property
+    def _participant(self) -> Participant:
+        return self._member.participant
+
+    def run(self) -> None:
+        """Works until the run has ended, or it was enough.
+
+        Raises:
+            LatecomerError: there is no use in going on; the message says why.
+        """
+        self._enrol()
+        while True:
+            self._member.check_superseded()
+            try:
+                if self._turn():
+                    return
+            except UnavailableError as error:
+                self._again = True
+                self._member.patience.wait(error)
+            except OutdatedError as error:
+                self._member.begin_anew(error)
+            except WrongModelError as error:
+                self._member.save()
+                _log.warning("%s; asking for the full model", error)
+
+    def _enrol(self) -> None:
+        member = self._member
+        member.enrol()
+        self._trainer = Trainer(
+            self._workload,
+            member.algorithm,
+            model=self._model,
+            share_labels=member.reply.share_labels,
+        )
+        self._client = replace(self._client, name=member.name)
+        state = self._participant.state
+        self._again = state.pending is not None
+        _log.info(
+            "joined run %s as %r; %d updates sent so far",
+            state.run_id,
+            member.name,
+            state.seq,
+        )
+
+    def _turn(self) -> bool:
+        """One message to the server and what follows; True at the end."""
+        if self._participant.state.pending is not None:
+            self._push()
+            return False
+        if self._updates is not None and self._accepted >= self._updates:
+            return self.leave()
+        return self._pull()
+
+    @property
+    def _accepted(self) -> int:
+        return self._participant.state.ledger.accepted
+
+    # -------------------------------------------------------------------- pulls
+
+    def _pull(self, *, work: bool = True) -> bool:
+        pull = self._participant.pull(secrets.randbits(63))
+        answer = self._member.connection.pull(pull)
+        self._member.patience.reset()
+        if isinstance(answer, Refusal):
+            self._heed(answer)
+            return False
+        self._participant.receive(answer)
+        self._member.save()
+        if answer.done:
+            _log.info("the run has ended at version %d", answer.patch.version)
+            return True
+        if answer.task is None:
+            time.sleep(answer.retry_after)
+        elif work:
+            self._work(answer)
+        return False
+
+    def _heed(self, refusal: Refusal) -> None:
+        match refusal.answer:
+            case Answer.UNKNOWN:
+                self._enrol()
+            case Answer.OBSOLETE:
+                raise OutdatedError("this client has left the run")
+            case _:
+                wait = UnavailableError("the server is busy")
+                self._member.patience.wait(wait, refusal.retry_after)
+
+    # ----------------------------------------------------------------- training
+
+    def _work(self, reply: Reply) -> None:
+        assert reply.task is not None
+        began = time.monotonic()
+        try:
+            if reply.task.evaluate:
+                self._evaluate()
+            self._train(began)
+        except UserCodeError as error:
+            self._confess(error)
+        else:
+            self._failures = 0
+
+    def _train(self, began: Seconds) -> None:
+        state = self._participant.state
+        assert state.held is not None
+        assert state.public_D is not None
+        base = ModelName(state.held.epoch, state.held.version)
+        key = task_key(self._member.seed, self._member.name, state.seq + 1)
+        trained = self._trainer.train(
+            state.public_D, self._samples(), key, state.kept, state.work
+        )
+        time.sleep(max(0.0, began + self._pace - time.monotonic()))
+        before = self._participant.state.ledger.nonfinite
+        self._participant.finish(trained, base, key.fold_in("uplink"))
+        self._member.save()
+        self._again = False
+        if self._participant.state.ledger.nonfinite > before:
+            _log.warning("version %d: the update is not finite; unused", base.version)
+            time.sleep(AFTER_FAILURE)
+
+    def _samples(self) -> Any:
+        if self._data is None:
+            with user_code("train_data"):
+                self._data = self._workload.train_data(self._client)
+        return self._data
+
+    def _evaluate(self) -> None:
+        """Federated evaluation, on data of this client's own."""
+        state = self._participant.state
+        if self._workload.valid_data is None:
+            _log.warning("asked to evaluate, but the workload has no valid_data")
+            return
+        assert state.held is not None
+        assert state.public_D is not None
+        with user_code("evaluation"):
+            values, samples = self._model.evaluate(
+                state.public_D, self._workload.valid_data(self._client)
+            )
+        name = ModelName(state.held.epoch, state.held.version)
+        self._member.connection.report(state.cid, name, values, samples)
+
+    def _confess(self, error: UserCodeError) -> None:
+        """The user's code raised: the server is told, and the federation goes on."""
+        self._failures += 1
+        text = "".join(traceback.format_exception(error.__cause__))
+        _log.error("%s\n%s", error, text)
+        self._member.connection.report_failure(self._participant.state.cid, text)
+        if self._failures >= MOST_FAILURES:
+            raise UserCodeError(
+                f"{self._failures} times in a row: {error}"
+            ) from error.__cause__
+        time.sleep(min(AFTER_FAILURE * 2**self._failures, LONGEST_WAIT))
+
+    # ------------------------------------------------------------------- pushes
+
+    def _push(self) -> None:
+        push = self._participant.push()
+        ack = self._member.connection.push(push, again=self._again)
+        self._again = True
+        try:
+            outcome = self._participant.settle(ack)
+        finally:
+            self._member.save()
+        self._follow(outcome, ack)
+
+    def _follow(self, outcome: Outcome, ack: Ack) -> None:
+        match outcome:
+            case Outcome.SETTLED:
+                self._member.patience.reset()
+                _tell(ack)
+            case Outcome.ENROL:
+                self._enrol()
+            case Outcome.PULL:
+                self._pull(work=False)
+            case _:
+                wait = UnavailableError("the server is busy")
+                self._member.patience.wait(wait, ack.retry_after)
+
+    # -------------------------------------------------------------------- leave
+
+    def leave(self) -> bool:
+        """Leaves for good: sends all that the memory holds, then says goodbye."""
+        if self._participant.state.held is None:
+            return self._pull(work=False)
+        if self._participant.flush():
+            self._member.save()
+            return False  # it is settled first
+        self._member.connection.leave(self._participant.state.cid)
+        self._participant.leave()
+        self._member.save()
+        _log.info("left the run after %d updates", self._accepted)
+        return True
+
+    def leave_now(self) -> None:
+        """Joins only to leave for good."""
+        self._updates = 0
+        self.run()
+
+
+def _tell(ack: Ack) -> None:
+    if ack.answer is Verdict.ACCEPTED:
+        _log.info(
+            "update %d accepted at version %d, weight %.3g",
+            ack.seq,
+            ack.version,
+            ack.weight,
+        )
+    else:
+        _log.info("update %d: %s (%s)", ack.seq, ack.answer.value, ack.reason)

@@ -1,0 +1,5 @@
+"""``python -m fedserver``."""
+
+from fedserver.cli import main
+
+main()

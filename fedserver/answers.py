@@ -1,0 +1,67 @@
+"""Calls that wait for the coordinator's answer."""
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+from fedcore.coordinator.actions import Refuse, SendAck, SendReply
+
+Key = tuple[Any, ...]
+
+
+class Answers:
+    """Open calls by what they ask; several may wait for the same answer."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[Key, list[asyncio.Future[Any]]] = defaultdict(list)
+
+    async def pull(self, cid: str, nonce: int) -> SendReply | Refuse:
+        """The answer to a pull."""
+        answer: SendReply | Refuse = await self._wait("pull", cid, nonce)
+        return answer
+
+    async def push(self, cid: str, seq: int, digest: str) -> SendAck:
+        """The answer to a push of these bytes."""
+        answer: SendAck = await self._wait("push", cid, seq, digest)
+        return answer
+
+    def give(self, action: SendReply | SendAck | Refuse) -> bool:
+        """Wakes the calls that asked for this; says whether anybody did."""
+        match action:
+            case SendReply():
+                key: Key = ("pull", action.cid, action.reply.nonce)
+            case SendAck():
+                key = ("push", action.cid, action.ack.seq, action.ack.digest)
+            case Refuse():
+                key = ("pull", action.cid, action.nonce)
+        futures = self._waiting.pop(key, [])
+        for future in futures:
+            if not future.done():
+                future.set_result(action)
+        return bool(futures)
+
+    def cancel_pulls(self) -> None:
+        """Nobody who waits for work will get any."""
+        for key in [key for key in self._waiting if key[0] == "pull"]:
+            for future in self._waiting.pop(key):
+                future.cancel()
+
+    def cancel_all(self) -> None:
+        """Nobody will be answered any more."""
+        for futures in self._waiting.values():
+            for future in futures:
+                future.cancel()
+        self._waiting.clear()
+
+    async def _wait(self, *key: Any) -> Any:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[key].append(future)
+        try:
+            return await future
+        finally:
+            if key in self._waiting:
+                rest = [f for f in self._waiting[key] if f is not future]
+                if rest:
+                    self._waiting[key] = rest
+                else:
+                    del self._waiting[key]

@@ -1,0 +1,94 @@
+"""The user's code beside the server: it makes the model, and evaluates it.
+
+The server itself never imports it. Where the config names an app, these helpers run
+as processes of their own; in a container they are another container, or nobody.
+"""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from fedcore.errors import ConfigError, WorkloadError
+from fedrun.config import FederationConfig
+
+_log = logging.getLogger(__name__)
+_RESTART_SECONDS = 5.0
+_DATA_ERROR = 65  # the app cannot evaluate: there is no use in trying again
+
+
+def make_model(config: FederationConfig, folder: Path) -> None:
+    """Writes version 0 where the config wants it, if it is not there yet.
+
+    Raises:
+        ConfigError: there is no model, and no app to make it from.
+        WorkloadError: the app could not make it.
+    """
+    if config.model.is_file():
+        return
+    if config.app is None:
+        raise ConfigError(
+            f"{config.model}: no such file, and no app to make it from; run: fedclient "
+            f"model APP -o {config.model}"
+        )
+    command = [*_fedclient(), "model", config.app, "-o", str(config.model)]
+    done = subprocess.run(
+        [*command, "--seed", str(config.seed)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        reason = done.stderr.strip().removeprefix("error: ")
+        raise WorkloadError(f"app {config.app!r} made no model: {reason}")
+
+
+async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> None:
+    """Runs the evaluator until the run has ended, and starts it again if it dies."""
+    assert config.app is not None
+    state = config.server.journal / "evaluator"
+    command = [*_fedclient(), "evaluate", host, "--app", config.app]
+    command += ["--state", str(state), *_trust(config)]
+    process: asyncio.subprocess.Process | None = None
+    try:
+        while True:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=folder,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            _, errors = await process.communicate()
+            if process.returncode == 0:
+                return
+            _log.warning("the evaluator ended: %s", errors.decode().strip())
+            if process.returncode == _DATA_ERROR:
+                return
+            await asyncio.sleep(_RESTART_SECONDS)
+    finally:
+        if process is not None and process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+def _fedclient() -> list[str]:
+    if find_spec("fedclient") is None:
+        raise ConfigError(
+            "app: this server has no fedclient beside it; leave app out, and run "
+            "fedclient model and fedclient evaluate where the app lives"
+        )
+    return [sys.executable, "-m", "fedclient"]
+
+
+def _trust(config: FederationConfig) -> list[str]:
+    """How the evaluator trusts this very server."""
+    tls = config.server.tls
+    if tls is None:
+        return [] if config.server.is_local else ["--plaintext"]
+    given = ["--ca", str(tls.certificate)]
+    if tls.client_ca is not None:
+        given += ["--certificate", str(tls.certificate), "--key", str(tls.key)]
+    return given

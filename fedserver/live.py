@@ -1,0 +1,157 @@
+"""The live view on a terminal: how far the run is, who is there, what they do."""
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fedcore.coordinator.records import Closed, EpochOpened, Failed, Lost, Measured
+from fedrun.journal.codec import Row
+from fedserver.progress import ClientProgress, Progress, goals
+
+MOST_CLIENTS, MOST_NEWS = 16, 6
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+class LiveView:
+    """Redraws itself four times a second while it is entered."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._news: deque[str] = deque(maxlen=MOST_NEWS)
+        progress.listeners.append(self._record)
+        self._live = Live(
+            get_renderable=self._draw,
+            console=Console(),
+            refresh_per_second=4,
+            transient=False,
+        )
+
+    def __enter__(self) -> Self:
+        """Begins to draw."""
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Draws once more, and leaves it there."""
+        self._live.stop()
+
+    def _record(self, record: Row) -> None:
+        clock = time.strftime("%H:%M:%S")
+        name = self._progress.name(getattr(record, "cid", ""))
+        match record:
+            case Lost():
+                self._news.append(f"{clock} {name} is lost")
+            case Failed():
+                first = record.error.strip().splitlines()[-1]
+                self._news.append(f"{clock} {name} failed: {first}")
+            case EpochOpened():
+                self._news.append(f"{clock} a new history begins: {record.reason}")
+            case Measured():
+                values = "  ".join(f"{k} {v:.4g}" for k, v in record.values.items())
+                self._news.append(f"{clock} version {record.version}: {values}")
+            case Closed():
+                self._news.append(f"{clock} the run has ended: {record.reason}")
+            case _:
+                pass
+
+    def _draw(self) -> RenderableType:
+        progress = self._progress
+        if progress.address == "":
+            return Text("starting")
+        with progress.lock:
+            parts = [self._head(), self._goals(), self._metrics(), self._clients()]
+        news = Text("\n".join(self._news), style="dim")
+        return Panel(Group(*parts, news), title="latecomer", title_align="left")
+
+    def _head(self) -> RenderableType:
+        progress, state = self._progress, self._progress.run.coordinator.state
+        verdicts = progress.verdicts
+        refused = sum(verdicts.values()) - verdicts["accepted"]
+        up = sum(client.bytes_up for client in progress.clients.values())
+        down = sum(client.bytes_down for client in progress.clients.values())
+        grid = Table.grid(padding=(0, 3))
+        grid.add_row(
+            f"[bold]{progress.address}[/]",
+            f"version [bold]{state.version}[/]",
+            f"{verdicts['accepted']} updates accepted, {refused} not",
+            f"{progress.rate:.1f}/s",
+            f"{_bytes(up)} up, {_bytes(down)} down",
+        )
+        return grid
+
+    def _goals(self) -> RenderableType:
+        grid = Table.grid(padding=(0, 1))
+        for name, now, goal in goals(self._progress.run):
+            bar = ProgressBar(total=goal, completed=min(now, goal), width=40)
+            grid.add_row(name, bar, f"{now:.0f} of {goal:.0f}")
+        return grid
+
+    def _metrics(self) -> RenderableType:
+        if not self._progress.metrics:
+            return Text("")
+        version, newest = self._progress.metrics[-1]
+        grid = Table.grid(padding=(0, 2))
+        for name, value in newest.items():
+            past = [m[name] for _, m in self._progress.metrics if name in m]
+            grid.add_row(name, f"[bold]{value:.4f}[/]", sparkline(past))
+        grid.add_row("[dim]at version[/]", f"[dim]{version}[/]")
+        return grid
+
+    def _clients(self) -> RenderableType:
+        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+        for column in ("client", "does", "accepted", "refused", "late by", "weight"):
+            table.add_column(
+                column, justify="left" if len(table.columns) < 2 else "right"
+            )
+        clients = sorted(self._progress.clients.values(), key=lambda c: -c.seen)
+        for client in sorted(clients[:MOST_CLIENTS], key=lambda c: c.name):
+            table.add_row(*_row(client))
+        if len(clients) > MOST_CLIENTS:
+            table.add_row(f"[dim]and {len(clients) - MOST_CLIENTS} more[/]")
+        return table
+
+
+def _row(client: ClientProgress) -> list[str]:
+    style = {"lost": "red", "failed": "red", "left": "dim", "idle": "dim"}
+    does = f"[{style.get(client.doing, 'green')}]{client.doing}[/]"
+    if client.role == "evaluator":
+        return [client.name, does, "", "", "", ""]
+    return [
+        client.name,
+        does,
+        str(client.accepted),
+        str(client.refused or ""),
+        str(client.staleness),
+        f"{client.weight:.2f}",
+    ]
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """The course of a metric in one line of blocks."""
+    recent = values[-width:]
+    low, high = min(recent), max(recent)
+    if high == low:
+        return _BARS[3] * len(recent)
+    scale = (len(_BARS) - 1) / (high - low)
+    return "".join(_BARS[round((value - low) * scale)] for value in recent)
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

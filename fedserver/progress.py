@@ -1,0 +1,186 @@
+"""What a server has done so far: counted from the records as they become durable."""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fedcore.coordinator.records import (
+    Admitted,
+    Closed,
+    Decided,
+    Departed,
+    Failed,
+    Leased,
+    Lost,
+    Measured,
+    Stepped,
+)
+from fedcore.protocol import Verdict
+from fedcore.typing import JSON, Seconds
+from fedrun.journal.codec import Row
+from fedrun.run import Run
+
+RECENT = 200  # steps from which rates are computed
+
+
+@dataclass
+class ClientProgress:
+    """One client, as far as the records tell."""
+
+    name: str
+    role: str
+    doing: str = "idle"
+    accepted: int = 0
+    refused: int = 0
+    staleness: int = 0  # of its last update
+    weight: float = 0.0  # likewise
+    memory_norm: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seen: Seconds = 0.0
+
+
+@dataclass
+class Progress:
+    """Counts of one run. Written on the core thread, read on others."""
+
+    listeners: list[Callable[[Row], None]] = field(default_factory=list)
+    clients: dict[str, ClientProgress] = field(default_factory=dict)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    address: str = ""
+    ended: str | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing has happened yet."""
+        self.lock = threading.Lock()
+        self._steps: deque[tuple[Seconds, int]] = deque(maxlen=RECENT)
+        self._run: Run | None = None
+        self.began = time.monotonic()
+
+    def watch(self, run: Run) -> None:
+        """Takes up the run as its journal tells it."""
+        self._run = run
+        for entry in run.journal.store.entries(payloads=False):
+            self._count(entry.record)
+        for client in self.clients.values():
+            if client.doing.startswith("train"):
+                client.doing = "away"  # whoever is there will show it
+
+    def listening(self, host: str, port: int) -> None:
+        """The server answers here."""
+        self.address = f"{host}:{port}"
+
+    def stopped(self, ended: str | None) -> None:
+        """The server answers no more."""
+        self.ended = ended
+
+    def observe(self, records: list[Row]) -> None:
+        """Counts what has become durable, and tells the listeners."""
+        with self.lock:
+            for record in records:
+                self._count(record)
+        for listener in self.listeners:
+            for record in records:
+                listener(record)
+
+    @property
+    def run(self) -> Run:
+        """The run that is watched."""
+        assert self._run is not None
+        return self._run
+
+    @property
+    def rate(self) -> float:
+        """Accepted updates a second, lately."""
+        if len(self._steps) < 2:
+            return 0.0
+        (first, _), (last, _) = self._steps[0], self._steps[-1]
+        updates = sum(count for _, count in list(self._steps)[1:])
+        return updates / (last - first) if last > first else 0.0
+
+    def name(self, cid: str) -> str:
+        """A client's name."""
+        return self.clients[cid].name if cid in self.clients else cid
+
+    def as_json(self, present: set[str]) -> JSON:
+        """The state of the run, for ``fedserver status``."""
+        state, config = self.run.coordinator.state, self.run.config
+        with self.lock:
+            return {
+                "run": self.run.run_id,
+                "journal": str(self.run.journal.folder),
+                "recipe": config.algorithm.kind,
+                "version": state.version,
+                "epoch": state.epoch,
+                "stop": config.stop.model_dump(exclude_none=True),
+                "ended": state.closed,
+                "buffer": [state.count, config.algorithm.buffer],
+                "updates": dict(self.verdicts),
+                "updates_per_second": round(self.rate, 3),
+                "uptime": round(time.monotonic() - self.began, 1),
+                "bytes_up": sum(c.bytes_up for c in self.clients.values()),
+                "bytes_down": sum(c.bytes_down for c in self.clients.values()),
+                "metrics": dict(self.metrics[-1][1]) if self.metrics else {},
+                "measured": self.metrics[-1][0] if self.metrics else None,
+                "clients": [
+                    {**vars(client), "present": cid in present}
+                    for cid, client in self.clients.items()
+                ],
+            }
+
+    def _count(self, record: Row) -> None:
+        client = self.clients.get(getattr(record, "cid", ""))
+        if client is not None:
+            client.seen = record.at
+        match record:
+            case Admitted():
+                if client is None:
+                    known = ClientProgress(record.name, record.role)
+                    self.clients[record.cid] = known
+            case Decided() if client is not None:
+                self._count_update(record, client)
+            case Leased() if client is not None:
+                client.doing = f"{record.task}s {record.version}"
+                client.bytes_down += record.nbytes
+            case Lost() if client is not None:
+                client.doing = "lost"
+            case Failed() if client is not None:
+                client.doing = "failed"
+            case Departed() if client is not None:
+                client.doing = "left"
+            case Stepped():
+                self._steps.append((record.at, record.count))
+            case Measured() if client is not None:
+                if client.role == "evaluator":
+                    self.metrics.append((record.version, dict(record.values)))
+                    client.doing = "idle"
+            case Closed():
+                self.ended = record.reason
+            case _:
+                pass
+
+    def _count_update(self, record: Decided, client: ClientProgress) -> None:
+        self.verdicts[record.verdict.value] += 1
+        accepted = record.verdict is Verdict.ACCEPTED
+        client.accepted += accepted
+        client.refused += not accepted
+        client.staleness, client.weight = record.staleness, record.weight
+        client.memory_norm = record.memory_norm
+        client.bytes_up += record.nbytes
+        client.doing = "idle"
+
+
+def goals(run: Run) -> list[tuple[str, float, float]]:
+    """What the run is to reach: name, now, goal."""
+    state, stop = run.coordinator.state, run.config.stop
+    found: list[tuple[str, float, float]] = []
+    if stop.versions is not None:
+        found.append(("versions", state.version, stop.versions))
+    if stop.updates is not None:
+        found.append(("updates", state.applied + state.count, stop.updates))
+    if stop.seconds is not None and state.started is not None:
+        found.append(("seconds", state.at - state.started, stop.seconds))
+    return found

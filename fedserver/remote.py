@@ -1,0 +1,79 @@
+"""Asking a running server, from another shell."""
+
+import json
+from typing import Any
+
+import grpc
+from fedwire.connect import explained, parse_address
+from fedwire.service import SERVICE, Stub
+from fedwire.v1 import federation_pb2 as pb
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from fedcore.errors import UnavailableError
+from fedcore.typing import JSON
+
+_PATIENCE = 5.0
+
+
+def ask_status(host: str, **trust: Any) -> JSON:
+    """The state of the run that a server has."""
+    address = parse_address(host, **trust)
+    with address.channel() as channel:
+        try:
+            reply = Stub(channel).status(pb.StatusRequest(), timeout=_PATIENCE)
+        except grpc.RpcError as error:
+            raise explained(error, address) from error
+    return json.loads(reply.json)
+
+
+def ask_health(host: str, **trust: Any) -> str:
+    """``serving``, or an error."""
+    address = parse_address(host, **trust)
+    with address.channel() as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service=SERVICE)
+        try:
+            reply = stub.Check(request, timeout=_PATIENCE)
+        except grpc.RpcError as error:
+            raise explained(error, address) from error
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
+    if name != "SERVING":
+        raise UnavailableError(f"{address} is {name.lower().replace('_', ' ')}")
+    return "serving"
+
+
+def status_table(told: JSON) -> RenderableType:
+    """The state of a run, for a terminal."""
+    head = Table.grid(padding=(0, 2))
+    head.add_row("run", told["run"])
+    head.add_row("recipe", told["recipe"])
+    goal = told["stop"].get("versions")
+    of = f" of {goal}" if goal else ""
+    head.add_row("version", f"{told['version']}{of}, {_buffer(told)}")
+    updates = ", ".join(f"{n} {v}" for v, n in told["updates"].items()) or "none yet"
+    head.add_row("updates", f"{updates} ({told['updates_per_second']:.1f}/s)")
+    head.add_row("payload", f"{told['bytes_up']} B up, {told['bytes_down']} B down")
+    for name, value in told["metrics"].items():
+        head.add_row(name, f"{value:.4f} at version {told['measured']}")
+    head.add_row("ended", told["ended"] or "no")
+    table = Table(box=None, header_style="dim")
+    for column in ("client", "does", "there", "accepted", "refused", "late by", "λ"):
+        table.add_column(column)
+    for client in sorted(told["clients"], key=lambda c: str(c["name"])):
+        table.add_row(
+            client["name"],
+            client["doing"],
+            "yes" if client["present"] else "no",
+            str(client["accepted"]),
+            str(client["refused"]),
+            str(client["staleness"]),
+            f"{client['weight']:.2f}",
+        )
+    return Group(head, table)
+
+
+def _buffer(told: JSON) -> str:
+    count, size = told["buffer"]
+    return f"{count} of {size} updates in the buffer"

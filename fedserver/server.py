@@ -1,0 +1,224 @@
+"""A federation server: gRPC in front, the core thread behind, timers between them."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import grpc
+from fedwire.service import MESSAGE_LIMIT, SERVICE, handlers
+from fedwire.v1 import federation_pb2 as pb
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Persist,
+    Refuse,
+    SendAck,
+    SendReply,
+    SetTimer,
+)
+from fedcore.coordinator.events import ClientLost, TimerFired
+from fedcore.errors import ConfigError, UnavailableError
+from fedcore.typing import Seconds
+from fedrun.config import ServerConfig
+from fedrun.run import Run
+from fedserver.answers import Answers
+from fedserver.core import Core
+from fedserver.progress import Progress
+from fedserver.service import FederationService
+from fedserver.sessions import Sessions
+
+_log = logging.getLogger(__name__)
+_SWEEP: Seconds = 0.5
+_LOOK: Seconds = 0.1
+# Clients behind NAT keep their connection open by pings; see docs/protocol.md.
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.so_reuseport", 0),  # a port that is taken is an error
+)
+
+
+@dataclass
+class Server:
+    """One run, served until it has ended or the process is told to stop."""
+
+    run: Run
+    progress: Progress
+    ended: str | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing is opened yet."""
+        self.ready = asyncio.Event()
+
+    async def serve(self) -> str | None:
+        """Serves; returns why the run ended, or None if it goes on another time.
+
+        Raises:
+            UnavailableError: the port is taken.
+            JournalError: the disk failed; nothing was acknowledged that is not on it.
+        """
+        self._failure: BaseException | None = None
+        self._stop = asyncio.Event()
+        self._answers = Answers()
+        self._sessions = Sessions(self.run.config.timeouts.lost)
+        self._core = Core(self.run, self._release, self._fail, self.progress.observe)
+        self.progress.watch(self.run)
+        self._service = FederationService(
+            self.run, self._core, self._answers, self._sessions, self._status
+        )
+        self._health = HealthServicer()
+        self._grpc = grpc.aio.server(options=_OPTIONS)
+        self._grpc.add_generic_rpc_handlers((handlers(self._service),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        self.port = _bind(self._grpc, self.run.config.server)
+        self._core.start()
+        await self._grpc.start()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self.progress.listening(self.run.config.server.host, self.port)
+        self._catch_signals()
+        self.ready.set()
+        sweeper = asyncio.create_task(self._sweep())
+        try:
+            await self._stop.wait()
+        finally:
+            sweeper.cancel()
+            await self._shut_down()
+        if self._failure is not None:
+            raise self._failure
+        return self.ended
+
+    def stop(self) -> None:
+        """The process is to end: drains, loses nothing, and can be started again."""
+        self._stop.set()
+
+    # ------------------------------------------------------------------ actions
+
+    def _release(self, actions: list[Action]) -> None:
+        """Carries out what the core released; all that it rests on is durable."""
+        for action in actions:
+            match action:
+                case SendReply() | SendAck() | Refuse():
+                    self._answers.give(action)
+                case SetTimer():
+                    self._set_timer(action)
+                case Finish():
+                    self._finish(action.reason)
+                case Persist():
+                    raise AssertionError("a record was not persisted")
+                case _:
+                    assert_never(action)
+
+    def _set_timer(self, action: SetTimer) -> None:
+        timer = action.timer
+        asyncio.get_running_loop().call_later(
+            max(0.0, action.at - time.time()),
+            lambda: self._core.submit(TimerFired(at=time.time(), timer=timer)),
+        )
+
+    def _finish(self, reason: str) -> None:
+        """The run has ended: whoever comes in time gets the last model."""
+        self.ended = reason
+        self._ending = asyncio.create_task(self._wait_for_goodbyes())
+
+    async def _wait_for_goodbyes(self) -> None:
+        timeouts = self.run.config.timeouts
+        await _until(self._all_know, timeouts.linger)
+        # Those that are here are through when their sessions end.
+        await _until(lambda: not self._sessions.attended, timeouts.drain)
+        self.stop()
+
+    def _all_know(self) -> bool:
+        """Whether every client of the run has been told that it has ended."""
+        rows = self.run.coordinator.state.clients.values()
+        return all(row.left or row.cid in self._service.told for row in list(rows))
+
+    def _fail(self, error: BaseException) -> None:
+        """The core thread died: nothing that it held back may leave."""
+        self._failure = error
+        self._stop.set()
+
+    # ------------------------------------------------------------------ presence
+
+    async def _sweep(self) -> None:
+        """Notices clients that fell silent."""
+        while True:
+            await asyncio.sleep(_SWEEP)
+            for cid in self._sessions.missing():
+                self._core.submit(ClientLost(at=time.time(), cid=cid))
+
+    def _status(self) -> Any:
+        return self.progress.as_json(self._sessions.present)
+
+    # ---------------------------------------------------------------------- end
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for which in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, RuntimeError):
+                loop.add_signal_handler(which, self.stop)
+
+    async def _shut_down(self) -> None:
+        """Takes nothing new, lets open uploads finish, and closes the journal."""
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._service.draining = True
+        self._sessions.tell_all(pb.Notice.KIND_DRAINING, "the server is about to stop")
+        self._answers.cancel_pulls()
+        if self._failure is None:
+            await self._grpc.stop(grace=self.run.config.timeouts.drain)
+            await self._core.stop()
+        else:
+            self._answers.cancel_all()
+            await self._grpc.stop(grace=None)
+        self._sessions.close()
+        self.progress.stopped(self.ended)
+
+    async def _set_health(self, status: Any) -> None:
+        for name in ("", SERVICE):
+            await self._health.set(name, status)
+
+
+async def _until(condition: Callable[[], bool], seconds: Seconds) -> None:
+    """Waits for something, but not for ever."""
+    for _ in range(round(seconds / _LOOK)):
+        if condition():
+            break
+        await asyncio.sleep(_LOOK)
+
+
+def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:
+    try:
+        if config.tls is None:
+            return int(server.add_insecure_port(config.listen))
+        return int(server.add_secure_port(config.listen, _credentials(config)))
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"cannot listen on {config.listen}: the port is taken or the address is "
+            "not "
+            "this machine's (server.listen)"
+        ) from error
+
+
+def _credentials(config: ServerConfig) -> grpc.ServerCredentials:
+    assert config.tls is not None
+    tls = config.tls
+    pair = (_read(tls.key), _read(tls.certificate))
+    ca = None if tls.client_ca is None else _read(tls.client_ca)
+    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+
+
+def _read(path: Any) -> bytes:
+    try:
+        return bytes(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"server.tls: {path}: {error.strerror or error}") from error

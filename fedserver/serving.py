@@ -1,0 +1,81 @@
+"""``fedserver run``: the server with its view and its evaluator."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from pathlib import Path
+
+from fedrun.config import FederationConfig
+from fedrun.run import open_run
+from fedserver.children import keep_evaluating, make_model
+from fedserver.lines import JsonLines
+from fedserver.live import LiveView
+from fedserver.progress import Progress
+from fedserver.server import Server
+
+
+def serve(
+    config: FederationConfig, folder: Path, *, amend: bool, evaluator: bool, lines: bool
+) -> str | None:
+    """Serves a federation; returns why the run ended, or None if it goes on later.
+
+    Args:
+        config: the federation.
+        folder: of the config file, where the app is looked for.
+        amend: go on with a changed algorithm.
+        evaluator: start one, if the config names an app.
+        lines: print JSON lines, also on a terminal.
+    """
+    make_model(config, folder)
+    run = open_run(config, time.time(), amend=amend)
+    progress = Progress()
+    server = Server(run, progress)
+    with contextlib.ExitStack() as stack:
+        said: JsonLines | None = None
+        if lines or not sys.stdout.isatty():
+            said = JsonLines(progress)
+        else:
+            stack.enter_context(LiveView(progress))
+
+        async def both() -> str | None:
+            serving = asyncio.create_task(server.serve())
+            ready = asyncio.create_task(server.ready.wait())
+            await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            if said is not None and server.ready.is_set():
+                said.say(
+                    "listening",
+                    address=progress.address,
+                    run=run.run_id,
+                    replayed=run.recovered,
+                )
+            helper = None
+            if evaluator and config.app is not None and server.ready.is_set():
+                host = f"{_reachable(config.server.host)}:{server.port}"
+                helper = asyncio.create_task(keep_evaluating(config, folder, host))
+            try:
+                return await serving
+            finally:
+                if helper is not None:
+                    await _let_finish(helper, server)
+                if said is not None:
+                    said.say("stopped", ended=server.ended)
+
+        return asyncio.run(both())
+
+
+async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
+    """The evaluator leaves by itself at the end of a run; else it is told to."""
+    if server.ended is not None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            patience = server.run.config.timeouts.drain
+            await asyncio.wait_for(asyncio.shield(helper), patience)
+    helper.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await helper
+
+
+def _reachable(host: str) -> str:
+    """This machine's own name for where the server listens."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)

@@ -1,0 +1,90 @@
+"""Who is there: the processes that attend, and those that fell silent."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from fedwire.v1 import federation_pb2 as pb
+
+from fedcore.typing import Seconds
+
+
+@dataclass
+class Session:
+    """One client process."""
+
+    cid: str
+    number: int  # random, names the process
+    notices: "asyncio.Queue[pb.Notice | None]" = field(default_factory=asyncio.Queue)
+
+
+class Sessions:
+    """All client processes that show that they are there."""
+
+    def __init__(self, lost_after: Seconds) -> None:
+        self._lost_after = lost_after
+        self._sessions: dict[str, Session] = {}
+        self._names: dict[str, str] = {}  # who answers to a name now
+        self._heard: dict[str, Seconds] = {}
+
+    def claim(self, name: str, cid: str) -> None:
+        """A client takes a name; whoever had it before is told to stop."""
+        before = self._names.get(name)
+        self._names[name] = cid
+        if before is not None and before != cid and before in self._sessions:
+            text = f"another client has taken the name {name!r}"
+            self._tell(self._sessions[before], pb.Notice.KIND_SUPERSEDED, text)
+
+    def attend(self, cid: str, number: int) -> Session:
+        """A process is there; an older one of the same client is told to stop."""
+        before = self._sessions.get(cid)
+        if before is not None and before.number != number:
+            text = "another process runs with this client's state directory"
+            self._tell(before, pb.Notice.KIND_SUPERSEDED, text)
+        session = self._sessions[cid] = Session(cid, number)
+        self.hear(cid)
+        return session
+
+    def leave(self, session: Session) -> None:
+        """A process does not attend any more."""
+        if self._sessions.get(session.cid) is session:
+            del self._sessions[session.cid]
+
+    def hear(self, cid: str) -> None:
+        """A client gave a sign of life."""
+        self._heard[cid] = time.monotonic()
+
+    def forget(self, cid: str) -> None:
+        """A client left, and is not missed."""
+        self._heard.pop(cid, None)
+
+    def missing(self) -> list[str]:
+        """Clients that were there and have been silent for too long; each once."""
+        now = time.monotonic()
+        silent = [cid for cid, at in self._heard.items() if now - at > self._lost_after]
+        for cid in silent:
+            del self._heard[cid]
+        return silent
+
+    @property
+    def present(self) -> set[str]:
+        """The clients that are there."""
+        return set(self._heard)
+
+    @property
+    def attended(self) -> bool:
+        """Whether any process attends."""
+        return bool(self._sessions)
+
+    def tell_all(self, kind: pb.Notice.Kind, text: str) -> None:
+        """A notice to everybody."""
+        for session in self._sessions.values():
+            self._tell(session, kind, text)
+
+    def close(self) -> None:
+        """Ends all sessions."""
+        for session in self._sessions.values():
+            session.notices.put_nowait(None)
+
+    def _tell(self, session: Session, kind: pb.Notice.Kind, text: str) -> None:
+        session.notices.put_nowait(pb.Notice(kind=kind, text=text))

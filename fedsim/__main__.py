@@ -1,0 +1,5 @@
+"""``python -m fedsim``."""
+
+from fedsim.cli import main
+
+main()

@@ -1,0 +1,90 @@
+"""``fedsim.run``: a simulation from Python and notebooks."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcore.coordinator.events import Event
+from fedcore.errors import ConfigError
+from fedcore.training import Trainer, initial_model
+from fedcore.workload import Workload
+from fedrun.config import FederationConfig, parse_config
+from fedrun.results import Results
+from fedrun.run import Run, start_run
+from fedsim.arrivals import recorded_devices, replay_arrivals
+from fedsim.client import SimulatedClient
+from fedsim.evaluator import SimulatedEvaluator
+from fedsim.population import draw_population
+from fedsim.world import World
+
+
+def run(
+    config: FederationConfig | Mapping[str, Any],
+    workload: Workload,
+    *,
+    folder: Path | None = None,
+    on_event: Callable[[Run, Event], None] | None = None,
+) -> Results:
+    """Simulates a federation and returns what came of it.
+
+    Args:
+        config: as in the YAML, or a mapping of the same shape.
+        workload: what clients and evaluator use in a deployment.
+        folder: of the run; the next free one beside ``server.journal`` if left out.
+        on_event: called after each event, for progress.
+
+    Raises:
+        ConfigError: the config has mistakes, or says nothing of when to stop.
+    """
+    if not isinstance(config, FederationConfig):
+        config = parse_config(config)
+    server = config.server.model_copy(update={"journal": folder or free_folder(config)})
+    config = config.model_copy(update={"server": server})
+    stop = config.stop
+    if not (stop.versions or stop.updates or stop.seconds or stop.target):
+        raise ConfigError(
+            "stop: a simulation needs an end: versions, updates, seconds or target"
+        )
+    model = workload.flat()
+    initial_D = initial_model(model, config.seed)
+    started = start_run(
+        config, model.spec, initial_D, 0.0, durable=False, epoch="0" * 16
+    )
+    world = World(started, None if on_event is None else lambda e: on_event(started, e))
+    trainer = Trainer(
+        workload,
+        started.coordinator.algorithm,
+        model=model,
+        share_labels=config.share_labels,
+    )
+    arrivals = config.simulate.arrivals
+    devices = (
+        draw_population(config.simulate, config.seed)
+        if arrivals is None
+        else recorded_devices(config.simulate, arrivals, config.seed)
+    )
+    clients = [SimulatedClient(world, device, workload, trainer) for device in devices]
+    examiner = None
+    if workload.test_data is not None:
+        examiner = SimulatedEvaluator(world, model, workload.test_data())
+    try:
+        if arrivals is not None:
+            replay_arrivals(world, clients, arrivals)
+        else:
+            for client in clients:
+                client.begin_life()
+        world.execute(
+            lambda: world.ended is not None and (examiner is None or examiner.is_done)
+        )
+    finally:
+        world.close()
+    return Results(config.server.journal)
+
+
+def free_folder(config: FederationConfig) -> Path:
+    """The next unused folder for a simulation of this federation."""
+    base = config.server.journal
+    number = 1
+    while (folder := base.with_name(f"{base.name}-sim-{number}")).exists():
+        number += 1
+    return folder

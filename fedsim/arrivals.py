@@ -1,0 +1,99 @@
+"""The order of arrival that a real run recorded, in the simulator.
+
+The journal says who delivered what, in which order, on which base version. A task's
+result depends on nothing else, so the same app and config give the same model bit
+for bit; with another config it is the answer to "what if".
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedcore.coordinator.events import StopRequested
+from fedcore.coordinator.records import Admitted, Closed, Decided, Stepped
+from fedcore.errors import ConfigError
+from fedcore.protocol import Reply
+from fedrun.config import SimulateConfig
+from fedrun.journal import Journal
+from fedsim.client import SimulatedClient
+from fedsim.population import Device, draw_population
+from fedsim.world import World
+
+
+def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[Device]:
+    """The trainers of a recorded run, by name and place, on devices of no matter."""
+    journal = Journal.open(folder, read_only=True)
+    admitted = [
+        entry.record
+        for entry in journal.store.find(Admitted.__name__)
+        if isinstance(entry.record, Admitted) and entry.record.role == "trainer"
+    ]
+    journal.close()
+    if not admitted:
+        raise ConfigError(f"simulate.arrivals: {folder} has no clients")
+    names = {record.name: record for record in admitted}
+    plain = draw_population(
+        SimulateConfig(clients=len(names), step_seconds=config.step_seconds), seed
+    )
+    for device, record in zip(plain, names.values(), strict=True):
+        device.name, device.index, device.count = (
+            record.name,
+            record.index,
+            record.count,
+        )
+    return plain
+
+
+def replay_arrivals(
+    world: World, clients: Sequence[SimulatedClient], folder: Path
+) -> None:
+    """Feeds the recorded updates, trained anew, in the recorded order."""
+    journal = Journal.open(folder, read_only=True)
+    records = [entry.record for entry in journal.entries()]
+    journal.close()
+    names = {r.cid: r.name for r in records if isinstance(r, Admitted)}
+    by_name = {client.name: client for client in clients}
+    updates = [r for r in records if isinstance(r, Decided)]
+    coming: dict[str, list[Decided]] = {}
+    for update in updates:
+        coming.setdefault(names[update.cid], []).append(update)
+    started: set[str] = set()
+
+    def start_those_due() -> None:
+        """Whoever trains next on this version has pulled it by now."""
+        version = world.run.coordinator.state.version
+        for name, queue in coming.items():
+            if queue and name not in started and queue[0].base == version:
+                _fetch(world, by_name[name])
+                started.add(name)
+
+    start_those_due()
+    for record in records:
+        if isinstance(record, Decided):
+            name = names[record.cid]
+            if name not in started:
+                raise ConfigError(
+                    f"simulate.arrivals: {name} trained on version {record.base}, "
+                    "which "
+                    "this federation never publishes; the buffer must be the same"
+                )
+            world.clock.now = record.at
+            by_name[name].deliver()
+            coming[name].pop(0)
+            started.discard(name)
+        elif isinstance(record, Stepped) and record.reason == "deadline":
+            world.step(record.at, "deadline")
+        elif isinstance(record, Closed) and world.ended is None:
+            world.feed(StopRequested(at=record.at, reason=record.reason))
+        start_those_due()
+
+
+def _fetch(world: World, client: SimulatedClient) -> None:
+    """A client takes over the present model, whoever's turn it would be."""
+    pull = client.participant.pull(world.nonce())
+    state = world.run.coordinator.state
+    reply = Reply(
+        nonce=pull.nonce,
+        patch=state.published.patch(pull.held),
+        receipt=state.clients[pull.cid].receipt,
+    )
+    client.participant.receive(reply)

@@ -1,0 +1,227 @@
+"""A simulated client: a device, its side of the protocol, and its fate.
+
+Its task is computed when the result falls due, with the arithmetic of a deployment:
+the same order of arrival gives the same model, bit for bit.
+"""
+
+from functools import cached_property
+from typing import Any
+
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientLost,
+    ClientPulled,
+    ModelMeasured,
+    UpdatePushed,
+)
+from fedcore.errors import ConfigError
+from fedcore.participant import Outcome, Participant, ParticipantState
+from fedcore.protocol import Ack, ModelName, Reply
+from fedcore.training import Trainer, task_key
+from fedcore.typing import Seconds
+from fedcore.workload import Client, Workload, user_code
+from fedsim.clock import Call
+from fedsim.population import Device
+from fedsim.world import World
+
+RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
+
+
+class SimulatedClient:
+    """One client in a world."""
+
+    def __init__(
+        self, world: World, device: Device, workload: Workload, trainer: Trainer
+    ) -> None:
+        self._world, self._device = world, device
+        self._workload, self._trainer = workload, trainer
+        self._config = world.run.config.simulate
+        self._life = 0  # what was begun in an earlier life never happens
+        self._deaf = False  # the next acknowledgement is lost
+        self._recorded = False  # when it delivers is told, not simulated
+        coordinator = world.run.coordinator
+        state = ParticipantState(device.name, world.run.run_id, coordinator.state.epoch)
+        self.participant = Participant(coordinator.algorithm, state)
+        world.actors[device.name] = self
+        world.feed(
+            ClientEnrolled(
+                at=world.clock.now,
+                cid=device.name,
+                name=device.name,
+                index=device.index,
+                count=device.count,
+            )
+        )
+        if coordinator.state.version == 0:
+            published = coordinator.state.published
+            self.participant.derive(published.public_D, published.origin)
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self._device.name, self._device.index, self._device.count)
+
+    @cached_property
+    def _data(self) -> Any:
+        with user_code(f"train_data of {self._device.name}"):
+            return self._workload.train_data(self._client)
+
+    @cached_property
+    def _samples(self) -> int:
+        data = self._data
+        if self._workload.train is not None and not isinstance(data, tuple):
+            return len(data)
+        return len(self._workload.samples(data, f"train_data of {self._device.name}"))
+
+    @property
+    def name(self) -> str:
+        """Who it is."""
+        return self._device.name
+
+    # --------------------------------------------------------------------- fate
+
+    def begin_life(self) -> None:
+        """It comes, for the first time or again."""
+        self._life += 1
+        there = self._device.there()
+        if there is not None:
+            self._later(there, lambda: self._go(self._device.gone()))
+        if self.participant.state.pending is not None:
+            self._upload()
+        else:
+            self._pull()
+
+    def _go(self, how_long: Seconds) -> None:
+        """It is lost, with whatever it was doing."""
+        self._life += 1
+        lost = self._world.run.config.timeouts.lost
+        if how_long > lost:
+            self._later(lost, self._missed)
+        self._later(how_long, self.begin_life)
+
+    def _missed(self) -> None:
+        self._world.feed(ClientLost(at=self._world.clock.now, cid=self._device.name))
+
+    def _later(self, delay: Seconds, call: Call) -> None:
+        """Something happens to it, unless its life ends before."""
+        life = self._life
+        self._world.clock.after(delay, lambda: call() if self._life == life else None)
+
+    # -------------------------------------------------------------------- tasks
+
+    def _pull(self) -> None:
+        world = self._world
+        pull = self.participant.pull(world.nonce())
+        event = ClientPulled(
+            at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch()
+        )
+        world.feed(event)
+
+    def replied(self, reply: Reply) -> None:
+        """The model is on its way."""
+        delay = self._device.download(reply.patch.nbytes)
+        self._later(delay, lambda: self._receive(reply))
+
+    def _receive(self, reply: Reply) -> None:
+        if not self.participant.receive(reply) or reply.done:
+            return
+        if reply.task is None:
+            self._later(reply.retry_after, self._pull)
+            return
+        if reply.task.evaluate:
+            self._evaluate()
+        duration = self._device.compute(self._steps())
+        if self._device.happens(self._config.dropout):
+            point = float(self._device.rng.random()) * duration
+            self._later(point, lambda: self._go(self._device.away()))
+        else:
+            self._later(duration, self._finish)
+
+    def _steps(self) -> int:
+        config = self._world.run.coordinator.algorithm.config.client
+        return config.step_count(self._samples, self.participant.state.work)
+
+    def _finish(self) -> None:
+        if self._train():
+            self._upload()
+        else:
+            self._pull()
+
+    def _train(self) -> bool:
+        """Computes its task; says whether there is an update to send."""
+        state = self.participant.state
+        assert state.held is not None
+        assert state.public_D is not None
+        key = task_key(self._world.run.config.seed, self._device.name, state.seq + 1)
+        trained = self._trainer.train(
+            state.public_D, self._data, key, state.kept, state.work
+        )
+        base = ModelName(state.held.epoch, state.held.version)
+        return self.participant.finish(trained, base, key.fold_in("uplink"))
+
+    def _evaluate(self) -> None:
+        if self._workload.valid_data is None:
+            raise ConfigError(
+                "evaluate.clients: true needs a workload with valid_data=, the "
+                "clients' "
+                "own evaluation data"
+            )
+        state = self.participant.state
+        assert state.held is not None
+        assert state.public_D is not None
+        with user_code(f"evaluation of {self._device.name}"):
+            data = self._workload.valid_data(self._client)
+            values, samples = self._trainer.model.evaluate(state.public_D, data)
+        self._world.feed(
+            ModelMeasured(
+                at=self._world.clock.now,
+                cid=self._device.name,
+                version=state.held.version,
+                values=values,
+                samples=samples,
+            )
+        )
+
+    # ------------------------------------------------------------------ updates
+
+    def _upload(self) -> None:
+        pending = self.participant.state.pending
+        assert pending is not None
+        duration = self._device.upload(len(pending.push.payload))
+        if self._device.happens(self._config.upload_loss):
+            part = float(self._device.rng.random()) * duration
+            self._later(part + RETRY, self._upload)
+        else:
+            self._later(duration, self._push)
+
+    def deliver(self) -> None:
+        """Trains, and its update arrives in the same moment, as a record says."""
+        if self._train():
+            self._recorded = True
+            self._push()
+
+    def _push(self) -> None:
+        """Its update arrives."""
+        world = self._world
+        self._deaf = self._device.happens(self._config.ack_loss)
+        event = UpdatePushed(
+            at=world.clock.now,
+            push=self.participant.push(),
+            fresh_epoch=world.fresh_epoch(),
+        )
+        world.feed(event)
+
+    def acknowledged(self, ack: Ack) -> None:
+        """The verdict is on its way, or lost."""
+        if self._recorded:
+            self.participant.settle(ack)
+        elif self._deaf:
+            self._later(RETRY, self._upload)
+        else:
+            self._later(self._config.link.latency, lambda: self._settle(ack))
+
+    def _settle(self, ack: Ack) -> None:
+        outcome = self.participant.settle(ack)
+        if outcome is Outcome.RETRY:
+            self._later(RETRY, self._upload)
+        elif outcome is not Outcome.IGNORED:
+            self._pull()

@@ -1,0 +1,26 @@
+"""``fedsim new``: a folder with a user's file, the YAML and a page to read."""
+
+import shutil
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from fedcore.errors import ConfigError
+
+
+def make_project(folder: Path, kind: str) -> Iterator[str]:
+    """Writes a project that runs as it is.
+
+    Raises:
+        ConfigError: there is something in the folder already.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: is not empty; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    template = files("fedsim").joinpath("templates", kind)
+    for part in sorted(template.iterdir(), key=lambda part: part.name):
+        with as_file(part) as path:
+            if path.is_file():
+                shutil.copyfile(path, folder / path.name)
+                yield str(folder / path.name)
+    yield f"now: cd {folder} && fedsim run federation.yaml"

@@ -1,0 +1,110 @@
+"""The simulator's loop: a virtual clock drives the real coordinator.
+
+What the coordinator persists goes to the same journal as in a deployment, so the
+same report and the same tools look at both.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, assert_never
+
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Persist,
+    Refuse,
+    SendAck,
+    SendReply,
+    SetTimer,
+)
+from fedcore.coordinator.events import Event, TimerFired
+from fedcore.coordinator.records import StepReason
+from fedcore.errors import LatecomerError
+from fedcore.protocol import Ack, Epoch, Reply
+from fedcore.rng import Key
+from fedcore.typing import Seconds
+from fedrun.commit import GroupCommit
+from fedrun.run import Run
+from fedsim.clock import Call, Clock
+
+
+class Actor(Protocol):
+    """Whoever talks to the server."""
+
+    def replied(self, reply: Reply) -> None:
+        """The server answered a pull."""
+
+    def acknowledged(self, ack: Ack) -> None:
+        """The server answered a push."""
+
+
+class World:
+    """One run under a virtual clock."""
+
+    def __init__(
+        self, run: Run, on_event: Callable[[Event], None] | None = None
+    ) -> None:
+        self.run = run
+        self.actors: dict[str, Actor] = {}
+        self.clock: Clock[Call] = Clock()
+        self.clock.now = run.coordinator.state.at
+        self.ended: str | None = None
+        self._group = GroupCommit(run)
+        self._on_event = on_event
+        self._key = Key.root(run.config.seed).fold_in("world")
+        self._nonce = 0
+        self._carry_out(self._group.commit())
+
+    def execute(self, until: Callable[[], bool]) -> None:
+        """Lets things happen until a condition holds or nothing happens any more."""
+        while not until() and (what := self.clock.next()) is not None:
+            what()
+
+    def feed(self, event: Event) -> None:
+        """Something happens at the server; its records are kept, its actions done."""
+        self._group.feed(event)
+        self._carry_out(self._group.commit())
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def step(self, at: Seconds, reason: StepReason) -> None:
+        """A version is made of what has arrived."""
+        self._group.step(at, reason)
+        self._carry_out(self._group.commit())
+
+    def close(self) -> None:
+        """Writes what is left of the story."""
+        self._group.commit(lazy_too=True)
+        self.run.journal.close()
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Persist():
+                    pass
+                case SendReply():
+                    self.actors[action.cid].replied(action.reply)
+                case SendAck():
+                    self.actors[action.cid].acknowledged(action.ack)
+                case SetTimer():
+                    self._set_timer(action)
+                case Finish():
+                    self.ended = action.reason
+                case Refuse():
+                    raise LatecomerError(f"{action.cid} is not enrolled")
+                case _:
+                    assert_never(action)
+
+    def nonce(self) -> int:
+        """A number that was not used before."""
+        self._nonce += 1
+        return self._nonce
+
+    def fresh_epoch(self) -> Epoch:
+        """A name for a history that might begin now; equal seeds give equal names."""
+        return self._key.fold_in(self._nonce).digest.hex()[:16]
+
+    def _set_timer(self, action: SetTimer) -> None:
+        timer = action.timer
+        self.clock.at(
+            action.at, lambda: self.feed(TimerFired(at=self.clock.now, timer=timer))
+        )

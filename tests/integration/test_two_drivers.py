@@ -1,0 +1,116 @@
+"""One model, whoever drives it: gRPC between processes, and the virtual clock."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcore.coordinator.records import Decided, Stepped
+from fedcore.params import digest
+from fedcore.training import Trainer, initial_model, task_key
+from fedcore.workload import Client
+from fedrun.app import load_app
+from fedrun.config import load_config
+from fedrun.journal import Journal
+from fedrun.results import Results
+from tests.integration.conftest import APP
+from tools.local import LocalFederation
+
+IDENTITY = {"kind": "identity"}
+COMPRESSED = {
+    "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.05}},
+    "downlink": {"kind": "top_k", "ratio": 0.1},
+}
+UNCOMPRESSED = {"uplink": IDENTITY, "downlink": IDENTITY}
+CLIENTS = 4
+
+pytestmark = pytest.mark.processes
+
+
+def settings(kind: str, compression: dict[str, Any]) -> dict[str, Any]:
+    client = {"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16}
+    return {"kind": kind, "buffer": CLIENTS, "client": client, **compression}
+
+
+@pytest.mark.parametrize("kind", ["fed_avg", "fed_buff", "fed_async", "latecomer"])
+@pytest.mark.parametrize(
+    "compression", [UNCOMPRESSED, COMPRESSED], ids=["raw", "coded"]
+)
+def test_the_simulator_repeats_a_real_federation_bit_for_bit(
+    kind: str,
+    compression: dict[str, Any],
+    federation: Callable[..., LocalFederation],
+) -> None:
+    real = federation(algorithm=settings(kind, compression), stop={"versions": 12})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    assert len(published(real.run)) >= 12
+
+
+def test_identity_codecs_and_a_full_cohort_are_fed_avg(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    real = federation(algorithm=settings("fed_avg", UNCOMPRESSED), stop={"versions": 3})
+    served(real)
+    assert published(real.run) == fed_avg(real)
+
+
+def fed_avg(real: LocalFederation) -> list[str]:
+    """Federated averaging in delta form, in the order in which updates arrived."""
+    config = load_config(real.path)
+    workload = load_app(f"{APP}:workload")
+    model = workload.flat()
+    trainer = Trainer(workload, config.algorithm.build(model.spec))
+    x = initial_model(model, config.seed)
+    digests = []
+    for round_of_updates in rounds(real):
+        total, samples = np.zeros_like(x), 0
+        for name, seq in round_of_updates:
+            client = Client(name, int(name[-1]), CLIENTS)
+            data = workload.train_data(client)
+            update = trainer.train(x, data, task_key(config.seed, name, seq))
+            total += np.float32(update.samples) * update.delta_D
+            samples += update.samples
+        x = x - total / np.float32(samples)
+        digests.append(digest(x))
+    return digests
+
+
+def rounds(real: LocalFederation) -> list[list[tuple[str, int]]]:
+    """Who delivered what, for each version."""
+    names = Results(real.run).names
+    found: list[list[tuple[str, int]]] = [[]]
+    for entry in records(real.run):
+        if isinstance(entry, Decided) and entry.verdict.value == "accepted":
+            found[-1].append((names[entry.cid], entry.seq))
+        elif isinstance(entry, Stepped):
+            found.append([])
+    return found[:-1]
+
+
+def served(real: LocalFederation) -> None:
+    """Serves the federation to its end."""
+    server = real.server("--no-evaluator")
+    clients = [real.client(i, CLIENTS) for i in range(CLIENTS)]
+    assert server.wait() == 0, server.tail()
+    assert [client.wait() for client in clients] == [0] * CLIENTS
+
+
+def published(run: Path) -> list[str]:
+    """The digest of every version."""
+    return [record.digest for record in records(run) if isinstance(record, Stepped)]
+
+
+def records(run: Path) -> list[Any]:
+    journal = Journal.open(run, read_only=True)
+    try:
+        return [entry.record for entry in journal.store.entries(payloads=False)]
+    finally:
+        journal.close()

@@ -1,0 +1,104 @@
+"""A peer that says whatever a test wants, true or not."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, Self
+
+import grpc
+import numpy as np
+from fedwire.connect import OPTIONS
+from fedwire.frames import chunk_frames, header_frame, read_chunk, read_reply
+from fedwire.service import Stub
+from fedwire.v1 import federation_pb2 as pb
+
+from fedcore import payloads
+from fedcore.params import content_digest
+from fedcore.payloads import dense_payload
+from fedcore.typing import Vector
+from tests.served import DIM, spec_of
+
+CALL = 20.0
+_nonces = itertools.count(1)
+
+
+def packed(values_D: Vector) -> bytes:
+    """An update, uncompressed."""
+    return payloads.pack(dense_payload(np.asarray(values_D, np.float32)))
+
+
+def digest_of(payload: bytes) -> bytes:
+    """The name of a payload as it travels."""
+    return bytes.fromhex(content_digest(payload))
+
+
+class Peer:
+    """One client, spoken for by a test."""
+
+    def __init__(self, address: str, cid: str = "peer", dim: int = DIM) -> None:
+        self.cid, self.dim = cid, dim
+        self.channel = grpc.insecure_channel(address, OPTIONS)
+        self.stub = Stub(self.channel)
+        self.epoch, self.version, self.seq = 0, 0, 0
+
+    def __enter__(self) -> Self:
+        """Enrols."""
+        self.enrol()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hangs up."""
+        self.channel.close()
+
+    def enrol(self, **changes: Any) -> pb.EnrolReply:
+        """Asks to be admitted."""
+        told: dict[str, Any] = {
+            "protocols": [1],
+            "cid": self.cid,
+            "name": self.cid,
+            "spec": spec_of(self.dim).to_json(),
+        }
+        reply = self.stub.enrol(pb.EnrolRequest(**{**told, **changes}), timeout=CALL)
+        self.epoch = reply.epoch
+        return reply
+
+    def pull(self, **changes: Any) -> pb.PullReply:
+        """Asks for work; takes over the version that comes."""
+        told = {"cid": self.cid, "nonce": next(_nonces), "epoch": self.epoch}
+        request = pb.PullRequest(**{**told, **changes})
+        frames = self.stub.pull(request, timeout=CALL)
+        reply = read_reply(next(frames))
+        self.body = b"".join(bytes(read_chunk(frame).data) for frame in frames)
+        if not reply.refused:
+            self.epoch, self.version = reply.model.epoch, reply.model.version
+        return reply
+
+    def header(self, payload: bytes, **changes: Any) -> pb.PushHeader:
+        """What an honest client would say of its next update, but for the changes."""
+        told: dict[str, Any] = {
+            "cid": self.cid,
+            "epoch": self.epoch,
+            "seq": self.seq + 1,
+            "base": pb.ModelName(epoch=self.epoch, version=self.version),
+            "size": len(payload),
+            "digest": digest_of(payload),
+            "samples": 1,
+            "steps": 1,
+        }
+        return pb.PushHeader(**{**told, **changes})
+
+    def push(self, payload: bytes, **changes: Any) -> pb.PushReply:
+        """Delivers an update."""
+        header = self.header(payload, **changes)
+        reply = self.send([header_frame(header), *chunk_frames([payload])])
+        if pb.ANSWER_ACCEPTED <= reply.answer <= pb.ANSWER_DISCARDED:
+            self.seq = header.seq
+        return reply
+
+    def send(self, frames: Iterable[bytes]) -> pb.PushReply:
+        """Any frames as a push."""
+        return self.stub.push(iter(frames), timeout=CALL)
+
+    def attend(self, session: int, beats: Iterable[Any] = ()) -> Any:
+        """Shows that it is there, for as long as there are beats."""
+        first = pb.Beat(cid=self.cid, session=session)
+        return self.stub.attend(itertools.chain([first], beats))
