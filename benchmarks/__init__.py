@@ -1,0 +1,1 @@
+"""Experiments that measure what this project claims."""

@@ -1,0 +1,82 @@
+"""``python -m benchmarks``: how fast it is, beside floors and peers."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.speed import aggregation, durable, server
+from benchmarks.speed.measure import Scale, machine
+from benchmarks.speed.report import Report
+
+BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
+    "aggregation": aggregation.run,
+    "durable": durable.run,
+    "server": server.run,
+}
+RESULTS = Path(__file__).parent / "results" / "speed.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmarks that are named, or all."""
+    options = _options(arguments)
+    scale = Scale(options.repetitions, options.quick)
+    console, reports = Console(highlight=False), []
+    if not console.is_terminal:
+        console.width = 120
+    for name in options.benchmarks or BENCHMARKS:
+        with console.status(name):
+            report = BENCHMARKS[name](scale)
+        report.show(console)
+        reports.append(report)
+    if options.save:
+        save(reports, scale)
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument(
+        "benchmarks", nargs="*", type=_benchmark, help=f"of {', '.join(BENCHMARKS)}"
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=7, help="so many rounds; 7 if not said"
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny, to try it out")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    return parser.parse_args(arguments)
+
+
+def _benchmark(text: str) -> str:
+    if text not in BENCHMARKS:
+        raise argparse.ArgumentTypeError(
+            f"no benchmark {text!r}; there are {', '.join(BENCHMARKS)}"
+        )
+    return text
+
+
+def save(reports: Sequence[Report], scale: Scale) -> None:
+    """Writes every value; benchmarks that were not run keep theirs."""
+    kept = {}
+    if RESULTS.is_file():
+        kept = json.loads(RESULTS.read_text())["benchmarks"]
+    ran = {report.name: report.to_json() for report in reports}
+    told = {
+        "machine": machine(),
+        "repetitions": scale.rounds,
+        "quick": scale.quick,
+        "benchmarks": {
+            name: ran.get(name, kept.get(name))
+            for name in BENCHMARKS
+            if name in ran or name in kept
+        },
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""``python -m benchmarks.claims``: runs the experiments and says what held."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Grid
+
+from benchmarks.claims import ada_sgd, both_memories, common_reference, exactly_once
+from benchmarks.claims.report import Report, Scale, Table
+
+CLAIMS: dict[int, Callable[[Scale], Report]] = {
+    2: both_memories.run,
+    3: exactly_once.run,
+    4: common_reference.run,
+    5: ada_sgd.run,
+    6: ada_sgd.run_straggler,
+}
+RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
+ELSEWHERE = "claim 1 (no update is lost or counted twice) is model-checked: make soak"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 1 if a claim failed that was known to hold."""
+    options = _options(arguments)
+    scale = Scale(tuple(range(options.seeds)), options.quick)
+    console, reports = Console(highlight=False), dict[int, tuple[Report, float]]()
+    if not console.is_terminal:
+        console.width = 120
+    for number in options.claims or [1, *CLAIMS]:
+        if number == 1:
+            console.print(ELSEWHERE)
+            continue
+        began = time.perf_counter()
+        with console.status(f"claim {number}"):
+            report = CLAIMS[number](scale)
+        seconds = time.perf_counter() - began
+        reports[number] = report, seconds
+        show(console, report, scale, seconds)
+    if options.save:
+        save(reports, scale)
+    return int(not scale.quick and not all(r.as_recorded for r, _ in reports.values()))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.claims")
+    parser.add_argument("claims", nargs="*", type=_claim, help="which; all if none")
+    parser.add_argument("--seeds", type=int, default=5, help="so many; 5 if not said")
+    parser.add_argument("--quick", action="store_true", help="a few rounds, no verdict")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    return parser.parse_args(arguments)
+
+
+def _claim(text: str) -> int:
+    if text not in map(str, (1, *CLAIMS)):
+        raise argparse.ArgumentTypeError(f"no claim {text}; there are 1 to 6")
+    return int(text)
+
+
+def show(console: Console, report: Report, scale: Scale, seconds: float) -> None:
+    """Prints tables, checks and the verdict."""
+    console.rule(f"claim {report.number}: {report.title}")
+    console.print(f"{report.source}; {len(scale.seeds)} seeds, {seconds:.0f} s")
+    for table in report.tables:
+        console.print(_grid(table))
+    if scale.quick:
+        console.print(f"claim {report.number}: too quick for a verdict")
+        return
+    for check in report.checks:
+        word = "holds" if check.holds else "DOES NOT HOLD"
+        kind = "" if check.gates else " (reported only)"
+        known = f" (known: {check.known})" if check.known and not check.holds else ""
+        console.print(f"  {word}: {check.text}: {check.value:.3f}{kind}{known}")
+    gates = [check.holds for check in report.checks if check.gates]
+    verdict = "PASS" if report.passed else "PARTLY" if report.as_recorded else "FAIL"
+    count = f"{sum(gates)} of {len(gates)} checks hold"
+    console.print(f"claim {report.number}: {verdict} ({count})")
+
+
+def _grid(table: Table) -> Grid:
+    """Each column, and beside it what was expected where something was."""
+    rows = table.rows
+    grid = Grid(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
+    grid.add_column("", no_wrap=True)
+    known = [
+        any(cells[place].expected for cells in rows.values())
+        for place in range(len(table.columns))
+    ]
+    for column, is_known in zip(table.columns, known, strict=True):
+        grid.add_column(column, justify="right", no_wrap=True)
+        if is_known:
+            grid.add_column("before", justify="right", style="dim", no_wrap=True)
+    for name, cells in rows.items():
+        texts = [name]
+        for cell, is_known in zip(cells, known, strict=True):
+            texts += [str(cell), cell.expected] if is_known else [str(cell)]
+        grid.add_row(*texts)
+    return grid
+
+
+def save(reports: dict[int, tuple[Report, float]], scale: Scale) -> None:
+    """Writes the value of every seed to ``benchmarks/results/claims.json``."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = {
+        "seeds": list(scale.seeds),
+        "quick": scale.quick,
+        "claims": [
+            {**report.to_json(), "seconds": round(seconds)}
+            for report, seconds in reports.values()
+        ],
+    }
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

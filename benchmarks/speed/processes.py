@@ -1,0 +1,85 @@
+"""Processes beside this one, and what the kernel says of them."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fedcore.typing import JSON, Seconds
+
+ROOT = Path(__file__).parents[2]
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Helper(AbstractContextManager["Helper"]):
+    """A Python process that answers each line with one line of JSON."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.greeting = self._hear()
+
+    def ask(self, question: object) -> JSON:
+        """Says something, and waits for the answer."""
+        assert self.process.stdin is not None
+        print(question, file=self.process.stdin, flush=True)
+        return self._hear()
+
+    def _hear(self) -> JSON:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.process.args!r} ended: {self.process.wait()}")
+        return json.loads(line)
+
+    def __enter__(self) -> Self:
+        """It runs already."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def answer(told: Any) -> None:
+    """What a helper says to whoever started it."""
+    print(json.dumps(told), flush=True)
+
+
+def cpu_seconds(pid: int) -> Seconds:
+    """What all threads of a process have used so far, of user and system time."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_megabytes(pid: int) -> float:
+    """The memory that a process holds now."""
+    return _memory(pid, "VmRSS")
+
+
+def peak_resident_megabytes(pid: int) -> float:
+    """The most memory that it ever held."""
+    return _memory(pid, "VmHWM")
+
+
+def _memory(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise AssertionError(f"the kernel does not tell {field}")

@@ -1,0 +1,159 @@
+"""The experiments run, and point the right way even when they are tiny."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.claims import __main__ as command
+from benchmarks.claims import ada_sgd, both_memories, exactly_once
+from benchmarks.claims.exactly_once import CommitsAtSend, Discards, Setting
+from benchmarks.claims.report import Cell, Check, Report, Scale, at_least, at_most
+from benchmarks.claims.setup import DigitsMLP, Federation, Trainee, in_rounds
+from fedcore.compressors import ErrorFeedback, Identity, SignL1, TopK
+from fedcore.coordinator import Coordinator
+from fedcore.partitions import shards
+from fedcore.training import initial_model
+from fedrun.data import digits
+
+QUICK = Scale(seeds=(0,), quick=True)
+
+
+@pytest.mark.parametrize("number", command.CLAIMS)
+def test_a_quick_run_fills_every_table(number: int) -> None:
+    report = command.CLAIMS[number](QUICK)
+    assert report.number == number
+    assert report.checks
+    for table in report.tables:
+        assert table.rows
+        for cells in table.rows.values():
+            assert len(cells) == len(table.columns)
+            assert all(len(cell.values) == 1 for cell in cells)
+            assert all(math.isfinite(cell.mean) for cell in cells)
+    json.dumps(report.to_json(), allow_nan=False)
+
+
+def test_two_memories_learn_faster_than_none() -> None:
+    (table,) = both_memories.run(QUICK).tables
+    for pair in both_memories.PAIRS:
+        both = table.rows[f"{pair}: both memories"][0].mean
+        assert both > table.rows[f"{pair}: no memory"][0].mean
+
+
+def test_folding_back_saves_the_rare_classes() -> None:
+    remembers = Setting(ErrorFeedback(inner=Identity()))
+    ours = exactly_once.rare_uploads_lost(remembers, 150, 0)
+    fed_avg = exactly_once.rare_uploads_lost(Setting(Identity()), 150, 0)
+    assert ours.accuracy > fed_avg.accuracy
+    assert ours.early > fed_avg.early
+
+
+def test_catching_up_gives_the_servers_bytes_and_a_sum_does_not() -> None:
+    caught, summed = command.CLAIMS[4](QUICK).tables
+    places = {name: place for place, name in enumerate(caught.columns)}
+    for cells in caught.rows.values():
+        assert cells[places["patches"]].mean > 0
+        assert cells[places["mismatches"]].mean == 0
+    assert summed.rows["sign"][0].mean > 0.3
+
+
+def test_boost_needs_fewer_updates_than_dyn_sgd_at_the_same_rate() -> None:
+    parts = ada_sgd._lone(0)
+    boosted, dyn_sgd = (
+        ada_sgd.train(method, parts, ada_sgd.D2, 0.6, 600, 0, to_goal=True).reached
+        for method in (ada_sgd.BOOSTED, ada_sgd.DYN_SGD)
+    )
+    assert boosted < dyn_sgd < 600
+
+
+def test_the_window_is_told_the_threshold() -> None:
+    policy = ada_sgd.EXPONENTIAL.build(ada_sgd.D2)
+    state = policy.observe(policy.init(), 3, None, 1.0)
+    assert policy.weigh(state, 12, None) == pytest.approx(1 / 13)
+    assert policy.weigh(state, 96, None) == pytest.approx(1 / 169)
+
+
+@pytest.mark.parametrize(
+    ("trainee", "keeps", "remembers"),
+    [(Trainee, True, False), (CommitsAtSend, False, True), (Discards, False, False)],
+)
+def test_what_each_policy_keeps_of_a_lost_upload(
+    trainee: type[Trainee], keeps: bool, remembers: bool
+) -> None:
+    parts = shards(digits("train")[1], clients=4, seed=0)
+    config = in_rounds(4, ErrorFeedback(inner=SignL1()), Identity())
+    federation = Federation(config, parts, 0, trainee=trainee)
+    federation.round(np.array([True, False, False, False]))
+    state = federation.trainees[0].state
+    assert (state.pending is not None) == keeps
+    assert state.memory_D is not None
+    assert bool(state.memory_D.any()) == remembers
+
+
+def test_a_message_that_was_lost_is_folded_back_when_it_comes_too_late() -> None:
+    parts = shards(digits("train")[1], clients=4, seed=0)
+    config = in_rounds(4, ErrorFeedback(inner=SignL1()), Identity())
+    federation = Federation(config, parts, 0)
+    federation.round(np.array([True, False, False, False]))
+    federation.round()
+    ledgers = [one.state.ledger for one in federation.trainees]
+    assert [ledger.accepted for ledger in ledgers] == [1, 2, 2, 2]
+    assert [ledger.rejected for ledger in ledgers] == [1, 0, 0, 0]
+
+
+def test_the_forgetful_server_has_no_memory() -> None:
+    parts = shards(digits("train")[1], clients=4, seed=0)
+    config = in_rounds(4, Identity(), TopK(ratio=0.05))
+    gaps = []
+    for server in (Coordinator, both_memories.Forgetful):
+        federation = Federation(config, parts, 0, coordinator=server)
+        federation.round()
+        state = federation.coordinator.state
+        gaps.append(bool((state.exact_D != state.published.public_D).any()))
+    assert gaps == [True, False]
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    model, (x, y) = DigitsMLP(), digits("train")
+    w_D = initial_model(model, 0)
+    loss, g_D = model.gradient(w_D, x[:40], y[:40])
+    g_D = g_D.copy()
+    step_D = g_D * np.float32(1e-2 / np.linalg.norm(g_D))
+    up, _ = model.gradient(w_D + step_D, x[:40], y[:40])
+    down, _ = model.gradient(w_D - step_D, x[:40], y[:40])
+    assert (up - down) / 2e-2 == pytest.approx(np.linalg.norm(g_D), rel=1e-2)
+    assert model.quality(w_D, x[:40], y[:40]).loss == pytest.approx(loss, rel=1e-5)
+
+
+def _report(*checks: Check) -> Report:
+    return Report(number=2, title="made up", source="nobody", checks=checks)
+
+
+def test_the_exit_code_says_whether_a_claim_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes = _report(at_least("a", 2.0, 1.0), at_most("b", 2.0, 1.0, gates=False))
+    monkeypatch.setitem(command.CLAIMS, 2, lambda scale: passes)
+    assert command.main(["2"]) == 0
+    assert "claim 2: PASS (1 of 1 checks hold)" in capsys.readouterr().out
+    monkeypatch.setitem(command.CLAIMS, 2, lambda scale: _report(at_least("a", 0, 1)))
+    assert command.main(["2"]) == 1
+    assert "claim 2: FAIL" in capsys.readouterr().out
+    assert command.main(["2", "--quick"]) == 0
+
+
+def test_claim_1_is_proved_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["1"]) == 0
+    assert "make soak" in capsys.readouterr().out
+
+
+def test_an_unknown_claim_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["99"])
+    assert "no claim 99" in capsys.readouterr().err
+
+
+def test_a_cell_says_when_the_budget_was_not_enough() -> None:
+    assert str(Cell([0.5, 0.75])) == ".625 ±.177"
+    assert str(Cell([100, 1500], budget=1500)) == "≥ 800 ±990"
