@@ -1,0 +1,38 @@
+# A client, and the evaluator: the user's app is mounted at /app, or copied there by an
+# image built on this one. See deploy/README.md.
+ARG BASE=docker.io/library/python:3.11-slim
+
+FROM ${BASE} AS build
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_FIND_LINKS
+ARG PIP_CERT
+# Extras of the package, separated by commas: torch, huggingface.
+ARG EXTRAS
+RUN python -m venv /opt/pip && python -m venv --without-pip /opt/latecomer
+WORKDIR /src
+COPY . .
+RUN --mount=type=cache,target=/root/.cache/pip \
+    /opt/pip/bin/pip --python /opt/latecomer/bin/python install -c constraints.txt \
+    ".${EXTRAS:+[${EXTRAS}]}"
+
+FROM ${BASE}
+RUN groupadd --gid 10001 latecomer \
+    && useradd --uid 10001 --gid 10001 --no-log-init --home-dir /tmp latecomer \
+    && install -d -o 10001 -g 10001 /data
+COPY --from=build /opt/latecomer /opt/latecomer
+ENV PATH=/opt/latecomer/bin:$PATH \
+    HOME=/tmp \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+WORKDIR /app
+VOLUME /data
+ENTRYPOINT ["fedclient"]
+CMD ["--help"]
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="latecomer client" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
