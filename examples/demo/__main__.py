@@ -109,7 +109,7 @@ def picture(events: list[dict[str, Any]], story: Story, proxy: CountingProxy) ->
 
 def client_rows(events: list[dict[str, Any]]) -> list[list[str]]:
     """Each client's doings, as the server tells them."""
-    rows = {f"client-{i}": ["joining", 0, "", ""] for i in range(CLIENTS)}
+    rows = {f"client-{i}": ["joining", "0", "", ""] for i in range(CLIENTS)}
     for event in events:
         row = rows.get(event.get("client", ""))
         if row is None:
@@ -120,9 +120,9 @@ def client_rows(events: list[dict[str, Any]]) -> list[list[str]]:
             case "lost":
                 row[0] = "[red]lost[/]"
             case "decided":
-                row[0], row[1] = "[dim]delivered[/]", row[1] + 1
+                row[0], row[1] = "[dim]delivered[/]", str(int(row[1]) + 1)
                 row[2], row[3] = str(event["staleness"]), f"{event['weight']:.2f}"
-    return [[name, row[0], str(row[1]), row[2], row[3]] for name, row in rows.items()]
+    return [[name, *row] for name, row in rows.items()]
 
 
 def settle_accounts(

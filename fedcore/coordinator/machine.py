@@ -18,10 +18,10 @@ from fedcore.coordinator.actions import (
     Finish,
     Persist,
     Refuse,
-    SendAck,
     SendReply,
     SetTimer,
 )
+from fedcore.coordinator.answers import acknowledged, answered, replied
 from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -37,6 +37,7 @@ from fedcore.coordinator.events import (
     TimerFired,
     UpdatePushed,
 )
+from fedcore.coordinator.examinations import Examinations
 from fedcore.coordinator.leases import Leases
 from fedcore.coordinator.records import (
     Admitted,
@@ -48,6 +49,7 @@ from fedcore.coordinator.records import (
     Leased,
     Lost,
     Measured,
+    Note,
     Reopened,
     Stepped,
     StepReason,
@@ -62,12 +64,10 @@ from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.verdicts import judge
 from fedcore.payloads import Payload
 from fedcore.protocol import (
-    Ack,
     Answer,
     Epoch,
     Pull,
     Push,
-    Reply,
     Settled,
     Task,
     TaskKind,
@@ -97,11 +97,7 @@ class Coordinator:
         self.timeouts = timeouts or TimeoutsConfig()
         self._key = Key.root(seed).fold_in("server")
         self.leases = Leases(algorithm, self._key)
-        self._examiners: dict[str, Pull] = {}  # evaluators that wait for a version
-        self._examined: int | None = None  # the newest version given to an evaluator
-        self._asked: dict[
-            str, int
-        ] = {}  # the newest version that a trainer shall evaluate
+        self.examinations = Examinations()
         self._deadline: Timer | None = None
 
     def begin(self, at: Seconds, *, reopen: bool = False) -> list[Action]:
@@ -114,10 +110,9 @@ class Coordinator:
         actions: list[Action] = []
         if state.closed and reopen and not self._stop_reason():
             actions += self._write(Reopened(at=state.at))
-        if self.stop.seconds is not None and state.started is not None:
-            actions.append(
-                SetTimer(timer=Timer("stop"), at=state.started + self.stop.seconds)
-            )
+        end = self.stop.end(state.started)
+        if end is not None:
+            actions.append(SetTimer(timer=Timer("stop"), at=end))
         if state.closed:
             return [*actions, Finish(reason=state.closed)]
         return [*actions, *self._close_if_due()]
@@ -186,7 +181,7 @@ class Coordinator:
         return self._write(record)
 
     def _lose(self, cid: str) -> list[Action]:
-        self._examiners.pop(cid, None)
+        self.examinations.withdraw(cid)
         if not self.leases.lose(cid):
             return []
         return [*self._write(Lost(at=self.state.at, cid=cid)), *self._hand_out()]
@@ -223,12 +218,11 @@ class Coordinator:
         if pull.epoch != self.state.epoch:
             return [*actions, self._reply(pull)]  # to be reconciled before any work
         if row.role == "evaluator":
-            self._examiners[pull.cid] = pull
-            self._examined = self.state.measured  # what was not measured is given again
+            self.examinations.arrive(pull, self.state.measured)
         else:
             self.leases.arrive(pull)
         actions += self._hand_out()
-        if pull.cid in self.leases.parked or pull.cid in self._examiners:
+        if self._waits(pull.cid):
             timer = Timer("hold", pull.cid, pull.nonce)
             actions.append(SetTimer(timer=timer, at=self.state.at + self.timeouts.hold))
         return actions
@@ -259,25 +253,25 @@ class Coordinator:
                 SetTimer(timer=timer, at=self.state.at + self.timeouts.lease)
             )
             actions += self._arm_deadline()
-        if self._examination_due():
-            for cid in list(self._examiners):
-                actions += self._task(self._examiners.pop(cid), "evaluate")
-                self._examined = self.state.version
+        for pull in self.examinations.grant(self.state.version, self.evaluate):
+            actions += self._task(pull, "evaluate")
         return actions
 
-    def _examination_due(self) -> bool:
-        if self._examined is None:
-            return True
-        return self.state.version - self._examined >= self.evaluate.every_versions
+    def _waits(self, cid: str) -> Pull | None:
+        return self.leases.parked.get(cid) or self.examinations.waiting.get(cid)
+
+    def _withdraw_all(self) -> list[Pull]:
+        """Whoever waits, waits no more."""
+        pulls = [*self.leases.parked.values(), *self.examinations.waiting.values()]
+        for pull in pulls:
+            self.leases.withdraw(pull.cid)
+            self.examinations.withdraw(pull.cid)
+        return pulls
 
     def _task(self, pull: Pull, kind: TaskKind) -> list[Action]:
-        version, cid = self.state.version, pull.cid
-        evaluate = False
-        if kind == "train" and self.evaluate.clients:
-            every = self.evaluate.every_versions
-            evaluate = version - self._asked.get(cid, -every) >= every
-            if evaluate:
-                self._asked[cid] = version
+        evaluate = kind == "train" and self.examinations.asks(
+            pull.cid, self.state.version, self.evaluate
+        )
         task = Task(kind=kind, evaluate=evaluate, lease=self.timeouts.lease)
         return self._leased(self._reply(pull, task), task.kind)
 
@@ -304,21 +298,7 @@ class Coordinator:
     def _reply(
         self, pull: Pull, task: Task | None = None, *, done: bool = False
     ) -> SendReply:
-        row, published = self.state.clients[pull.cid], self.state.published
-        other = pull.epoch != self.state.epoch
-        return SendReply(
-            cid=pull.cid,
-            reply=Reply(
-                nonce=pull.nonce,
-                patch=published.patch(None if other else pull.held),
-                receipt=row.receipt,
-                accepted=tuple(s for s in row.accepted if s >= pull.history_from)
-                if other
-                else (),
-                task=task,
-                done=done,
-            ),
-        )
+        return replied(pull, self.state, task, done=done)
 
     def _final(self, pull: Pull) -> list[Action]:
         """The last model; an evaluator measures it, unless that was done."""
@@ -335,47 +315,29 @@ class Coordinator:
     def _push(self, push: Push, fresh_epoch: Epoch) -> list[Action]:
         row = self.state.clients.get(push.cid)
         if row is None:
-            return [self._answer(push, Answer.UNKNOWN)]
+            return [answered(push, Answer.UNKNOWN)]
         if row.seq == push.seq and row.receipt is not None:
             if row.receipt.digest != push.digest:
-                return [self._answer(push, Answer.OBSOLETE)]
-            return [self._acknowledge(push.cid)]
+                return [answered(push, Answer.OBSOLETE)]
+            return [acknowledged(push.cid, self.state)]
         if row.seq > push.seq:
-            return [self._answer(push, Answer.OBSOLETE)]
+            return [answered(push, Answer.OBSOLETE)]
         if row.left:
-            return [self._answer(push, Answer.UNKNOWN)]
+            return [answered(push, Answer.UNKNOWN)]
         if not push.epoch == push.base.epoch == self.state.epoch:
-            return [self._answer(push, Answer.OTHER_EPOCH)]
+            return [answered(push, Answer.OTHER_EPOCH)]
         if self._knows_more(row, push.settled, push.base.version):
             reason = f"{row.name} knows a later state than this one"
             opened = self._open_epoch(fresh_epoch, reason)
-            return [*opened, self._answer(push, Answer.OTHER_EPOCH)]
+            return [*opened, answered(push, Answer.OTHER_EPOCH)]
         record, payload = judge(push, self.state)
         actions = self._write(record, payload)
         self.leases.deliver(push.cid)
-        actions.append(self._acknowledge(push.cid))
+        actions.append(acknowledged(push.cid, self.state))
         if self.state.count >= self.algorithm.config.buffer:
             actions += self._step("buffer")
         actions += self._close_if_due()
         return [*actions, *self._hand_out()]
-
-    def _acknowledge(self, cid: str) -> SendAck:
-        receipt = self.state.clients[cid].receipt
-        assert receipt is not None
-        ack = Ack(
-            seq=receipt.seq,
-            digest=receipt.digest,
-            answer=receipt.verdict,
-            weight=receipt.weight,
-            version=receipt.version,
-            reason=self.state.clients[cid].reason,
-        )
-        return SendAck(cid=cid, ack=ack)
-
-    def _answer(self, push: Push, answer: Answer) -> SendAck:
-        return SendAck(
-            cid=push.cid, ack=Ack(seq=push.seq, digest=push.digest, answer=answer)
-        )
 
     # -------------------------------------------------------------------- steps
 
@@ -433,13 +395,11 @@ class Coordinator:
         return [*self._hand_out(), *self._arm_deadline()]
 
     def _hold_passed(self, timer: Timer) -> list[Action]:
-        pull = self.leases.parked.get(timer.subject) or self._examiners.get(
-            timer.subject
-        )
+        pull = self._waits(timer.subject)
         if pull is None or pull.nonce != timer.number:
             return []
         self.leases.withdraw(pull.cid)
-        self._examiners.pop(pull.cid, None)
+        self.examinations.withdraw(pull.cid)
         return [self._reply(pull)]
 
     # ---------------------------------------------------------------------- end
@@ -462,18 +422,9 @@ class Coordinator:
         return actions
 
     def _stop_reason(self) -> str | None:
-        state, stop = self.state, self.stop
-        if stop.versions is not None and state.version >= stop.versions:
-            return f"{stop.versions} versions"
-        if stop.updates is not None and state.applied + state.count >= stop.updates:
-            return f"{stop.updates} updates"
-        if (
-            stop.seconds is not None
-            and state.started is not None
-            and state.at >= state.started + stop.seconds
-        ):
-            return f"{stop.seconds:g} seconds"
-        return None
+        state = self.state
+        updates = state.applied + state.count
+        return self.stop.reason(state.version, updates, state.started, state.at)
 
     def _close_if_due(self) -> list[Action]:
         reason = self._stop_reason()
@@ -485,10 +436,7 @@ class Coordinator:
         actions += self._write(
             Closed(at=self.state.at, version=self.state.version, reason=reason)
         )
-        waiting = [*self.leases.parked.values(), *self._examiners.values()]
-        self._examiners.clear()
-        for pull in waiting:
-            self.leases.withdraw(pull.cid)
+        for pull in self._withdraw_all():
             actions += self._final(pull)
         return [*actions, Finish(reason=reason)]
 
@@ -498,25 +446,10 @@ class Coordinator:
             at=self.state.at, epoch=epoch, version=self.state.version, reason=reason
         )
         actions = self._write(record)
-        for pull in [*self.leases.parked.values(), *self._examiners.values()]:
-            self.leases.withdraw(pull.cid)
-            actions.append(self._reply(pull))
-        self._examiners.clear()
-        return actions
+        return [*actions, *(self._reply(pull) for pull in self._withdraw_all())]
 
     def _write(
-        self,
-        record: Admitted
-        | Decided
-        | EpochOpened
-        | Departed
-        | Measured
-        | Closed
-        | Reopened
-        | Failed
-        | Leased
-        | Lost,
-        payload: Payload | None = None,
+        self, record: Note | Decided, payload: Payload | None = None
     ) -> list[Action]:
         if isinstance(record, Decided):
             self.state.decide(record, payload)

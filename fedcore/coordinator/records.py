@@ -152,10 +152,9 @@ class Lost:
     cid: str
 
 
-Record = (
+# Those that move no model.
+Note = (
     Admitted
-    | Decided
-    | Stepped
     | EpochOpened
     | Departed
     | Measured
@@ -165,3 +164,4 @@ Record = (
     | Leased
     | Lost
 )
+Record = Note | Decided | Stepped

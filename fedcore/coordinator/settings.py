@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from fedcore.config import Config, Count, Duration
+from fedcore.typing import Seconds
 
 
 class StopConfig(Config):
@@ -18,6 +19,25 @@ class StopConfig(Config):
     """Seconds since the run began."""
     target: Mapping[str, float] = Field(default_factory=dict)
     """What the evaluator must measure: at least, of losses and errors at most."""
+
+    def end(self, started: Seconds | None) -> Seconds | None:
+        """When the seconds are over, if they are limited and have begun."""
+        if self.seconds is None or started is None:
+            return None
+        return started + self.seconds
+
+    def reason(
+        self, versions: int, updates: int, started: Seconds | None, now: Seconds
+    ) -> str | None:
+        """Why the run ends here, or None if it goes on."""
+        if self.versions is not None and versions >= self.versions:
+            return f"{self.versions} versions"
+        if self.updates is not None and updates >= self.updates:
+            return f"{self.updates} updates"
+        end = self.end(started)
+        if end is not None and now >= end:
+            return f"{self.seconds:g} seconds"
+        return None
 
 
 class EvaluateConfig(Config):

@@ -25,6 +25,7 @@ from fedcore.coordinator.records import (
     Leased,
     Lost,
     Measured,
+    Note,
     Record,
     Reopened,
     Stepped,
@@ -98,18 +99,7 @@ class ServerState:
         if self.started is None:
             self.started = self.at
 
-    def note(
-        self,
-        record: Admitted
-        | EpochOpened
-        | Departed
-        | Measured
-        | Closed
-        | Reopened
-        | Failed
-        | Leased
-        | Lost,
-    ) -> None:
+    def note(self, record: Note) -> None:
         """Applies a record that moves no model."""
         match record:
             case Admitted():

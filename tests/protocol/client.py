@@ -3,6 +3,7 @@
 import copy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ class CheckedClient:
         self.ghost = self.saved_ghost.copy()
         self.training = None
 
-    def copy_disk(self) -> object:
+    def copy_disk(self) -> Any:
         """A copy of the state directory."""
         if self._place is None:
             return copy.copy(self._disk), self.saved_ghost.copy()
@@ -106,9 +107,9 @@ class CheckedClient:
         self._store.load()
         return target, self.saved_ghost.copy()
 
-    def restore_disk(self, old: object) -> None:
+    def restore_disk(self, old: Any) -> None:
         """The state directory is replaced by an old copy; the books are off then."""
-        what, ghost = old  # type: ignore[misc]
+        what, ghost = old
         if self._place is None:
             self._disk = what
         else:

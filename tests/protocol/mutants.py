@@ -12,13 +12,15 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedcore import participant as participant_module
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Persist
+from fedcore.coordinator import machine as coordinator_module
+from fedcore.coordinator.actions import Persist, SendAck
+from fedcore.coordinator.answers import acknowledged
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.participant import Outcome, Participant
+from fedcore.participant import machine as participant_module
 from fedcore.protocol import Ack, Answer, Receipt, Settled, Verdict
 from fedrun.commit import GroupCommit
 from tests.protocol.server import CheckedServer
@@ -190,15 +192,15 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
         if record.seq % 2 == 0:
             row.receipt = before or Receipt(0, "", Verdict.ACCEPTED, 0.0, 0)
 
-    def acknowledge(self: Coordinator, cid: str) -> Any:
-        row, receipt = self.state._waiting  # type: ignore[attr-defined]
+    def acknowledge(cid: str, state: ServerState) -> Any:
+        row, receipt = state._waiting  # type: ignore[attr-defined]
         kept, row.receipt = row.receipt, receipt
-        answer = old_acknowledge(self, cid)
+        answer = old_acknowledge(cid, state)
         row.receipt = kept
         return answer
 
     old = _swap(stack, ServerState, "decide", decide)
-    old_acknowledge = _swap(stack, Coordinator, "_acknowledge", acknowledge)
+    old_acknowledge = _swap(stack, coordinator_module, "acknowledged", acknowledge)
 
 
 @mutant
@@ -214,15 +216,17 @@ def verdict_recomputed_on_a_duplicate(stack: ExitStack) -> None:
 
 @mutant
 def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
-    def answer(self: Coordinator, push: Any, what: Answer) -> Any:
-        row = self.state.clients.get(push.cid)
-        if what is Answer.OTHER_EPOCH and row is not None:
+    def push(self: Coordinator, message: Any, fresh: Any) -> Any:
+        [*others, last] = old(self, message, fresh)
+        row = self.state.clients.get(message.cid)
+        answer = last.ack.answer if isinstance(last, SendAck) else None
+        if answer is Answer.OTHER_EPOCH and row is not None:
             verdict = Verdict.REJECTED_STALE
-            row.decided(Receipt(push.seq, push.digest, verdict, 0.0, 0), "")
-            return self._acknowledge(push.cid)
-        return old(self, push, what)
+            row.decided(Receipt(message.seq, message.digest, verdict, 0.0, 0), "")
+            last = acknowledged(message.cid, self.state)
+        return [*others, last]
 
-    old = _swap(stack, Coordinator, "_answer", answer)
+    old = _swap(stack, Coordinator, "_push", push)
 
 
 @mutant

@@ -97,7 +97,7 @@ class World:
         )
         federation = FederationConfig(
             algorithm=config,
-            server={"journal": self.place / "run"},  # type: ignore[arg-type]
+            server={"journal": self.place / "run"},
             model=self.place / "none",
         )
         self.algorithm = build(config)

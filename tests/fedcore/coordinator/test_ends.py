@@ -12,7 +12,7 @@ from tests.fedcore.coordinator.desk import Desk
 def served(**settings: object) -> Desk:
     desk = Desk(
         FedBuff(buffer=2),
-        StopConfig(**settings),  # type: ignore[arg-type]
+        StopConfig(**settings),
         EvaluateConfig(every_versions=2),
     )
     desk.enrol("a", "b")

@@ -87,9 +87,8 @@ def test_the_next_cohort_is_drawn_from_all_idle_clients() -> None:
         desk.pull(name)
         chosen |= set(desk.given)
     for seq in range(1, 60):
-        (who,) = [
-            n for n, lease in desk.coordinator.leases.busy.items() if lease is not None
-        ] or [None]
+        busy = desk.coordinator.leases.busy
+        who = next((n for n, lease in busy.items() if lease is not None), None)
         if who is None:
             break
         desk.push(who, desk.coordinator.state.clients[who].seq + 1)
@@ -209,7 +208,7 @@ def test_leases_are_told_to_the_journal_with_the_bytes_that_went_along() -> None
 
 @pytest.mark.parametrize("weigh_by", ["updates", "samples"])
 def test_updates_count_alike_or_by_their_samples(weigh_by: str) -> None:
-    config = FedBuff(buffer=2, weigh_by=weigh_by, samples_cap=3)  # type: ignore[arg-type]
+    config = FedBuff(buffer=2, weigh_by=weigh_by, samples_cap=3)
     desk = Desk(config)
     desk.enrol("a", "b")
     desk.push("a", 1, [1.0] * 4, samples=1)

@@ -145,6 +145,6 @@ def test_a_client_that_left_is_unknown_but_its_last_verdict_stays(desk: Desk) ->
     desk.push("a", 2)
     assert desk.ack.answer is Answer.UNKNOWN
     desk.push("a", 1, settled=Settled())
-    assert desk.ack.answer is Verdict.ACCEPTED
+    assert desk.ack.answer.value == Verdict.ACCEPTED.value
     desk.feed(ClientEnrolled(at=0.0, cid="a", name="a"))
     assert desk.refused == [Answer.OBSOLETE]

@@ -10,9 +10,7 @@ the message is folded back in; discarded, it is gone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,13 +20,21 @@ from fedcore.arrays import finite, norm
 from fedcore.compressors import ErrorFeedback
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
 from fedcore.params import content_digest, digest
+from fedcore.participant.state import (
+    Outcome,
+    OutdatedError,
+    ParticipantState,
+    Pending,
+    Sent,
+    Trained,
+    WrongModelError,
+)
 from fedcore.patch import apply_patch
 from fedcore.payloads import dense_payload
 from fedcore.protocol import (
     NOTHING_SETTLED,
     Ack,
     Answer,
-    Epoch,
     Held,
     ModelName,
     Patch,
@@ -40,89 +46,9 @@ from fedcore.protocol import (
     Verdict,
 )
 from fedcore.rng import Key
-from fedcore.typing import Bytes, Counts, State, Vector
+from fedcore.typing import Bytes, Vector
 
 HISTORY = 16  # H: decided messages that could still be taken back
-
-
-class OutdatedError(LatecomerError):
-    """The state on this disk is older than what the client once was: enrol anew."""
-
-
-class WrongModelError(LatecomerError):
-    """A patch led to another model than the server's: ask for the full one."""
-
-
-class Outcome(Enum):
-    """What to do after an answer to a push."""
-
-    SETTLED = "settled"
-    RETRY = "retry"  # the same bytes, later
-    PULL = "pull"  # reconcile first
-    ENROL = "enrol"  # the server does not know this client
-    IGNORED = "ignored"  # not the answer to the message in flight
-
-
-class Trained(NamedTuple):
-    """What one task yielded. ``delta_D`` = W - w: subtracting it moves downhill."""
-
-    delta_D: Vector
-    samples: int
-    steps: int = 0
-    loss: float | None = None
-    counts: Counts | None = None
-    kept: State = None  # what the client algorithm keeps from task to task
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """The message in flight, and the memory that is left if it counts."""
-
-    push: Push
-    residual_D: Vector | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A decided message, on which a restored server may have decided otherwise."""
-
-    seq: int
-    payload: Bytes
-    in_model: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """Where mass went that is neither in the model nor in the memory, as norms."""
-
-    accepted: int = 0
-    rejected: int = 0
-    discarded: float = 0.0
-    capped: float = 0.0
-    lost: float = 0.0  # rejected or left over where there is no memory
-    nonfinite: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ParticipantState:
-    """Everything that a client must not forget."""
-
-    cid: str
-    run_id: str
-    epoch: Epoch
-    held: Held | None = None
-    public_D: Vector | None = None
-    memory_D: Vector | None = None  # e; None where the algorithm has no memory
-    seq: int = 0
-    settled: Settled = NOTHING_SETTLED
-    pending: Pending | None = None
-    history: tuple[Sent, ...] = ()
-    oldest: ModelName | None = None  # the oldest base of what was folded back into e
-    kept: State = None
-    ledger: Ledger = Ledger()
-    work: float = 1.0  # share of the local work; halved when updates come too late
-    complaint: str = ""  # why the last message was malformed
-    left: bool = False
 
 
 class Participant:

@@ -1,0 +1,44 @@
+"""Who evaluates which version: evaluators that wait, and trainers on the side.
+
+None of this is durable: after a restart, whatever was not measured is given again.
+"""
+
+from fedcore.coordinator.settings import EvaluateConfig
+from fedcore.protocol import Pull
+
+
+class Examinations:
+    """The evaluators that wait for a version, and what was given to whom."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Pull] = {}
+        self._given: int | None = None  # the newest version given to an evaluator
+        self._asked: dict[str, int] = {}  # the newest version a trainer shall evaluate
+
+    def arrive(self, pull: Pull, measured: int | None) -> None:
+        """An evaluator waits; what it was given and did not measure is due again."""
+        self.waiting[pull.cid] = pull
+        self._given = measured
+
+    def withdraw(self, cid: str) -> Pull | None:
+        """An evaluator waits no more."""
+        return self.waiting.pop(cid, None)
+
+    def grant(self, version: int, config: EvaluateConfig) -> list[Pull]:
+        """The evaluators that shall measure this version now."""
+        given = self._given
+        if given is not None and version - given < config.every_versions:
+            return []
+        granted = list(self.waiting.values())
+        self.waiting.clear()
+        if granted:
+            self._given = version
+        return granted
+
+    def asks(self, cid: str, version: int, config: EvaluateConfig) -> bool:
+        """Whether this trainer shall evaluate the version that it is given."""
+        every = config.every_versions
+        if not config.clients or version - self._asked.get(cid, -every) < every:
+            return False
+        self._asked[cid] = version
+        return True

@@ -1,0 +1,11 @@
+"""A client's side of the protocol, sans I/O."""
+
+from fedcore.participant.machine import Participant as Participant
+from fedcore.participant.state import Ledger as Ledger
+from fedcore.participant.state import Outcome as Outcome
+from fedcore.participant.state import OutdatedError as OutdatedError
+from fedcore.participant.state import ParticipantState as ParticipantState
+from fedcore.participant.state import Pending as Pending
+from fedcore.participant.state import Sent as Sent
+from fedcore.participant.state import Trained as Trained
+from fedcore.participant.state import WrongModelError as WrongModelError

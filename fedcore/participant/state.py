@@ -1,0 +1,89 @@
+"""What a client must not forget, and what its side of the protocol speaks of."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from fedcore.errors import LatecomerError
+from fedcore.protocol import NOTHING_SETTLED, Epoch, Held, ModelName, Push, Settled
+from fedcore.typing import Bytes, Counts, State, Vector
+
+
+class OutdatedError(LatecomerError):
+    """The state on this disk is older than what the client once was: enrol anew."""
+
+
+class WrongModelError(LatecomerError):
+    """A patch led to another model than the server's: ask for the full one."""
+
+
+class Outcome(Enum):
+    """What to do after an answer to a push."""
+
+    SETTLED = "settled"
+    RETRY = "retry"  # the same bytes, later
+    PULL = "pull"  # reconcile first
+    ENROL = "enrol"  # the server does not know this client
+    IGNORED = "ignored"  # not the answer to the message in flight
+
+
+class Trained(NamedTuple):
+    """What one task yielded. ``delta_D`` = W - w: subtracting it moves downhill."""
+
+    delta_D: Vector
+    samples: int
+    steps: int = 0
+    loss: float | None = None
+    counts: Counts | None = None
+    kept: State = None  # what the client algorithm keeps from task to task
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The message in flight, and the memory that is left if it counts."""
+
+    push: Push
+    residual_D: Vector | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A decided message, on which a restored server may have decided otherwise."""
+
+    seq: int
+    payload: Bytes
+    in_model: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where mass went that is neither in the model nor in the memory, as norms."""
+
+    accepted: int = 0
+    rejected: int = 0
+    discarded: float = 0.0
+    capped: float = 0.0
+    lost: float = 0.0  # rejected or left over where there is no memory
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantState:
+    """Everything that a client must not forget."""
+
+    cid: str
+    run_id: str
+    epoch: Epoch
+    held: Held | None = None
+    public_D: Vector | None = None
+    memory_D: Vector | None = None  # e; None where the algorithm has no memory
+    seq: int = 0
+    settled: Settled = NOTHING_SETTLED
+    pending: Pending | None = None
+    history: tuple[Sent, ...] = ()
+    oldest: ModelName | None = None  # the oldest base of what was folded back into e
+    kept: State = None
+    ledger: Ledger = Ledger()
+    work: float = 1.0  # share of the local work; halved when updates come too late
+    complaint: str = ""  # why the last message was malformed
+    left: bool = False
