@@ -1,8 +1,9 @@
 """What is answered to a pull and to a push."""
 
 from fedcore.coordinator.actions import SendAck, SendReply
+from fedcore.coordinator.records import Leased
 from fedcore.coordinator.state import ServerState
-from fedcore.protocol import Ack, Answer, Pull, Push, Reply, Task
+from fedcore.protocol import Ack, Answer, Pull, Push, Reply, Task, TaskKind
 
 
 def replied(
@@ -21,6 +22,19 @@ def replied(
         done=done,
     )
     return SendReply(cid=pull.cid, reply=reply)
+
+
+def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
+    """What the journal keeps of a task that was given."""
+    patch = answer.reply.patch
+    return Leased(
+        at=state.at,
+        cid=answer.cid,
+        version=state.version,
+        task=kind,
+        patch=patch.kind,
+        nbytes=patch.nbytes,
+    )
 
 
 def acknowledged(cid: str, state: ServerState) -> SendAck:

@@ -21,7 +21,7 @@ from fedcore.coordinator.actions import (
     SendReply,
     SetTimer,
 )
-from fedcore.coordinator.answers import acknowledged, answered, replied
+from fedcore.coordinator.answers import acknowledged, answered, lease_note, replied
 from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -46,7 +46,6 @@ from fedcore.coordinator.records import (
     Departed,
     EpochOpened,
     Failed,
-    Leased,
     Lost,
     Measured,
     Note,
@@ -277,16 +276,7 @@ class Coordinator:
 
     def _leased(self, answer: SendReply, kind: TaskKind) -> list[Action]:
         """A task, and the note of it."""
-        patch = answer.reply.patch
-        record = Leased(
-            at=self.state.at,
-            cid=answer.cid,
-            version=self.state.version,
-            task=kind,
-            patch=patch.kind,
-            nbytes=patch.nbytes,
-        )
-        return [*self._write(record), answer]
+        return [*self._write(lease_note(answer, kind, self.state)), answer]
 
     def _arm_deadline(self) -> list[Action]:
         if self.algorithm.config.deadline is None or self._deadline is not None:
