@@ -109,10 +109,10 @@ BEFORE = {
     "uncompressed, FedAvg": (".79", ".956"),
     "uncompressed, fold back": (".97", ".970"),
 }
-COMPARED = (  # ours, and the wrong variant
-    ("sign, fold back", "sign, commit at send"),
-    ("top-1 %, fold back", "top-1 %, commit at send"),
-    ("uncompressed, fold back", "uncompressed, FedAvg"),
+COMPARED = (  # ours, the wrong variant, and why it is known to miss the bound
+    ("sign, fold back", "sign, commit at send", ""),
+    ("top-1 %, fold back", "top-1 %, commit at send", ""),
+    ("uncompressed, fold back", "uncompressed, FedAvg", ".129 with twelve seeds"),
 )
 Rows = dict[str, list[Cell]]
 
@@ -127,9 +127,10 @@ def run(scale: Scale) -> Report:
     for name, setting in _settings().items():
         found = [rare_uploads_lost(setting, rounds, seed) for seed in scale.seeds]
         main[name] = cells(found, BEFORE.get(name, ()))
-    for ours, wrong in COMPARED:
+    for ours, wrong, known in COMPARED:
         gap = main[ours][0].mean - main[wrong][0].mean
-        checks.append(at_least(f"{recall_at}: {ours} - {wrong}", gap, 0.15))
+        text = f"{recall_at}: {ours} - {wrong}"
+        checks.append(at_least(text, gap, 0.15, known=known))
 
     return Report(
         number=3,
