@@ -1,0 +1,68 @@
+"""Code in README and docs runs, or is the very text of a file."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedrun.config import parse_config
+from tests.docs.pages import ROOT, Block, all_blocks
+
+# What a block may be. Another language is a mistake, or wants a test here.
+TESTED = {"python", "yaml", "console", "sh"}
+SHOWN = {"", "text", "{toctree}"}
+LONGEST = 40  # lines of a user's file
+
+
+def test_every_block_is_of_a_kind_that_is_known() -> None:
+    for block in all_blocks():
+        assert block.language in TESTED | SHOWN, block
+
+
+@pytest.mark.parametrize("block", all_blocks("python"), ids=str)
+def test_python_runs_or_is_the_text_of_a_file(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if block.source is not None:
+        assert block.text == (ROOT / block.source).read_text(encoding="utf-8")
+        return
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.text, str(block), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)
+def test_yaml_is_a_config(block: Block) -> None:
+    if block.source is not None:
+        assert block.text == (ROOT / block.source).read_text(encoding="utf-8")
+    raw = yaml.safe_load(block.text)
+    assert isinstance(raw, dict)
+    parse_config(raw, str(block), block.text)
+
+
+def test_a_users_file_is_short() -> None:
+    files = sorted(ROOT.glob("fedsim/templates/*/my_app.py"))
+    assert files
+    for file in files:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        assert len(lines) <= LONGEST, f"{file}: {len(lines)} lines"
+
+
+def test_the_loop_in_the_docs_trains() -> None:
+    block = next(b for b in all_blocks("python") if "torch.optim.SGD" in b.text)
+    page: dict[str, object] = {"__name__": "page"}
+    exec(compile(block.text, str(block), "exec"), page)
+    workload = page["workload"]
+    from fedcore.params import digest
+    from fedcore.recipes import Latecomer
+    from fedcore.rng import Key
+    from fedcore.training import Trainer, initial_model
+    from fedcore.workload import Client, Workload
+
+    assert isinstance(workload, Workload)
+    model = workload.flat()
+    public_D = initial_model(model, 0)
+    trainer = Trainer(workload, Latecomer().build(model.spec), model=model)
+    data = workload.train_data(Client("ann"))
+    once, again = (trainer.train(public_D, data, Key.root(1)) for _ in range(2))
+    assert once.delta_D.any()
+    assert digest(once.delta_D) == digest(again.delta_D)

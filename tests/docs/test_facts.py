@@ -1,0 +1,169 @@
+"""What the docs say of codes, messages, formats and settings is what the code has."""
+
+import re
+
+import pytest
+import yaml
+from fedwire.v1 import federation_pb2 as pb
+
+from docs import generate
+from fedcore.config import Method, kind_of
+from fedcore.payloads import formats
+from fedrun.config import FederationConfig, parse_config
+from fedrun.exits import _STATUSES, exit_status
+from tests.docs.pages import PAGES, ROOT, prose
+
+DOCS = ROOT / "docs"
+
+
+def _read(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def _chapter(text: str, heading: str) -> str:
+    return text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+# -------------------------------------------------------------------------- exits
+
+
+def test_the_table_of_exit_statuses_is_that_of_the_program() -> None:
+    rows = re.findall(
+        r"^\| (\d+) \| `(\w+)` \|",
+        _chapter(_read("operations.md"), "Exit statuses"),
+        re.MULTILINE,
+    )
+    assert [(name, int(status)) for status, name in rows] == [
+        (kind.__name__, status) for kind, status in _STATUSES
+    ]
+
+
+def test_each_error_ends_with_the_status_of_its_row() -> None:
+    for kind, status in _STATUSES:
+        assert exit_status(kind("why")) == status
+
+
+# --------------------------------------------------------------------------- wire
+
+_MESSAGES = pb.DESCRIPTOR.message_types_by_name
+_FRAMES = {"PushFrame", "PullFrame"}  # told by what they hold
+
+
+def test_every_call_is_in_the_protocol() -> None:
+    text = _read("protocol.md")
+    for method in pb.DESCRIPTOR.services_by_name["Federation"].methods:
+        assert re.search(rf"^### .*\b{method.name}\b", text, re.MULTILINE), method.name
+
+
+@pytest.mark.parametrize("name", sorted(_MESSAGES))
+def test_every_message_and_field_is_in_the_protocol(name: str) -> None:
+    text = _read("protocol.md")
+    assert f"`{name}`" in text
+    if name in _FRAMES:
+        return
+    for field in _MESSAGES[name].fields:
+        assert f"`{field.name}`" in text or f"**{field.name}**" in text, field.name
+
+
+def test_every_value_of_an_enum_is_in_the_protocol() -> None:
+    text = _read("protocol.md")
+    enums = [
+        *pb.DESCRIPTOR.enum_types_by_name.values(),
+        *_MESSAGES["Notice"].enum_types,
+    ]
+    for enum in enums:
+        for value in enum.values:
+            if value.name == "KIND_UNSPECIFIED":
+                continue  # protobuf wants one; nobody sends it
+            assert f"`{value.name}`" in text, value.name
+
+
+def test_the_table_of_payloads_is_that_of_the_program() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\d+) \|",
+        _chapter(_read("protocol.md"), "Payloads"),
+        re.MULTILINE,
+    )
+    assert {(name, int(code)) for name, code in rows} == {
+        (form.name, form.code) for form in formats()
+    }
+
+
+# ------------------------------------------------------------------------- config
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return generate.page()
+
+
+def test_the_page_of_settings_has_every_kind_with_its_citation(page: str) -> None:
+    roles = generate.find().roles
+    ours = {r for r in Method.__subclasses__() if r.__module__.startswith("fedcore.")}
+    assert set(roles) == ours
+    for role in roles:
+        assert generate.kinds_of(role)
+        for method in generate.kinds_of(role):
+            heading = f"\n### {role.role} `{kind_of(method)}`\n"
+            assert page.count(heading) == 1, heading
+            assert generate._citation(method) in page
+
+
+def test_the_page_of_settings_has_every_field_of_every_section(page: str) -> None:
+    headings = {s: f"`{p.name}`" for s, p in generate.find().sections.items()}
+    headings[FederationConfig] = "Top"
+    for section, name in headings.items():
+        chapter = _chapter(page, name)
+        for field in section.model_fields:
+            assert f"\n| `{field}` | " in chapter, f"{name}: {field}"
+
+
+def test_each_field_has_a_description() -> None:
+    found = generate.find()
+    owners = [
+        *found.sections,
+        *(m for role in found.roles for m in generate.kinds_of(role)),
+    ]
+    bare = {
+        f"{owner.__name__}.{name}"
+        for owner in owners
+        for name in owner.model_fields
+        if name != "kind" and not generate.description_of(owner, name)
+    }
+    # A section's class says what it is.
+    assert not bare
+
+
+def test_each_example_on_the_page_of_settings_is_a_config(page: str) -> None:
+    examples = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    roles = generate.find().roles
+    assert len(examples) == 1 + sum(len(generate.kinds_of(role)) for role in roles)
+    for example in examples:
+        parse_config(yaml.safe_load(example))
+    whole = FederationConfig().model_dump(mode="json")
+    assert yaml.safe_load(examples[0]) == whole
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (int, "whole number"),
+        (float | None, "number or `null`"),
+        (FederationConfig.model_fields["seed"].annotation, "whole number"),
+    ],
+)
+def test_types_are_told_in_words(annotation: object, words: str) -> None:
+    assert generate.type_of(annotation, []) == words
+
+
+# -------------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_to_files_lead_somewhere(path: object) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose(path)):  # type: ignore[arg-type]
+        if target.startswith(("http:", "https:")):
+            continue
+        place = (path.parent / target).resolve()  # type: ignore[attr-defined]
+        generated = place == DOCS / "configuration.md"
+        assert generated or place.exists(), f"{path}: {target}"
