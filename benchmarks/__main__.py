@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.speed import aggregation, durable, server
+from benchmarks.speed import aggregation, durable, server, start
 from benchmarks.speed.measure import Scale, machine
 from benchmarks.speed.report import Report
 
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "aggregation": aggregation.run,
     "durable": durable.run,
     "server": server.run,
+    "start": start.run,
 }
 RESULTS = Path(__file__).parent / "results" / "speed.json"
 

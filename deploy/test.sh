@@ -34,9 +34,10 @@ timed() { # what, command...
 }
 
 [ "$(id -u)" = 0 ] || lacking "these tests need root"
-for tool in podman runc; do
+for tool in podman runc iptables openssl; do
     command -v "$tool" >/dev/null || lacking "$tool is not installed; on Debian: \
-apt-get install podman buildah runc conmon netavark aardvark-dns catatonit mmdebstrap"
+apt-get install podman buildah runc conmon netavark aardvark-dns iptables catatonit \
+mmdebstrap openssl"
 done
 
 cache=$PWD/.cache/containers
@@ -120,7 +121,10 @@ python() {
     podman run --rm --no-healthcheck "${confined[@]}" --entrypoint python \
         "latecomer-$1" -c "$2" 2>>"$work/log"
 }
-server() { podman run --rm --no-healthcheck "${confined[@]}" -v server:/data latecomer-server "$@"; }
+server() {
+    podman run --rm --no-healthcheck "${confined[@]}" -v server:/data \
+        latecomer-server "$@" 2>>"$work/log"
+}
 app=$PWD/fedsim/templates/numpy:/app:ro
 podman network create latecomer >/dev/null
 
@@ -195,4 +199,53 @@ expect "updates that clients were told are accepted" "$accepted" \
     "$(for i in 0 1 2; do podman logs "client-$i" 2>&1; done | grep -c ' accepted at ')"
 timed "fedserver restore of the backup" server restore /data/backup /data/restored
 timed "fedserver journal verify of what was restored" server journal verify /data/restored
+
+# The same with TLS: who has no certificate of the authority is not let in.
+certify() { # name: its key, and a certificate for it
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
+        -keyout "$work/tls/$1.key" -out "$work/tls/$1.csr"
+    openssl x509 -req -days 2 -in "$work/tls/$1.csr" -out "$work/tls/$1.pem" \
+        -CA "$work/tls/ca.pem" -CAkey "$work/ca.key" -CAcreateserial \
+        -extfile <(printf 'subjectAltName=DNS:%s,IP:127.0.0.1' "$1")
+}
+make_certificates() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+        -subj /CN=authority -keyout "$work/ca.key" -out "$work/tls/ca.pem"
+    certify secure
+    certify device-7
+    chown -R 10001:10001 "$work/tls" # a key is readable by its owner only
+}
+mkdir "$work/tls"
+timed "an authority and two certificates" make_certificates
+trusted=(--ca /tls/ca.pem --certificate /tls/secure.pem --key /tls/secure.key)
+podman run -d --name secure "${confined[@]}" -v server:/data -v model:/model:ro \
+    -v "$work/config:/config:ro" -v "$work/tls:/tls:ro" \
+    --health-cmd "fedserver healthcheck 127.0.0.1:8443 ${trusted[*]}" \
+    latecomer-server run /config/federation.yaml --set server.plaintext=false \
+    --set server.journal=/data/secure --set stop.versions=null --set \
+    'server.tls={certificate: /tls/secure.pem, key: /tls/secure.key, client_ca: /tls/ca.pem}' \
+    >>"$work/log" 2>&1
+joins() { # options...
+    podman run --rm "${confined[@]}" -v "$app" -v "$work/tls:/tls:ro" latecomer-client \
+        join secure --app my_app:workload --state /tmp/state --give-up 3 --updates 2 "$@"
+}
+healthy() {
+    local end=$((SECONDS + 60))
+    until podman healthcheck run secure >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || fail "the server with TLS is not healthy"
+    done
+}
+timed "healthy with TLS" healthy
+timed "two updates with a certificate" joins --ca /tls/ca.pem \
+    --certificate /tls/device-7.pem --key /tls/device-7.key
+joined=$(podman exec secure fedserver status secure "${trusted[@]}" --json |
+    grep -o '"name": "device-[0-9]*"') || fail "device-7 did not join: $joined"
+expect "name of a client with a certificate" '"name": "device-7"' "$joined"
+if joins --ca /tls/ca.pem >>"$work/log" 2>&1; then
+    fail "a client without a certificate was let in"
+fi
+echo "ok    a client without a certificate is refused"
+podman stop --time 20 secure >>"$work/log" 2>&1
+expect "exit status of the server with TLS" 0 \
+    "$(podman inspect -f '{{.State.ExitCode}}' secure)"
 echo "containers: all well"

@@ -1,9 +1,12 @@
 """The command ``fedclient``."""
 
+import contextlib
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,12 +16,16 @@ import click
 from fedrun.command import in_sentences
 
 PATH = click.Path(path_type=Path)
+MOST = 2**32 - 1  # clients that the protocol can count
+GRACE = 5.0  # seconds for a polite end; the state is on disk at any moment
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latecomer")
 def main() -> None:
     """Trains for a federation on data that stays here."""
+    # An error is one sentence, without the transport's own log around it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def _member(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,9 +54,24 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--state", type=PATH, required=True, help="Its own folder."),
         click.option("--name", default="", help="Its name; without, a random one."),
-        click.option("--index", type=click.IntRange(0), default=0),
-        click.option("--count", type=click.IntRange(1), default=1),
-        click.option("--data", multiple=True, metavar="KEY=VALUE"),
+        click.option(
+            "--index",
+            type=click.IntRange(0, MOST),
+            default=0,
+            help="Which of --count clients it is, from 0; train_data is told.",
+        ),
+        click.option(
+            "--count",
+            type=click.IntRange(1, MOST),
+            default=1,
+            help="How many share the data; train_data is told.",
+        ),
+        click.option(
+            "--data",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="For train_data, as client.args; may be given again.",
+        ),
     ):
         function = option(function)
     return function
@@ -69,8 +91,7 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
 @in_sentences
 def join(updates: int | None, pace: float, **given: Any) -> None:
     """Train for the federation at HOST until it has ended."""
-    _prepare(given)
-    with _worker(given, updates=updates, pace=pace) as worker:
+    with _politely(given), _worker(given, updates=updates, pace=pace) as worker:
         worker.run()
 
 
@@ -80,8 +101,7 @@ def join(updates: int | None, pace: float, **given: Any) -> None:
 @in_sentences
 def leave(**given: Any) -> None:
     """Leave the federation at HOST for good; what is still here is sent first."""
-    _prepare(given)
-    with _worker(given) as worker:
+    with _politely(given), _worker(given) as worker:
         worker.leave_now()
 
 
@@ -89,13 +109,18 @@ def leave(**given: Any) -> None:
 @_member
 @click.option("--state", type=PATH, help="Its own folder; without, a temporary one.")
 @click.option("--name", default="evaluator", show_default=True)
+@click.option("--on-a-leash", is_flag=True, hidden=True)
 @in_sentences
-def evaluate(host: str, state: Path | None, name: str, **given: Any) -> None:
+def evaluate(
+    host: str, state: Path | None, name: str, on_a_leash: bool, **given: Any
+) -> None:
     """Evaluate the models of the federation at HOST on the workload's test data."""
-    _prepare(given)
-    from fedclient.commands import examine
+    with _politely(given):
+        if on_a_leash:
+            threading.Thread(target=_end_with_stdin, daemon=True).start()
+        from fedclient.commands import examine
 
-    examine(host, state, name, **given)
+        examine(host, state, name, **given)
 
 
 @main.command()
@@ -122,7 +147,8 @@ def score(app: str, model: Path) -> None:
         click.echo(line)
 
 
-def _prepare(given: dict[str, Any]) -> None:
+@contextlib.contextmanager
+def _politely(given: dict[str, Any]) -> Iterator[None]:
     """Logging, and a polite end on Ctrl-C and SIGTERM: the state is on disk."""
     logging.basicConfig(
         level=logging.WARNING if given.pop("quiet") else logging.INFO,
@@ -132,9 +158,34 @@ def _prepare(given: dict[str, Any]) -> None:
     )
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        # Interrupted inside gRPC, now and then its channel never closes.
+        last = threading.Timer(GRACE, _end_at_once)
+        last.daemon = True
+        last.start()
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for which in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(which, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say_goodbye()
+
+
+def _end_at_once() -> None:
+    _say_goodbye()
+    os._exit(0)
+
+
+def _say_goodbye() -> None:
+    logging.getLogger("fedclient").info("interrupted; the same command goes on")
+
+
+def _end_with_stdin() -> None:
+    """Ends this process when whoever started it is gone."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _worker(given: dict[str, Any], **more: Any) -> Any:

@@ -1,7 +1,6 @@
 """What the commands of ``fedclient`` do."""
 
 import contextlib
-import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +19,6 @@ from fedcore.workload import Client, user_code
 from fedrun.app import code_hash, load_app
 from fedrun.files import load_model, save_model
 
-_log = logging.getLogger("fedclient")
-
 
 @contextlib.contextmanager
 def working(
@@ -39,7 +36,7 @@ def working(
     pace: float = 0.0,
     **trust: Any,
 ) -> Iterator[Worker]:
-    """A client ready to work; an interrupt ends it politely."""
+    """A client ready to work."""
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     address = parse_address(host, **trust)
@@ -58,8 +55,6 @@ def working(
     client = Client(name or store.name() or "", index, count, args)
     try:
         yield Worker(member, workload, model, client, updates=updates, pace=pace)
-    except KeyboardInterrupt:
-        _log.info("interrupted; the same command goes on with %s", state)
     finally:
         member.close()
 
@@ -87,10 +82,9 @@ def examine(
             address, model, ClientStore(folder), identity, give_up, checkpoint
         )
         stack.callback(member.close)
-        with contextlib.suppress(KeyboardInterrupt):
-            with user_code("test_data"):
-                data = workload.test_data()
-            Examiner(member, model, data).run()
+        with user_code("test_data"):
+            data = workload.test_data()
+        Examiner(member, model, data).run()
 
 
 def write_model(app: str, out: Path, seed: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.errors import StateError
+from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Held, ModelName, Push, Settled, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
@@ -38,12 +39,19 @@ class ClientStore:
             self._db = sqlite3.connect(
                 self._file, isolation_level=None, check_same_thread=False
             )
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise self._explained(error) from error
+        try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
             self._check_version()
         except sqlite3.Error as error:
-            self._lock.release()
+            self.close()
             raise self._explained(error) from error
+        except StateError:
+            self.close()
+            raise
         self._saved: ParticipantState | None = None
         self._kept_names: tuple[str, ...] = ()
 
@@ -76,6 +84,7 @@ class ClientStore:
                 "SELECT seq, in_model, payload FROM history ORDER BY seq"
             ).fetchall()
             state = _from_rows(json.loads(row[0]), vectors, sent, kept_template)
+            _check(state)
         except sqlite3.Error as error:
             raise self._explained(error) from error
         except (ValueError, KeyError, TypeError) as error:
@@ -100,20 +109,30 @@ class ClientStore:
 
     def forget(self) -> None:
         """Empties the folder: the client begins anew, under another id."""
-        self._db.executescript(
-            "BEGIN; DELETE FROM facts WHERE key='state'; DELETE FROM vectors;"
-            " DELETE FROM history; COMMIT;"
-        )
+        try:
+            self._db.executescript(
+                "BEGIN; DELETE FROM facts WHERE key='state'; DELETE FROM vectors;"
+                " DELETE FROM history; COMMIT;"
+            )
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
         self._saved, self._kept_names = None, ()
 
     def name(self) -> str | None:
         """The client's name, which outlives its id."""
-        row = self._db.execute("SELECT value FROM facts WHERE key='name'").fetchone()
+        try:
+            query = "SELECT value FROM facts WHERE key='name'"
+            row = self._db.execute(query).fetchone()
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
         return None if row is None else str(row[0])
 
     def set_name(self, name: str) -> None:
         """Keeps the client's name."""
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES ('name', ?)", (name,))
+        try:
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('name', ?)", (name,))
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
 
     def close(self) -> None:
         """Lets others use the folder."""
@@ -169,6 +188,14 @@ class ClientStore:
         if "full" in text:
             return StateError(f"{self._file}: the disk is full")
         return StateError(f"{self._file}: {text}")
+
+
+def _check(state: ParticipantState) -> None:
+    """Bytes that the server would ask for again and again are damage."""
+    if state.pending is not None:
+        push = state.pending.push
+        if content_digest(push.payload) != push.digest:
+            raise ValueError("the message in flight is not what was written")
 
 
 def _vectors(state: ParticipantState) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import logging
 import secrets
 import time
-import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +18,17 @@ from fedcore.participant import (
 from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
 from fedcore.training import Trainer, task_key
 from fedcore.typing import Seconds
-from fedcore.workload import Client, FlatModel, Workload, user_code
+from fedcore.workload import (
+    AFTER_FAILURE,
+    MOST_FAILURES,
+    Client,
+    FlatModel,
+    Workload,
+    last_words,
+    user_code,
+)
 
 _log = logging.getLogger("fedclient")
-MOST_FAILURES = 5  # of the user's code in a row
-AFTER_FAILURE: Seconds = 2.0
 
 
 class Worker:
@@ -199,7 +204,7 @@ class Worker:
     def _confess(self, error: UserCodeError) -> None:
         """The user's code raised: the server is told, and the federation goes on."""
         self._failures += 1
-        text = "".join(traceback.format_exception(error.__cause__))
+        text = last_words(error)
         _log.error("%s\n%s", error, text)
         self._member.connection.report_failure(self._participant.state.cid, text)
         if self._failures >= MOST_FAILURES:
@@ -250,6 +255,10 @@ class Worker:
 
     def leave_now(self) -> None:
         """Joins only to leave for good."""
+        state = self._member.store.load()
+        if state is None or state.left:
+            _log.info("nothing to do: no client of a run is in this state directory")
+            return
         self._updates = 0
         self.run()
 

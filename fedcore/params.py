@@ -141,6 +141,7 @@ class ParamSpec:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The spec that :meth:`to_json` wrote."""
+        junk = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
         try:
             raw = json.loads(text)
             specs, offset = [], 0
@@ -150,7 +151,7 @@ class ParamSpec:
                 )
                 offset += specs[-1].size
             return cls(tuple(specs), str(raw["frozen"]))
-        except (ValueError, TypeError, KeyError) as error:
+        except junk as error:
             raise SpecMismatchError(f"not a model description: {error}") from error
 
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from fedcore.typing import Bytes, Counts, Seconds
 
 Epoch = str  # 16 hexadecimal digits
+MOST_COUNTED = 1 << 40  # samples; what is added up from them fits into 64 bits
 
 
 class Verdict(StrEnum):

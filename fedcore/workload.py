@@ -6,6 +6,7 @@ algorithm; with a training loop of their own (Lightning, scikit-learn, JAX,
 anything) users hand back the trained parameters.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,10 +18,15 @@ from fedcore.errors import LatecomerError, UserCodeError, WorkloadError
 from fedcore.params import ParamSpec, Tensors
 from fedcore.rng import Key
 from fedcore.samples import Samples, as_samples
-from fedcore.typing import Vector
+from fedcore.typing import Seconds, Vector
 
 Metrics = Mapping[str, float]
 EVALUATION_BATCH = 1024
+
+
+MOST_FAILURES = 5  # of the user's code in a row; then a client gives up
+AFTER_FAILURE: Seconds = 2.0  # it waits twice as long after each
+LONG_TEXT = 2000  # characters of its traceback that are kept: the end says most
 
 
 @contextmanager
@@ -32,6 +38,11 @@ def user_code(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserCodeError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def last_words(error: UserCodeError) -> str:
+    """The traceback of what the user's code raised, or its end."""
+    return "".join(traceback.format_exception(error.__cause__))[-LONG_TEXT:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +134,15 @@ class NamedModel:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self.spec = ParamSpec.of(workload.initial(np.random.default_rng(0)))
+        self.spec = ParamSpec.of(self._drawn(np.random.default_rng(0)))
+
+    def _drawn(self, rng: np.random.Generator) -> Tensors:
+        with user_code("initial"):
+            return self._workload.initial(rng)
 
     def initial(self, key: Key) -> Vector:
         """The flat vector of version 0."""
-        return self.spec.flatten(self._workload.initial(key.generator()))
+        return self.spec.flatten(self._drawn(key.generator()))
 
     def seed(self, key: Key) -> None:
         """Named functions draw nothing of their own."""

@@ -1,6 +1,7 @@
 """What the command lines have in common: one sentence for an error, and its status."""
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -29,6 +30,12 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             for line in str(error).splitlines():
                 click.echo(f"error: {line}", err=True)
             sys.exit(exit_status(error))
+        except OSError as error:  # a file that was named cannot be read or written
+            if error.filename is None:
+                raise
+            path = error.filename2 or error.filename
+            click.echo(f"error: {path}: {error.strerror}", err=True)
+            sys.exit(os.EX_IOERR)
 
     return command
 

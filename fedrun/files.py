@@ -1,5 +1,6 @@
 """Files that are either there whole or not at all."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,15 @@ def save_arrays(
     path: Path, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, str]
 ) -> None:
     """Writes a safetensors file durably: beside it first, then renamed."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    save_file(contiguous, temporary, metadata)
+    try:
+        save_file(contiguous, temporary, metadata)
+    except SafetensorError as error:
+        raise OSError(errno.EIO, str(error), str(path)) from error
     descriptor = os.open(temporary, os.O_RDONLY)
     try:
         os.fsync(descriptor)

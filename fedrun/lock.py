@@ -26,8 +26,13 @@ class FolderLock:
             raise error(
                 f"{folder} is in use by another {whose} (process {owner})"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except OSError as problem:
+            os.close(descriptor)
+            reason = problem.strerror or str(problem)
+            raise error(f"{folder}: cannot be written: {reason}") from problem
         self._descriptor = descriptor
 
     def release(self) -> None:

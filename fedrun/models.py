@@ -7,6 +7,7 @@ from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import Vector
 from fedrun.files import load_arrays, save_model
 from fedrun.journal.codec import Row
+from fedrun.journal.disk import writing
 from fedrun.run import Run
 
 _MOST_HELD = 4  # models that evaluators are measuring at a time
@@ -55,15 +56,17 @@ class ModelKeeper:
             self._save("best", record.version, model_D, f"{name}={value!r}")
 
     def _save(self, which: str, version: int, model_D: Vector, measured: str) -> None:
-        save_model(
-            self._folder / f"{which}.safetensors",
-            self._run.coordinator.algorithm.spec,
-            model_D,
-            version=str(version),
-            epoch=self._run.coordinator.state.epoch,
-            run=self._run.run_id,
-            measured=measured,
-        )
+        path = self._folder / f"{which}.safetensors"
+        with writing(path):
+            save_model(
+                path,
+                self._run.coordinator.algorithm.spec,
+                model_D,
+                version=str(version),
+                epoch=self._run.coordinator.state.epoch,
+                run=self._run.run_id,
+                measured=measured,
+            )
 
     def _best_so_far(self) -> float | None:
         path = self._folder / "best.safetensors"

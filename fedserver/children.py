@@ -15,6 +15,8 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedrun.config import FederationConfig
 
 _log = logging.getLogger(__name__)
+EVALUATOR = "evaluator (server)"  # another name than that of a user's own
+LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS = 5.0
 _DATA_ERROR = 65  # the app cannot evaluate: there is no use in trying again
 
@@ -47,21 +49,25 @@ def make_model(config: FederationConfig, folder: Path) -> None:
 
 
 async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> None:
-    """Runs the evaluator until the run has ended, and starts it again if it dies."""
+    """Runs the evaluator until the run has ended, and starts it again if it dies.
+
+    It ends when this process does, however that ends: then its standard input closes.
+    """
     assert config.app is not None
     state = config.server.journal / "evaluator"
     command = [*_fedclient(), "evaluate", host, "--app", config.app]
-    command += ["--state", str(state), *_trust(config)]
+    command += ["--state", str(state), "--name", EVALUATOR, "--quiet", "--on-a-leash"]
     process: asyncio.subprocess.Process | None = None
     try:
         while True:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=folder,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
             )
-            _, errors = await process.communicate()
+            errors = await _last_words(process)
             if process.returncode == 0:
                 return
             _log.warning("the evaluator ended: %s", errors.decode().strip())
@@ -74,6 +80,16 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
             await process.wait()
 
 
+async def _last_words(process: asyncio.subprocess.Process) -> bytes:
+    """The end of what it says until it ends."""
+    assert process.stderr is not None
+    said = b""
+    while more := await process.stderr.read(LAST_WORDS):
+        said = (said + more)[-LAST_WORDS:]
+    await process.wait()
+    return said
+
+
 def _fedclient() -> list[str]:
     if find_spec("fedclient") is None:
         raise ConfigError(
@@ -81,14 +97,3 @@ def _fedclient() -> list[str]:
             "fedclient model and fedclient evaluate where the app lives"
         )
     return [sys.executable, "-m", "fedclient"]
-
-
-def _trust(config: FederationConfig) -> list[str]:
-    """How the evaluator trusts this very server."""
-    tls = config.server.tls
-    if tls is None:
-        return [] if config.server.is_local else ["--plaintext"]
-    given = ["--ca", str(tls.certificate)]
-    if tls.client_ca is not None:
-        given += ["--certificate", str(tls.certificate), "--key", str(tls.key)]
-    return given

@@ -1,6 +1,7 @@
 """The command ``fedserver``."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,25 @@ from typing import Any
 import click
 
 from fedrun.command import in_sentences, log_to_stderr
-from fedrun.config import load_config
 from fedserver.journal_cli import journal_commands
 
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
 RUN = click.argument("run", type=click.Path(path_type=Path))
-SET = click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE")
+SET = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value than the config's, such as algorithm.buffer=8.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latecomer")
 def main() -> None:
     """Serves a federation, and looks after its run."""
+    # An error is one sentence, without the transport's own log around it.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 main.add_command(journal_commands, "journal")
@@ -56,6 +64,7 @@ def run(
 ) -> None:
     """Serve the federation that CONFIG describes."""
     log_to_stderr(verbose)
+    from fedrun.config import load_config
     from fedserver.serving import serve
 
     federation = load_config(config, changes)
@@ -80,6 +89,8 @@ def run(
 def check(config: Path, changes: tuple[str, ...]) -> None:
     """Print the whole config with all defaults, or every mistake in it."""
     import yaml
+
+    from fedrun.config import load_config
 
     federation = load_config(config, changes)
     plain = federation.model_dump(mode="json")

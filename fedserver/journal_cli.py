@@ -80,7 +80,13 @@ def verify(run: Path, no_decisions: bool) -> None:
 
 @journal_commands.command()
 @RUN
-@click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value than the config's, such as algorithm.buffer=8.",
+)
 @click.option("--without", multiple=True, metavar="CLIENT", help="Leave a client out.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the model.")
 @in_sentences

@@ -55,8 +55,8 @@ class LiveView:
             case Lost():
                 self._news.append(f"{clock} {name} is lost")
             case Failed():
-                first = record.error.strip().splitlines()[-1]
-                self._news.append(f"{clock} {name} failed: {first}")
+                _, _, last = record.error.strip().rpartition("\n")
+                self._news.append(f"{clock} {name} failed: {last}")
             case EpochOpened():
                 self._news.append(f"{clock} a new history begins: {record.reason}")
             case Measured():
@@ -106,7 +106,7 @@ class LiveView:
         grid = Table.grid(padding=(0, 2))
         for name, value in newest.items():
             past = [m[name] for _, m in self._progress.metrics if name in m]
-            grid.add_row(name, f"[bold]{value:.4f}[/]", sparkline(past))
+            grid.add_row(Text(name), f"[bold]{value:.4f}[/]", sparkline(past))
         grid.add_row("[dim]at version[/]", f"[dim]{version}[/]")
         return grid
 
@@ -124,13 +124,14 @@ class LiveView:
         return table
 
 
-def _row(client: ClientProgress) -> list[str]:
+def _row(client: ClientProgress) -> list[RenderableType]:
     style = {"lost": "red", "failed": "red", "left": "dim", "idle": "dim"}
     does = f"[{style.get(client.doing, 'green')}]{client.doing}[/]"
+    name = Text(client.name)  # not markup, whatever it holds
     if client.role == "evaluator":
-        return [client.name, does, "", "", "", ""]
+        return [name, does, "", "", "", ""]
     return [
-        client.name,
+        name,
         does,
         str(client.accepted),
         str(client.refused or ""),

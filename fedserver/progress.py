@@ -138,8 +138,9 @@ class Progress:
         match record:
             case Admitted():
                 if client is None:
-                    known = ClientProgress(record.name, record.role)
-                    self.clients[record.cid] = known
+                    client = ClientProgress(record.name, record.role)
+                    self.clients[record.cid] = client
+                client.name, client.role = record.name, record.role
             case Decided() if client is not None:
                 self._count_update(record, client)
             case Leased() if client is not None:

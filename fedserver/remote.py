@@ -10,6 +10,7 @@ from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from fedcore.errors import UnavailableError
 from fedcore.typing import JSON
@@ -56,14 +57,14 @@ def status_table(told: JSON) -> RenderableType:
     head.add_row("updates", f"{updates} ({told['updates_per_second']:.1f}/s)")
     head.add_row("payload", f"{told['bytes_up']} B up, {told['bytes_down']} B down")
     for name, value in told["metrics"].items():
-        head.add_row(name, f"{value:.4f} at version {told['measured']}")
+        head.add_row(Text(name), f"{value:.4f} at version {told['measured']}")
     head.add_row("ended", told["ended"] or "no")
     table = Table(box=None, header_style="dim")
     for column in ("client", "does", "there", "accepted", "refused", "late by", "λ"):
         table.add_column(column)
     for client in sorted(told["clients"], key=lambda c: str(c["name"])):
         table.add_row(
-            client["name"],
+            Text(client["name"]),  # not markup, whatever it holds
             client["doing"],
             "yes" if client["present"] else "no",
             str(client["accepted"]),

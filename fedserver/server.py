@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import logging
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, assert_never
 
 import grpc
@@ -51,10 +53,15 @@ _OPTIONS = (
 
 @dataclass
 class Server:
-    """One run, served until it has ended or the process is told to stop."""
+    """One run, served until it has ended or the process is told to stop.
+
+    ``door`` is a socket in a folder of this user alone: the server's own evaluator
+    needs no certificate there, and no name by which this machine would be known.
+    """
 
     run: Run
     progress: Progress
+    door: Path | None = None
     ended: str | None = None
 
     def __post_init__(self) -> None:
@@ -82,6 +89,8 @@ class Server:
         self._grpc.add_generic_rpc_handlers((handlers(self._service),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         self.port = _bind(self._grpc, self.run.config.server)
+        if self.door is not None:
+            self._grpc.add_insecure_port(f"unix:{self.door}")
         self._core.start()
         await self._grpc.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
@@ -120,10 +129,12 @@ class Server:
                     assert_never(action)
 
     def _set_timer(self, action: SetTimer) -> None:
-        timer = action.timer
+        """Never too early, though the two clocks that are in play may differ."""
         asyncio.get_running_loop().call_later(
             max(0.0, action.at - time.time()),
-            lambda: self._core.submit(TimerFired(at=time.time(), timer=timer)),
+            lambda: self._core.submit(
+                TimerFired(at=max(action.at, time.time()), timer=action.timer)
+            ),
         )
 
     def _finish(self, reason: str) -> None:
@@ -174,13 +185,13 @@ class Server:
         self._service.draining = True
         self._sessions.tell_all(pb.Notice.KIND_DRAINING, "the server is about to stop")
         self._answers.cancel_pulls()
+        self._sessions.close()  # or their calls would use up the whole grace
         if self._failure is None:
             await self._grpc.stop(grace=self.run.config.timeouts.drain)
             await self._core.stop()
         else:
             self._answers.cancel_all()
             await self._grpc.stop(grace=None)
-        self._sessions.close()
         self.progress.stopped(self.ended)
 
     async def _set_health(self, status: Any) -> None:
@@ -204,8 +215,7 @@ def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:
     except RuntimeError as error:
         raise UnavailableError(
             f"cannot listen on {config.listen}: the port is taken or the address is "
-            "not "
-            "this machine's (server.listen)"
+            "not this machine's (server.listen)"
         ) from error
 
 
@@ -213,6 +223,14 @@ def _credentials(config: ServerConfig) -> grpc.ServerCredentials:
     assert config.tls is not None
     tls = config.tls
     pair = (_read(tls.key), _read(tls.certificate))
+    try:  # gRPC would only say that it cannot listen
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls.certificate, tls.key, password="")
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"server.tls: {tls.certificate} and {tls.key} are not a certificate and "
+            f"its key: {error.reason or error}"
+        ) from error
     ca = None if tls.client_ca is None else _read(tls.client_ca)
     return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
 

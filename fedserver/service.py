@@ -37,6 +37,7 @@ from fedcore.errors import ProtocolError, SpecMismatchError, UnavailableError
 from fedcore.params import ParamSpec, content_digest
 from fedcore.protocol import Ack, Answer, Push
 from fedcore.typing import JSON, Bytes, Seconds
+from fedcore.workload import LONG_TEXT
 from fedrun.run import Run, fresh_name
 from fedserver.answers import Answers
 from fedserver.core import Core
@@ -45,7 +46,7 @@ from fedserver.uploads import Name, Upload, Uploads
 
 _log = logging.getLogger(__name__)
 RETRY: Seconds = 1.0
-LONG_TEXT = 2000  # characters of a client's error that are kept
+LONG_NAME = 256  # characters of a client's id or name: the server keeps them
 IN_THREAD = 256 << 10  # payloads from this size on are hashed beside the event loop
 Context = Any
 
@@ -77,8 +78,16 @@ class FederationService:
     async def enrol(self, request: pb.EnrolRequest, context: Context) -> pb.EnrolReply:
         """Admits a client to the run."""
         await self._check_fit(request, context)
+        for which in ("cid", "name", "code"):
+            text = getattr(request, which)
+            if len(text) > LONG_NAME:
+                await context.abort(
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    f"a {which} of {len(text)} characters, the limit is {LONG_NAME}",
+                )
         if not request.cid:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "cid is missing")
+        await self._check_owner(request.cid, context)
         name = _certified_name(context) or request.name or request.cid
         role: Role = "evaluator" if request.role == pb.ROLE_EVALUATOR else "trainer"
         self._core.submit(
@@ -135,6 +144,18 @@ class FederationService:
         except SpecMismatchError as error:
             await context.abort(refuse, str(error))
 
+    async def _check_owner(self, cid: str, context: Context) -> None:
+        """Where clients show certificates, each speaks for itself alone."""
+        name, row = (
+            _certified_name(context),
+            self._run.coordinator.state.clients.get(cid),
+        )
+        if name is not None and row is not None and row.name != name:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"the certificate is that of {name!r}, the client id that of another",
+            )
+
     def _compare_code(self, request: pb.EnrolRequest) -> str:
         """A warning if this client's code differs from that of the others."""
         if not request.code or not request.name:
@@ -152,6 +173,7 @@ class FederationService:
         first = await anext(beats, None)
         if first is None:
             return
+        await self._check_owner(first.cid, context)
         session = self._sessions.attend(first.cid, first.session)
         listener = asyncio.create_task(self._listen(session, beats))
         try:
@@ -170,6 +192,7 @@ class FederationService:
 
     async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
         """A client is gone for good."""
+        await self._check_owner(request.cid, context)
         self._core.submit(ClientLeft(at=time.time(), cid=request.cid))
         await self._core.ask(lambda _: None)
         self._sessions.forget(request.cid)
@@ -179,9 +202,10 @@ class FederationService:
         self, request: pb.ReportRequest, context: Context
     ) -> pb.ReportReply:
         """What an evaluation measured, or that a user's code failed."""
+        await self._check_owner(request.cid, context)
         self._sessions.hear(request.cid)
         if request.error:
-            text = request.error[:LONG_TEXT]
+            text = request.error[-LONG_TEXT:]
             event = ClientFailed(at=time.time(), cid=request.cid, error=text)
             self._core.submit(event)
             return pb.ReportReply()
@@ -215,6 +239,7 @@ class FederationService:
             pull = read_pull(request)
         except ProtocolError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await self._check_owner(pull.cid, context)
         self._sessions.hear(pull.cid)
         if self.draining:
             yield _refusal(pull.nonce, Answer.RETRY)
@@ -246,6 +271,7 @@ class FederationService:
         try:
             header = read_header(await anext(frames, b""))
             self._check_size(header.size)
+            await self._check_owner(header.cid, context)
             self._sessions.hear(header.cid)
             if header.cid not in self._run.coordinator.state.clients:
                 return _no_verdict(header, Answer.UNKNOWN)
@@ -286,6 +312,8 @@ class FederationService:
         try:
             async for frame in frames:
                 upload.write(read_chunk(frame))
+        except UnavailableError:
+            return None  # damaged on its way; what came before it is sound
         except ProtocolError:
             self._uploads.end(name, upload)
             raise

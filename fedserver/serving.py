@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -30,8 +31,12 @@ def serve(
     make_model(config, folder)
     run = open_run(config, time.time(), amend=amend)
     progress = Progress()
-    server = Server(run, progress)
     with contextlib.ExitStack() as stack:
+        door: Path | None = None
+        if evaluator and config.app is not None:
+            private = tempfile.TemporaryDirectory(prefix="latecomer-")  # mode 700
+            door = Path(stack.enter_context(private)) / "server"
+        server = Server(run, progress, door)
         said: JsonLines | None = None
         if lines or not sys.stdout.isatty():
             said = JsonLines(progress)
@@ -51,9 +56,9 @@ def serve(
                     replayed=run.recovered,
                 )
             helper = None
-            if evaluator and config.app is not None and server.ready.is_set():
-                host = f"{_reachable(config.server.host)}:{server.port}"
-                helper = asyncio.create_task(keep_evaluating(config, folder, host))
+            if door is not None and server.ready.is_set():
+                evaluating = keep_evaluating(config, folder, f"unix:{door}")
+                helper = asyncio.create_task(evaluating)
             try:
                 return await serving
             finally:
@@ -74,8 +79,3 @@ async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
     helper.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await helper
-
-
-def _reachable(host: str) -> str:
-    """This machine's own name for where the server listens."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)

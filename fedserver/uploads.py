@@ -23,15 +23,19 @@ class Upload:
     buffer: bytearray
     received: int = 0
     in_use: bool = False
+    is_released: bool = False
     touched: Seconds = field(default_factory=time.monotonic)
 
     def write(self, part: Part) -> None:
-        """Takes the next chunk.
+        """Takes the next chunk; one at byte 0 begins anew.
 
         Raises:
             ProtocolError: it is not the next one, or there is no room for it.
+            UnavailableError: the buffer was needed for another upload.
         """
-        if part.offset != self.received:
+        if self.is_released:
+            raise UnavailableError("the buffer was needed for another upload")
+        if part.offset not in (0, self.received):
             raise ProtocolError(f"expected byte {self.received}, got {part.offset}")
         end = part.offset + len(part.data)
         if end > len(self.buffer):
@@ -43,7 +47,11 @@ class Upload:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing."""
-        return self.received == len(self.buffer)
+        return not self.is_released and self.received == len(self.buffer)
+
+    def release(self) -> None:
+        """Whoever still writes to it is through: the memory is needed."""
+        self.buffer, self.is_released = bytearray(), True
 
 
 class Uploads:
@@ -61,6 +69,8 @@ class Uploads:
         """
         upload = self._open.get(name)
         if upload is None or upload.in_use or len(upload.buffer) != size:
+            if upload is not None:  # a connection that broke, and was not noticed yet
+                self._drop(name)
             self._make_room()
             upload = self._open[name] = Upload(bytearray(size))
         upload.in_use = True
@@ -85,10 +95,13 @@ class Uploads:
         idle = [
             (upload.touched, name)
             for name, upload in self._open.items()
-            if not upload.in_use
+            if not upload.in_use or now - upload.touched > IDLE
         ]
         for touched, name in sorted(idle):
             if now - touched > IDLE or len(self._open) >= self._most:
-                del self._open[name]
+                self._drop(name)
         if len(self._open) >= self._most:
             raise UnavailableError(f"{self._most} uploads are in progress")
+
+    def _drop(self, name: Name) -> None:
+        self._open.pop(name).release()

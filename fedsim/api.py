@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.events import Event
 from fedcore.errors import ConfigError
 from fedcore.training import Trainer, initial_model
-from fedcore.workload import Workload
+from fedcore.workload import Workload, user_code
 from fedrun.config import FederationConfig, parse_config
 from fedrun.results import Results
 from fedrun.run import Run, start_run
@@ -35,6 +36,8 @@ def run(
 
     Raises:
         ConfigError: the config has mistakes, or says nothing of when to stop.
+        UserCodeError: the user's code raised again and again, until too few clients
+            were left to go on.
     """
     if not isinstance(config, FederationConfig):
         config = parse_config(config)
@@ -45,7 +48,8 @@ def run(
         raise ConfigError(
             "stop: a simulation needs an end: versions, updates, seconds or target"
         )
-    model = workload.flat()
+    with user_code("the model"):
+        model = workload.flat()
     initial_D = initial_model(model, config.seed)
     started = start_run(
         config, model.spec, initial_D, 0.0, durable=False, epoch="0" * 16
@@ -64,9 +68,12 @@ def run(
         else recorded_devices(config.simulate, arrivals, config.seed)
     )
     clients = [SimulatedClient(world, device, workload, trainer) for device in devices]
+    spare = len(clients) - _least(started.coordinator.algorithm.config)
     examiner = None
     if workload.test_data is not None:
-        examiner = SimulatedEvaluator(world, model, workload.test_data())
+        with user_code("test_data"):
+            test_data = workload.test_data()
+        examiner = SimulatedEvaluator(world, model, test_data)
     try:
         if arrivals is not None:
             replay_arrivals(world, clients, arrivals)
@@ -74,11 +81,22 @@ def run(
             for client in clients:
                 client.begin_life()
         world.execute(
-            lambda: world.ended is not None and (examiner is None or examiner.is_done)
+            lambda: (
+                (world.ended is not None and (examiner is None or examiner.is_done))
+                or len(world.failures) > spare
+            )
         )
     finally:
         world.close()
+    if len(world.failures) > spare and world.ended is None:
+        raise world.failures[0]
     return Results(config.server.journal)
+
+
+def _least(config: AlgorithmConfig) -> int:
+    """With fewer clients than this no version is ever made."""
+    filled = config.minimum if config.deadline is not None else config.buffer
+    return max(config.min_clients, filled if config.synchronous else 1)
 
 
 def free_folder(config: FederationConfig) -> Path:

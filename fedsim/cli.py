@@ -17,7 +17,13 @@ def main() -> None:
 
 @main.command()
 @click.argument("config", type=PATH)
-@click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value than the config's, such as algorithm.buffer=8.",
+)
 @click.option("-o", "--out", type=PATH, help="The folder of the run.")
 @click.option("--no-report", is_flag=True, help="Do not write report.html.")
 @click.option("-v", "--verbose", is_flag=True)

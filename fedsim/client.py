@@ -4,26 +4,36 @@ Its task is computed when the result falls due, with the arithmetic of a deploym
 the same order of arrival gives the same model, bit for bit.
 """
 
+import logging
 from functools import cached_property
 from typing import Any
 
 from fedcore.coordinator.events import (
     ClientEnrolled,
+    ClientFailed,
     ClientLost,
     ClientPulled,
     ModelMeasured,
     UpdatePushed,
 )
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, UserCodeError
 from fedcore.participant import Outcome, Participant, ParticipantState
 from fedcore.protocol import Ack, ModelName, Reply
 from fedcore.training import Trainer, task_key
 from fedcore.typing import Seconds
-from fedcore.workload import Client, Workload, user_code
+from fedcore.workload import (
+    AFTER_FAILURE,
+    MOST_FAILURES,
+    Client,
+    Workload,
+    last_words,
+    user_code,
+)
 from fedsim.clock import Call
 from fedsim.population import Device
 from fedsim.world import World
 
+_log = logging.getLogger("fedsim")
 RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
 
 
@@ -39,6 +49,8 @@ class SimulatedClient:
         self._life = 0  # what was begun in an earlier life never happens
         self._deaf = False  # the next acknowledgement is lost
         self._recorded = False  # when it delivers is told, not simulated
+        self._failures = 0
+        self._gave_up = False
         coordinator = world.run.coordinator
         state = ParticipantState(device.name, world.run.run_id, coordinator.state.epoch)
         self.participant = Participant(coordinator.algorithm, state)
@@ -67,10 +79,11 @@ class SimulatedClient:
 
     @cached_property
     def _samples(self) -> int:
-        data = self._data
-        if self._workload.train is not None and not isinstance(data, tuple):
-            return len(data)
-        return len(self._workload.samples(data, f"train_data of {self._device.name}"))
+        data, whose = self._data, f"train_data of {self._device.name}"
+        with user_code(whose):
+            if self._workload.train is not None and not isinstance(data, tuple):
+                return len(data)
+            return len(self._workload.samples(data, whose))
 
     @property
     def name(self) -> str:
@@ -81,6 +94,8 @@ class SimulatedClient:
 
     def begin_life(self) -> None:
         """It comes, for the first time or again."""
+        if self._gave_up:
+            return
         self._life += 1
         there = self._device.there()
         if there is not None:
@@ -127,9 +142,13 @@ class SimulatedClient:
         if reply.task is None:
             self._later(reply.retry_after, self._pull)
             return
-        if reply.task.evaluate:
-            self._evaluate()
-        duration = self._device.compute(self._steps())
+        try:
+            if reply.task.evaluate:
+                self._evaluate()
+            duration = self._device.compute(self._steps())
+        except UserCodeError as error:
+            self._confess(error)
+            return
         if self._device.happens(self._config.dropout):
             point = float(self._device.rng.random()) * duration
             self._later(point, lambda: self._go(self._device.away()))
@@ -141,10 +160,36 @@ class SimulatedClient:
         return config.step_count(self._samples, self.participant.state.work)
 
     def _finish(self) -> None:
-        if self._train():
+        try:
+            trained = self._train()
+        except UserCodeError as error:
+            self._confess(error)
+            return
+        self._failures = 0
+        if trained:
             self._upload()
         else:
             self._pull()
+
+    def _confess(self, error: UserCodeError) -> None:
+        """The user's code raised: the server is told, and the federation goes on."""
+        self._failures += 1
+        if self._failures == 1:
+            _log.warning("%s: %s", self.name, error)
+        text = last_words(error)
+        self._world.feed(
+            ClientFailed(at=self._world.clock.now, cid=self.name, error=text)
+        )
+        if self._failures < MOST_FAILURES:
+            self._later(AFTER_FAILURE * 2**self._failures, self._pull)
+            return
+        self._gave_up = True
+        failure = UserCodeError(
+            f"{self.name}: {self._failures} times in a row: {error}"
+        )
+        failure.__cause__ = error.__cause__
+        self._world.failures.append(failure)
+        self._later(self._world.run.config.timeouts.lost, self._missed)
 
     def _train(self) -> bool:
         """Computes its task; says whether there is an update to send."""

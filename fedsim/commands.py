@@ -42,7 +42,7 @@ def simulate(
         TextColumn("{task.fields[measured]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         goal = config.stop.versions
         task = bar.add_task("versions", total=goal, measured="")
 

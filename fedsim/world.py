@@ -18,7 +18,7 @@ from fedcore.coordinator.actions import (
 )
 from fedcore.coordinator.events import Event, TimerFired
 from fedcore.coordinator.records import StepReason
-from fedcore.errors import LatecomerError
+from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.protocol import Ack, Epoch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Seconds
@@ -48,6 +48,7 @@ class World:
         self.clock: Clock[Call] = Clock()
         self.clock.now = run.coordinator.state.at
         self.ended: str | None = None
+        self.failures: list[UserCodeError] = []  # for which clients gave up
         self._group = GroupCommit(run)
         self._on_event = on_event
         self._key = Key.root(run.config.seed).fold_in("world")

@@ -46,6 +46,7 @@ class Served:
 
     def __enter__(self) -> Self:
         """Starts it; whatever stops the server before it listens is raised here."""
+        self.error = None
         self.progress = Progress()
         JsonLines(self.progress, self.out)
         self._ready = threading.Event()

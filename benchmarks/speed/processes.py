@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +40,7 @@ class Helper(AbstractContextManager["Helper"]):
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
+            self.process.communicate()
             raise RuntimeError(f"{self.process.args!r} ended: {self.process.wait()}")
         return json.loads(line)
 
@@ -56,6 +59,42 @@ class Helper(AbstractContextManager["Helper"]):
         self.process.communicate()
 
 
+class Started(AbstractContextManager["Started"]):
+    """A Python process that was waited for until it said a word."""
+
+    def __init__(self, words: Sequence[str], ready: str, folder: Path) -> None:
+        """Raises RuntimeError if it ends without saying so."""
+        began = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if ready in line:
+                break
+        else:
+            self.process.communicate()
+            raise RuntimeError(f"{self.process.args!r} ended:\n{''.join(said)}")
+        self.seconds: Seconds = time.perf_counter() - began
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.communicate()
+
+
 def answer(told: Any) -> None:
     """What a helper says to whoever started it."""
     print(json.dumps(told), flush=True)
@@ -66,6 +105,14 @@ def cpu_seconds(pid: int) -> Seconds:
     stat = Path(f"/proc/{pid}/stat").read_text()
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def wait_until_idle(pid: int, patience: Seconds = 10.0) -> None:
+    """Returns once a process has used no CPU time for a fifth of a second."""
+    deadline, before = time.monotonic() + patience, -1.0
+    while (now := cpu_seconds(pid)) > before and time.monotonic() < deadline:
+        before = now
+        time.sleep(0.2)
 
 
 def resident_megabytes(pid: int) -> float:

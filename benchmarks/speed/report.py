@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.speed.measure import Figure
@@ -56,7 +57,8 @@ class Report:
             grid.add_row(f"[bold]{title}[/]")
             for row in rows:
                 cells = [str(row.figures.get(name, "")) for name in self.columns]
-                grid.add_row(f"  {row.name}", *cells, row.spread, row.against)
+                name, against = escape(f"  {row.name}"), escape(row.against)
+                grid.add_row(name, *cells, row.spread, against)
             grid.add_section()
         console.print(grid)
         for remark in self.remarks:

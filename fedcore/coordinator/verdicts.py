@@ -7,7 +7,7 @@ from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import PayloadError
 from fedcore.payloads import Payload
-from fedcore.protocol import Push, Verdict
+from fedcore.protocol import MOST_COUNTED, Push, Verdict
 from fedcore.samples import MOST_CLASSES
 
 LARGEST = 2.0**100  # times its share, and added up, it must still be finite
@@ -77,15 +77,19 @@ def _check_claims(push: Push, payload: Payload) -> None:
     """A peer's numbers are claims."""
     if payload.format == "values":
         raise PayloadError("new values of a model are no update")
-    if push.samples < 1:
-        raise PayloadError(f"an update of {push.samples} samples; at least 1 is needed")
+    if not 1 <= push.samples <= MOST_COUNTED:
+        raise PayloadError(
+            f"an update of {push.samples} samples; expected 1 to {MOST_COUNTED}"
+        )
     if push.base.version < 0:
         raise PayloadError(f"an update based on version {push.base.version}")
     if push.counts is not None and (
-        len(push.counts) > MOST_CLASSES or bool((push.counts < 0).any())
+        len(push.counts) > MOST_CLASSES
+        or bool(((push.counts < 0) | (push.counts > MOST_COUNTED)).any())
     ):
         raise PayloadError(
-            f"label counts must be at least 0, for up to {MOST_CLASSES} classes"
+            f"label counts must be 0 to {MOST_COUNTED}, for up to {MOST_CLASSES} "
+            "classes"
         )
 
 

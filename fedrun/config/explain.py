@@ -47,6 +47,10 @@ def _sentence(
             return "is missing"
         case "value_error":
             return str(context["error"])
+        case "model_type" | "dict_type":
+            return f"should be a section of keys and values, got {given!r}"
+        case "path_type":
+            return f"should be a path, got {given!r}"
         case _:
             message = detail["msg"].removeprefix("Input ")
             return f"{message[0].lower()}{message[1:]}, got {given!r}"

@@ -1,6 +1,6 @@
 """Reads the YAML; every mistake is reported at once, in sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,12 @@ def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text in UTF-8") from error
     try:
-        raw = yaml.safe_load(text) or {}
+        raw = yaml.load(text, Loader=_Loader) or {}
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from error
+        raise ConfigError(_not_yaml(path, error)) from error
     if not isinstance(raw, dict):
         raise ConfigError(
             f"{path}: expected keys and values, found {type(raw).__name__}"
@@ -80,6 +82,29 @@ def change_config(raw: dict[str, Any], change: str) -> None:
     if last == "kind" and parents != ["algorithm"] and place.get("kind") != given:
         place.clear()  # another method has other settings
     place[last] = given
+
+
+class _Loader(yaml.SafeLoader):
+    """Of two values under one key, plain YAML would silently take the last."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
+                )
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _not_yaml(path: Path, error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{path}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
+    return f"{path}: not YAML: {' '.join(str(error).split())}"
 
 
 def _resolve(config: FederationConfig, folder: Path) -> FederationConfig:

@@ -10,7 +10,7 @@ from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsCon
 from fedcore.distributions import AnyDistribution, ExponentialDistribution, Same
 from fedcore.recipes import AnyRecipe, Latecomer
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]  # at 1 nothing would ever arrive
 
 
 class TLSConfig(Config):
@@ -137,7 +137,7 @@ class FederationConfig(Config):
     """The user's workload, ``module:attribute``; the server itself never imports it."""
     model: Path = Path("model.safetensors")
     """Version 0; made from the app where it is absent."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**64)
     """All randomness of the run."""
     server: ServerConfig = ServerConfig()
     journal: JournalConfig = JournalConfig()
@@ -148,6 +148,16 @@ class FederationConfig(Config):
     simulate: SimulateConfig = SimulateConfig()
     share_labels: bool = True
     """Clients report how often each label was used; without, similarity is 1."""
+
+    @field_validator("timeouts")
+    @classmethod
+    def _heard_in_time(cls, timeouts: TimeoutsConfig) -> TimeoutsConfig:
+        if timeouts.lost <= timeouts.heartbeat:
+            raise ValueError(
+                f"lost {timeouts.lost:g} must be above heartbeat "
+                f"{timeouts.heartbeat:g}: clients would be lost between two heartbeats"
+            )
+        return timeouts
 
     @model_validator(mode="after")
     def _enough_clients(self) -> "FederationConfig":

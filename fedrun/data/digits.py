@@ -21,7 +21,8 @@ def digits(split: Literal["train", "test"] = "train") -> Split:
 
     A stratified split of 75 to 25 per cent: 1,347 images to train, 450 to test.
     """
-    return _splits()[split]
+    x, y = _splits()[split]
+    return x.copy(), y.copy()  # the caller's own, to change as it likes
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -20,25 +21,25 @@ def load(path: str | Path, *, target: str = "y") -> tuple[Any, Any]:
     columns as float32 (N, F), and the column ``target``.
 
     Raises:
-        WorkloadError: no such file, or no such column.
+        WorkloadError: no such file, no such column, or a value is missing.
     """
     arrays = _read(Path(path))
-    _require(arrays, target, path)
-    y = arrays.pop(target)
+    y = _column(arrays, target, path)
     if Path(path).suffix == ".npz":
-        _require(arrays, "x", path)
-        return arrays["x"], y
-    for name, column in arrays.items():
-        if not np.issubdtype(column.dtype, np.number):
+        return _column(arrays, "x", path), y
+    names = [name for name in arrays if name != target]
+    if not names:
+        raise WorkloadError(f"{path}: no column beside {target!r}")
+    for name in names:
+        if not np.issubdtype(arrays[name].dtype, np.number):
             raise WorkloadError(f"{path}: column {name!r} is not numeric")
-    return np.stack(list(arrays.values()), axis=1).astype(np.float32), y
+    columns = [_column(arrays, name, path) for name in names]
+    return np.stack(columns, axis=1).astype(np.float32), y
 
 
 def load_column(path: str | Path, column: str) -> npt.NDArray[Any]:
     """One column or array of a file, such as who produced each row."""
-    arrays = _read(Path(path))
-    _require(arrays, column, path)
-    return arrays[column]
+    return _column(_read(Path(path)), column, path)
 
 
 def client_file(folder: str | Path, client: Client) -> Path:
@@ -67,17 +68,32 @@ def _read(path: Path) -> Arrays:
         raise WorkloadError(f"{path}: no such file")
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as raw:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as raw:
                 return dict(raw)
-        table = np.genfromtxt(
-            path, delimiter=",", names=True, dtype=None, encoding="utf-8"
-        )
-    except (OSError, ValueError) as error:
-        raise WorkloadError(f"{path}: cannot be read: {error}") from error
+        return _read_csv(path)
+    except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:
+        reason = " ".join(str(error).split())
+        raise WorkloadError(f"{path}: cannot be read: {reason}") from error
+
+
+def _read_csv(path: Path) -> Arrays:
+    """The columns; what is missing in them is masked."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if not any(lines):
+        raise ValueError("it is empty")
+    table = np.genfromtxt(
+        lines, delimiter=",", names=True, dtype=None, encoding="utf-8", usemask=True
+    )
     table = np.atleast_1d(table)
     return {name: table[name] for name in table.dtype.names or ()}
 
 
-def _require(arrays: Arrays, name: str, path: str | Path) -> None:
+def _column(arrays: Arrays, name: str, path: str | Path) -> npt.NDArray[Any]:
     if name not in arrays:
         raise WorkloadError(f"{path}: no column {name!r}; it has {', '.join(arrays)}")
+    missing = np.flatnonzero(np.ma.getmaskarray(arrays[name]))
+    if len(missing):
+        raise WorkloadError(
+            f"{path}: column {name!r} has no value in row {missing[0] + 1}"
+        )
+    return np.ma.getdata(arrays[name])

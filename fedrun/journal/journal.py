@@ -14,6 +14,7 @@ from fedcore.trees import Arrays
 from fedcore.typing import JSON, Vector
 from fedrun.files import load_model, save_model
 from fedrun.journal.codec import Configured, Row
+from fedrun.journal.disk import writing
 from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.store import Entry, Store
@@ -47,9 +48,15 @@ class Journal:
             raise JournalError(f"{folder}: there is a journal already")
         lock = FolderLock(folder, JournalError, "server")
         spec = ParamSpec.from_json(configured.spec)
-        save_model(folder / "models" / "initial.safetensors", spec, initial_D)
-        journal = cls(folder, SqliteStore(folder, durable=durable), lock)
-        journal.append([configured])
+        model = folder / "models" / "initial.safetensors"
+        try:
+            with writing(model):
+                save_model(model, spec, initial_D)
+            journal = cls(folder, SqliteStore(folder, durable=durable), lock)
+            journal.append([configured])
+        except BaseException:
+            lock.release()
+            raise
         return journal
 
     @classmethod
@@ -125,11 +132,20 @@ class Journal:
             self.store.drop_payloads(
                 min((n for n in newest if n > first), default=first)
             )
-        first = self.store.first_payload()
-        replay_begins = max((n for n in numbers if n <= first), default=0)
+        begins = self.replay_begins()
         for number in older:
-            if number != replay_begins:
+            if number != begins:
                 self.snapshots.remove(number)
+
+    def replay_begins(self) -> int:
+        """The oldest snapshot behind which every payload is still there.
+
+        0 if there is none, or if a replay can begin with version 0.
+        """
+        first = self.store.first_payload()
+        if not first:
+            return 0
+        return min((n for n in self.snapshots.numbers() if n >= first), default=0)
 
     def close(self) -> None:
         """Releases the folder."""

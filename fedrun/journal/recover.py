@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.records import Stepped
-from fedcore.errors import CorruptJournalError
+from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import ParamSpec, digest
 from fedcore.protocol import Epoch
 from fedcore.typing import Vector
@@ -65,6 +65,12 @@ def recover_from(
     journal: Journal, start: int | None, until: int | None = None
 ) -> Recovered:
     """The coordinator from one snapshot, or from version 0, up to a record."""
+    first = journal.store.first_payload()
+    if (start or 0) < min(first, first if until is None else until):
+        raise JournalError(
+            f"{journal.folder}: payloads up to record {first} were dropped "
+            f"(journal.keep_bytes); there is no snapshot to do without them"
+        )
     told = journal.configurations()
     newest = told[-1][1]
     spec, initial_D = _initial(journal, newest)

@@ -197,7 +197,7 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
         CorruptJournalError: a checksum, a digest or a decision is not what it was.
     """
     first = journal.store.first_payload()
-    start = max((n for n in journal.snapshots.numbers() if n <= first), default=None)
+    start = journal.replay_begins() or None
     if first and start is None:
         raise CorruptJournalError(
             f"{journal.folder}: payloads up to record {first} were dropped, and there "

@@ -11,6 +11,7 @@ from fedcore.errors import CorruptJournalError, ModelError
 from fedcore.trees import Arrays
 from fedcore.typing import JSON
 from fedrun.files import load_arrays, save_arrays
+from fedrun.journal.disk import writing
 
 _STATE, _CHECK = "latecomer.state", "latecomer.check"
 
@@ -25,7 +26,9 @@ class Snapshots:
         """Writes a snapshot that holds all records up to ``number``."""
         state = json.dumps(scalars)
         metadata = {_STATE: state, _CHECK: _digest(state, arrays)}
-        save_arrays(self.path(number), arrays, metadata)
+        path = self.path(number)
+        with writing(path):
+            save_arrays(path, arrays, metadata)
 
     def load(self, number: int) -> tuple[JSON, dict[str, Any]]:
         """The state that a snapshot holds.

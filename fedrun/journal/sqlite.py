@@ -13,6 +13,7 @@ from typing import Any
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
 from fedcore.typing import Bytes
 from fedrun.journal.codec import Row, checksum, from_row, to_row
+from fedrun.journal.disk import explained
 from fedrun.journal.segments import Place, Segments
 from fedrun.journal.store import Damage, Entry
 
@@ -52,10 +53,17 @@ class SqliteStore:
             if not read_only:
                 (folder / "segments").mkdir(parents=True, exist_ok=True)
             self._db = self._connect(read_only, durable)
-            self._check_version(read_only)
         except (sqlite3.Error, OSError) as error:
-            raise _explained(self._file, error) from error
+            raise explained(self._file, error) from error
         self._segments = Segments(folder / "segments")
+        try:
+            self._start(read_only)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, read_only: bool) -> None:
+        self._check_version(read_only)
         self._last: int = self._one("SELECT coalesce(max(number), 0) FROM records")
         if not read_only:
             self._segments.start(self._taken())
@@ -82,9 +90,12 @@ class SqliteStore:
                 f"{SCHEMA_VERSION}: use the newer program that wrote it"
             )
         if version == 0 and not read_only:
-            self._db.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
-            )
+            try:
+                self._db.executescript(
+                    f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+                )
+            except sqlite3.Error as error:
+                raise explained(self._file, error) from error
 
     def append(self, records: Sequence[Row]) -> int:
         """Makes these records durable, all or none; the number of the last one."""
@@ -103,7 +114,7 @@ class SqliteStore:
             )
             self._db.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
-            raise _explained(self._file, error) from error
+            raise explained(self._file, error) from error
         self._last = number
         return number
 
@@ -127,9 +138,7 @@ class SqliteStore:
     def find(self, kind: str) -> list[Entry]:
         """All records of a kind."""
         found = []
-        for row in self._db.execute(
-            f"{_SELECT} WHERE kind = ? ORDER BY number", (kind,)
-        ):
+        for row in self._query(f"{_SELECT} WHERE kind = ? ORDER BY number", kind):
             record, reason = self._read(row)
             if record is None:
                 raise CorruptJournalError(f"{self._file}: record {row[0]}: {reason}")
@@ -219,10 +228,8 @@ class SqliteStore:
 
     def noted(self, key: str) -> str | None:
         """A small fact."""
-        row = self._db.execute(
-            "SELECT value FROM facts WHERE key = ?", (key,)
-        ).fetchone()
-        return None if row is None else str(row[0])
+        rows = self._query("SELECT value FROM facts WHERE key = ?", key)
+        return str(rows[0][0]) if rows else None
 
     def payload_bytes(self) -> int:
         """Bytes of all payloads that are kept."""
@@ -252,34 +259,23 @@ class SqliteStore:
     def _taken(self) -> dict[int, int]:
         """The segments in use, and where each one's last payload ends."""
         return dict(
-            self._db.execute(
+            self._query(
                 "SELECT segment, max(start + size) FROM records"
                 " WHERE segment IS NOT NULL GROUP BY segment"
             )
         )
 
     def _one(self, query: str) -> Any:
-        return self._db.execute(query).fetchone()[0]
+        return self._query(query)[0][0]
+
+    def _query(self, query: str, *values: Any) -> list[Any]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise explained(self._file, error) from error
 
     def _write(self, statement: str, *values: Any) -> None:
         try:
             self._db.execute(statement, values)
         except sqlite3.Error as error:
-            raise _explained(self._file, error) from error
-
-
-def _explained(file: Path, error: Exception) -> JournalError:
-    text = str(error)
-    if "malformed" in text or "not a database" in text:
-        return CorruptJournalError(f"{file}: {text}")
-    if (
-        "readonly" in text
-        or "unable to open" in text
-        or isinstance(error, PermissionError)
-    ):
-        return JournalError(f"{file}: cannot be written: {text}")
-    if "full" in text or "No space" in text:
-        return JournalError(f"{file}: the disk is full")
-    if "locked" in text:
-        return JournalError(f"{file}: another server uses this journal")
-    return JournalError(f"{file}: {text}")
+            raise explained(self._file, error) from error

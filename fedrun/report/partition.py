@@ -12,7 +12,7 @@ from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, Workload, user_code
 from fedrun.report import look, units
 from fedrun.report.page import Section, note, page, plot, text
 from fedrun.report.thin import Floats, thinned
@@ -46,7 +46,8 @@ def shares_of(workload: Workload, clients: int) -> Shares:
     sizes: list[int] = []
     counted: list[Numbers | None] = []
     for index, name in enumerate(names):
-        data = workload.train_data(Client(name, index, clients))
+        with user_code(f"train_data of {name}"):
+            data = workload.train_data(Client(name, index, clients))
         if workload.train is not None and not isinstance(data, tuple):
             sizes.append(len(data))  # an own training loop may hold its data as it will
             counted.append(None)

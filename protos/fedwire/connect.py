@@ -16,6 +16,7 @@ from fedcore.errors import (
 from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
+SOCKET = "unix:"  # on this machine, and protected by its path
 _LOCAL = ("localhost", "::1")
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -47,14 +48,16 @@ class Address:
             raise ConfigError("--certificate and --key belong together")
 
     def __str__(self) -> str:
-        """HOST:PORT."""
+        """HOST:PORT, or the path of a socket."""
+        if self.host.startswith(SOCKET):
+            return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     @property
     def is_local(self) -> bool:
         """Whether the server is on this machine."""
-        return self.host in _LOCAL or self.host.startswith("127.")
+        return self.host in _LOCAL or self.host.startswith(("127.", SOCKET))
 
     @property
     def is_encrypted(self) -> bool:
@@ -74,12 +77,14 @@ class Address:
 
 
 def parse_address(text: str, **trust: Any) -> Address:
-    """The address in HOST or HOST:PORT.
+    """The address in HOST, HOST:PORT or unix:PATH.
 
     Raises:
         ConfigError: it is neither.
     """
     host, colon, port = text.rpartition(":")
+    if text.startswith(SOCKET):
+        return Address(text, **trust)
     if not colon or text.endswith("]"):
         return Address(text.strip("[]"), **trust)
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -90,8 +95,7 @@ def parse_address(text: str, **trust: Any) -> Address:
 def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
     """What a failed call means, as an error of the platform."""
     code, details = error.code(), error.details() or ""
-    text = details.lower()
-    if any(word in text for word in ("certificate", "ssl", "handshake", "tls")):
+    if code is grpc.StatusCode.UNAVAILABLE and _is_handshake(details):
         return RefusedError(
             f"{address}: no secure connection: the server's certificate is not trusted "
             f"here, or it wants one from this client (--ca, --certificate, --key): "
@@ -111,6 +115,13 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
             )
         case _:
             return ProtocolError(f"{address}: {code.name}: {details}")
+
+
+def _is_handshake(details: str) -> bool:
+    """Whether it was TLS that failed; gRPC tells it in words only."""
+    # Not "handshake": a connection that times out is a "tcp handshaker shutdown".
+    words = ("certificate", "verification", "ssl", "tls")
+    return any(word in details.lower() for word in words)
 
 
 def _read(path: Path | None) -> bytes | None:

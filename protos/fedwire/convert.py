@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcore.errors import ProtocolError
 from fedcore.protocol import (
+    MOST_COUNTED,
     NOTHING_SETTLED,
     Ack,
     Answer,
@@ -260,8 +261,10 @@ def push_header(push: Push) -> pb.PushHeader:
 def read_push(message: pb.PushHeader, payload: Bytes) -> Push:
     """A client's push."""
     counts = None
+    if message.samples > MOST_COUNTED:
+        raise ProtocolError(f"an update of {message.samples} samples is out of range")
     if message.has_counts:
-        if any(count >= 1 << 62 for count in message.counts):
+        if any(count > MOST_COUNTED for count in message.counts):
             raise ProtocolError("a label count is out of range")
         counts = np.array(message.counts, np.int64)
     return Push(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from fedcore.errors import ProtocolError
+from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.typing import Bytes
 from fedwire.v1.federation_pb2 import PullFrame, PullReply, PushFrame, PushHeader
 
@@ -114,7 +114,8 @@ def read_chunk(frame: bytes) -> Part:
     """The chunk in a frame; its bytes are not copied.
 
     Raises:
-        ProtocolError: it is none, or its checksum is wrong.
+        ProtocolError: it is none.
+        UnavailableError: it was damaged on its way, and can be sent again.
     """
     view = memoryview(frame)
     if not len(view) or view[0] != _CHUNK:
@@ -138,7 +139,7 @@ def read_chunk(frame: bytes) -> Part:
     except IndexError:
         raise ProtocolError("a chunk ends early") from None
     if zlib.crc32(data) != check:
-        raise ProtocolError(f"the checksum of the chunk at byte {offset} is wrong")
+        raise UnavailableError(f"the checksum of the chunk at byte {offset} is wrong")
     return Part(offset, data)
 
 

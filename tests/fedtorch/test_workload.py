@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from fedcore.errors import UserCodeError
 from fedcore.recipes import FedAvg
 from fedcore.rng import Key
 from fedcore.samples import ArraySamples, IndexedSamples
@@ -77,7 +78,7 @@ def test_nothing_is_built_before_it_is_needed() -> None:
         raise RuntimeError("built")
 
     some = workload(broken)
-    with pytest.raises(RuntimeError, match="built"):
+    with pytest.raises(UserCodeError, match="built"):
         some.flat()
 
 

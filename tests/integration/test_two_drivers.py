@@ -31,7 +31,8 @@ pytestmark = pytest.mark.processes
 
 def settings(kind: str, compression: dict[str, Any]) -> dict[str, Any]:
     client = {"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16}
-    return {"kind": kind, "buffer": CLIENTS, "client": client, **compression}
+    pace = {"buffer": CLIENTS, "min_clients": CLIENTS}  # nobody comes after the end
+    return {"kind": kind, "client": client, **pace, **compression}
 
 
 @pytest.mark.parametrize("kind", ["fed_avg", "fed_buff", "fed_async", "latecomer"])

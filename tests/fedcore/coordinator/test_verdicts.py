@@ -121,7 +121,8 @@ def test_a_value_that_is_no_number_is_discarded(desk: Desk, bad: float) -> None:
         ({"payload": pack(dense_payload(np.ones(3, np.float32)))}, "expected 4 values"),
         ({"payload": b""}, "ends early"),
         ({"payload": b"\x01\x63\x04\0\0\0"}, "unknown payload format 99"),
-        ({"samples": 0}, "at least 1 is needed"),
+        ({"samples": 0}, "expected 1 to"),
+        ({"samples": 1 << 50}, "expected 1 to"),
         ({"counts": np.array([-1])}, "label counts"),
         ({"counts": np.zeros(70_000, np.int64)}, "label counts"),
         (

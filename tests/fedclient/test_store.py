@@ -1,0 +1,331 @@
+import contextlib
+import json
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedclient.store import ClientStore
+from fedcore.errors import StateError
+from fedcore.params import content_digest
+from fedcore.participant import Ledger, ParticipantState, Pending, Sent
+from fedcore.protocol import Held, ModelName, Push, Settled, Verdict
+from fedrun.exits import exit_status
+
+E0 = "0" * 16
+FRESH = ParticipantState("cid", "run", E0)
+
+
+def vector(value: float) -> Any:
+    """A small model."""
+    return np.full(5, value, np.float32)
+
+
+def pending(seq: int, payload: bytes = b"payload") -> Pending:
+    """A message in flight."""
+    push = Push(
+        cid="cid",
+        epoch=E0,
+        seq=seq,
+        base=ModelName(E0, 3),
+        payload=payload,
+        digest=content_digest(payload),
+        settled=Settled(seq - 1, Verdict.ACCEPTED),
+        samples=7,
+        oldest=ModelName(E0, 1),
+        counts=np.array([1, 2]),
+        loss=0.5,
+    )
+    return Pending(push, vector(0.25))
+
+
+FULL = replace(
+    FRESH,
+    held=Held(E0, 3, "d" * 32),
+    public_D=vector(1.0),
+    memory_D=vector(2.0),
+    seq=4,
+    settled=Settled(3, Verdict.REJECTED_STALE),
+    pending=pending(4),
+    history=(Sent(2, b"two", True), Sent(3, b"three", False)),
+    oldest=ModelName(E0, 1),
+    ledger=Ledger(accepted=2, capped=0.5),
+    work=0.5,
+    complaint="once",
+)
+
+
+def plain(value: Any) -> Any:
+    """A state in a form that can be compared."""
+    match value:
+        case np.ndarray():
+            return value.tolist()
+        case dict():
+            return {key: plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case _:
+            return value
+
+
+def same(one: ParticipantState | None, other: ParticipantState | None) -> bool:
+    """Whether two states say the same."""
+    if one is None or other is None:
+        return one is other
+    return bool(plain(asdict(one)) == plain(asdict(other)))
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[ClientStore]:
+    """A store, and others may use the folder afterwards."""
+    store = ClientStore(folder)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def loaded(folder: Path) -> ParticipantState | None:
+    """What is in a folder."""
+    with opened(folder) as store:
+        return store.load()
+
+
+def saved(folder: Path, *states: ParticipantState) -> Path:
+    """A folder in which these states were saved one after the other."""
+    with opened(folder) as store:
+        for state in states:
+            store.save(state)
+    return folder
+
+
+def damaged(folder: Path, statement: str, *values: Any) -> Path:
+    """The folder after somebody wrote into its file."""
+    database = sqlite3.connect(folder / "state.sqlite3")
+    with database:
+        database.execute(statement, values)
+    database.close()
+    return folder
+
+
+def refusal(folder: Path) -> str:
+    """Why the state in a folder cannot be used."""
+    with pytest.raises(StateError) as caught:
+        loaded(folder)
+    assert exit_status(caught.value) == 74
+    assert str(folder) in str(caught.value)
+    return str(caught.value)
+
+
+states = st.builds(
+    replace,
+    st.just(FRESH),
+    public_D=st.none() | st.floats(width=32, allow_nan=False).map(vector),
+    memory_D=st.none() | st.floats(width=32, allow_nan=False).map(vector),
+    held=st.none() | st.builds(Held, st.just(E0), st.integers(0, 9), st.just("d")),
+    seq=st.integers(0, 2**64 - 1),
+    pending=st.none() | st.builds(pending, st.integers(1, 9), st.binary(max_size=9)),
+    history=st.lists(
+        st.builds(Sent, st.integers(1, 9), st.binary(max_size=3), st.booleans()),
+        unique_by=lambda sent: sent.seq,
+        max_size=4,
+    ).map(lambda sent: tuple(sorted(sent, key=lambda one: one.seq))),
+    work=st.floats(0, 1),
+    left=st.booleans(),
+)
+
+
+def test_a_fresh_folder_holds_nothing(tmp_path: Path) -> None:
+    assert loaded(tmp_path / "new") is None
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    assert same(loaded(saved(tmp_path, FULL)), FULL)
+
+
+@given(st.lists(states, min_size=1, max_size=5))
+def test_the_last_state_comes_back_whatever_was_before(
+    tmp_path_factory: pytest.TempPathFactory, course: list[ParticipantState]
+) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    assert same(loaded(saved(folder, *course)), course[-1])
+    # A store that began with a loaded state writes what has changed since.
+    with opened(folder) as store:
+        store.load()
+        store.save(course[0])
+    assert same(loaded(folder), course[0])
+
+
+def test_a_kill_between_any_two_statements_leaves_one_of_two_states(
+    tmp_path: Path,
+) -> None:
+    after = replace(
+        FULL,
+        memory_D=vector(9.0),
+        pending=None,
+        seq=5,
+        history=(Sent(3, b"three", True), Sent(4, b"four", True)),
+    )
+    copies: list[Path] = []
+
+    def kill(_: str) -> None:
+        copy = tmp_path / f"killed-{len(copies)}"
+        copies.append(copy)
+        shutil.copytree(tmp_path / "state", copy)
+
+    with opened(tmp_path / "state") as store:
+        store.save(FULL)
+        store._db.set_trace_callback(kill)
+        store.save(after)
+        store._db.set_trace_callback(None)
+        kill("at the end")
+    found = [loaded(copy) for copy in copies]
+    assert len(found) > 6
+    assert all(same(state, FULL) or same(state, after) for state in found)
+    assert same(found[0], FULL)
+    assert same(found[-1], after)
+
+
+@given(cut=st.integers(0, 60_000))
+def test_a_log_that_was_cut_off_anywhere_leaves_one_of_two_states(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    after = replace(FULL, memory_D=vector(9.0), seq=5)
+    with opened(folder / "live") as store:
+        store.save(FULL)
+        store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.save(after)
+        shutil.copytree(folder / "live", folder / "killed")
+    log = folder / "killed" / "state.sqlite3-wal"
+    log.write_bytes(log.read_bytes()[:cut])
+    (folder / "killed" / "state.sqlite3-shm").unlink()
+    found = loaded(folder / "killed")
+    assert same(found, FULL) or same(found, after)
+
+
+def test_two_clients_may_not_share_a_folder(tmp_path: Path) -> None:
+    with opened(tmp_path):
+        assert "is in use by another client (process" in refusal(tmp_path)
+    assert loaded(tmp_path) is None
+
+
+def test_a_client_that_forgets_keeps_its_name(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.set_name("ann")
+        store.save(FULL)
+        store.forget()
+        assert (store.load(), store.name()) == (None, "ann")
+        store.save(FULL)
+        assert same(store.load(), FULL)
+
+
+# --------------------------------------------------------------------------- damage
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state.sqlite3").write_bytes(b"no database, " * 1000)
+    assert "state.sqlite3 is damaged: file is not a database" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"cid": 3}'])
+def test_a_state_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+    saved(tmp_path, FULL)
+    damaged(tmp_path, "UPDATE facts SET value = ? WHERE key = 'state'", text)
+    assert "state.sqlite3 is damaged" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("field", list(asdict(FULL)))
+@pytest.mark.parametrize("value", [[], {}, "x", [1]])
+def test_any_damaged_field_is_an_error_or_harmless(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    saved(tmp_path, FULL)
+    with opened(tmp_path) as store:
+        query = "SELECT value FROM facts WHERE key = 'state'"
+        facts = json.loads(store._db.execute(query).fetchone()[0])
+    facts[field] = value
+    statement = "UPDATE facts SET value = ? WHERE key = 'state'"
+    damaged(tmp_path, statement, json.dumps(facts))
+    with contextlib.suppress(StateError):
+        loaded(tmp_path)
+
+
+def test_a_vector_of_half_a_number_is_told(tmp_path: Path) -> None:
+    saved(tmp_path, FULL)
+    damaged(tmp_path, "UPDATE vectors SET value = x'000102' WHERE key = 'memory'")
+    assert "state.sqlite3 is damaged" in refusal(tmp_path)
+
+
+def test_a_damaged_message_in_flight_is_told_and_not_sent_for_ever(
+    tmp_path: Path,
+) -> None:
+    saved(tmp_path, FULL)
+    damaged(tmp_path, "UPDATE vectors SET value = x'0001' WHERE key = 'payload'")
+    assert "the message in flight is not what was written" in refusal(tmp_path)
+
+
+def test_a_newer_state_is_refused_clearly(tmp_path: Path) -> None:
+    damaged(saved(tmp_path, FULL), "PRAGMA user_version = 9")
+    assert "has schema 9, this program knows up to 1" in refusal(tmp_path)
+    damaged(tmp_path, "PRAGMA user_version = 1")
+    assert same(loaded(tmp_path), FULL)
+
+
+def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state.sqlite3").mkdir()
+    assert "unable to open database file" in refusal(tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("in the way")
+    assert "cannot be written" in refusal(tmp_path / "state")
+
+
+# --------------------------------------------------------------------------- disks
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, *words: str) -> Iterator[None]:
+    """Something is mounted on the folder; without leave to do so, skips the test."""
+    done = subprocess.run(
+        ["mount", *words, str(folder)], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount: {done.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_the_state_before_it_stays(tmp_path: Path) -> None:
+    large = replace(FULL, public_D=np.zeros(500_000, np.float32))
+    with mounted(tmp_path, "-t", "tmpfs", "-o", "size=1m", "tmpfs"):
+        with opened(tmp_path) as store:
+            store.save(FULL)
+            with pytest.raises(StateError, match="the disk is full") as caught:
+                store.save(large)
+            assert exit_status(caught.value) == 74
+            again = replace(FULL, seq=5)
+            store.save(again)  # once there is room
+        assert same(loaded(tmp_path), again)
+
+
+def test_a_client_cannot_begin_on_a_full_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path, "-t", "tmpfs", "-o", "size=4k", "tmpfs"):
+        (tmp_path / "ballast").write_bytes(bytes(4096))
+        assert "No space left on device" in refusal(tmp_path / "state")
+
+
+def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
+    with mounted(tmp_path, "-t", "tmpfs", "-o", "size=1m,ro", "tmpfs"):
+        assert "cannot be written: Read-only file system" in refusal(tmp_path)

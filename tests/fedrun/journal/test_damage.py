@@ -1,0 +1,199 @@
+"""Damage: cut off the end, refused in the middle, and always named."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
+from fedrun.exits import exit_status
+from fedrun.journal import Journal, recover, verify
+from fedrun.run import open_run
+from tests.fedrun.journal.runs import LARGE, Written, change, written
+
+
+def reopened(run: Written) -> Written:
+    """The run after a restart."""
+    again = Written(run.config.model.parent, run.dim)
+    assert again.folder == run.folder
+    return again
+
+
+def refusal(run: Written) -> JournalError:
+    """Why the run cannot be opened."""
+    with pytest.raises(JournalError) as caught:
+        open_run(run.config, 2.0)
+    assert exit_status(caught.value) == 74
+    return caught.value
+
+
+def test_a_crash_loses_nothing(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    again = reopened(run)
+    assert (again.digest, again.seq) == (run.digest, {"ann": 3})
+    assert again.run.recovered == 8  # settings, a client, three updates and versions
+    again.close()
+
+
+@pytest.mark.parametrize("dim", [100, LARGE])
+def test_a_torn_end_is_cut_off_and_a_new_history_begins(
+    tmp_path: Path, dim: int
+) -> None:
+    run = written(tmp_path, dim=dim)
+    epoch = run.run.coordinator.state.epoch
+    change(run.folder, "UPDATE records SET checksum = checksum + 1 WHERE number >= 7")
+    again = reopened(run)
+    state = again.run.coordinator.state
+    assert (state.version, state.clients["ann"].seq) == (2, 2)
+    assert state.epoch != epoch
+    opened = [e.record for e in again.run.journal.store.find("EpochOpened")]
+    assert [record.reason for record in opened] == [  # type: ignore[union-attr]
+        "2 damaged records were cut off the end of the journal"
+    ]
+    again.push()
+    again.close()
+    journal = Journal.open(run.folder)
+    assert verify(journal).accepted == 3
+    journal.close()
+
+
+def test_damage_in_the_middle_is_refused_with_its_place(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    eve = "UPDATE records SET body = replace(body, 'ann', 'eve') WHERE number = 3"
+    change(run.folder, eve)
+    error = refusal(run)
+    assert isinstance(error, CorruptJournalError)
+    assert f"{run.folder}: record 3 is damaged and sound records follow it" in str(
+        error
+    )
+    assert "bring back a backup with fedserver restore" in str(error)
+
+
+def test_a_record_that_is_missing_is_named(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    change(run.folder, "DELETE FROM records WHERE number = 5")
+    assert "record 5 is missing" in str(refusal(run))
+
+
+def test_a_damaged_segment_is_named(tmp_path: Path) -> None:
+    run = written(tmp_path, dim=LARGE)
+    [segment] = (run.folder / "segments").glob("*.segment")
+    with segment.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff\xff\xff")
+    error = str(refusal(run))
+    assert "record 3 is damaged" in error
+    assert "its checksum is wrong (payload in segment 1 at byte 0)" in error
+
+
+def test_a_segment_that_is_gone_is_named(tmp_path: Path) -> None:
+    run = written(tmp_path, dim=LARGE)
+    [segment] = (run.folder / "segments").glob("*.segment")
+    segment.unlink()
+    assert "000001.segment: No such file" in str(refusal(run))
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    for name in ("journal.sqlite3-wal", "journal.sqlite3-shm"):
+        (run.folder / name).unlink(missing_ok=True)
+    (run.folder / "journal.sqlite3").write_bytes(b"no database, " * 1000)
+    error = refusal(run)
+    assert isinstance(error, CorruptJournalError)
+    assert "journal.sqlite3: file is not a database" in str(error)
+
+
+@given(data=st.data())
+def test_any_damaged_page_is_an_error_or_no_loss(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    run = written(tmp_path_factory.mktemp("run"), updates=12)
+    file = run.folder / "journal.sqlite3"
+    content = bytearray(file.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 40))
+    content[at : at + 40] = data.draw(st.binary(min_size=40, max_size=40))
+    file.write_bytes(content)
+    try:
+        again = reopened(run)
+    except JournalError as error:
+        assert str(run.folder) in str(error)  # noqa: PT017
+        return
+    state = again.run.coordinator.state
+    assert state.version <= 12
+    if state.version == 12:
+        assert again.digest == run.digest
+    else:
+        assert state.epoch != run.run.coordinator.state.epoch
+    again.close()
+
+
+def test_a_newer_journal_is_refused_clearly(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    change(run.folder, "PRAGMA user_version = 9")
+    error = refusal(run)
+    assert isinstance(error, JournalVersionError)
+    assert str(error) == (
+        f"{run.folder / 'journal.sqlite3'} has schema 9, this program knows up to 1: "
+        "use the newer program that wrote it"
+    )
+    change(run.folder, "PRAGMA user_version = 1")
+    reopened(run).close()  # nothing was changed, and nothing is locked
+
+
+def test_a_record_of_a_newer_program_is_named(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    change(run.folder, "UPDATE records SET kind = 'Dreamt' WHERE number = 5")
+    assert "record 5 is damaged" in str(refusal(run))
+
+
+def test_an_initial_model_of_another_run_is_refused(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    (tmp_path / "other").mkdir()
+    other = written(tmp_path / "other", dim=7)
+    shutil.copytree(other.folder / "models", run.folder / "models", dirs_exist_ok=True)
+    assert "initial.safetensors is not the model that the run began with" in str(
+        refusal(run)
+    )
+
+
+def test_a_damaged_snapshot_is_replaced_by_a_longer_replay(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    run.push()
+    run.group.snapshot(run.run.journal.store.last)
+    run.push()
+    last = run.run.journal.store.last
+    run.group.snapshot(last)
+    run.close()
+    path = run.run.journal.snapshots.path(last)
+    path.write_bytes(path.read_bytes()[:-10])
+    again = reopened(run)
+    assert again.digest == run.digest
+    again.close()
+
+
+def test_snapshots_of_records_that_are_not_there_are_dropped(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    run.push()
+    run.group.snapshot(99)
+    run.close()
+    journal = Journal.open(run.folder)
+    assert journal.snapshots.numbers() == []
+    assert recover(journal).coordinator.state.version == 1
+    journal.close()
+
+
+def test_a_folder_without_a_journal_is_told(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="no journal here"):
+        Journal.open(tmp_path)
+    with pytest.raises(JournalError, match="no journal here"):
+        Journal.open(tmp_path, read_only=True)
+
+
+def test_a_journal_in_use_is_refused(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    with pytest.raises(JournalError, match=r"is in use by another server \(process"):
+        Journal.open(run.folder)
+    run.close()
+    Journal.open(run.folder).close()

@@ -1,0 +1,76 @@
+"""Finding the user's workload; what goes wrong there is in tests/integration."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedcore.errors import WorkloadError
+from fedrun.app import code_hash, load_app
+from tests.integration.typed import desk
+
+APP = """
+from fedcore.workload import Workload
+workload = Workload(initial=dict, train=print, train_data=lambda client: {data!r})
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with desk(tmp_path, monkeypatch) as here:
+        yield here
+
+
+def write(folder: Path, data: str, name: str = "mine.py") -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(APP.format(data=data))
+
+
+def data_of(name: str, folder: Path | None = None) -> object:
+    return load_app(name, folder).train_data(None)  # type: ignore[arg-type]
+
+
+def test_a_file_is_looked_for_in_the_given_folder_or_in_the_working_one(
+    folder: Path,
+) -> None:
+    write(folder, "here")
+    write(folder / "there", "there")
+    assert data_of("mine.py:workload") == "here"
+    assert data_of("mine.py:workload", folder / "there") == "there"
+    assert data_of(f"{folder}/mine.py:workload", folder / "there") == "here"
+
+
+def test_a_module_is_looked_for_in_the_folder_first(folder: Path) -> None:
+    write(folder, "mine", "colorsys.py")  # the name of a standard module
+    sys.modules.pop("colorsys", None)
+    assert data_of("colorsys:workload") == "mine"
+    del sys.modules["colorsys"]
+
+
+def test_a_file_may_import_what_lies_beside_it(folder: Path) -> None:
+    (folder / "beside_it.py").write_text("DATA = 5\n")
+    text = APP.format(data=0).replace("0", "DATA")
+    (folder / "mine.py").write_text(f"from beside_it import DATA\n{text}")
+    assert data_of("mine.py:workload") == 5
+
+
+def test_a_file_is_read_once() -> None:
+    write(Path(), "here")
+    assert load_app("mine.py:workload") is load_app("mine.py:workload")
+
+
+def test_a_file_that_failed_is_read_anew() -> None:
+    Path("mine.py").write_text("x = 1 / 0")
+    for _ in range(2):
+        with pytest.raises(WorkloadError, match="ZeroDivisionError"):
+            load_app("mine.py:workload")
+    write(Path(), "mended")
+    assert data_of("mine.py:workload") == "mended"
+
+
+def test_the_hash_of_the_code_is_that_of_its_text(folder: Path) -> None:
+    for where, data in (("a", "1"), ("b", "1"), ("c", "2")):
+        write(folder / where, data)
+    a, b, c = (code_hash("mine.py:workload", folder / where) for where in "abc")
+    assert a == b != c

@@ -1,0 +1,93 @@
+"""One sentence for an error, and the status that says whose fault it was."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from fedcore import errors
+from fedcore.errors import LatecomerError
+from fedrun.command import in_sentences
+from fedrun.exits import exit_status
+
+STATUSES = {
+    "LatecomerError": os.EX_SOFTWARE,
+    "ConfigError": os.EX_CONFIG,
+    "WorkloadError": os.EX_DATAERR,
+    "UserCodeError": os.EX_SOFTWARE,
+    "ModelError": os.EX_DATAERR,
+    "SpecMismatchError": os.EX_DATAERR,
+    "PayloadError": os.EX_DATAERR,
+    "ProtocolError": os.EX_PROTOCOL,
+    "RefusedError": os.EX_NOPERM,
+    "UnavailableError": os.EX_UNAVAILABLE,
+    "StateError": os.EX_IOERR,
+    "JournalError": os.EX_IOERR,
+    "CorruptJournalError": os.EX_IOERR,
+    "JournalVersionError": os.EX_IOERR,
+}
+
+
+def below(error: type[LatecomerError]) -> Iterator[type[LatecomerError]]:
+    """An error and all of its kinds in the public tree."""
+    yield error
+    for kind in error.__subclasses__():
+        if kind.__module__ == errors.__name__:
+            yield from below(kind)
+
+
+def test_every_error_has_its_status() -> None:
+    found = {kind.__name__: exit_status(kind("x")) for kind in below(LatecomerError)}
+    assert found == STATUSES
+
+
+@in_sentences
+def command(error: BaseException | None) -> str:
+    if error is not None:
+        raise error
+    return "done"
+
+
+def ended(error: BaseException) -> int:
+    with pytest.raises(SystemExit) as caught:
+        command(error)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def test_a_command_without_an_error_returns() -> None:
+    assert command(None) == "done"
+
+
+def test_each_line_of_an_error_is_a_line_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended(errors.ConfigError("one\ntwo")) == os.EX_CONFIG
+    assert tuple(capsys.readouterr()) == ("", "error: one\nerror: two\n")
+
+
+def test_of_the_users_code_the_traceback_is_shown_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = errors.UserCodeError("training raised")
+    error.__cause__ = KeyError("where")
+    assert ended(error) == os.EX_SOFTWARE
+    said = capsys.readouterr().err
+    assert "KeyError: 'where'" in said
+    assert said.endswith("\nerror: training raised\n")
+
+
+def test_a_file_that_cannot_be_used_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended(PermissionError(13, "Permission denied", "a.csv")) == os.EX_IOERR
+    assert ended(OSError(21, "Is a directory", "tmp", None, "b")) == os.EX_IOERR
+    assert capsys.readouterr().err == (
+        "error: a.csv: Permission denied\nerror: b: Is a directory\n"
+    )
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), OSError("of no file")])
+def test_what_nobody_expected_is_not_hidden(error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        command(error)

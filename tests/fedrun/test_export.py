@@ -1,0 +1,95 @@
+"""Models and tables taken out of a run."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import fedsim
+from fedcore.errors import JournalError
+from fedcore.params import digest
+from fedrun.export import TABLES, export_model, export_tables
+from fedrun.results import Results
+from tests.fedsim import toys
+
+DOWNLINK = {"algorithm": {"downlink": {"kind": "top_k", "ratio": 0.5}}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated run of eight versions, compressed on the way down."""
+    folder = tmp_path_factory.mktemp("export") / "run"
+    fedsim.run(toys.settings(**DOWNLINK), toys.toy(), folder=folder)
+    return folder
+
+
+def exported(
+    run: Path, out: Path, which: str, version: int | None = None
+) -> list[float]:
+    said = export_model(run, out, which, version)
+    assert said.startswith(f"{out}: ")
+    return [float(value) for value in load_file(out)["w"]]
+
+
+def test_every_version_can_be_taken_out_and_has_its_digest(
+    run: Path, tmp_path: Path
+) -> None:
+    published = toys.digests(toys.records(run))
+    for version, name in enumerate(published, start=1):
+        w = exported(run, tmp_path / "m", "last", version)
+        assert digest(np.array(w, np.float32)) == name
+
+
+def test_last_is_the_last_version_and_initial_is_version_0(
+    run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "m"
+    assert exported(run, out, "last") == exported(run, out, "last", 8)
+    assert exported(run, out, "initial") == exported(run, out, "last", 0)
+    assert exported(run, out, "initial") == [0.0] * toys.DIM
+
+
+def test_the_exact_model_is_ahead_of_the_public_one(run: Path, tmp_path: Path) -> None:
+    exact = exported(run, tmp_path / "m", "exact")
+    public = exported(run, tmp_path / "m", "last")
+    gap = float(np.linalg.norm(np.array(exact) - np.array(public)))
+    assert gap == pytest.approx(Results(run).versions["gap_norm"][-1], rel=1e-4)
+    assert gap > 0
+
+
+def test_the_best_model_is_the_one_that_was_measured_best(
+    run: Path, tmp_path: Path
+) -> None:
+    _, version = Results(run).best["loss"]
+    best = exported(run, tmp_path / "m", "best")
+    assert best == exported(run, tmp_path / "m", "last", version)
+
+
+def test_a_version_that_never_was_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="run never published version 9"):
+        export_model(run, tmp_path / "m", "last", 9)
+    assert not (tmp_path / "m").exists()
+
+
+def test_without_an_evaluation_there_is_no_best(tmp_path: Path) -> None:
+    workload = toys.toy(test_data=None)
+    fedsim.run(toys.settings(), workload, folder=tmp_path / "run")
+    with pytest.raises(JournalError, match="run has no best model yet"):
+        export_model(tmp_path / "run", tmp_path / "m", "best", None)
+
+
+def test_the_tables_are_files_of_rows(run: Path, tmp_path: Path) -> None:
+    results = Results(run)
+    paths = export_tables(run, tmp_path / "tables")
+    assert [path.name for path in paths] == [f"{name}.csv" for name in TABLES]
+    for name, path in zip(TABLES, paths, strict=True):
+        table = getattr(results, name)
+        with path.open(newline="", encoding="utf-8") as file:
+            head, *rows = list(csv.reader(file)) or [[]]
+        assert head == list(table)
+        assert len(rows) == len(next(iter(table.values()), []))
+    with (tmp_path / "tables" / "versions.csv").open(encoding="utf-8") as file:
+        versions = [int(row["version"]) for row in csv.DictReader(file)]
+    assert versions == list(range(1, 9))

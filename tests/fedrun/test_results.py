@@ -1,0 +1,97 @@
+"""What came of a run, as tables."""
+
+from pathlib import Path
+
+import pytest
+
+from fedcore.errors import JournalError, ModelError
+from fedcore.protocol import Verdict
+from fedrun.results import Results
+from tests.fedrun.report.story import Story, short_story
+
+
+def results(story: Story, folder: Path) -> Results:
+    return Results(story.write(folder / "run"))
+
+
+def test_the_columns_of_a_table_are_equally_long(tmp_path: Path) -> None:
+    done = results(short_story(), tmp_path)
+    for name in ("metrics", "central", "versions", "updates", "tasks", "losses"):
+        table = getattr(done, name)
+        assert table, name
+        assert len({len(column) for column in table.values()}) == 1, name
+
+
+def test_the_tables_tell_the_story(tmp_path: Path) -> None:
+    done = results(short_story(), tmp_path)
+    assert done.versions["version"] == [1, 2]
+    assert done.versions["seconds"] == [3.0, 9.0]
+    assert done.updates["client"] == ["ann", "bob", "bob"]
+    assert done.updates["verdict"] == ["accepted", "rejected_stale", "accepted"]
+    assert done.updates["loss"] == [0.7, 0.7, None]
+    assert done.tasks["patch"] == ["full", "none", "replay", "overwrite"]
+    assert done.losses == {"seconds": [5.0], "client": ["bob"]}
+    assert done.central["accuracy"] == [0.1, 0.6, 0.5]
+
+
+def test_best_is_the_largest_accuracy_and_the_smallest_loss(tmp_path: Path) -> None:
+    done = results(short_story(), tmp_path)
+    assert done.best == {"accuracy": (0.6, 1), "loss": (0.9, 2)}
+
+
+def test_a_metric_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("judge", role="evaluator")
+    story.measure("judge", 0.0, 0, loss=1.0)
+    story.measure("judge", 1.0, 1, loss=float("nan"))
+    done = results(story, tmp_path)
+    assert done.best == {"loss": (1.0, 0)}
+    assert done.summary["metrics"] == {}
+
+
+def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    story.admit("ann", cid="0123456789abcdef")
+    story.admit("bob")
+    names = results(story, tmp_path).names
+    assert list(names.values()) == ["ann (id-ann)", "ann (01234567)", "bob"]
+
+
+def test_what_clients_measure_is_weighted_by_their_samples(tmp_path: Path) -> None:
+    story = Story()
+    for name, samples, accuracy in (("ann", 10, 0.5), ("bob", 30, 0.9)):
+        story.admit(name)
+        story.measure(name, 1.0, 1, samples=samples, accuracy=accuracy)
+    table = results(story, tmp_path).federated
+    assert table["accuracy"] == [pytest.approx(0.8)]
+    assert (table["clients"], table["samples"]) == ([2], [40])
+
+
+def test_a_run_that_goes_on_has_no_end(tmp_path: Path) -> None:
+    story = short_story()
+    story.records.pop()
+    assert results(story, tmp_path).summary["ended"] is None
+
+
+def test_a_run_in_which_nothing_happened_has_empty_tables(tmp_path: Path) -> None:
+    done = results(Story(), tmp_path)
+    assert (done.updates, done.metrics, done.best) == ({}, {}, {})
+    assert done.summary["updates"] == {}
+    assert done.seconds == 0.0
+
+
+def test_refusals_are_counted_by_their_verdict(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    for verdict in (Verdict.ACCEPTED, Verdict.REJECTED_STALE, Verdict.REJECTED_STALE):
+        story.decide("ann", 1.0, verdict=verdict)
+    summary = results(story, tmp_path).summary
+    assert summary["updates"] == {"accepted": 1, "rejected_stale": 2}
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="no journal here"):
+        _ = Results(tmp_path).records
+    with pytest.raises(ModelError, match=r"last\.safetensors: no such file"):
+        results(Story(), tmp_path).model()

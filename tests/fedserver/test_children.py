@@ -1,0 +1,108 @@
+"""The evaluator and the model maker: other processes, which may fail."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcore.errors import ConfigError, WorkloadError
+from fedrun.exits import exit_status
+from fedserver.children import keep_evaluating, make_model
+from tests.fedserver.honest import still_serves
+from tests.served import Served, served, settings, until
+
+pytestmark = pytest.mark.processes
+
+APP = """
+import os
+import numpy as np
+from fedcore.workload import Workload
+
+workload = Workload(
+    initial=lambda rng: {{"w": np.zeros(100)}},
+    gradient=lambda params, x, y: (0.0, {{"w": params["w"] * 0}}),
+    train_data=lambda client: (np.zeros((8, 1)), np.zeros(8, np.int64)),
+    evaluate=lambda params, x, y: {body},
+    test_data={data},
+)
+"""
+DATA = "lambda: (np.zeros((8, 1)), np.zeros(8, np.int64))"
+
+
+def with_app(folder: Path, body: str, data: str = DATA) -> dict[str, Any]:
+    """A config whose app evaluates so."""
+    (folder / "app.py").write_text(APP.format(body=body, data=data))
+    return {"app": f"{folder / 'app.py'}:workload"}
+
+
+def evaluated(server: Served, folder: Path) -> None:
+    """Keeps the evaluator until it ends by itself."""
+    evaluating = keep_evaluating(server.config, folder, server.address)
+    asyncio.run(asyncio.wait_for(evaluating, 30))
+
+
+def test_an_evaluator_that_crashes_is_started_again_and_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.children._RESTART_SECONDS", 0.01)
+    mark = tmp_path / "crashed"
+    body = f"{{'accuracy': 0.5}} if os.path.exists({str(mark)!r}) else crash()"
+    config = with_app(tmp_path, body)
+    app = tmp_path / "app.py"
+    crash = f"\ndef crash():\n    open({str(mark)!r}, 'w')\n    os._exit(9)\n"
+    app.write_text(app.read_text() + crash)
+    with served(tmp_path, **config, stop={"versions": 1}) as server:
+
+        async def both() -> None:
+            evaluator = asyncio.create_task(
+                keep_evaluating(server.config, tmp_path, server.address)
+            )
+            measured = asyncio.to_thread(
+                until, lambda: server.lines("measured"), "it measures"
+            )
+            await measured
+            await asyncio.to_thread(still_serves, server)
+            evaluator.cancel()
+            await asyncio.wait([evaluator])
+
+        asyncio.run(both())
+        assert mark.exists()
+        assert server.lines("measured")[0]["values"] == {"accuracy": 0.5}
+
+
+def test_an_app_that_cannot_evaluate_is_left_alone(tmp_path: Path) -> None:
+    config = with_app(tmp_path, "{}", data="None")
+    with served(tmp_path, **config) as server:
+        evaluated(server, tmp_path)
+        still_serves(server)
+
+
+def test_a_model_is_made_from_the_app_once(tmp_path: Path) -> None:
+    config = settings(tmp_path, **with_app(tmp_path, "{}"))
+    config.model.unlink()
+    make_model(config, tmp_path)
+    made = config.model.read_bytes()
+    make_model(config, tmp_path)
+    assert config.model.read_bytes() == made
+
+
+def test_an_app_that_fails_makes_no_model(tmp_path: Path) -> None:
+    config = settings(tmp_path, **with_app(tmp_path, "{}"))
+    config.model.unlink()
+    (tmp_path / "app.py").write_text("1 / 0")
+    with pytest.raises(WorkloadError, match=r"made no model: .*division by zero") as e:
+        make_model(config, tmp_path)
+    assert exit_status(e.value) == 65
+
+
+def test_without_app_and_model_the_command_that_makes_one_is_told(
+    tmp_path: Path,
+) -> None:
+    config = settings(tmp_path)
+    config.model.unlink()
+    with pytest.raises(
+        ConfigError, match="no app to make it from; run: fedclient"
+    ) as e:
+        make_model(config, tmp_path)
+    assert exit_status(e.value) == 78

@@ -1,0 +1,182 @@
+"""What a server tells of itself: to a shell, to a terminal, to a log."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fedwire.connect import OPTIONS
+from fedwire.v1 import federation_pb2 as pb
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+
+from fedcore.coordinator.records import Failed
+from fedcore.errors import UnavailableError
+from fedserver.cli import main
+from fedserver.lines import JsonLines
+from fedserver.live import LiveView, sparkline
+from fedserver.progress import Progress
+from fedserver.remote import ask_health, ask_status, status_table
+from fedserver.server import _OPTIONS
+from tests.peer import CALL, Peer, packed
+from tests.served import Served, ones, settings
+
+GOOD = packed(ones())
+
+
+def shown(what: RenderableType) -> str:
+    """What a terminal shows."""
+    console = Console(file=io.StringIO(), width=120)
+    console.print(what)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def work(server: Served, name: str = "ann") -> None:
+    """A client delivers one good update and a bad one."""
+    with Peer(server.address, name) as peer:
+        peer.pull()
+        peer.push(GOOD)
+        peer.push(b"junk")
+
+
+def test_the_status_tells_what_has_happened(server: Served) -> None:
+    work(server)
+    told = ask_status(server.address)
+    assert told["run"] == server.run.run_id
+    assert told["version"] == 1
+    assert told["updates"] == {"accepted": 1, "rejected_malformed": 1}
+    assert told["ended"] is None
+    [client] = told["clients"]
+    assert (client["name"], client["accepted"], client["refused"]) == ("ann", 1, 1)
+    assert client["bytes_up"] == len(GOOD) + len(b"junk")
+    assert "ann" in shown(status_table(told))
+
+
+def test_the_commands_ask_a_running_server(server: Served) -> None:
+    asked = CliRunner().invoke(main, ["status", server.address, "--json"])
+    assert json.loads(asked.stdout)["run"] == server.run.run_id
+    assert (
+        server.run.run_id in CliRunner().invoke(main, ["status", server.address]).stdout
+    )
+    healthy = CliRunner().invoke(main, ["healthcheck", server.address])
+    assert (healthy.exit_code, healthy.stdout) == (0, "serving\n")
+
+
+@pytest.mark.parametrize("command", ["status", "healthcheck"])
+def test_a_server_that_is_not_there_is_unavailable(
+    server: Served, command: str
+) -> None:
+    server.stop()
+    asked = CliRunner().invoke(main, [command, server.address])
+    assert asked.exit_code == 69
+    assert f"error: {server.address} does not answer" in asked.stderr
+    assert len(asked.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("host", ["here:x", ":1"])
+def test_an_address_that_is_none_is_a_mistake_of_the_caller(host: str) -> None:
+    asked = CliRunner().invoke(main, ["healthcheck", host])
+    assert asked.exit_code == 78
+    assert asked.stderr == f"error: {host}: expected HOST or HOST:PORT\n"
+
+
+def test_a_server_that_drains_is_not_healthy(server: Served) -> None:
+    assert ask_health(server.address) == "serving"
+    server.stop()
+    with pytest.raises(UnavailableError):
+        ask_health(server.address)
+
+
+def test_the_pings_of_clients_are_welcome() -> None:
+    client, server = dict(OPTIONS), dict(_OPTIONS)
+    least = int(server["grpc.http2.min_recv_ping_interval_without_data_ms"])
+    assert int(client["grpc.keepalive_time_ms"]) > least
+    assert server["grpc.keepalive_time_ms"] == 60_000
+
+
+def test_a_restarted_server_counts_on(tmp_path: Path) -> None:
+    run = Served(tmp_path, settings(tmp_path))
+    with run:
+        work(run)
+        before = counted(ask_status(run.address))
+    with run:
+        assert counted(ask_status(run.address)) == before
+
+
+def counted(status: Any) -> Any:
+    """What a status counts, without what passes by itself."""
+    passing = ("uptime", "updates_per_second", "clients")
+    return {key: value for key, value in status.items() if key not in passing}
+
+
+def test_every_line_of_the_log_is_json_with_its_time(server: Served) -> None:
+    work(server)
+    lines = [json.loads(line) for line in server.out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == [
+        *("configured", "admitted", "leased", "decided", "stepped", "decided")
+    ][1:]
+    assert all("time" in line for line in lines)
+    assert {line["client"] for line in lines if "client" in line} == {"ann"}
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text() | st.floats() | st.none()))
+def test_any_fact_is_one_line(facts: dict[str, Any]) -> None:
+    out = io.StringIO()
+    known = {"event", "self", "time"}
+    JsonLines(Progress(), out).say(
+        "happened", **{k: v for k, v in facts.items() if k not in known}
+    )
+    assert out.getvalue().count("\n") == 1
+    assert json.loads(out.getvalue())["event"] == "happened"
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[bold", "[red]red[/]", "\N{SNOWMAN}", "\\["])
+def test_a_name_is_shown_as_it_is(server: Served, name: str) -> None:
+    view = LiveView(server.progress)
+    with Peer(server.address, "cid") as peer:
+        peer.enrol(name=name)  # a client may take another name
+        told = peer.pull()
+        peer.push(GOOD)
+        judge = Peer(server.address, "judge")
+        judge.enrol(role=pb.ROLE_EVALUATOR)
+        report = pb.ReportRequest(cid="judge", model=told.model, values={name: 0.5})
+        judge.stub.report(report, timeout=CALL)
+        judge.channel.close()
+    assert shown(view._draw()).count(name) >= 2
+    assert shown(status_table(ask_status(server.address))).count(name) >= 2
+
+
+@pytest.mark.parametrize("error", ["", " \n ", "one", "one\ntwo"])
+def test_a_failure_is_shown_by_its_last_line(server: Served, error: str) -> None:
+    view = LiveView(server.progress)
+    server.progress.observe([Failed(at=0.0, cid="ann", error=error)])
+    last = error.strip().rpartition("\n")[2]
+    assert f"ann failed: {last}".strip() in shown(view._draw())
+
+
+def test_a_view_that_has_nothing_to_show_says_so() -> None:
+    assert shown(LiveView(Progress())._draw()) == "starting\n"
+
+
+def test_the_view_shows_the_run(tmp_path: Path) -> None:
+    config = settings(tmp_path, stop={"versions": 5})
+    with Served(tmp_path, config) as server:
+        view = LiveView(server.progress)
+        for number in range(20):
+            work(server, f"client-{number:02d}") if number < 2 else Peer(
+                server.address, f"client-{number:02d}"
+            ).__enter__().channel.close()
+        text = shown(view._draw())
+    assert "versions" in text
+    assert "2 of 5" in text
+    assert "and 4 more" in text
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=100))
+def test_a_sparkline_has_a_block_for_each_recent_value(values: list[float]) -> None:
+    line = sparkline(values, width=10)
+    assert len(line) == min(10, len(values))
+    assert set(line) <= set("▁▂▃▄▅▆▇█")

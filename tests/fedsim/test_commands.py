@@ -1,0 +1,199 @@
+"""The commands ``fedsim run``, ``new`` and ``data``."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from fedrun.results import Results
+from tests.fedsim import toys
+from tests.integration.typed import WORKLOAD, desk, typed
+
+NEEDS = {"numpy": "numpy", "sklearn": "sklearn", "torch": "torch"}
+APP = """
+from tests.fedsim.toys import points, toy
+workload = toy()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with desk(tmp_path, monkeypatch) as here:
+        yield here
+
+
+def write(app: str = APP, config: str = "") -> None:
+    """A project of the toy."""
+    Path("mine.py").write_text(app)
+    Path("fed.yaml").write_text(
+        "app: mine.py:workload\n"
+        "algorithm: {kind: fed_buff, buffer: 2, client: {kind: local_sgd, steps: 2}}\n"
+        "stop: {versions: 6}\n"
+        "simulate: {clients: 4, dropout: 0.2}\n" + config
+    )
+
+
+@pytest.mark.parametrize("kind", ["numpy", "sklearn", "torch"])
+def test_a_new_project_runs_as_it_is(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not find_spec(NEEDS[kind]):
+        pytest.skip(f"{kind} is not installed")
+    if kind == "torch":
+        import torch
+
+        torch.set_num_threads(1)  # where others work too, two wait for each other
+    made = typed("fedsim", "new", "project", "--kind", kind)
+    assert made.out.splitlines() == [
+        "project/README.md",
+        "project/federation.yaml",
+        "project/my_app.py",
+        "now: cd project && fedsim run federation.yaml",
+    ]
+    monkeypatch.chdir(folder / "project")
+    assert typed("fedserver", "check", "federation.yaml").status == 0
+    # All as it is, except that it ends sooner.
+    done = typed("fedsim", "run", "federation.yaml", "--set", "stop.versions=12")
+    assert (done.status, done.errors) == (0, [])
+    results = Results(Path("runs/digits-sim-1"))
+    assert results.summary["clients"] == 20
+    accuracy = results.central["accuracy"]
+    assert accuracy[-1] > accuracy[0] + 0.2
+    assert (results.folder / "report.html").is_file()
+
+
+def test_off_a_terminal_there_is_no_progress_and_no_escape_code() -> None:
+    write()
+    done = typed("fedsim", "run", "fed.yaml")
+    assert done.status == 0
+    assert done.err.split() == [
+        "report:",
+        str(Path.cwd() / "runs/latecomer-sim-1" / "report.html"),
+    ]
+    assert "6 versions" in done.out
+    assert "\x1b" not in done.out + done.err
+
+
+def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    write()
+    done = typed("fedsim", "run", "fed.yaml", "--no-report")
+    assert done.status == 0
+    assert "versions" in done.err
+    assert "6/6" in done.err
+    assert "report:" not in done.err
+
+
+def test_a_change_on_the_command_line_counts() -> None:
+    write()
+    words = ("--set", "stop.versions=2", "--set", "seed=3", "-o", "here")
+    assert typed("fedsim", "run", "fed.yaml", "--no-report", *words).status == 0
+    results = Results(Path("here"))
+    assert results.summary["versions"] == 2
+    assert results.configured.seed == 3
+
+
+def test_another_process_with_another_hash_seed_makes_the_same_model(
+    folder: Path,
+) -> None:
+    write()
+    words = ("run", "fed.yaml", "--no-report", "-o")
+    assert typed("fedsim", *words, "here").status == 0
+    subprocess.run(
+        [sys.executable, "-m", "fedsim", *words, "there"],
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": "7",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        },
+        check=True,
+        capture_output=True,
+    )
+    here, there = (toys.digests(toys.records(folder / n)) for n in ("here", "there"))
+    assert here == there
+
+
+def test_user_code_that_raises_everywhere_ends_with_its_traceback() -> None:
+    write(
+        "from tests.fedsim.toys import toy\n"
+        "def gradient(params, x, y):\n"
+        "    raise ArithmeticError('too steep')\n"
+        "workload = toy(gradient=gradient)\n"
+    )
+    done = typed("fedsim", "run", "fed.yaml")
+    assert done.status == os.EX_SOFTWARE
+    assert len(done.errors) == 1
+    assert done.errors[0].endswith("training raised ArithmeticError: too steep")
+    assert 'mine.py", line 3, in gradient' in done.err
+
+
+# ------------------------------------------------------------------ fedsim data
+
+
+def test_who_holds_what_is_a_table_and_a_page() -> None:
+    done = typed("fedsim", "data", WORKLOAD, "--clients", "5", "-o", "out/data.html")
+    assert done.status == 0
+    assert [f"client-{i}" in done.out for i in range(6)] == [True] * 5 + [False]
+    assert done.err.split() == ["page:", "out/data.html"]
+    page = Path("out/data.html").read_text()
+    assert "5 clients hold 1,347 samples" in page
+    assert page.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_data_without_labels_are_counted_alone() -> None:
+    write()
+    done = typed("fedsim", "data", "mine.py:workload", "--clients", "3")
+    assert done.status == 0
+    page = Path("data.html").read_text()
+    assert "3 clients hold 24 samples: 8 to 8 each" in page
+    assert "There are no integer labels to count." in page
+
+
+def test_the_data_of_an_own_training_loop_are_counted_too() -> None:
+    write(
+        "from tests.fedsim.toys import toy\n"
+        "workload = toy(gradient=None, train=print,\n"
+        "               train_data=lambda client: ['a text'] * (client.index + 1))\n"
+    )
+    done = typed("fedsim", "data", "mine.py:workload", "--clients", "3")
+    assert done.status == 0
+    assert "3 clients hold 6 samples: 1 to 3 each" in Path("data.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "sentence"),
+    [
+        (
+            "points(1, 0)",
+            os.EX_DATAERR,
+            "train_data of client-0 returned no samples",
+        ),
+        (
+            "None",
+            os.EX_DATAERR,
+            "train_data of client-0 returned NoneType; expected (x, y) or a data set "
+            "with len() and [i]",
+        ),
+        (
+            "1 / 0",
+            os.EX_SOFTWARE,
+            "train_data of client-0 raised ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_data_that_cannot_be_counted_are_refused(
+    data: str, status: int, sentence: str
+) -> None:
+    write(APP + f"workload = toy(train_data=lambda client: {data})\n")
+    done = typed("fedsim", "data", "mine.py:workload")
+    assert (done.status, done.errors) == (status, [sentence])
+
+
+def test_more_clients_than_samples_are_refused() -> None:
+    done = typed("fedsim", "data", WORKLOAD, "--clients", "5000")
+    sentence = "1347 rows cannot be shared out among 5000 clients"
+    assert done.sentence(os.EX_CONFIG) == sentence

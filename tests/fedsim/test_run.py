@@ -1,0 +1,264 @@
+"""``fedsim.run``: equal seeds, ends, folders, and users whose code raises."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.coordinator.records import Failed
+from fedcore.errors import ConfigError, UserCodeError, WorkloadError
+from fedcore.workload import Client
+from fedrun.config import parse_config
+from fedrun.run import Run
+from tests.fedsim import toys
+from tests.fedsim.toys import gradient, settings, toy, train_data
+
+# Everything that chance decides.
+EVENTFUL: dict[str, Any] = {
+    "algorithm": {"kind": "latecomer", "buffer": 2},
+    "simulate": {
+        "clients": 5,
+        "speed": {"kind": "log_normal", "sigma": 1.0},
+        "jitter": {"kind": "exponential"},
+        "link": {"spread": {"kind": "pareto"}},
+        "availability": {"kind": "on_off", "there_seconds": 20, "gone_seconds": 10},
+        "dropout": 0.1,
+        "upload_loss": 0.1,
+        "ack_loss": 0.1,
+    },
+}
+ROUNDS: dict[str, Any] = {
+    "algorithm": {"kind": "fed_avg", "buffer": 3, "over_selection": 1.3},
+    "simulate": {"clients": 9, "speed": {"kind": "log_normal"}},
+}
+
+
+@pytest.mark.parametrize("changes", [EVENTFUL, ROUNDS], ids=["eventful", "rounds"])
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    def run(name: str, seed: int) -> list[str]:
+        config = settings(**changes, seed=seed)
+        folder = tmp_path / name
+        fedsim.run(config, toy(), folder=folder)
+        return toys.digests(toys.records(folder))
+
+    first, again, other = run("first", 1), run("again", 1), run("other", 2)
+    assert len(first) == 8
+    assert first == again
+    assert not set(first) & set(other)
+
+
+def test_the_records_of_equal_runs_are_equal_in_all_but_the_name(
+    tmp_path: Path,
+) -> None:
+    told = []
+    for name in ("a", "b"):
+        fedsim.run(settings(**EVENTFUL), toy(), folder=tmp_path / name)
+        told.append(toys.records(tmp_path / name)[1:])
+    assert told[0] == told[1]
+
+
+def test_a_config_may_be_a_mapping_or_a_checked_one(tmp_path: Path) -> None:
+    configs: list[Any] = [settings(), parse_config(settings())]
+    models = [
+        fedsim.run(config, toy(), folder=tmp_path / str(i)).model()["w"]
+        for i, config in enumerate(configs)
+    ]
+    assert models[0].tolist() == models[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("stop", "ended"),
+    [
+        ({"versions": 3}, "3 versions"),
+        ({"versions": None, "updates": 5}, "5 updates"),
+        ({"versions": None, "seconds": 2.0}, "2 seconds"),
+        ({"versions": None, "target": {"loss": 1.0}}, "target reached"),
+    ],
+)
+def test_a_run_ends_with_a_reason(
+    stop: dict[str, Any], ended: str, tmp_path: Path
+) -> None:
+    done = fedsim.run(settings(stop=stop), toy(), folder=tmp_path / "run")
+    assert done.summary["ended"] == ended
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"stop": {"versions": None}}, "stop: a simulation needs an end"),
+        ({"stop": {"version": 3}}, "did you mean 'versions'?"),
+        ({"evaluate": {"clients": True}}, "needs a workload with valid_data="),
+        (
+            {"algorithm": {"uplink": {"kind": "topk"}}},
+            "unknown compressor 'topk'; did you mean 'top_k'?",
+        ),
+    ],
+)
+def test_a_config_that_cannot_be_simulated_is_refused(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=sentence.replace("?", r"\?")):
+        fedsim.run(settings(**changes), toy(), folder=tmp_path / "run")
+
+
+def test_each_run_takes_the_next_free_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = settings(server={"journal": "runs/toy"}, stop={"versions": 1})
+    folders = [fedsim.run(config, toy()).folder for _ in range(2)]
+    assert [str(f) for f in folders] == ["runs/toy-sim-1", "runs/toy-sim-2"]
+
+
+def test_there_need_not_be_an_evaluator(tmp_path: Path) -> None:
+    done = fedsim.run(settings(), toy(test_data=None), folder=tmp_path / "run")
+    assert done.metrics == {}
+    assert done.summary["versions"] == 8
+
+
+def test_the_last_and_the_best_model_are_kept(tmp_path: Path) -> None:
+    done = fedsim.run(settings(), toy(), folder=tmp_path / "run")
+    assert done.model("initial")["w"].tolist() == [0.0] * toys.DIM
+    x, y = toys.points(0)
+    value, version = done.best["loss"]
+    assert gradient(done.model("best"), x, y)[0] == pytest.approx(value)
+    if version == 8:
+        assert np.array_equal(done.model("best")["w"], done.model("last")["w"])
+
+
+def test_whoever_watches_sees_every_event_with_its_run(tmp_path: Path) -> None:
+    seen: list[Event] = []
+
+    def watch(run: Run, event: Event) -> None:
+        assert run.coordinator.state.at >= event.at
+        seen.append(event)
+
+    fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=watch)
+    assert sum(isinstance(event, ModelMeasured) for event in seen) == 5
+
+
+# ------------------------------------------------------------ small and odd data
+
+
+def test_a_client_with_one_sample_takes_part(tmp_path: Path) -> None:
+    def lone(client: Client) -> Any:
+        return toys.points(client.index + 1, 1 if client.index == 0 else 8)
+
+    done = fedsim.run(settings(), toy(train_data=lone), folder=tmp_path / "run")
+    samples = dict(zip(done.updates["client"], done.updates["samples"], strict=True))
+    assert samples["client-0"] == 1
+    assert samples["client-1"] == 8
+
+
+def test_an_empty_partition_is_refused_by_the_client(tmp_path: Path) -> None:
+    def empty(client: Client) -> Any:
+        return toys.points(1, 0 if client.index == 2 else 8)
+
+    with pytest.raises(
+        WorkloadError, match=r"^train_data of client-2 returned no samples$"
+    ):
+        fedsim.run(settings(), toy(train_data=empty), folder=tmp_path / "run")
+
+
+# ------------------------------------------------------- users whose code raises
+
+
+SLOW = {"clients": 3, "step_seconds": 1.0}
+
+
+def failing(who: int, times: int = 1_000_000) -> Callable[[Client], Any]:
+    """Data which this client cannot read, at least not at first."""
+    tries = []
+
+    def read(client: Client) -> Any:
+        if client.index == who:
+            tries.append(client)
+            if len(tries) <= times:
+                raise RuntimeError("no such sensor")
+        return train_data(client)
+
+    return read
+
+
+@pytest.mark.parametrize("changes", [{}, ROUNDS], ids=["asynchronous", "synchronous"])
+def test_a_client_whose_code_raises_is_reported_and_the_federation_goes_on(
+    changes: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = settings(**changes, stop={"versions": 30})
+    workload = toy(train_data=failing(1))
+    with caplog.at_level(logging.WARNING, "fedsim"):
+        done = fedsim.run(config, workload, folder=tmp_path / "run")
+    assert done.summary["ended"] == "30 versions"
+    assert "client-1" not in done.updates["client"]
+    failures = done.of(Failed)
+    assert {r.cid for r in failures} == {"client-1"}
+    assert 1 <= len(failures) <= 5
+    assert all("RuntimeError: no such sensor" in r.error for r in failures)
+    assert [record.getMessage() for record in caplog.records] == [
+        "client-1: train_data of client-1 raised RuntimeError: no such sensor"
+    ]
+
+
+def test_a_client_whose_code_raised_for_a_while_takes_part_again(
+    tmp_path: Path,
+) -> None:
+    config = settings(simulate=SLOW, stop={"versions": None, "seconds": 100.0})
+    workload = toy(train_data=failing(1, times=4))
+    done = fedsim.run(config, workload, folder=tmp_path / "run")
+    assert len(done.of(Failed)) == 4
+    assert "client-1" in done.updates["client"]
+
+
+def test_a_client_gives_up_after_five_failures_in_a_row(tmp_path: Path) -> None:
+    config = settings(simulate=SLOW, stop={"versions": None, "seconds": 100.0})
+    done = fedsim.run(config, toy(train_data=failing(1)), folder=tmp_path / "run")
+    waits = np.diff([record.at for record in done.of(Failed)])
+    assert waits.round().tolist() == [4, 8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"kind": "fed_avg", "buffer": 4, "deadline": None},
+        {"kind": "fed_avg", "buffer": 4, "minimum": 4},
+        {"kind": "fed_buff", "min_clients": 4},
+    ],
+    ids=["no deadline", "minimum", "min_clients"],
+)
+def test_where_too_few_are_left_for_a_version_the_run_ends(
+    algorithm: dict[str, Any], tmp_path: Path
+) -> None:
+    config = settings(algorithm=algorithm, stop={"versions": 1000})
+    config["simulate"] = {"clients": 4, "step_seconds": 5.0}
+    with pytest.raises(UserCodeError, match=r"^client-1: 5 times in a row: train_data"):
+        fedsim.run(config, toy(train_data=failing(1)), folder=tmp_path / "run")
+
+
+def broken(*_: Any) -> Any:
+    return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"gradient": broken}, r"client-\d: 5 times in a row: training"),
+        ({"train_data": broken}, r"client-\d: 5 times in a row: train_data of"),
+        ({"evaluate": broken}, "evaluation"),
+        ({"test_data": broken}, "test_data"),
+        ({"initial": broken}, "initial"),
+    ],
+)
+def test_where_nobody_can_work_the_users_error_ends_the_run(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    sentence = f"^{sentence}.* raised ZeroDivisionError: division by zero$"
+    with pytest.raises(UserCodeError, match=sentence) as caught:
+        fedsim.run(settings(), toy(**changes), folder=tmp_path / "run")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -1,0 +1,106 @@
+"""Any message that one side of the protocol can say, as Hypothesis draws it."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fedcore.protocol import (
+    MOST_COUNTED,
+    Ack,
+    Answer,
+    Held,
+    ModelName,
+    Patch,
+    PatchKind,
+    Pull,
+    Push,
+    Receipt,
+    Reply,
+    Settled,
+    Task,
+    Verdict,
+)
+
+uint32 = st.integers(0, 2**32 - 1)
+uint64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
+numbers = st.floats(allow_nan=False)
+epochs = st.integers(0, 2**64 - 1).map(lambda number: f"{number:016x}")
+digests = st.binary(max_size=32).map(bytes.hex)
+names = st.text(max_size=20)
+models = st.builds(ModelName, epochs, uint64)
+verdicts = st.sampled_from(list(Verdict))
+settled = st.just(Settled()) | st.builds(
+    Settled, st.integers(1, 2**64 - 1), st.sampled_from(list(Verdict))
+)
+counts = st.none() | st.lists(st.integers(0, MOST_COUNTED), max_size=5).map(
+    lambda given: np.array(given, np.int64)
+)
+pulls = st.builds(
+    Pull,
+    cid=names,
+    nonce=uint64,
+    epoch=epochs,
+    held=st.none() | st.builds(Held, epochs, uint64, digests),
+    last_seq=uint64,
+    settled=settled,
+    history_from=uint64,
+)
+pushes = st.builds(
+    Push,
+    cid=names,
+    epoch=epochs,
+    seq=uint64,
+    base=models,
+    payload=st.binary(max_size=50),
+    digest=digests,
+    settled=settled,
+    samples=st.integers(0, MOST_COUNTED),
+    steps=uint32,
+    update_norm=numbers,
+    memory_norm=numbers,
+    oldest=st.none() | models,
+    counts=counts,
+    loss=st.none() | numbers,
+)
+acks = st.builds(
+    Ack,
+    seq=uint64,
+    digest=digests,
+    answer=verdicts | st.sampled_from(list(Answer)),
+    weight=numbers,
+    version=uint64,
+    reason=st.text(max_size=50),
+    retry_after=numbers,
+)
+receipts = st.builds(Receipt, uint64, digests, verdicts, numbers, uint64)
+tasks = st.builds(
+    Task,
+    kind=st.sampled_from(["train", "evaluate"]),
+    evaluate=st.booleans(),
+    lease=numbers,
+)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> Reply:
+    """An answer to a pull; its patch is one piece, as it comes off the wire."""
+    kinds: list[PatchKind] = ["none", "replay", "overwrite", "full"]
+    parts = draw(st.lists(st.binary(min_size=1, max_size=30), max_size=4))
+    body = b"".join(parts)
+    patch = Patch(
+        kind=draw(st.sampled_from(kinds)),
+        epoch=draw(epochs),
+        start=draw(st.integers(-1, 2**63 - 1)),
+        version=draw(uint64),
+        digest=draw(digests),
+        parts=(body,) if body else (),
+        lengths=tuple(map(len, parts)),
+    )
+    return Reply(
+        nonce=draw(uint64),
+        patch=patch,
+        receipt=draw(st.none() | receipts),
+        accepted=tuple(draw(st.lists(uint64, max_size=4))),
+        task=draw(st.none() | tasks),
+        done=draw(st.booleans()),
+        retry_after=draw(numbers),
+    )

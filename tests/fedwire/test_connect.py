@@ -1,0 +1,159 @@
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from fedwire.connect import (
+    DEFAULT_PORT,
+    OPTIONS,
+    Address,
+    explained,
+    parse_address,
+)
+from fedwire.service import MESSAGE_LIMIT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.errors import (
+    ConfigError,
+    LatecomerError,
+    ProtocolError,
+    RefusedError,
+    UnavailableError,
+)
+from fedrun.exits import exit_status
+
+HERE = Address("127.0.0.1", 1)
+
+
+class Failed(grpc.RpcError):
+    """A call that ended with a status."""
+
+    def __init__(self, code: grpc.StatusCode, details: str | None) -> None:
+        self._code, self._details = code, details
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str | None:
+        return self._details
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("example.org", "example.org", DEFAULT_PORT),
+        ("example.org:9", "example.org", 9),
+        ("10.0.0.1:65535", "10.0.0.1", 65535),
+        ("[::1]", "::1", DEFAULT_PORT),
+        ("[2001:db8::7]:9", "2001:db8::7", 9),
+    ],
+)
+def test_an_address_is_a_host_with_or_without_a_port(
+    text: str, host: str, port: int
+) -> None:
+    address = parse_address(text)
+    assert (address.host, address.port) == (host, port)
+
+
+@pytest.mark.parametrize("text", ["a:", ":9", "a:b", "a:0", "a:65536", "a:-1"])
+def test_anything_else_is_answered_with_what_is_expected(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{text}: expected HOST or HOST:PORT"):
+        parse_address(text)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_an_address_or_a_config_error(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert parse_address(text).port in range(1, 65536)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1"])
+def test_this_machine_needs_no_encryption(host: str) -> None:
+    assert not Address(host).is_encrypted
+    assert Address(host, ca=Path("ca.pem")).is_encrypted
+
+
+@pytest.mark.parametrize("host", ["example.org", "10.0.0.1", "0.0.0.0", "::"])
+def test_other_machines_are_reached_in_plain_text_only_if_somebody_says_so(
+    host: str,
+) -> None:
+    assert Address(host).is_encrypted
+    assert not Address(host, plaintext=True).is_encrypted
+
+
+def test_a_certificate_and_its_key_belong_together() -> None:
+    with pytest.raises(ConfigError, match="--certificate and --key belong together"):
+        Address("example.org", certificate=Path("c.pem"))
+
+
+def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ca\.pem: No such file"):
+        Address("example.org", ca=tmp_path / "ca.pem").channel()
+
+
+def test_an_address_is_written_as_it_is_read() -> None:
+    for text in ("example.org:9", "[::1]:8443"):
+        assert str(parse_address(text)) == text
+
+
+@pytest.mark.parametrize("code", list(grpc.StatusCode))
+@pytest.mark.parametrize("details", [None, "", "nobody knows"])
+def test_every_failed_call_is_an_error_of_the_platform(
+    code: grpc.StatusCode, details: str | None
+) -> None:
+    error = explained(Failed(code, details), HERE)
+    assert isinstance(error, LatecomerError)
+    assert str(HERE) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "status"),
+    [
+        ("UNAVAILABLE", UnavailableError, 69),
+        ("DEADLINE_EXCEEDED", UnavailableError, 69),
+        ("CANCELLED", UnavailableError, 69),
+        ("FAILED_PRECONDITION", RefusedError, 77),
+        ("PERMISSION_DENIED", RefusedError, 77),
+        ("UNIMPLEMENTED", RefusedError, 77),
+        ("INTERNAL", ProtocolError, 76),
+        ("INVALID_ARGUMENT", ProtocolError, 76),
+    ],
+)
+def test_the_error_tells_whether_it_makes_sense_to_try_again(
+    code: str, kind: Any, status: int
+) -> None:
+    error = explained(Failed(grpc.StatusCode[code], "why"), HERE)
+    assert type(error) is kind
+    assert exit_status(error) == status
+
+
+def test_a_failed_handshake_names_the_options_that_help() -> None:
+    broken = Failed(grpc.StatusCode.UNAVAILABLE, "Ssl handshake failed: CERTIFICATE")
+    with pytest.raises(RefusedError, match="--ca, --certificate, --key"):
+        raise explained(broken, HERE)
+
+
+def test_a_connection_that_times_out_is_no_failed_handshake() -> None:
+    details = "failed to connect to all addresses; last error: UNKNOWN: " + (
+        "ipv4:10.89.0.7:8443: tcp handshaker shutdown"
+    )
+    gone = Failed(grpc.StatusCode.UNAVAILABLE, details)
+    with pytest.raises(UnavailableError, match="does not answer"):
+        raise explained(gone, HERE)
+
+
+def test_a_refusal_that_speaks_of_a_certificate_is_no_failed_handshake() -> None:
+    details = "expected tensor 'w', found 'certificate.weight'"
+    refused = Failed(grpc.StatusCode.FAILED_PRECONDITION, details)
+    with pytest.raises(RefusedError) as caught:
+        raise explained(refused, HERE)
+    assert str(caught.value) == f"{HERE}: {details}"
+
+
+def test_idle_connections_are_kept_open_by_pings() -> None:
+    options = dict(OPTIONS)
+    assert options["grpc.keepalive_time_ms"] == 30_000
+    assert options["grpc.http2.max_pings_without_data"] == 0
+    assert options["grpc.max_receive_message_length"] == MESSAGE_LIMIT

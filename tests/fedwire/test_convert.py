@@ -1,0 +1,196 @@
+import contextlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from fedwire import convert
+from fedwire.v1 import federation_pb2 as pb
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcore.errors import ProtocolError
+from fedcore.protocol import Ack, Answer, Pull, Push, Reply, Settled, Verdict
+from tests.fedwire import messages
+
+READERS: dict[Any, Any] = {
+    pb.PullRequest: convert.read_pull,
+    pb.PullReply: convert.read_pull_reply,
+    pb.PushHeader: lambda message: convert.read_push(message, b""),
+    pb.PushReply: convert.read_push_reply,
+}
+FIELDS: dict[Any, st.SearchStrategy[Any]] = {
+    "string": st.text(max_size=8),
+    "bytes": st.binary(max_size=8),
+    "uint64": messages.uint64,
+    "fixed64": messages.uint64,
+    "uint32": messages.uint32,
+    "sint64": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(),
+    "bool": st.booleans(),
+    "enum": st.integers(-3, 40),
+}
+
+
+def over_the_wire(message: Any) -> Any:
+    """The message as its receiver parses it."""
+    return type(message).FromString(message.SerializeToString())
+
+
+@given(messages.pulls)
+def test_a_pull_survives_the_wire(pull: Pull) -> None:
+    assert convert.read_pull(over_the_wire(convert.pull_request(pull))) == pull
+
+
+@given(messages.pushes)
+def test_a_push_survives_the_wire(push: Push) -> None:
+    header = over_the_wire(convert.push_header(push))
+    read = convert.read_push(header, push.payload)
+    assert header.size == len(push.payload)
+    assert (read.counts is None) == (push.counts is None)
+    if read.counts is not None:
+        np.testing.assert_array_equal(read.counts, push.counts)
+    assert replace(read, counts=None) == replace(push, counts=None)
+
+
+@given(messages.acks)
+def test_an_answer_to_a_push_survives_the_wire(ack: Ack) -> None:
+    assert convert.read_push_reply(over_the_wire(convert.push_reply(ack))) == ack
+
+
+@given(messages.replies())
+def test_an_answer_to_a_pull_survives_the_wire(reply: Reply) -> None:
+    told = over_the_wire(convert.pull_reply(reply))
+    assert convert.read_pull_reply(told, b"".join(reply.patch.parts)) == reply
+
+
+@pytest.mark.parametrize("answer", [*Verdict, *Answer])
+def test_every_answer_has_a_number_of_its_own(answer: Verdict | Answer) -> None:
+    assert convert.read_answer(convert.answer_code(answer)) is answer
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(data=st.binary(max_size=200))
+@settings(max_examples=100)
+def test_any_bytes_are_a_message_or_a_protocol_error(kind: Any, data: bytes) -> None:
+    try:
+        message = kind.FromString(data)
+    except DecodeError:
+        return  # gRPC answers it
+    read(message)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(data=st.data())
+@settings(max_examples=100)
+def test_any_values_of_the_fields_are_a_message_or_a_protocol_error(
+    kind: Any, data: st.DataObject
+) -> None:
+    told = {
+        name: data.draw(FIELDS[typed], label=name)
+        for name, typed in fields(kind).items()
+        if typed in FIELDS
+    }
+    read(over_the_wire(kind(**told)))
+
+
+def read(message: Any) -> None:
+    """Reads a message; only a ProtocolError may come of it."""
+    with contextlib.suppress(ProtocolError):
+        READERS[type(message)](message)
+
+
+def fields(kind: Any) -> dict[str, str]:
+    """The names and types of a message's single fields."""
+    empty = kind()
+    single = [
+        field
+        for field in kind.DESCRIPTOR.fields
+        if not hasattr(getattr(empty, field.name), "append")
+    ]
+    return {field.name: TYPES.get(field.type, "") for field in single}
+
+
+TYPES = {
+    1: "double",
+    4: "uint64",
+    6: "fixed64",
+    8: "bool",
+    9: "string",
+    12: "bytes",
+    13: "uint32",
+    14: "enum",
+    18: "sint64",
+}
+
+
+def test_an_unknown_answer_is_named_and_may_be_newer() -> None:
+    with pytest.raises(ProtocolError, match="unknown answer 99; the peer may be newer"):
+        convert.read_push_reply(pb.PushReply(answer=99))  # type: ignore[arg-type]
+
+
+def test_what_has_no_verdict_settles_nothing() -> None:
+    told = pb.PullRequest(settled=3, settled_verdict=pb.ANSWER_RETRY)
+    with pytest.raises(ProtocolError, match="expected a verdict, got retry"):
+        convert.read_pull(told)
+
+
+def test_a_settled_message_without_a_verdict_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="unknown answer 0"):
+        convert.read_pull(pb.PullRequest(settled=3))
+
+
+def test_a_verdict_on_no_message_is_no_verdict() -> None:
+    told = pb.PullRequest(settled=0, settled_verdict=pb.ANSWER_ACCEPTED)
+    assert convert.read_pull(told).settled == Settled()
+
+
+def test_counts_whose_sum_no_integer_holds_are_refused() -> None:
+    header = pb.PushHeader(has_counts=True, counts=[1, 2**62])
+    with pytest.raises(ProtocolError, match="a label count is out of range"):
+        convert.read_push(header, b"")
+    with pytest.raises(ProtocolError, match="an update of 9223372036854775808 samples"):
+        convert.read_push(pb.PushHeader(samples=2**63), b"")
+
+
+def test_a_patch_must_be_as_long_as_it_says() -> None:
+    told = pb.PullReply(kind=pb.PATCH_KIND_FULL, lengths=[5])
+    with pytest.raises(ProtocolError, match="a patch of 5 bytes has 3"):
+        convert.read_pull_reply(told, b"abc")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (pb.PullReply(kind=9), "unknown kind of patch 9"),  # type: ignore[arg-type]
+        (pb.PullReply(task=9), "unknown kind of task 9"),  # type: ignore[arg-type]
+    ],
+    ids=["patch", "task"],
+)
+def test_what_a_newer_server_says_is_named(reply: pb.PullReply, reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
+        convert.read_pull_reply(reply)
+
+
+def test_downloads_of_other_bytes_have_other_names() -> None:
+    told = pb.PullReply(
+        kind=pb.PATCH_KIND_FULL,
+        model=pb.ModelName(epoch=7, version=2),
+        start=-1,
+        lengths=[10],
+    )
+    others = [
+        pb.PullReply(kind=pb.PATCH_KIND_REPLAY),
+        pb.PullReply(model=pb.ModelName(epoch=8, version=2)),
+        pb.PullReply(model=pb.ModelName(epoch=7, version=3)),
+        pb.PullReply(start=1),
+        pb.PullReply(lengths=[1]),
+    ]
+    names = {convert.patch_name(told)}
+    for other in others:
+        changed = pb.PullReply()
+        changed.CopyFrom(told)
+        changed.MergeFrom(other)
+        names.add(convert.patch_name(changed))
+    assert len(names) == 1 + len(others)
