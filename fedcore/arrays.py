@@ -44,10 +44,43 @@ def like(values: Any, reference: Array) -> Array:
 def top_k_indices(magnitude: Array, k: int) -> Array:
     """Where the ``k`` largest values lie, ascending, shape ``(..., k)``."""
     if is_numpy(magnitude):
-        size = magnitude.shape[-1]
-        chosen = np.argpartition(magnitude, size - k, axis=-1)[..., size - k :]
-        return np.sort(chosen, axis=-1)
+        if magnitude.ndim > 1:
+            return np.stack([top_k_indices(row, k) for row in magnitude])
+        return _top_k(magnitude, k)
     return magnitude.topk(k, dim=-1, sorted=False).indices.sort(dim=-1).values
+
+
+def _top_k(magnitude_D: Any, k: int) -> Any:
+    """The k largest; of equal ones those that come first, on every processor."""
+    if k >= len(magnitude_D):
+        return np.arange(len(magnitude_D))
+    # The bits of floats that are not negative are ordered as the floats are.
+    bits_D = np.ascontiguousarray(magnitude_D, np.float32).view(np.uint32)
+    least = _kth_largest(bits_D, k)
+    chosen_D = bits_D > least
+    missing = k - np.count_nonzero(chosen_D)
+    chosen_D[np.flatnonzero(bits_D == least)[:missing]] = True
+    return np.flatnonzero(chosen_D)
+
+
+def _kth_largest(bits_D: Any, k: int) -> int:
+    size = len(bits_D)
+    if size < 1 << 13:
+        return int(np.partition(bits_D, size - k)[size - k])
+    # Two histograms of 16 bits each. On a gap that is mostly zeros, partitioning takes
+    # up to a hundred times as long: 400 ms of a million values instead of 4.
+    high_D = bits_D >> 16
+    high, rank = _kth_in_histogram(high_D, k)
+    low, _ = _kth_in_histogram(bits_D[high_D == high] & 0xFFFF, rank)
+    return high << 16 | low
+
+
+def _kth_in_histogram(numbers: Any, k: int) -> tuple[int, int]:
+    """The k-th largest of 16-bit numbers, and its rank among its equals."""
+    counts = np.bincount(numbers, minlength=1 << 16)[::-1]
+    sums = np.cumsum(counts)
+    place = int(np.searchsorted(sums, k))
+    return (1 << 16) - 1 - place, k - int(sums[place] - counts[place])
 
 
 def take(x: Array, indices: Array) -> Array:

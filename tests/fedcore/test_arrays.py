@@ -63,3 +63,17 @@ def test_a_norm_is_summed_in_double_precision(make: Any) -> None:
     assert norm(make(np.full(4, 1e30, np.float32))) == pytest.approx(2e30)
     assert norm(make(np.full(4, 1e-30, np.float32))) == pytest.approx(2e-30)
     assert norm(make(np.ones(1 << 16, np.float64))) == 256.0
+
+
+@pytest.mark.parametrize("size", [7, 5000, 1 << 15, 100_000])
+@pytest.mark.parametrize("share", [0.0, 0.02, 1.0])
+def test_the_k_largest_are_found_and_of_equal_ones_the_first(
+    size: int, share: float
+) -> None:
+    rng = np.random.default_rng(size)
+    values = np.abs(rng.standard_normal(size)).round(2).astype(np.float32)
+    values[rng.random(size) >= share] = 0
+    values[size // 2] = np.inf
+    for k in (1, size // 3, size):
+        best_first = np.argsort(-values, kind="stable")[:k]
+        assert top_k_indices(values, k).tolist() == sorted(best_first.tolist())
