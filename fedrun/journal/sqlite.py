@@ -32,6 +32,8 @@ CREATE TABLE records (
   dropped INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX taken ON records (segment) WHERE segment IS NOT NULL;
+CREATE INDEX kept ON records (number, size) WHERE dropped = 0 AND size > 0;
+CREATE INDEX gone ON records (number) WHERE dropped = 1;
 """
 _COLUMNS = "number, kind, body, payload, segment, start, size, checksum, dropped"
 _SELECT = f"SELECT {_COLUMNS} FROM records"
@@ -211,9 +213,8 @@ class SqliteStore:
         """The payloads of these records are not needed any more."""
         before = set(self._taken())
         self._write(
-            "UPDATE records SET payload = NULL, segment = NULL, start = NULL, dropped "
-            "= 1"
-            " WHERE number <= ? AND size > 0 AND dropped = 0",
+            "UPDATE records SET payload = NULL, segment = NULL, start = NULL,"
+            " dropped = 1 WHERE number <= ? AND dropped = 0 AND size > 0",
             up_to,
         )
         for number in before - set(self._taken()):
@@ -233,9 +234,8 @@ class SqliteStore:
 
     def payload_bytes(self) -> int:
         """Bytes of all payloads that are kept."""
-        return int(
-            self._one("SELECT coalesce(sum(size), 0) FROM records WHERE dropped = 0")
-        )
+        kept = "FROM records WHERE dropped = 0 AND size > 0"
+        return int(self._one(f"SELECT coalesce(sum(size), 0) {kept}"))
 
     def first_payload(self) -> int:
         """The number behind which every payload is still there."""
