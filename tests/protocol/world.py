@@ -197,10 +197,10 @@ class World:
         if b % 11 == 0:
             delta = delta * 0
         samples = 0 if b % 23 == 0 else REFUSED_SAMPLES if b % 17 == 0 else 5
-        base = client.training[0]
+        base, before = client.training[0], client.participant.state.pending
         client.finish_training(delta, samples, b)
         pending = client.participant.state.pending
-        if pending is not None:
+        if pending is not None and pending is not before:
             push = pending.push
             self.bases[push.cid, push.seq, push.digest] = base
         self._end_of_transaction(
