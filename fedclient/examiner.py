@@ -7,7 +7,7 @@ from typing import Any
 
 from fedclient.connection import Refusal
 from fedclient.membership import Membership
-from fedcore.errors import UnavailableError
+from fedcore.errors import UnavailableError, UserCodeError
 from fedcore.participant import OutdatedError, WrongModelError
 from fedcore.protocol import Answer, ModelName, Reply
 from fedcore.workload import FlatModel, user_code
@@ -59,8 +59,13 @@ class Examiner:
         if reply.task is not None:
             assert state.held is not None
             assert state.public_D is not None
-            with user_code("evaluation"):
-                values, samples = self._model.evaluate(state.public_D, self._data)
+            try:
+                with user_code("evaluation"):
+                    values, samples = self._model.evaluate(state.public_D, self._data)
+            except UserCodeError as error:
+                member.confess(error)
+                return False
+            member.failures = 0
             name = ModelName(state.held.epoch, state.held.version)
             member.connection.report(state.cid, name, values, samples)
             shown = ", ".join(f"{k} {v:.4f}" for k, v in values.items())

@@ -4,7 +4,7 @@ import logging
 import random
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedwire.connect import Address
@@ -15,11 +15,21 @@ from fedclient.attendance import Attendance
 from fedclient.connection import Connection
 from fedclient.store import ClientStore
 from fedcore.algorithm import Algorithm
-from fedcore.errors import ConfigError, RefusedError, UnavailableError
+from fedcore.errors import (
+    ConfigError,
+    RefusedError,
+    UnavailableError,
+    UserCodeError,
+)
 from fedcore.participant import Participant, ParticipantState
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
-from fedcore.workload import FlatModel
+from fedcore.workload import (
+    AFTER_FAILURE,
+    MOST_FAILURES,
+    FlatModel,
+    last_words,
+)
 from fedrun.config.load import parse_algorithm
 from fedrun.files import load_model
 
@@ -45,11 +55,11 @@ class Patience:
 
     give_up: Seconds | None = None
     _wait: Seconds = FIRST_WAIT
-    _since: Seconds = field(default_factory=time.monotonic)
+    _since: Seconds | None = None  # the first failure in a row
 
     def reset(self) -> None:
         """Something worked."""
-        self._wait, self._since = FIRST_WAIT, time.monotonic()
+        self._wait, self._since = FIRST_WAIT, None
 
     def wait(self, error: Exception, least: Seconds = 0.0) -> None:
         """Waits after a failure.
@@ -57,7 +67,9 @@ class Patience:
         Raises:
             UnavailableError: it has been failing for too long.
         """
-        failing = time.monotonic() - self._since
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        failing = now - self._since
         if self.give_up is not None and failing >= self.give_up:
             raise UnavailableError(f"{error}; gave up after {failing:.0f} s") from error
         pause = max(least, random.uniform(0.5, 1.0) * self._wait)
@@ -81,6 +93,7 @@ class Membership:
         self.connection = Connection(address, model.spec)
         self.store = store
         self.patience = Patience(give_up)
+        self.failures = 0  # of the user's code in a row
         self._model, self._identity = model, identity
         self._checkpoint = checkpoint
         self._attendance: Attendance | None = None
@@ -168,6 +181,22 @@ class Membership:
         _log.warning("%s; joining anew", why)
         self.store.forget()
         self.enrol()
+
+    def confess(self, error: UserCodeError) -> None:
+        """The user's code raised: the server is told, and the federation goes on.
+
+        Raises:
+            UserCodeError: it raised too often in a row.
+        """
+        self.failures += 1
+        text = last_words(error)
+        _log.error("%s\n%s", error, text)
+        self.connection.report_failure(self.participant.state.cid, text)
+        if self.failures >= MOST_FAILURES:
+            raise UserCodeError(
+                f"{self.failures} times in a row: {error}"
+            ) from error.__cause__
+        time.sleep(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
 
     def save(self) -> None:
         """What has changed becomes durable, before anything is sent."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedclient.connection import Refusal
-from fedclient.membership import LONGEST_WAIT, Membership
+from fedclient.membership import Membership
 from fedcore.errors import UnavailableError, UserCodeError
 from fedcore.participant import (
     Outcome,
@@ -20,11 +20,9 @@ from fedcore.training import Trainer, task_key
 from fedcore.typing import Seconds
 from fedcore.workload import (
     AFTER_FAILURE,
-    MOST_FAILURES,
     Client,
     FlatModel,
     Workload,
-    last_words,
     user_code,
 )
 
@@ -58,8 +56,9 @@ class Worker:
         self._client = client
         self._updates, self._pace = updates, pace
         self._data: Any = None
-        self._failures = 0
         self._again = False  # the message in flight was sent before
+        self._stale = False  # the server may have been restarted, and amended
+        self._refreshed = self._flushed = False  # on the way out
 
     @property
     def _participant(self) -> Participant:
@@ -78,7 +77,7 @@ class Worker:
                 if self._turn():
                     return
             except UnavailableError as error:
-                self._again = True
+                self._again = self._stale = True
                 self._member.patience.wait(error)
             except OutdatedError as error:
                 self._member.begin_anew(error)
@@ -89,6 +88,7 @@ class Worker:
     def _enrol(self) -> None:
         member = self._member
         member.enrol()
+        self._stale = False
         self._trainer = Trainer(
             self._workload,
             member.algorithm,
@@ -107,6 +107,8 @@ class Worker:
 
     def _turn(self) -> bool:
         """One message to the server and what follows; True at the end."""
+        if self._stale:
+            self._enrol()
         if self._participant.state.pending is not None:
             self._push()
             return False
@@ -158,9 +160,9 @@ class Worker:
                 self._evaluate()
             self._train(began)
         except UserCodeError as error:
-            self._confess(error)
+            self._member.confess(error)
         else:
-            self._failures = 0
+            self._member.failures = 0
 
     def _train(self, began: Seconds) -> None:
         state = self._participant.state
@@ -201,18 +203,6 @@ class Worker:
         name = ModelName(state.held.epoch, state.held.version)
         self._member.connection.report(state.cid, name, values, samples)
 
-    def _confess(self, error: UserCodeError) -> None:
-        """The user's code raised: the server is told, and the federation goes on."""
-        self._failures += 1
-        text = last_words(error)
-        _log.error("%s\n%s", error, text)
-        self._member.connection.report_failure(self._participant.state.cid, text)
-        if self._failures >= MOST_FAILURES:
-            raise UserCodeError(
-                f"{self._failures} times in a row: {error}"
-            ) from error.__cause__
-        time.sleep(min(AFTER_FAILURE * 2**self._failures, LONGEST_WAIT))
-
     # ------------------------------------------------------------------- pushes
 
     def _push(self) -> None:
@@ -241,10 +231,16 @@ class Worker:
     # -------------------------------------------------------------------- leave
 
     def leave(self) -> bool:
-        """Leaves for good: sends all that the memory holds, then says goodbye."""
-        if self._participant.state.held is None:
-            return self._pull(work=False)
-        if self._participant.flush():
+        """Leaves for good: sends all that the memory holds, then says goodbye.
+
+        One message, on the newest version; what it does not bring in is booked as lost.
+        """
+        if not self._refreshed:
+            ended = self._pull(work=False)
+            self._refreshed = True
+            return ended
+        if not self._flushed and self._participant.flush():
+            self._flushed = True
             self._member.save()
             return False  # it is settled first
         self._member.connection.leave(self._participant.state.cid)

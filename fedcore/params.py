@@ -72,11 +72,6 @@ class ParamSpec:
         """Values per tensor: the layout that per-tensor codecs need."""
         return tuple(tensor.size for tensor in self.tensors)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A digest of names, shapes, order and frozen weights."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
-
     def flatten(self, tensors: Tensors) -> Vector:
         """The flat vector of named arrays.
 

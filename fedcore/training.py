@@ -99,9 +99,9 @@ class Trainer:
         counts = count_labels(labels, np.arange(size)) if self._share_labels else None
         return Trained(
             delta_D=public_D - self.model.spec.flatten(result.params),
-            samples=result.samples,
+            samples=int(result.samples),
             steps=task.steps,
-            loss=result.loss,
+            loss=None if result.loss is None else float(result.loss),
             counts=counts,
         )
 

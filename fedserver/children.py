@@ -6,6 +6,7 @@ as processes of their own; in a container they are another container, or nobody.
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -18,7 +19,8 @@ _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
 LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS = 5.0
-_DATA_ERROR = 65  # the app cannot evaluate: there is no use in trying again
+# The app cannot evaluate, or raised again and again: no use in trying once more.
+_HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE)
 
 
 def make_model(config: FederationConfig, folder: Path) -> None:
@@ -71,7 +73,7 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
             if process.returncode == 0:
                 return
             _log.warning("the evaluator ended: %s", errors.decode().strip())
-            if process.returncode == _DATA_ERROR:
+            if process.returncode in _HOPELESS:
                 return
             await asyncio.sleep(_RESTART_SECONDS)
     finally:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from fedcore.coordinator.records import (
     Admitted,
-    Closed,
     Decided,
     Departed,
     Failed,
@@ -51,7 +50,6 @@ class Progress:
     verdicts: Counter[str] = field(default_factory=Counter)
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     address: str = ""
-    ended: str | None = None
 
     def __post_init__(self) -> None:
         """Nothing has happened yet."""
@@ -72,10 +70,6 @@ class Progress:
     def listening(self, host: str, port: int) -> None:
         """The server answers here."""
         self.address = f"{host}:{port}"
-
-    def stopped(self, ended: str | None) -> None:
-        """The server answers no more."""
-        self.ended = ended
 
     def observe(self, records: list[Row]) -> None:
         """Counts what has become durable, and tells the listeners."""
@@ -158,8 +152,6 @@ class Progress:
                 if client.role == "evaluator":
                     self.metrics.append((record.version, dict(record.values)))
                     client.doing = "idle"
-            case Closed():
-                self.ended = record.reason
             case _:
                 pass
 

@@ -145,8 +145,8 @@ class Server:
     async def _wait_for_goodbyes(self) -> None:
         timeouts = self.run.config.timeouts
         await _until(self._all_know, timeouts.linger)
-        # Those that are here are through when their sessions end.
-        await _until(lambda: not self._sessions.attended, timeouts.drain)
+        # Those that are here are through when their sessions end; some still train.
+        await _until(lambda: not self._sessions.attended, timeouts.lease)
         self.stop()
 
     def _all_know(self) -> bool:
@@ -192,7 +192,6 @@ class Server:
         else:
             self._answers.cancel_all()
             await self._grpc.stop(grace=None)
-        self.progress.stopped(self.ended)
 
     async def _set_health(self, status: Any) -> None:
         for name in ("", SERVICE):

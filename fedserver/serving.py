@@ -2,18 +2,24 @@
 
 import asyncio
 import contextlib
+import logging
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from fedcore.coordinator.records import Measured
 from fedrun.config import FederationConfig
+from fedrun.journal.codec import Row
 from fedrun.run import open_run
 from fedserver.children import keep_evaluating, make_model
 from fedserver.lines import JsonLines
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import Server
+
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -30,7 +36,15 @@ def serve(
     """
     make_model(config, folder)
     run = open_run(config, time.time(), amend=amend)
+    if run.coordinator.state.closed:
+        _log.warning(
+            "the run in %s has ended already (%s): clients are told so; a later stop "
+            "continues it, another server.journal begins a new one",
+            config.server.journal,
+            run.coordinator.state.closed,
+        )
     progress = Progress()
+    progress.listeners.append(_unmeasured_targets(progress, config))
     with contextlib.ExitStack() as stack:
         door: Path | None = None
         if evaluator and config.app is not None:
@@ -70,11 +84,29 @@ def serve(
         return asyncio.run(both())
 
 
+def _unmeasured_targets(
+    progress: Progress, config: FederationConfig
+) -> Callable[[Row], None]:
+    """Warns, once, of a target that the evaluator does not measure."""
+    missing = set(config.stop.target)
+
+    def look(record: Row) -> None:
+        if not isinstance(record, Measured) or not missing:
+            return
+        if progress.clients[record.cid].role == "evaluator":
+            for name in sorted(missing - set(record.values)):
+                measured = ", ".join(record.values) or "nothing"
+                _log.warning("stop.target: %s is not measured, but %s", name, measured)
+            missing.clear()
+
+    return look
+
+
 async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
     """The evaluator leaves by itself at the end of a run; else it is told to."""
     if server.ended is not None:
         with contextlib.suppress(asyncio.TimeoutError):
-            patience = server.run.config.timeouts.drain
+            patience = server.run.config.timeouts.lease
             await asyncio.wait_for(asyncio.shield(helper), patience)
     helper.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -3,7 +3,8 @@
 Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.4: thresholds are
 percentiles of the batch sizes and label similarities of past tasks. The paper's
 text prunes tasks of high similarity, its code those of low similarity; ``side``
-chooses. The similarity is to all labels seen, each counted once.
+chooses. The similarity is to all labels seen, each counted once. Here the batch size
+is the server's own choice, so the size of a task is how many samples its client has.
 """
 
 import math

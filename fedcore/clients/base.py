@@ -34,18 +34,14 @@ class ClientAlgorithm(NamedTuple):
 
     init: Callable[[int], State]  # what the client keeps from task to task
     plan: Callable[[int, Key, float], Plan]  # (samples, key, share of the work)
-    run: Callable[
-        [Array, int, Gradient, State], Trained
-    ]  # (w_D, steps, gradient, state)
+    # (w_D, steps, gradient, state)
+    run: Callable[[Array, int, Gradient, State], Trained]
 
 
 class ClientAlgorithmConfig(Method):
     """Settings of a client algorithm."""
 
     role: ClassVar[str] = "client algorithm"
-    needs_gradient: ClassVar[bool] = (
-        True  # refused for workloads with a loop of their own
-    )
 
     @abstractmethod
     def step_count(self, samples: int, work: float = 1.0) -> int:

@@ -48,9 +48,8 @@ class ErrorFeedback(CompressorConfig):
             raise ValueError(
                 f"{self.inner.kind} is {self.inner.bias} with these settings, and an "
                 "error memory around it grows without end; choose a contraction (such "
-                "as "
-                "top_k, sign_l1, random_k with unbiased: false, uniform with rounding: "
-                "nearest)"
+                "as top_k, sign_l1, random_k with unbiased: false, uniform with "
+                "rounding: nearest)"
             )
         return self
 

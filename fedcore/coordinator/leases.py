@@ -29,13 +29,11 @@ class Leases:
         self._choose = algorithm.selection.choose
         self._key = key.fold_in("selection")
         self.present: dict[str, None] = {}  # an ordered set
-        self.parked: dict[
-            str, Pull
-        ] = {}  # pulls that wait for a task, in order of arrival
-        self.busy: dict[
-            str, Lease | None
-        ] = {}  # None: its lease has ended, it trains on
+        self.parked: dict[str, Pull] = {}  # waiting for a task, in order of arrival
+        # None: the lease has ended, and the client trains on.
+        self.busy: dict[str, Lease | None] = {}
         self._invited: set[str] = set()
+        self._delivered: set[str] = set()  # to this version
         self._number = 0
         self.attempt = 0  # the cohort of this version, counted from 0
 
@@ -55,6 +53,7 @@ class Leases:
         self.present.pop(cid, None)
         self.present[cid] = None
         self.busy.pop(cid, None)
+        self._delivered.add(cid)
 
     def lose(self, cid: str) -> bool:
         """A client is gone; says whether it was there."""
@@ -73,6 +72,7 @@ class Leases:
     def new_cohort(self, *, same_version: bool) -> None:
         """A version was published, or the cohort of this one melted away."""
         self.attempt = self.attempt + 1 if same_version else 0
+        self._delivered.clear()
         if self._config.synchronous:
             self._invited.clear()
             self.busy = dict.fromkeys(self.busy)
@@ -98,7 +98,10 @@ class Leases:
         return self._choose(list(self.parked), room, self._key.fold_in(self._number))
 
     def _invite(self, version: int, accepted: int) -> None:
-        """Fills the cohort from all idle clients, waiting or about to pull."""
+        """Fills the cohort from all idle clients, waiting or about to pull.
+
+        Whoever has delivered to this version comes again only if nobody else is idle.
+        """
         room = self._config.cohort - self._training() - len(self._invited) - accepted
         waiting = [cid for cid in self.parked if cid not in self._invited]
         about_to_pull = [
@@ -107,6 +110,7 @@ class Leases:
             if not (cid in self.busy or cid in self._invited or cid in self.parked)
         ]
         idle = [*waiting, *about_to_pull]  # whoever has waited longest comes first
+        idle = [cid for cid in idle if cid not in self._delivered] or idle
         if room > 0 and idle:
             key = self._key.fold_in(version, self.attempt, self._number)
             self._invited.update(self._choose(idle, room, key))

@@ -186,9 +186,11 @@ class Coordinator:
         return [*self._write(Lost(at=self.state.at, cid=cid)), *self._hand_out()]
 
     def _fail(self, event: ClientFailed) -> list[Action]:
-        if event.cid not in self.state.clients:
+        row = self.state.clients.get(event.cid)
+        if row is None:
             return []
-        self.leases.deliver(event.cid)
+        if row.role == "trainer":
+            self.leases.deliver(event.cid)
         record = Failed(at=self.state.at, cid=event.cid, error=event.error)
         return [*self._write(record), *self._hand_out()]
 
@@ -197,6 +199,7 @@ class Coordinator:
         if row is None or row.left:
             return []
         self.leases.lose(cid)
+        self.examinations.withdraw(cid)
         return [*self._write(Departed(at=self.state.at, cid=cid)), *self._hand_out()]
 
     # -------------------------------------------------------------------- pulls
@@ -297,7 +300,7 @@ class Coordinator:
             or self.state.measured == self.state.version
         ):
             return [self._reply(pull, done=True)]
-        task = Task(kind="evaluate", lease=self.timeouts.drain)
+        task = Task(kind="evaluate", lease=self.timeouts.lease)
         return self._leased(self._reply(pull, task, done=True), "evaluate")
 
     # ------------------------------------------------------------------- pushes

@@ -52,7 +52,7 @@ class EvaluateConfig(Config):
 class TimeoutsConfig(Config):
     """Seconds of patience."""
 
-    hold: Duration = 20.0
+    hold: Duration = Field(default=20.0, le=60)
     """A pull is answered after this time even if there is no task."""
     lease: Duration = 600.0
     """A client that trains longer makes room for another one; it may still deliver."""

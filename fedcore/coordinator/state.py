@@ -54,13 +54,9 @@ class ServerState:
         self.staleness = algorithm.staleness.init()
         self.admission = algorithm.admission.init()
         self.clients: dict[str, ClientRow] = {}
-        self.bases: dict[
-            int, Vector
-        ] = {}  # past public models, for rules that mix models
+        self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
-        self.measured: int | None = (
-            None  # the newest version that an evaluator measured
-        )
+        self.measured: int | None = None  # the newest version that was evaluated
         self.closed: str | None = None
         self._remember_base()
 
@@ -208,11 +204,13 @@ class ServerState:
         self._remember_base()
 
     def _remember_base(self) -> None:
-        if self.algorithm.aggregator.mixes_models:
-            self.bases[self.version] = self.published.public_D
-            self.bases.pop(
-                self.version - self.algorithm.config.staleness_limit - 1, None
-            )
+        if not self.algorithm.aggregator.mixes_models:
+            self.bases.clear()
+            return
+        self.bases[self.version] = self.published.public_D
+        oldest = self.version - self.algorithm.config.staleness_limit
+        for version in [v for v in self.bases if v < oldest]:
+            del self.bases[version]
 
     def dump(self) -> tuple[JSON, Arrays]:
         """The state as JSON and arrays, which later events leave as they are."""

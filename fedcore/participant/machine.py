@@ -194,8 +194,7 @@ class Participant:
             if self._wrong_full >= 2:
                 raise ProtocolError(
                     f"version {patch.version} arrived whole twice, and twice with "
-                    "another "
-                    f"digest than the server's {patch.digest}"
+                    f"another digest than the server's {patch.digest}"
                 )
             raise WrongModelError(
                 f"version {patch.version} has another digest than the server's"
@@ -345,7 +344,7 @@ class Participant:
                 ledger = replace(ledger, lost=ledger.lost + push.update_norm)
             memory_D = self._fold(memory_D, pending.residual_D, push.payload)
             history.append(Sent(push.seq, push.payload, in_model=False))
-            oldest = min(push.oldest or push.base, push.base)
+            oldest = push.oldest or push.base
             ledger = replace(ledger, rejected=ledger.rejected + 1)
             if verdict is Verdict.REJECTED_STALE and self._sendings == 1:
                 work = state.work / 2  # too slow; a message sent again was late anyhow

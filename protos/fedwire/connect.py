@@ -95,6 +95,8 @@ def parse_address(text: str, **trust: Any) -> Address:
 def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
     """What a failed call means, as an error of the platform."""
     code, details = error.code(), error.details() or ""
+    if "WRONG_VERSION_NUMBER" in details:
+        return RefusedError(f"{address} does not speak TLS; if so wanted: --plaintext")
     if code is grpc.StatusCode.UNAVAILABLE and _is_handshake(details):
         return RefusedError(
             f"{address}: no secure connection: the server's certificate is not trusted "

@@ -10,8 +10,7 @@ import grpc
 from fedwire.v1 import federation_pb2 as pb
 
 SERVICE = "fedwire.v1.Federation"
-PROTOCOL = 1  # the newest version spoken here
-PROTOCOLS = (1,)
+PROTOCOLS = (1,)  # the versions spoken here
 
 MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 _UNARY: dict[str, tuple[Any, Any]] = {

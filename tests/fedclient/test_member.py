@@ -1,15 +1,20 @@
 """Whole clients in this process, against a real server."""
 
 import random
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fedwire.connect import parse_address
+from fedwire.v1 import federation_pb2 as pb
 
+from fedclient.examiner import Examiner
 from fedclient.membership import (
     FIRST_WAIT,
     LONGEST_WAIT,
@@ -19,10 +24,16 @@ from fedclient.membership import (
 )
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
-from fedcore.errors import LatecomerError, RefusedError, StateError, UnavailableError
+from fedcore.errors import (
+    LatecomerError,
+    RefusedError,
+    StateError,
+    UnavailableError,
+    UserCodeError,
+)
 from fedcore.workload import Client, Workload
 from fedrun.exits import exit_status
-from tests.served import DIM, Served, served, settings
+from tests.served import DIM, Served, served, settings, until
 
 
 def workload(dim: int = DIM, name: str = "w") -> Workload:
@@ -147,6 +158,78 @@ def test_a_client_leaves_for_good_and_may_come_back_as_another(
     assert {row.name for row in rows} == {"ann"}
 
 
+@pytest.mark.parametrize(
+    "refusing",
+    [{"staleness_limit": 0}, {"admission": {"kind": "fleet_controller"}}],
+    ids=["what is late", "what is small"],
+)
+def test_a_client_leaves_with_one_last_message(
+    tmp_path: Path, refusing: dict[str, Any]
+) -> None:
+    if "admission" in refusing:
+        refusing["admission"]["size_percentile"] = 50
+    compressed = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
+    with served(tmp_path, algorithm={"uplink": compressed, **refusing}) as server:
+        with worker(server, tmp_path / "ann", updates=3) as ann:
+            ann.run()
+        (row,) = server.state.clients.values()
+        assert (row.left, row.seq) == (True, 4)
+        told = server.lines("decided")[-1]["verdict"]
+        assert told == ("rejected_policy" if "admission" in refusing else "accepted")
+
+
+def test_a_client_that_still_trains_at_the_end_is_told(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"stop": {"versions": 1}, "timeouts": {"drain": 0.1}}
+    with served(tmp_path, **config) as server:
+        with worker(server, tmp_path / "slow", pace=1.5) as slow:
+            trains = threading.Thread(target=slow.run)
+            trains.start()
+            until(lambda: server.lines("leased"), "the slow one trains")
+            with worker(server, tmp_path / "quick") as quick:
+                quick.run()
+            trains.join(30)
+            assert not trains.is_alive()
+            ledger = slow._participant.state.ledger
+            assert (ledger.accepted, ledger.rejected) == (0, 1)
+        server.wait()
+
+
+def test_a_client_that_stays_hears_of_an_amended_algorithm(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    place = {"listen": listen, "journal": str(tmp_path / "run")}
+    first = Served(tmp_path, settings(tmp_path, server=place))
+    slower = {"client": {"kind": "local_sgd", "lr": 0.001}}
+    again = settings(tmp_path, server=place, algorithm=slower)
+    with first, worker(first, tmp_path / "ann", give_up=20.0, updates=4) as ann:
+        ann._enrol()
+        while ann._accepted < 2:
+            ann._turn()
+        first.stop()
+        with Served(tmp_path, again, amend=True) as amended:
+            ann.run()
+            assert amended.state.applied == 4
+        assert ann._member.algorithm.config.client.lr == 0.001  # type: ignore[attr-defined]
+
+
+def test_an_evaluation_that_raises_is_told_and_tried_again(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
+    app = replace(workload(), evaluate=lambda params, x, y: {"accuracy": 1 / 0})
+    member = Membership(
+        parse_address(server.address),
+        app.flat(),
+        ClientStore(tmp_path / "eva"),
+        Identity(role=pb.ROLE_EVALUATOR, name="eva"),
+    )
+    with pytest.raises(UserCodeError, match="5 times in a row: evaluation raised"):
+        Examiner(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
+    member.close()
+    until(lambda: len(server.lines("failed")) == 5, "all five are told")
+    assert not server.state.clients[member.participant.state.cid].left
+
+
 def test_an_algorithm_that_is_too_new_is_told(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +280,21 @@ def test_pauses_begin_anew_once_something_works(pauses: list[float]) -> None:
     patience.reset()
     patience.wait(UnavailableError("away"))
     assert pauses[-1] <= FIRST_WAIT
+
+
+def test_it_gives_up_when_it_has_failed_for_so_long_not_worked_for_so_long(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: now)
+    patience = Patience(give_up=5.0)
+    now = 60.0  # of training
+    patience.wait(UnavailableError("away"))
+    now = 64.0
+    patience.wait(UnavailableError("away"))
+    now = 65.0
+    with pytest.raises(UnavailableError, match="gave up after 5 s"):
+        patience.wait(UnavailableError("away"))
 
 
 def test_a_server_may_ask_for_a_longer_pause(pauses: list[float]) -> None:

@@ -78,7 +78,6 @@ def test_a_spec_comes_back_equal_from_json(
     spec = ParamSpec.of(tensors, frozen=frozen)
     again = ParamSpec.from_json(spec.to_json())
     assert again == spec
-    assert again.fingerprint == spec.fingerprint
     assert again.first_difference(spec) is None
 
 
@@ -103,7 +102,6 @@ def test_two_models_that_differ_are_told_apart_by_the_first_difference(
 ) -> None:
     with pytest.raises(SpecMismatchError, match=difference):
         SPEC.require(other, "this model")
-    assert other.fingerprint != SPEC.fingerprint
 
 
 def test_a_model_needs_tensors_of_floating_point_numbers() -> None:

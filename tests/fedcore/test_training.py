@@ -80,6 +80,14 @@ def test_an_own_loop_counts_the_labels_of_all_its_data() -> None:
     assert labels(trained) == np.bincount(Y).tolist()
 
 
+def test_an_own_loop_may_return_numbers_of_its_library() -> None:
+    def train(params: Any, data: Any, task: Any) -> TrainedParams:
+        return TrainedParams(params, samples=np.int64(4), loss=np.float32(0.5))
+
+    trained = trainer(with_own_loop(train=train)).train(PUBLIC_D, (X, Y), Key.root(0))
+    assert (type(trained.samples), type(trained.loss)) == (int, float)
+
+
 @pytest.mark.parametrize("workload", [line(), with_own_loop()])
 def test_labels_stay_private_where_they_should(workload: Any) -> None:
     quiet = trainer(workload, share_labels=False)

@@ -164,7 +164,8 @@ def test_another_machine_is_asked_in_plain_text_only_if_told_so(
     with served(tmp_path, server=section) as server:
         _, _, port = server.address.rpartition(":")
         elsewhere = f"{own_address()}:{port}"
-        refusal(lambda: ask_health(elsewhere))
+        error = refusal(lambda: ask_health(elsewhere))
+        assert "does not speak TLS; if so wanted: --plaintext" in str(error)
         assert ask_health(elsewhere, plaintext=True) == "serving"
 
 

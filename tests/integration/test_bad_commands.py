@@ -479,7 +479,7 @@ def test_a_client_with_one_sample_takes_part(folder: Path) -> None:
 def test_a_client_whose_code_raises_reports_it_and_the_federation_goes_on(
     changes: str, what: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.worker.AFTER_FAILURE", 0.001)
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
     with served(folder) as server:
         failed = join(server, app(changes), state="failing")
         assert failed.status == os.EX_SOFTWARE
@@ -500,7 +500,7 @@ def test_a_client_whose_code_raises_reports_it_and_the_federation_goes_on(
 def test_a_client_whose_code_raised_for_a_while_takes_part_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.worker.AFTER_FAILURE", 0.001)
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
     moody = app(
         "tries = []\n"
         "def train_data(client):\n"
@@ -515,7 +515,10 @@ def test_a_client_whose_code_raised_for_a_while_takes_part_again(
         assert server.state.version == 1
 
 
-def test_an_evaluator_whose_code_raises_says_where(folder: Path) -> None:
+def test_an_evaluator_whose_code_raises_says_where(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
     mine = app(
         "def evaluate(params, x, y): return {'accuracy': x.nothing}",
         ", evaluate=evaluate, test_data=lambda: train_data(None)",
@@ -526,8 +529,8 @@ def test_an_evaluator_whose_code_raises_says_where(folder: Path) -> None:
     assert done.status == os.EX_SOFTWARE
     assert 'mine.py", line' in done.err
     assert done.errors == [
-        "evaluation raised AttributeError: 'numpy.ndarray' object has no attribute "
-        "'nothing'"
+        "5 times in a row: evaluation raised AttributeError: 'numpy.ndarray' object "
+        "has no attribute 'nothing'"
     ]
 
 
@@ -582,7 +585,7 @@ def test_a_server_without_tls_is_not_spoken_to_with_tls(
 ) -> None:
     with served(folder) as server:
         done = typed("fedserver", "status", server.address, "--ca", "ca.pem")
-    assert "no secure connection" in done.sentence(os.EX_NOPERM)
+    assert "does not speak TLS" in done.sentence(os.EX_NOPERM)
 
 
 def test_a_client_with_a_certificate_bears_its_name(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedcore.coordinator.events import ClientFailed, ClientLost
 from fedcore.coordinator.records import Leased, Stepped
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedAvg, FedBuff
@@ -215,3 +216,21 @@ def test_updates_count_alike_or_by_their_samples(weigh_by: str) -> None:
     desk.push("b", 1, [2.0] * 4, samples=100)
     expected = {"updates": -1.5, "samples": -(1.0 + 3 * 2.0) / 4}[weigh_by]
     np.testing.assert_allclose(desk.coordinator.state.exact_D, [expected] * 4)
+
+
+def test_a_place_in_a_cohort_goes_to_whoever_has_not_delivered_yet() -> None:
+    desk = Desk(FedAvg(buffer=2))
+    desk.enrol("a", "b", "c")
+    for name in "abc":
+        desk.pull(name)
+    desk.push("a", 1)
+    desk.pull("a")
+    desk.feed(ClientLost(at=0.0, cid="b"))
+    assert desk.given == ["c"]
+
+
+def test_an_evaluator_that_fails_is_no_trainer_for_that() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    desk.enrol("eva", role="evaluator")
+    desk.feed(ClientFailed(at=0.0, cid="eva", error="division by zero"))
+    assert not desk.coordinator.leases.present
