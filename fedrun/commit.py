@@ -70,6 +70,7 @@ class GroupCommit:
     def _take(self, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Persist):
+                self._keeper.hold(action.record)
                 self._records.append(action.record)
                 self._must_flush |= action.record.durable
             else:

@@ -1,6 +1,7 @@
 """The models that a run exports: the last one, and the best that was measured."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from fedcore.coordinator.records import Closed, Leased, Measured
 from fedcore.coordinator.settings import lower_is_better
@@ -21,16 +22,27 @@ class ModelKeeper:
         self._folder = run.journal.folder / "models"
         self._held: dict[int, Vector] = {}
         self._best = self._best_so_far()
+        if run.coordinator.state.closed:
+            self.save_last()  # its end may never have been noted here
+        else:
+            path = self._path("last")
+            with writing(path):
+                path.unlink(missing_ok=True)  # the run goes on
+
+    def hold(self, record: Row) -> None:
+        """Keeps the model that an evaluator is given, while it is the newest one."""
+        state = self._run.coordinator.state
+        if isinstance(record, Leased) and record.task == "evaluate":
+            assert record.version == state.version
+            self._held[state.version] = state.published.public_D
+            while len(self._held) > _MOST_HELD:
+                del self._held[min(self._held)]
 
     def take_note(self, records: Iterable[Row]) -> None:
         """Looks at what was just made durable."""
         state = self._run.coordinator.state
         for record in records:
             match record:
-                case Leased(task="evaluate"):
-                    self._held[state.version] = state.published.public_D
-                    while len(self._held) > _MOST_HELD:
-                        del self._held[min(self._held)]
                 case Measured() if state.clients[record.cid].role == "evaluator":
                     self._compare(record)
                 case Closed():
@@ -56,7 +68,7 @@ class ModelKeeper:
             self._save("best", record.version, model_D, f"{name}={value!r}")
 
     def _save(self, which: str, version: int, model_D: Vector, measured: str) -> None:
-        path = self._folder / f"{which}.safetensors"
+        path = self._path(which)
         with writing(path):
             save_model(
                 path,
@@ -68,8 +80,11 @@ class ModelKeeper:
                 measured=measured,
             )
 
+    def _path(self, which: str) -> Path:
+        return self._folder / f"{which}.safetensors"
+
     def _best_so_far(self) -> float | None:
-        path = self._folder / "best.safetensors"
+        path = self._path("best")
         if not path.is_file():
             return None
         measured = load_arrays(path)[1].get("measured", "")

@@ -146,8 +146,7 @@ def _check_model(
     if digest(initial_D) != told.origin:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "
-            "or "
-            "start another run (server.journal)"
+            "or start another run (server.journal)"
         )
 
 

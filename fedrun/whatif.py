@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedcore.errors import ConfigError
+from fedrun.config import FederationConfig
 from fedrun.config.load import change_config, parse_config
 from fedrun.files import save_model
 from fedrun.journal import Journal, recover, what_if
@@ -18,9 +20,6 @@ def ask(
     journal = Journal.open(run)
     try:
         told = journal.configurations()[-1][1]
-        raw = dict(told.config)
-        for change in changes:
-            change_config(raw, change)
         names = {
             getattr(entry.record, "name", "")
             for entry in journal.store.find("Admitted")
@@ -32,7 +31,7 @@ def ask(
                 f"{', '.join(sorted(names))}"
             )
         now = recover(journal).coordinator.state
-        then = what_if(journal, parse_config(raw), without).state
+        then = what_if(journal, _other_config(told.config, changes), without).state
     finally:
         journal.close()
     distance = float(np.linalg.norm(then.exact_D - now.exact_D))
@@ -44,3 +43,19 @@ def ask(
         spec = then.algorithm.spec
         save_model(out, spec, then.exact_D, version=str(then.version))
         yield f"{out}: the model as it would be"
+
+
+def _other_config(raw: dict[str, Any], changes: tuple[str, ...]) -> FederationConfig:
+    """The recorded config, changed.
+
+    It holds every default of its recipe; another recipe begins with its own ones.
+    """
+    asked: dict[str, Any] = {}
+    for change in changes:
+        change_config(asked, change)
+    match asked:
+        case {"algorithm": {"kind": kind}} if kind != raw["algorithm"]["kind"]:
+            raw = {**raw, "algorithm": {}}
+    for change in changes:
+        change_config(raw, change)
+    return parse_config(raw)

@@ -12,6 +12,7 @@ from fedcore.coordinator.events import StopRequested
 from fedcore.coordinator.records import Admitted, Closed, Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.protocol import Reply
+from fedcore.typing import Seconds
 from fedrun.config import SimulateConfig
 from fedrun.journal import Journal
 from fedsim.client import SimulatedClient
@@ -43,10 +44,23 @@ def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[De
     return plain
 
 
+def recorded_start(folder: Path) -> Seconds:
+    """When a recorded run began."""
+    journal = Journal.open(folder, read_only=True)
+    try:
+        return journal.configurations()[0][1].at
+    finally:
+        journal.close()
+
+
 def replay_arrivals(
     world: World, clients: Sequence[SimulatedClient], folder: Path
 ) -> None:
-    """Feeds the recorded updates, trained anew, in the recorded order."""
+    """Feeds the recorded updates, trained anew, in the recorded order.
+
+    At a record's time it comes first, before whatever else is due: a real server may
+    have decided on an update just before its own timer fired.
+    """
     journal = Journal.open(folder, read_only=True)
     records = [entry.record for entry in journal.entries()]
     journal.close()
@@ -68,15 +82,14 @@ def replay_arrivals(
 
     start_those_due()
     for record in records:
+        world.clock.now = max(world.clock.now, record.at)
         if isinstance(record, Decided):
             name = names[record.cid]
             if name not in started:
                 raise ConfigError(
                     f"simulate.arrivals: {name} trained on version {record.base}, "
-                    "which "
-                    "this federation never publishes; the buffer must be the same"
+                    "which this federation never publishes; the buffer must be the same"
                 )
-            world.clock.now = record.at
             by_name[name].deliver()
             coming[name].pop(0)
             started.discard(name)
@@ -85,6 +98,7 @@ def replay_arrivals(
         elif isinstance(record, Closed) and world.ended is None:
             world.feed(StopRequested(at=record.at, reason=record.reason))
         start_those_due()
+        world.catch_up()
 
 
 def _fetch(world: World, client: SimulatedClient) -> None:

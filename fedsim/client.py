@@ -207,8 +207,7 @@ class SimulatedClient:
         if self._workload.valid_data is None:
             raise ConfigError(
                 "evaluate.clients: true needs a workload with valid_data=, the "
-                "clients' "
-                "own evaluation data"
+                "clients' own evaluation data"
             )
         state = self.participant.state
         assert state.held is not None

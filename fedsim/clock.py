@@ -1,6 +1,7 @@
 """Virtual time: what falls due next, in the order of time and then of scheduling."""
 
 import heapq
+import math
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -26,11 +27,15 @@ class Clock(Generic[What]):
         """Something happens after a while."""
         self.at(self.now + delay, what)
 
-    def next(self) -> What | None:
-        """What happens next; the time is then its time. None: nothing will happen."""
-        if not self._queue:
+    def next(self, until: Seconds = math.inf) -> What | None:
+        """What happens next, up to a time; the time is then its time, if that is later.
+
+        None: nothing will happen.
+        """
+        if not self._queue or self._queue[0][0] > until:
             return None
-        self.now, _, what = heapq.heappop(self._queue)
+        time, _, what = heapq.heappop(self._queue)
+        self.now = max(self.now, time)
         return what
 
 

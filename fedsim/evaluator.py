@@ -1,11 +1,13 @@
 """The simulated evaluator: it takes no time, so it never holds up what it measures."""
 
+from collections.abc import Collection
 from typing import Any
 
 from fedcore.coordinator.events import ClientEnrolled, ClientPulled, ModelMeasured
+from fedcore.errors import ConfigError
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
-from fedcore.workload import FlatModel, user_code
+from fedcore.workload import FlatModel, Metrics, user_code
 from fedsim.world import World
 
 NAME = "evaluator"
@@ -14,8 +16,16 @@ NAME = "evaluator"
 class SimulatedEvaluator:
     """An enrolled evaluator which owns the test set."""
 
-    def __init__(self, world: World, model: FlatModel, test_data: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        model: FlatModel,
+        test_data: Any,
+        needed: Collection[str] = (),
+    ) -> None:
+        """``needed`` names what must be measured, or the run would never end."""
         self._world, self._model, self._test = world, model, test_data
+        self._needed = needed
         coordinator = world.run.coordinator
         state = ParticipantState(NAME, world.run.run_id, coordinator.state.epoch)
         self._participant = Participant(coordinator.algorithm, state)
@@ -50,6 +60,7 @@ class SimulatedEvaluator:
             assert public_D is not None
             with user_code("evaluation"):
                 values, samples = self._model.evaluate(public_D, self._test)
+            self._require(values)
             world.feed(
                 ModelMeasured(
                     at=world.clock.now,
@@ -61,6 +72,14 @@ class SimulatedEvaluator:
             )
         if not reply.done:
             self._pull()
+
+    def _require(self, values: Metrics) -> None:
+        missing = [name for name in self._needed if name not in values]
+        if missing and self._world.run.coordinator.state.measured is None:
+            raise ConfigError(
+                f"stop.target: {', '.join(missing)} is not measured; measured: "
+                f"{', '.join(sorted(values))}"
+            )
 
     def acknowledged(self, ack: Ack) -> None:
         """It sends no updates."""

@@ -60,6 +60,11 @@ class World:
         while not until() and (what := self.clock.next()) is not None:
             what()
 
+    def catch_up(self) -> None:
+        """Lets everything happen that is due by now."""
+        while (what := self.clock.next(self.clock.now)) is not None:
+            what()
+
     def feed(self, event: Event) -> None:
         """Something happens at the server; its records are kept, its actions done."""
         self._group.feed(event)

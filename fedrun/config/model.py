@@ -72,8 +72,7 @@ class ServerConfig(Config):
         if not (self.is_local or self.tls or self.plaintext):
             raise ValueError(
                 f"listen {self.listen} is reachable from other machines: give tls, or "
-                "say "
-                "plaintext: true"
+                "say plaintext: true"
             )
         return self
 
@@ -166,8 +165,7 @@ class FederationConfig(Config):
             if algorithm.synchronous and algorithm.buffer > clients:
                 raise ValueError(
                     f"algorithm.buffer is {algorithm.buffer}, and simulate.clients "
-                    "only "
-                    f"{clients}: a synchronous round could never be filled"
+                    f"only {clients}: no round would have so many clients"
                 )
             if algorithm.min_clients > clients:
                 raise ValueError(

@@ -5,8 +5,9 @@ clients then take back what it does not hold (docs/protocol.md). A copy refuses 
 plain start, so that nobody goes on from it by mistake.
 """
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedcore.coordinator.actions import Persist
@@ -19,6 +20,7 @@ from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import SqliteStore
 
 _ATTEMPTS = 5
+_FOLDERS = ("snapshots", "models", "segments")
 
 
 def backup(folder: Path, target: Path) -> int:
@@ -28,22 +30,10 @@ def backup(folder: Path, target: Path) -> int:
         JournalError: there is no run, or something is in the way.
     """
     _refuse_existing(target)
-    for attempt in range(_ATTEMPTS):
-        _copy(folder, target)
-        store = SqliteStore(target)
-        store.note(BACKUP, "yes")
-        # A payload may have been recycled between the copies of rows and segments.
-        last = store.last
-        damage = store.damage(_newest_snapshot(target, last))
-        store.close()
-        if damage is None:
-            return last
-        shutil.rmtree(target)
-        if attempt == _ATTEMPTS - 1:
-            raise CorruptJournalError(
-                f"{folder}: record {damage.number} cannot be copied: {damage.reason}"
-            )
-    raise AssertionError("unreachable")
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(JournalError):  # the run went on while it was copied
+            return _sound_copy(folder, target)
+    return _sound_copy(folder, target)
 
 
 def restore(source: Path, folder: Path, fresh_epoch: Callable[[], Epoch]) -> Epoch:
@@ -55,35 +45,69 @@ def restore(source: Path, folder: Path, fresh_epoch: Callable[[], Epoch]) -> Epo
     _refuse_existing(folder)
     if not exists(source):
         raise JournalError(f"{source}: no backup here")
-    _copy(source, folder)
-    store = SqliteStore(folder)
-    store.note(BACKUP, None)
-    store.close()
-    journal = Journal.open(folder)
-    try:
+    with _all_or_nothing(folder):
+        _copy(source, folder)
+        return _open_epoch(folder, fresh_epoch())
+
+
+def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
+    """Only when the new history is on disk may the copy be served."""
+    with contextlib.closing(Journal.open(folder, restoring=True)) as journal:
         coordinator = recover(journal).coordinator
-        epoch = fresh_epoch()
         event = HistoryReopened(
             at=coordinator.state.at, fresh_epoch=epoch, reason="restored from a backup"
         )
         actions = coordinator.handle(event)
         journal.append([a.record for a in actions if isinstance(a, Persist)])
-    finally:
-        journal.close()
+        journal.store.note(BACKUP, None)
     return epoch
 
 
+def _sound_copy(folder: Path, target: Path) -> int:
+    """Copies a run and reads the copy; the number of its last record."""
+    with _all_or_nothing(target):
+        _copy(folder, target)
+        with contextlib.closing(SqliteStore(target)) as store:
+            # A payload may have been recycled between the copies of rows and segments.
+            damage = store.damage(_newest_snapshot(target, store.last))
+            if damage is None:
+                return store.last
+        raise CorruptJournalError(
+            f"{folder}: record {damage.number} cannot be copied: {damage.reason}"
+        )
+
+
 def _copy(source: Path, target: Path) -> None:
+    """Copies a run; the copy is marked as one."""
+    unfinished = shutil.ignore_patterns(".*.tmp")
     target.mkdir(parents=True, exist_ok=True)
     try:
-        store = SqliteStore(source, read_only=True)
-        store.copy_to(target / "journal.sqlite3")
-        store.close()
-        for part in ("snapshots", "models", "segments"):
+        with contextlib.closing(SqliteStore(source, read_only=True)) as store:
+            store.copy_to(target / "journal.sqlite3")
+        with contextlib.closing(SqliteStore(target)) as store:
+            store.note(BACKUP, "yes")
+        for part in _FOLDERS:
             if (source / part).is_dir():
-                shutil.copytree(source / part, target / part, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
+                shutil.copytree(
+                    source / part, target / part, ignore=unfinished, dirs_exist_ok=True
+                )
+    except OSError as error:
         raise JournalError(f"{target}: cannot copy the run: {error}") from error
+
+
+@contextlib.contextmanager
+def _all_or_nothing(copy: Path) -> Iterator[None]:
+    """On failure, removes what was copied, and nothing else that lies there."""
+    try:
+        yield
+    except BaseException:
+        for part in _FOLDERS:
+            shutil.rmtree(copy / part, ignore_errors=True)
+        for file in copy.glob("journal.sqlite3*"):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            copy.rmdir()
+        raise
 
 
 def _refuse_existing(folder: Path) -> None:

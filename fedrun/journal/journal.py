@@ -60,8 +60,10 @@ class Journal:
         return journal
 
     @classmethod
-    def open(cls, folder: Path, *, read_only: bool = False) -> "Journal":
-        """The run in a folder.
+    def open(
+        cls, folder: Path, *, read_only: bool = False, restoring: bool = False
+    ) -> "Journal":
+        """The run in a folder; a backup only to look at it, or to restore it.
 
         Raises:
             JournalError: there is none, it is in use, or it is a backup.
@@ -74,7 +76,7 @@ class Journal:
         lock = FolderLock(folder, JournalError, "server")
         try:
             journal = cls(folder, SqliteStore(folder), lock)
-            if journal.store.noted(BACKUP):
+            if journal.store.noted(BACKUP) and not restoring:
                 raise JournalError(
                     f"{folder} is a backup; bring it back with: fedserver restore "
                     f"{folder} RUN"
@@ -166,8 +168,8 @@ class Journal:
         if not damage.at_end:
             raise CorruptJournalError(
                 f"{self.folder}: record {damage.number} is damaged and sound records "
-                "follow "
-                f"it: {damage.reason}; bring back a backup with fedserver restore"
+                f"follow it: {damage.reason}; bring back a backup with "
+                "fedserver restore"
             )
         self.cut = self.store.cut(damage.number)
 

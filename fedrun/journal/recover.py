@@ -95,8 +95,7 @@ def recover_from(
         if isinstance(record, Stepped) and state.published.digest != record.digest:
             raise CorruptJournalError(
                 f"{journal.folder}: record {number}: version {record.version} should "
-                "have "
-                f"digest {record.digest}, the replay has {state.published.digest}"
+                f"have digest {record.digest}, the replay has {state.published.digest}"
             )
     return Recovered(coordinator, newest.run_id, start, replayed)
 
@@ -106,7 +105,6 @@ def _initial(journal: Journal, configured: Configured) -> tuple[ParamSpec, Vecto
     if spec.to_json() != configured.spec or digest(initial_D) != configured.origin:
         raise CorruptJournalError(
             f"{journal.folder}: models/initial.safetensors is not the model that the "
-            "run "
-            "began with"
+            "run began with"
         )
     return spec, initial_D

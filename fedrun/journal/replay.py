@@ -212,8 +212,8 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
         if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
             if (record.cid, record.seq) in accepted:
                 raise CorruptJournalError(
-                    f"{journal.folder}: message {record.seq} of {record.cid} counts "
-                    "twice"
+                    f"{journal.folder}: message {record.seq} of {record.cid} "
+                    "counts twice"
                 )
             accepted.add((record.cid, record.seq))
     return Verified(

@@ -110,8 +110,7 @@ class SqliteStore:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
                 "INSERT INTO records (number, kind, body, payload, segment, start, "
-                "size,"
-                " checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "size, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
             self._db.execute("COMMIT")
@@ -248,6 +247,8 @@ class SqliteStore:
         target = sqlite3.connect(path)
         try:
             self._db.backup(target)
+        except sqlite3.Error as error:
+            raise explained(path, error) from error
         finally:
             target.close()
 

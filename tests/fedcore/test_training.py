@@ -82,7 +82,8 @@ def test_an_own_loop_counts_the_labels_of_all_its_data() -> None:
 
 def test_an_own_loop_may_return_numbers_of_its_library() -> None:
     def train(params: Any, data: Any, task: Any) -> TrainedParams:
-        return TrainedParams(params, samples=np.int64(4), loss=np.float32(0.5))
+        numbers: Any = {"samples": np.int64(4), "loss": np.float32(0.5)}
+        return TrainedParams(params, **numbers)
 
     trained = trainer(with_own_loop(train=train)).train(PUBLIC_D, (X, Y), Key.root(0))
     assert (type(trained.samples), type(trained.loss)) == (int, float)

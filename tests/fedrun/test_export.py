@@ -12,6 +12,7 @@ from fedcore.errors import JournalError
 from fedcore.params import digest
 from fedrun.export import TABLES, export_model, export_tables
 from fedrun.results import Results
+from tests.fedrun.journal.runs import Written
 from tests.fedsim import toys
 
 DOWNLINK = {"algorithm": {"downlink": {"kind": "top_k", "ratio": 0.5}}}
@@ -49,6 +50,34 @@ def test_last_is_the_last_version_and_initial_is_version_0(
     assert exported(run, out, "last") == exported(run, out, "last", 8)
     assert exported(run, out, "initial") == exported(run, out, "last", 0)
     assert exported(run, out, "initial") == [0.0] * toys.DIM
+
+
+def went_on(folder: Path, until: int, updates: int) -> Path:
+    """The run in a folder, taken up again."""
+    run = Written(folder, stop={"versions": until})
+    for _ in range(updates):
+        run.push()
+    run.close()
+    return run.folder
+
+
+def test_last_is_the_newest_version_of_a_run_that_was_continued(tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    run = went_on(tmp_path, until=2, updates=2)
+    assert exported(run, out, "last") == exported(run, out, "last", 2)
+    went_on(tmp_path, until=9, updates=1)  # it has not ended
+    assert exported(run, out, "last") == exported(run, out, "last", 3)
+    went_on(tmp_path, until=4, updates=1)
+    assert exported(run, out, "last") == exported(run, out, "last", 4)
+
+
+def test_last_is_right_though_a_run_ends_as_it_is_opened(tmp_path: Path) -> None:
+    went_on(tmp_path, until=1, updates=1)
+    went_on(tmp_path, until=9, updates=2)
+    run = went_on(tmp_path, until=3, updates=0)
+    out = tmp_path / "m"
+    assert export_model(run, out, "last", None) == f"{out}: the last model of {run}"
+    assert exported(run, out, "last") == exported(run, out, "last", 3)
 
 
 def test_the_exact_model_is_ahead_of_the_public_one(run: Path, tmp_path: Path) -> None:

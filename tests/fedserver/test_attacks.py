@@ -21,7 +21,7 @@ from fedcore.params import ParamSpec
 from tests.fedserver.honest import answered, refused, still_serves
 from tests.fedwire.messages import uint32, uint64
 from tests.peer import CALL, Peer, digest_of, packed
-from tests.served import DIM, Served, ones, served
+from tests.served import DIM, Served, ones, served, until
 
 GOOD = packed(ones())
 
@@ -351,22 +351,30 @@ def test_a_message_beyond_the_limit_of_the_wire_is_refused(peer: Peer) -> None:
         peer.send([header, bytes(MESSAGE_LIMIT + 1)])
 
 
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Counts the memory of this process, server and all."""
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
 def test_claims_of_size_cost_no_memory(tmp_path: Path) -> None:
     most, size = 4, 8 << 20
     limits = {"max_uploads": most, "max_update_bytes": size}
     with served(tmp_path, server=limits) as server, Peer(server.address) as peer:
         peer.pull()
-        tracemalloc.start()
         for number in range(50):
             header = peer.header(b"", size=size, seq=1 + number, digest=b"x")
             frames = [header_frame(header), *chunk_frames([b"only this"])]
             assert peer.send(frames).answer == pb.ANSWER_RETRY
         _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
         assert peak < (most + 1) * size
         still_serves(server)
 
 
+@pytest.mark.usefixtures("traced")
 def test_many_streams_of_one_upload_share_one_buffer(tmp_path: Path) -> None:
     size, streams = 8 << 20, 12
     with (
@@ -376,21 +384,24 @@ def test_many_streams_of_one_upload_share_one_buffer(tmp_path: Path) -> None:
         peer.pull()
         done = threading.Event()
         header = header_frame(peer.header(b"", size=size, digest=b"x"))
-        begun = threading.Semaphore(0)
+        begun: set[int] = set()
 
-        def frames() -> Iterator[bytes]:
+        def frames(number: int) -> Iterator[bytes]:
             yield header
             yield from chunk_frames([bytes(CHUNK)])
-            begun.release()
+            begun.add(number)
             done.wait(CALL)
 
-        tracemalloc.start()
-        calls = [peer.stub.push.future(frames(), timeout=CALL) for _ in range(streams)]
-        for _ in calls:
-            begun.acquire()
+        calls = [
+            peer.stub.push.future(frames(number), timeout=CALL)
+            for number in range(streams)
+        ]
+        until(  # one whose buffer was taken away may have ended before
+            lambda: all(n in begun or call.done() for n, call in enumerate(calls)),
+            "all have begun",
+        )
         still_serves(server)
         held, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
         done.set()
         # Those whose buffer was taken away are told to come again; none is refused.
         assert {call.result().answer for call in calls} == {pb.ANSWER_RETRY}

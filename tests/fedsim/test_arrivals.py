@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 import fedsim
+import fedsim.api
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
-from fedrun.run import start_run
+from fedrun.results import Results
+from fedrun.run import Run, start_run
+from tests.fedrun.journal.runs import change
 from tests.fedsim import toys
 from tests.fedsim.test_run import EVENTFUL, ROUNDS
 from tests.fedsim.toys import settings, toy
@@ -62,3 +65,63 @@ def test_a_run_without_clients_records_no_order(tmp_path: Path) -> None:
     run.journal.close()
     with pytest.raises(ConfigError, match=r"simulate\.arrivals: .*empty has no client"):
         simulate(tmp_path / "again", {}, arrivals=str(tmp_path / "empty"))
+
+
+def test_the_seconds_of_a_replay_count_from_the_beginning_of_the_recorded_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(config: Any, spec: Any, initial_D: Any, at: float, **names: Any) -> Run:
+        return start_run(config, spec, initial_D, at + 1.7e9, **names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fedsim.api, "start_run", begun)  # as of a real clock
+        first = simulate(tmp_path / "first", {})
+    seconds: dict[str, Any] = {"stop": {"versions": 8, "seconds": 1e6}}
+    again = simulate(tmp_path / "again", seconds, arrivals=str(tmp_path / "first"))
+    assert again == first
+    ran, replayed = Results(tmp_path / "first"), Results(tmp_path / "again")
+    assert replayed.started == ran.started == 1.7e9
+    assert replayed.versions["seconds"] == ran.versions["seconds"]
+
+
+def test_a_replay_is_measured_as_it_goes(tmp_path: Path) -> None:
+    simulate(tmp_path / "first", {})
+    simulate(tmp_path / "again", {}, arrivals=str(tmp_path / "first"))
+    ran, again = Results(tmp_path / "first"), Results(tmp_path / "again")
+    assert again.central == ran.central
+    assert again.central["version"] == [0, 2, 4, 6, 8]
+
+
+def test_a_recorded_run_that_never_ended_ends_with_its_last_record(
+    tmp_path: Path,
+) -> None:
+    first = simulate(tmp_path / "first", {})
+    closed = "(SELECT number FROM records WHERE kind = 'Closed')"
+    change(tmp_path / "first", f"DELETE FROM records WHERE number >= {closed}")
+    further = {"stop": {"versions": 20}}
+    again = simulate(tmp_path / "again", further, arrivals=str(tmp_path / "first"))
+    assert again == first
+    assert Results(tmp_path / "again").summary["ended"] is None
+
+
+def test_a_round_that_fewer_clients_filled_can_be_replayed(tmp_path: Path) -> None:
+    algorithm = {"kind": "fed_avg", "buffer": 4}
+    config = parse_config(settings(algorithm=algorithm))
+    few = config.simulate.model_copy(update={"clients": 3})
+    config = config.model_copy(update={"simulate": few})
+    first = fedsim.run(config, toy(), folder=tmp_path / "first")
+    changes = {"algorithm": {**algorithm, "deadline": None}}
+    again = simulate(tmp_path / "again", changes, arrivals=str(first.folder))
+    assert again == toys.digests(first.records)
+
+
+def test_too_few_recorded_clients_for_an_algorithm_are_told(tmp_path: Path) -> None:
+    simulate(tmp_path / "first", {}, clients=2)
+    with pytest.raises(
+        ConfigError, match=r"^2 clients are simulated, the algorithm needs 3$"
+    ):
+        simulate(
+            tmp_path / "again",
+            {"algorithm": {"min_clients": 3}},
+            arrivals=str(tmp_path / "first"),
+        )

@@ -27,6 +27,19 @@ def test_things_happen_in_the_order_of_time_and_then_of_scheduling(
     assert all_of(clock) == expected
 
 
+@given(TIMES, st.floats(0, 100))
+def test_up_to_a_time_nothing_happens_that_is_due_later(
+    times: list[float], until: float
+) -> None:
+    clock: Clock[float] = Clock()
+    for time in times:
+        clock.at(time, time)
+    found = []
+    while (what := clock.next(until)) is not None:
+        found.append(what)
+    assert found == sorted(time for time in times if time <= until)
+
+
 @given(TIMES, TIMES)
 def test_time_never_runs_backwards(first: list[float], later: list[float]) -> None:
     clock: Clock[int] = Clock()

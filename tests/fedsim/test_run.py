@@ -12,7 +12,7 @@ import fedsim
 from fedcore.coordinator.events import Event, ModelMeasured
 from fedcore.coordinator.records import Failed
 from fedcore.errors import ConfigError, UserCodeError, WorkloadError
-from fedcore.workload import Client
+from fedcore.workload import Client, Workload
 from fedrun.config import parse_config
 from fedrun.run import Run
 from tests.fedsim import toys
@@ -106,6 +106,45 @@ def test_a_config_that_cannot_be_simulated_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence.replace("?", r"\?")):
         fedsim.run(settings(**changes), toy(), folder=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [{"min_clients": 101}, {"kind": "fed_avg", "buffer": 101, "deadline": None}],
+    ids=["min_clients", "buffer"],
+)
+def test_an_algorithm_that_needs_more_clients_than_there_are_is_refused(
+    algorithm: dict[str, Any], tmp_path: Path
+) -> None:
+    config = settings(algorithm=algorithm)
+    del config["simulate"]
+    with pytest.raises(
+        ConfigError, match=r"^100 clients are simulated, the algorithm needs 101$"
+    ):
+        fedsim.run(config, toy(), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_target_that_nothing_measures_is_no_end(tmp_path: Path) -> None:
+    def run(workload: Workload, **stop: Any) -> None:
+        fedsim.run(settings(stop=stop), workload, folder=tmp_path / "run")
+
+    blind, acc = toy(test_data=None), {"acc": 0.9}
+    with pytest.raises(ConfigError, match=r"^stop\.target: nothing measures it, since"):
+        run(blind, versions=None, target=acc)
+    with pytest.raises(
+        ConfigError, match=r"^stop\.target: acc is not measured; measured: loss$"
+    ):
+        run(toy(), versions=None, target=acc)
+
+
+@pytest.mark.parametrize("test_data", [None, lambda: toys.points(0)])
+def test_a_target_that_nothing_measures_does_no_harm_beside_another_end(
+    test_data: Any, tmp_path: Path
+) -> None:
+    config = settings(stop={"versions": 3, "target": {"acc": 0.9}})
+    done = fedsim.run(config, toy(test_data=test_data), folder=tmp_path / "run")
+    assert done.summary["ended"] == "3 versions"
 
 
 def test_each_run_takes_the_next_free_folder(

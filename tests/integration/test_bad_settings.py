@@ -239,8 +239,8 @@ UNBIASED = (
         ),
         (
             "algorithm: {kind: fed_avg, buffer: 10}\nsimulate: {clients: 4}",
-            "(whole file): algorithm.buffer is 10, and simulate.clients only 4: a "
-            "synchronous round could never be filled",
+            "(whole file): algorithm.buffer is 10, and simulate.clients only 4: "
+            "no round would have so many clients",
         ),
         (
             "algorithm: {kind: fed_buff, min_clients: 10}\nsimulate: {clients: 4}",

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ from click.testing import CliRunner
 
 from fedcore.errors import JournalError
 from fedrun.journal import Journal, backup, restore, verify
+from fedrun.journal.sqlite import SqliteStore
 from fedrun.run import fresh_name, open_run
 from fedserver.cli import main
 from tests.fedrun.journal.runs import LARGE, Written, change, written
@@ -76,6 +78,71 @@ def test_damage_is_not_copied(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="record 3 cannot be copied"):
         backup(run.folder, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_what_is_being_written_is_not_copied(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    (run.folder / "models" / ".last.safetensors.tmp").write_text("half a mod")
+    backup(run.folder, tmp_path / "copy")
+    copied = [path.name for path in (tmp_path / "copy" / "models").iterdir()]
+    assert copied == ["initial.safetensors"]
+
+
+def vanishing(run: Written) -> Path:
+    """A name without a file: what a copy finds if it is removed meanwhile."""
+    (run.folder / "snapshots").mkdir()
+    path = run.folder / "snapshots" / "000000000004.safetensors"
+    path.symlink_to("nowhere")
+    return path
+
+
+def test_a_file_that_vanishes_meanwhile_makes_another_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = written(tmp_path)
+    gone = vanishing(run)
+    tries: list[Path] = []
+    copy_to = SqliteStore.copy_to
+
+    def copy(store: SqliteStore, path: Path) -> None:
+        if tries:
+            gone.unlink()
+        tries.append(path)
+        copy_to(store, path)
+
+    monkeypatch.setattr(SqliteStore, "copy_to", copy)
+    assert backup(run.folder, tmp_path / "copy") == 8
+    assert len(tries) == 2
+
+
+def test_of_a_failed_backup_nothing_is_left_but_what_lay_there(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    gone = vanishing(run)
+    for name in ("copy", "mine"):
+        if name == "mine":
+            (tmp_path / "mine").mkdir()
+            (tmp_path / "mine" / "notes.txt").write_text("mine")
+        with pytest.raises(JournalError, match="cannot copy the run"):
+            backup(run.folder, tmp_path / name)
+    assert not (tmp_path / "copy").exists()
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    gone.unlink()
+    backup(run.folder, tmp_path / "copy")
+
+
+def test_a_restore_that_was_cut_short_does_not_start(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    backup(run.folder, tmp_path / "copy")
+    crashed = tmp_path / "crashed"
+
+    def fresh_epoch() -> str:
+        shutil.copytree(tmp_path / "new", crashed)  # as a crash would leave it here
+        return fresh_name()
+
+    restore(tmp_path / "copy", tmp_path / "new", fresh_epoch)
+    with pytest.raises(JournalError, match="crashed is a backup"):
+        Journal.open(crashed)
+    Journal.open(tmp_path / "new").close()
 
 
 def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
