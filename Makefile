@@ -29,7 +29,7 @@ test: $(VENV)/.stamp  ## all tests
 test-protobuf7:  ## the wire's tests with the newest protobuf
 	$(PYTHON) -m venv .venv-protobuf7
 	.venv-protobuf7/bin/pip install -q --upgrade "pip>=25.1"
-	.venv-protobuf7/bin/pip install -q --group dev -e . "protobuf>=7,<8" "grpcio-tools>=1.78"
+	.venv-protobuf7/bin/pip install -q --group test -e . "protobuf>=7,<8"
 	.venv-protobuf7/bin/python -m pytest -q tests/fedwire tests/integration
 
 check: $(VENV)/.stamp  ## style, types, import contracts, fresh stubs
