@@ -43,7 +43,7 @@ class Traffic:
 TRAFFIC = (
     Traffic("FedBuff, dense up and down", FED_BUFF, "dense", 160, 600),
     Traffic("FedBuff, top-k 1 % up", FED_BUFF, "sparse", 600, 1000),
-    Traffic("Latecomer: top-k 1 % up, 5 % down", LATECOMER, "sparse", 100, 100),
+    Traffic("Latecomer: top-k 1 % up, 5 % down", LATECOMER, "sparse", 300, 600),
 )
 
 
