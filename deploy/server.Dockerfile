@@ -9,8 +9,9 @@ ARG PIP_CERT
 RUN python -m venv /opt/pip && python -m venv --without-pip /opt/latecomer
 WORKDIR /src
 COPY . .
-RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/pip/bin/pip --python /opt/latecomer/bin/python install -c constraints.txt .
+RUN --mount=type=cache,target=/pip-cache \
+    /opt/pip/bin/pip --python /opt/latecomer/bin/python --cache-dir /pip-cache \
+    install -c constraints.txt .
 
 FROM ${BASE}
 RUN groupadd --gid 10001 latecomer \

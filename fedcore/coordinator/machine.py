@@ -62,15 +62,7 @@ from fedcore.coordinator.settings import (
 from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.verdicts import judge
 from fedcore.payloads import Payload
-from fedcore.protocol import (
-    Answer,
-    Epoch,
-    Pull,
-    Push,
-    Settled,
-    Task,
-    TaskKind,
-)
+from fedcore.protocol import Answer, Epoch, Pull, Push, Settled, Task, TaskKind
 from fedcore.rng import Key
 from fedcore.typing import Seconds, Vector
 
