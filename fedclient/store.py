@@ -226,6 +226,7 @@ def _facts(state: ParticipantState, kept: Any) -> dict[str, Any]:
         "seq": state.seq,
         "settled": state.settled,
         "pending": pending,
+        "abandoned": state.abandoned,
         "oldest": state.oldest,
         "kept": kept,
         "ledger": asdict(state.ledger),
@@ -269,6 +270,7 @@ def _from_rows(
         history=tuple(
             Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
         ),
+        abandoned=tuple(facts["abandoned"]),
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
         kept=load_tree(kept_template, facts["kept"], arrays),
         ledger=Ledger(**facts["ledger"]),

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from fedcore.typing import Bytes, Counts, Seconds
 
 Epoch = str  # 16 hexadecimal digits
+HISTORY = 16  # H: how many decided messages, and histories, both sides remember
 MOST_COUNTED = 1 << 40  # samples; what is added up from them fits into 64 bits
 
 
@@ -87,7 +88,7 @@ class Pull:
     nonce: int
     epoch: Epoch
     held: Held | None = None
-    last_seq: int = 0  # the newest sequence number that the client used
+    abandoned: tuple[Epoch, ...] = ()  # the histories that it has left, at most H
     settled: Settled = NOTHING_SETTLED
     history_from: int = 0  # the oldest one that it could still take back
 

@@ -4,10 +4,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from fedcore.coordinator.events import Role
-from fedcore.protocol import Receipt, Verdict
+from fedcore.protocol import HISTORY, Receipt, Settled, Verdict
 from fedcore.typing import JSON
-
-HISTORY = 16  # H: accepted sequence numbers that are remembered
 
 
 @dataclass(slots=True)
@@ -26,6 +24,12 @@ class ClientRow:
     def seq(self) -> int:
         """The newest sequence number that was decided; 0 before the first."""
         return self.receipt.seq if self.receipt else 0
+
+    def contradicts(self, settled: Settled) -> bool:
+        """Whether the client knows a later verdict, or another on the same message."""
+        if self.receipt is not None and settled.seq == self.receipt.seq:
+            return settled.verdict is not self.receipt.verdict
+        return settled.seq > self.seq
 
     def decided(self, receipt: Receipt, reason: str) -> None:
         """Takes note of a verdict."""

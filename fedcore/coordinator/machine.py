@@ -62,7 +62,17 @@ from fedcore.coordinator.settings import (
 from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.verdicts import judge
 from fedcore.payloads import Payload
-from fedcore.protocol import Answer, Epoch, Pull, Push, Settled, Task, TaskKind
+from fedcore.protocol import (
+    Answer,
+    Epoch,
+    Held,
+    ModelName,
+    Pull,
+    Push,
+    Settled,
+    Task,
+    TaskKind,
+)
 from fedcore.rng import Key
 from fedcore.typing import Seconds, Vector
 
@@ -201,8 +211,9 @@ class Coordinator:
         if row is None or row.left:
             return [Refuse(cid=pull.cid, nonce=pull.nonce, answer=Answer.UNKNOWN)]
         actions: list[Action] = []
-        if pull.epoch == self.state.epoch and self._knows_more(
-            row, pull.settled, pull.held.version if pull.held else 0
+        if self.state.epoch in pull.abandoned or (
+            pull.epoch == self.state.epoch
+            and self._knows_more(row, pull.settled, pull.held)
         ):
             actions = self._open_epoch(
                 fresh_epoch, f"{row.name} knows a later state than this one"
@@ -221,19 +232,12 @@ class Coordinator:
             actions.append(SetTimer(timer=timer, at=self.state.at + self.timeouts.hold))
         return actions
 
-    def _knows_more(self, row: ClientRow, settled: Settled, version: int) -> bool:
-        """Whether a client has proof that this server was rolled back.
-
-        A later verdict or version than any given here, or another verdict on the
-        same message.
-        """
-        receipt = row.receipt
-        other = (
-            receipt is not None
-            and settled.seq == receipt.seq
-            and (settled.verdict is not receipt.verdict)
-        )
-        return other or settled.seq > row.seq or version > self.state.version
+    def _knows_more(
+        self, row: ClientRow, settled: Settled, model: Held | ModelName | None
+    ) -> bool:
+        """Whether a client has proof that this server was rolled back."""
+        newer = model is not None and model.version > self.state.version
+        return newer or row.contradicts(settled)
 
     def _hand_out(self) -> list[Action]:
         """Gives tasks to whoever waits and may have one."""
@@ -311,7 +315,7 @@ class Coordinator:
             return [answered(push, Answer.UNKNOWN)]
         if not push.epoch == push.base.epoch == self.state.epoch:
             return [answered(push, Answer.OTHER_EPOCH)]
-        if self._knows_more(row, push.settled, push.base.version):
+        if self._knows_more(row, push.settled, push.base):
             reason = f"{row.name} knows a later state than this one"
             opened = self._open_epoch(fresh_epoch, reason)
             return [*opened, answered(push, Answer.OTHER_EPOCH)]

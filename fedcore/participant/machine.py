@@ -32,6 +32,7 @@ from fedcore.participant.state import (
 from fedcore.patch import apply_patch
 from fedcore.payloads import dense_payload
 from fedcore.protocol import (
+    HISTORY,
     NOTHING_SETTLED,
     Ack,
     Answer,
@@ -47,8 +48,6 @@ from fedcore.protocol import (
 )
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Vector
-
-HISTORY = 16  # H: decided messages that could still be taken back
 
 
 class Participant:
@@ -97,7 +96,7 @@ class Participant:
             nonce=nonce,
             epoch=state.epoch,
             held=state.held,
-            last_seq=state.seq,
+            abandoned=state.abandoned,
             settled=state.settled,
             history_from=oldest,
         )
@@ -170,6 +169,7 @@ class Participant:
             pending=None,
             history=self._bounded(history),
             epoch=reply.patch.epoch,
+            abandoned=(*state.abandoned, state.epoch)[-HISTORY:],
             settled=Settled(reply.receipt.seq, reply.receipt.verdict)
             if reply.receipt
             else NOTHING_SETTLED,

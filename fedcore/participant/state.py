@@ -81,6 +81,7 @@ class ParticipantState:
     settled: Settled = NOTHING_SETTLED
     pending: Pending | None = None
     history: tuple[Sent, ...] = ()
+    abandoned: tuple[Epoch, ...] = ()  # the last H histories that it has left
     oldest: ModelName | None = None  # the oldest base of what was folded back into e
     kept: State = None
     ledger: Ledger = Ledger()

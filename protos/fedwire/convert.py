@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcore.errors import ProtocolError
 from fedcore.protocol import (
+    HISTORY,
     MOST_COUNTED,
     NOTHING_SETTLED,
     Ack,
@@ -127,7 +128,7 @@ def pull_request(
         epoch=epoch_number(pull.epoch),
         held=model_name(ModelName(held.epoch, held.version)) if held else None,
         held_digest=digest_bytes(held.digest) if held else b"",
-        last_seq=pull.last_seq,
+        abandoned=[epoch_number(epoch) for epoch in pull.abandoned],
         settled=pull.settled.seq,
         settled_verdict=_settled_code(pull.settled),
         history_from=pull.history_from,
@@ -147,7 +148,7 @@ def read_pull(message: pb.PullRequest) -> Pull:
         nonce=message.nonce,
         epoch=epoch_name(message.epoch),
         held=held,
-        last_seq=message.last_seq,
+        abandoned=tuple(epoch_name(left) for left in message.abandoned[-HISTORY:]),
         settled=_read_settled(message.settled, message.settled_verdict),
         history_from=message.history_from,
     )

@@ -530,7 +530,7 @@ def test_any_pull_gets_an_answer_or_a_refusal(data: st.DataObject) -> None:
         "epoch": uint64,
         "held": st.builds(pb.ModelName, epoch=uint64, version=uint64),
         "held_digest": st.binary(max_size=20),
-        "last_seq": uint64,
+        "abandoned": st.lists(uint64, max_size=20),
         "settled": uint64,
         "settled_verdict": st.integers(0, 22),
         "history_from": uint64,

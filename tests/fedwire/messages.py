@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fedcore.protocol import (
+    HISTORY,
     MOST_COUNTED,
     Ack,
     Answer,
@@ -40,7 +41,7 @@ pulls = st.builds(
     nonce=uint64,
     epoch=epochs,
     held=st.none() | st.builds(Held, epochs, uint64, digests),
-    last_seq=uint64,
+    abandoned=st.lists(epochs, max_size=HISTORY).map(tuple),
     settled=settled,
     history_from=uint64,
 )

@@ -11,13 +11,13 @@ from fedwire.v1 import federation_pb2 as pb
 # The fields of each message, in the order of their numbers: 1, 2, 3 ...
 FIELDS = {
     "ModelName": "epoch version",
-    "EnrolRequest": "protocols cid name role index count spec run_id code software",
+    "EnrolRequest": "protocols cid name role index count spec run_id code",
     "EnrolReply": (
         "protocol run_id epoch origin algorithm seed name share_labels heartbeat "
         "max_update_bytes gone warning"
     ),
     "PullRequest": (
-        "cid nonce epoch held held_digest last_seq settled settled_verdict "
+        "cid nonce epoch held held_digest abandoned settled settled_verdict "
         "history_from partial partial_bytes"
     ),
     "Chunk": "offset crc32 data",

@@ -220,6 +220,23 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             *pulls(2),
         ],
     ),
+    "restored, then set back to before the restore, and an old message arrives": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *trains(0),
+            ("push", 0, 1),
+            ("restore", 0, 1),
+            ("pull", 0, 1),
+            ("deliver", 1, 1),
+            ("answer", 0, 1),
+            ("roll_back", 0, 1),
+            ("pull", 0, 1),
+            ("deliver", 1, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
     "a discarded message is sent again after a restart": (
         ASYNCHRONOUS,
         [

@@ -82,6 +82,14 @@ def fold_back_on_a_missing_ack(stack: ExitStack) -> None:
 
 
 @mutant
+def abandoned_histories_are_not_told(stack: ExitStack) -> None:
+    def pull(self: Participant, nonce: int) -> Any:
+        return replace(old(self, nonce), abandoned=())
+
+    old = _swap(stack, Participant, "pull", pull)
+
+
+@mutant
 def settle_by_number_without_digest(stack: ExitStack) -> None:
     def settle(self: Participant, ack: Ack) -> Outcome:
         pending = self.state.pending

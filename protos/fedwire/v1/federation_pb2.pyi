@@ -70,7 +70,7 @@ class ModelName(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class EnrolRequest(_message.Message):
-    __slots__ = ("protocols", "cid", "name", "role", "index", "count", "spec", "run_id", "code", "software")
+    __slots__ = ("protocols", "cid", "name", "role", "index", "count", "spec", "run_id", "code")
     PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
     CID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -80,7 +80,6 @@ class EnrolRequest(_message.Message):
     SPEC_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
-    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     protocols: _containers.RepeatedScalarFieldContainer[int]
     cid: str
     name: str
@@ -90,8 +89,7 @@ class EnrolRequest(_message.Message):
     spec: str
     run_id: str
     code: str
-    software: str
-    def __init__(self, protocols: _Optional[_Iterable[int]] = ..., cid: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., index: _Optional[int] = ..., count: _Optional[int] = ..., spec: _Optional[str] = ..., run_id: _Optional[str] = ..., code: _Optional[str] = ..., software: _Optional[str] = ...) -> None: ...
+    def __init__(self, protocols: _Optional[_Iterable[int]] = ..., cid: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., index: _Optional[int] = ..., count: _Optional[int] = ..., spec: _Optional[str] = ..., run_id: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class EnrolReply(_message.Message):
     __slots__ = ("protocol", "run_id", "epoch", "origin", "algorithm", "seed", "name", "share_labels", "heartbeat", "max_update_bytes", "gone", "warning")
@@ -122,13 +120,13 @@ class EnrolReply(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("cid", "nonce", "epoch", "held", "held_digest", "last_seq", "settled", "settled_verdict", "history_from", "partial", "partial_bytes")
+    __slots__ = ("cid", "nonce", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes")
     CID_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     HELD_DIGEST_FIELD_NUMBER: _ClassVar[int]
-    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    ABANDONED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_VERDICT_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FROM_FIELD_NUMBER: _ClassVar[int]
@@ -139,13 +137,13 @@ class PullRequest(_message.Message):
     epoch: int
     held: ModelName
     held_digest: bytes
-    last_seq: int
+    abandoned: _containers.RepeatedScalarFieldContainer[int]
     settled: int
     settled_verdict: Answer
     history_from: int
     partial: str
     partial_bytes: int
-    def __init__(self, cid: _Optional[str] = ..., nonce: _Optional[int] = ..., epoch: _Optional[int] = ..., held: _Optional[_Union[ModelName, _Mapping]] = ..., held_digest: _Optional[bytes] = ..., last_seq: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, cid: _Optional[str] = ..., nonce: _Optional[int] = ..., epoch: _Optional[int] = ..., held: _Optional[_Union[ModelName, _Mapping]] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "crc32", "data")

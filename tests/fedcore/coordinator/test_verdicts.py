@@ -9,7 +9,7 @@ from fedcore.payloads import dense_payload, pack, values_payload
 from fedcore.protocol import Answer, ModelName, Settled, Verdict
 from fedcore.recipes import FedBuff
 from fedcore.staleness import Inverse
-from tests.fedcore.coordinator.desk import FRESH, Desk
+from tests.fedcore.coordinator.desk import EPOCH, FRESH, Desk
 
 
 @pytest.fixture
@@ -92,6 +92,12 @@ def test_proof_of_a_rollback_opens_a_new_history(
     assert desk.ack.answer is Answer.OTHER_EPOCH
     (opened,) = desk.records(EpochOpened)
     assert opened.epoch == desk.coordinator.state.epoch == FRESH
+
+
+def test_a_client_that_has_left_this_history_opens_a_new_one(desk: Desk) -> None:
+    desk.pull("a", epoch="d" * 16, abandoned=(EPOCH,))
+    (opened,) = desk.records(EpochOpened)
+    assert desk.reply.patch.epoch == opened.epoch == FRESH
 
 
 def test_proof_from_another_history_is_no_proof(desk: Desk) -> None:
