@@ -5,10 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 CLAIMS ?=
+DATA ?= data
+BYTES ?=
 EVENTS ?= 1e7
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench soak kill proto docs containers clean
+.PHONY: help demo test test-protobuf7 check claims bench bytes soak kill proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +46,9 @@ claims: $(VENV)/.stamp  ## the papers' claims, measured here (CLAIMS="5 6" for s
 
 bench: $(VENV)/.stamp  ## speed, as ratios against peers and physical floors
 	$(PY) -m benchmarks
+
+bytes: $(VENV)/.stamp  ## accuracy against bytes at the socket (DATA=folder BYTES="--task cnn")
+	$(PY) -m benchmarks.bytes --data $(DATA) $(BYTES)
 
 soak: $(VENV)/.stamp  ## the model check for EVENTS events
 	$(PY) -m tests.protocol.soak --events $(EVENTS)

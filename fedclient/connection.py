@@ -22,7 +22,16 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ProtocolError
 from fedcore.params import ParamSpec
-from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
+from fedcore.protocol import (
+    Ack,
+    Answer,
+    Epoch,
+    ModelName,
+    Pull,
+    Push,
+    Reply,
+    Verdict,
+)
 from fedcore.typing import Seconds
 
 CALL: Seconds = 30.0  # a short call that takes longer has failed
@@ -90,23 +99,25 @@ class Connection:
             if told.refused:
                 answer = read_answer(told.refused)
                 return Refusal(answer, told.retry_after)
-            body = self._download(told, frames)
+            body = told.patch or self._download(told, pull.epoch, frames)
         except grpc.RpcError as error:
             raise explained(error, self.address) from error
         except StopIteration:
             raise ProtocolError(f"{self.address}: an empty answer to a pull") from None
-        reply = read_pull_reply(told, body)
+        reply = read_pull_reply(told, pull, body)
         self._partial = Partial()
         return reply
 
-    def _download(self, told: pb.PullReply, frames: Iterator[bytes]) -> bytes:
+    def _download(
+        self, told: pb.PullReply, asked: Epoch, frames: Iterator[bytes]
+    ) -> bytes:
         size = sum(told.lengths)
         if size > 4 * self._spec.dim + OVERHEAD:
             raise ProtocolError(
                 f"{self.address}: a patch of {size} bytes for a model of "
                 f"{4 * self._spec.dim}"
             )
-        name, partial = patch_name(told), self._partial
+        name, partial = patch_name(told, asked), self._partial
         if not told.from_byte or partial.name != name:
             partial = self._partial = Partial(name, bytearray(size))
         for frame in frames:
@@ -135,11 +146,13 @@ class Connection:
             reply = self._stub.push(frames, timeout=self._patience(CALL))
         except grpc.RpcError as error:
             raise explained(error, self.address) from error
-        return read_push_reply(reply)
+        return read_push_reply(reply, push)
 
     def _frames(self, push: Push, start: int) -> Iterator[bytes]:
-        yield header_frame(push_header(push))
-        yield from chunk_frames([push.payload], start)
+        header = push_header(push)
+        yield header_frame(header)
+        if header.size:
+            yield from chunk_frames([push.payload], start)
 
     def report(
         self, cid: str, model: ModelName, values: Mapping[str, float], samples: int

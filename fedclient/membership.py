@@ -2,8 +2,8 @@
 
 import logging
 import random
+import secrets
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,7 @@ class Membership:
         if state is not None and state.left:
             self.store.forget()
             state = None
-        cid = state.cid if state is not None else uuid.uuid4().hex
+        cid = state.cid if state is not None else secrets.token_hex(8)
         reply = self._ask(cid, state.run_id if state else "")
         if reply.gone:
             self.store.forget()

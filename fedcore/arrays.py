@@ -41,6 +41,18 @@ def like(values: Any, reference: Array) -> Array:
     return xp.asarray(values, device=reference.device)
 
 
+def pieces(x: Array, unit: int = 1) -> list[slice]:
+    """Slices of the last axis, of whole units, that stay in a cache one by one.
+
+    Tensors are left in one piece: what counts on an accelerator is few calls.
+    """
+    dim = x.shape[-1]
+    if not is_numpy(x):
+        return [slice(0, dim)]
+    width = unit * max(1, BLOCK * dim // max(1, x.size * unit))
+    return [slice(at, min(dim, at + width)) for at in range(0, dim, width)]
+
+
 def top_k_indices(magnitude: Array, k: int) -> Array:
     """Where the ``k`` largest values lie, ascending, shape ``(..., k)``."""
     if is_numpy(magnitude):
@@ -117,3 +129,15 @@ def norm(x_D: Array) -> float:
         if flat.dtype == np.float64
         else float(np.linalg.norm(flat.astype(np.float64)))
     )
+
+
+def norms(x: Array) -> Array:
+    """Euclidean norms along the last axis, however large or small the values are."""
+    xp = array_namespace(x)
+    if not x.shape[-1]:
+        return xp.sum(x, axis=-1)
+    largest = xp.max(xp.abs(x), axis=-1)
+    safe = xp.where(largest > 0, largest, xp.ones_like(largest))
+    shares = x / safe[..., np.newaxis]
+    squares = xp.sum(shares * shares, axis=-1, dtype=xp.float64)
+    return largest * xp.astype(xp.sqrt(squares), x.dtype)

@@ -156,6 +156,27 @@ def digest(flat_D: Vector) -> str:
     return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
 
 
+def on_grid(flat_D: Vector) -> Vector:
+    """The model in whole multiples of a power of two, the same on every machine.
+
+    Steps that are multiples of it move such a model without rounding, in any order,
+    as long as no value grows beyond eight times the largest, or 8. The multiples are
+    of 2^-20 in a model of values up to 1; none moves by more than half of that.
+    """
+    largest = float(np.abs(flat_D).max(initial=1.0))
+    grid = np.float32(2.0 ** (np.frexp(largest)[1] + 3 - 24))
+    rounded: Vector = np.rint(flat_D / grid) * grid
+    return rounded
+
+
+def version_0(flat_D: Vector, origin: str) -> Vector | None:
+    """The model that has this digest: as given or on the grid, or None for neither."""
+    for candidate_D in (flat_D, on_grid(flat_D)):
+        if digest(candidate_D) == origin:
+            return candidate_D
+    return None
+
+
 def content_digest(data: bytes | bytearray | memoryview) -> str:
     """The name of a message: what two sides compare to know that it is the same."""
     return hashlib.sha256(data).hexdigest()[:32]

@@ -24,6 +24,23 @@ def publish(public_D: Vector, message: Payload) -> Vector:
     return moved_D
 
 
+def moved_exactly(before_D: Vector, message: Payload | None, after_D: Vector) -> bool:
+    """Whether the message took one model to the other without rounding.
+
+    Where all did, in any order and also added up, they lead to the same bits.
+    """
+    if message is None or message.format != "levels":
+        return False
+    indices = message.arrays["indices"]
+    before_K = before_D[indices].astype(np.float64)
+    after_K = after_D[indices].astype(np.float64)
+    moved_K = before_K - after_K
+    exact_K = (moved_K == payloads.level_values(message)) & (
+        moved_K + after_K == before_K
+    )
+    return bool(exact_K.all())
+
+
 def apply_patch(
     held_D: Vector | None, kind: PatchKind, parts: Iterable[Bytes], layout: Layout
 ) -> Vector:

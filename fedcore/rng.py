@@ -17,6 +17,7 @@ import numpy.typing as npt
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_CHUNK = 1 << 14  # words; two arrays of them fit a core's L2 cache
 
 Words = npt.NDArray[np.uint64]
 
@@ -70,17 +71,30 @@ def bits(seed: Words, start: int, count: int) -> Words:
     """
     counter = np.arange(start + 1, start + count + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        z = seed[..., np.newaxis] + counter * _GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * _MIX_1
-        z = (z ^ (z >> np.uint64(27))) * _MIX_2
-    mixed: Words = z ^ (z >> np.uint64(31))
-    return mixed
+        counter *= _GOLDEN
+        z: Words = seed[..., np.newaxis] + counter
+        shifted = np.empty_like(z)
+        for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
+            np.right_shift(z, np.uint64(shift), out=shifted)
+            z ^= shifted
+            z *= factor
+        np.right_shift(z, np.uint64(31), out=shifted)
+        z ^= shifted
+    return z
 
 
-def uniform(seed: Words, count: int) -> npt.NDArray[np.float32]:
-    """Numbers in [0, 1) on a grid of 2^-24, shape ``seed.shape + (count,)``."""
-    high = (bits(seed, 0, count) >> np.uint64(40)).astype(np.float32)
-    return high * np.float32(2.0**-24)
+def uniform(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.float32]:
+    """Numbers in [0, 1) on a grid of 2^-24, shape ``seed.shape + (count,)``.
+
+    They are those of words ``start`` to ``start + count`` of each seed's stream.
+    """
+    drawn = np.empty((*seed.shape, count), np.float32)
+    size = max(64, _CHUNK // max(1, seed.size))
+    for at in range(0, count, size):  # by chunks, so that the words stay in cache
+        part = drawn[..., at : at + size]
+        part[...] = bits(seed, start + at, part.shape[-1]) >> np.uint64(40)
+        part *= np.float32(2.0**-24)
+    return drawn
 
 
 def subset(seed: int, size: int, count: int) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import HistoryReopened
 from fedcore.errors import ConfigError, SpecMismatchError
-from fedcore.params import ParamSpec, digest
+from fedcore.params import ParamSpec, digest, on_grid, version_0
 from fedcore.typing import Seconds, Vector
 from fedrun.config import FederationConfig
 from fedrun.files import load_model
@@ -69,7 +69,9 @@ def start_run(
     durable: bool = True,
     epoch: str | None = None,
 ) -> Run:
-    """A fresh run whose version 0 is this model."""
+    """A fresh run from this model, on the grid if messages are to add up."""
+    if config.algorithm.downlink.adds_exactly:
+        initial_D = on_grid(initial_D)
     epoch, run_id = epoch or fresh_name(), fresh_name()
     configured = _configured(config, at, run_id, spec, epoch, digest(initial_D))
     journal = Journal.create(
@@ -143,7 +145,7 @@ def _check_model(
         return
     spec, initial_D = load_model(config.model)
     coordinator.algorithm.spec.require(spec, str(config.model))
-    if digest(initial_D) != told.origin:
+    if version_0(initial_D, told.origin) is None:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "
             "or start another run (server.journal)"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import grpc
+from fedwire.connect import WINDOWS
 from fedwire.service import MESSAGE_LIMIT, SERVICE, handlers
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -48,6 +49,7 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.so_reuseport", 0),  # a port that is taken is an error
+    *WINDOWS,
 )
 
 

@@ -1,14 +1,17 @@
 """The gRPC service: calls become events, actions become answers."""
 
 import asyncio
+import itertools
 import json
 import logging
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
 from fedwire.convert import (
+    INLINE,
     answer_code,
     digest_bytes,
     epoch_name,
@@ -35,7 +38,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.errors import ProtocolError, SpecMismatchError, UnavailableError
 from fedcore.params import ParamSpec, content_digest
-from fedcore.protocol import Ack, Answer, Push
+from fedcore.protocol import Answer, Push
 from fedcore.typing import JSON, Bytes, Seconds
 from fedcore.workload import LONG_TEXT
 from fedrun.run import Run, fresh_name
@@ -68,6 +71,7 @@ class FederationService:
         self._spec = run.coordinator.algorithm.spec
         self._uploads = Uploads(run.config.server.max_uploads)
         self._codes: dict[str, str] = {}
+        self._nonces = itertools.count(1)
         self.draining = False
         self.told: set[str] = set()  # who knows that the run has ended
         limit = run.config.server.max_update_bytes
@@ -236,13 +240,13 @@ class FederationService:
     ) -> AsyncIterator[bytes]:
         """Model and work, once there is some."""
         try:
-            pull = read_pull(request)
+            pull = read_pull(request, next(self._nonces))
         except ProtocolError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         await self._check_owner(pull.cid, context)
         self._sessions.hear(pull.cid)
         if self.draining:
-            yield _refusal(pull.nonce, Answer.RETRY)
+            yield _refusal(Answer.RETRY)
             return
         self._core.submit(
             ClientPulled(at=time.time(), pull=pull, fresh_epoch=fresh_name())
@@ -252,10 +256,10 @@ class FederationService:
         except asyncio.CancelledError:
             if not self.draining:
                 raise
-            yield _refusal(pull.nonce, Answer.RETRY)
+            yield _refusal(Answer.RETRY)
             return
         if isinstance(answer, Refuse):
-            yield _refusal(pull.nonce, answer.answer)
+            yield _refusal(answer.answer)
             return
         for frame in _reply_frames(answer, request):
             yield frame
@@ -270,17 +274,17 @@ class FederationService:
         """An update: taken in whole, made durable, and then acknowledged."""
         try:
             header = read_header(await anext(frames, b""))
-            self._check_size(header.size)
+            self._check_size(header.size or len(header.payload))
             await self._check_owner(header.cid, context)
             self._sessions.hear(header.cid)
             if header.cid not in self._run.coordinator.state.clients:
-                return _no_verdict(header, Answer.UNKNOWN)
+                return _no_verdict(Answer.UNKNOWN)
             if self.draining:
-                return _no_verdict(header, Answer.RETRY)
-            payload = await self._receive(header, frames)
+                return _no_verdict(Answer.RETRY)
+            payload = await self._payload(header, frames)
             if payload is None:
-                return _no_verdict(header, Answer.RETRY)
-            push = read_push(header, payload)
+                return _no_verdict(Answer.RETRY)
+            push = read_push(header, *payload)
         except ProtocolError as error:
             _log.warning("refused a push: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -300,10 +304,26 @@ class FederationService:
                 f"{self.max_update_bytes} (server.max_update_bytes)"
             )
 
+    async def _payload(
+        self, header: pb.PushHeader, frames: AsyncIterator[bytes]
+    ) -> tuple[Bytes, str] | None:
+        """The payload and its digest; None if it did not arrive whole and unharmed."""
+        if header.size:
+            payload = await self._receive(header, frames)
+            return None if payload is None else (payload, header.digest.hex())
+        if len(header.payload) > INLINE:
+            raise ProtocolError(
+                f"a payload of {len(header.payload)} bytes in the first frame; the "
+                f"limit is {INLINE}"
+            )
+        if zlib.crc32(header.payload) != header.crc32:
+            return None
+        return header.payload, content_digest(header.payload)
+
     async def _receive(
         self, header: pb.PushHeader, frames: AsyncIterator[bytes]
     ) -> Bytes | None:
-        """The payload; None if it did not arrive whole and unharmed."""
+        """A payload that comes in chunks."""
         name: Name = (header.cid, header.seq, header.digest.hex())
         try:
             upload = self._uploads.begin(name, header.size)
@@ -340,27 +360,23 @@ async def _is_unharmed(upload: Upload, name: Name) -> bool:
 
 def _reply_frames(answer: SendReply, request: pb.PullRequest) -> Iterator[bytes]:
     """The frames of a reply; a download that was cut off goes on where it stopped."""
-    patch = answer.reply.patch
-    told = pull_reply(answer.reply)
-    if request.partial and request.partial == patch_name(told):
+    patch, asked = answer.reply.patch, epoch_name(request.epoch)
+    told = pull_reply(answer.reply, asked)
+    if request.partial and request.partial == patch_name(told, asked):
         told.from_byte = min(request.partial_bytes, patch.nbytes)
     yield reply_frame(told)
-    yield from chunk_frames(patch.parts, told.from_byte)
+    if not told.patch:
+        yield from chunk_frames(patch.parts, told.from_byte)
 
 
-def _refusal(nonce: int, answer: Answer) -> bytes:
+def _refusal(answer: Answer) -> bytes:
     wait = RETRY if answer is Answer.RETRY else 0.0
-    return reply_frame(
-        pb.PullReply(nonce=nonce, refused=answer_code(answer), retry_after=wait)
-    )
+    return reply_frame(pb.PullReply(refused=answer_code(answer), retry_after=wait))
 
 
-def _no_verdict(header: pb.PushHeader, answer: Answer) -> pb.PushReply:
+def _no_verdict(answer: Answer) -> pb.PushReply:
     wait = RETRY if answer is Answer.RETRY else 0.0
-    digest = header.digest.hex()
-    return push_reply(
-        Ack(seq=header.seq, digest=digest, answer=answer, retry_after=wait)
-    )
+    return pb.PushReply(answer=answer_code(answer), retry_after=wait)
 
 
 def _certified_name(context: Context) -> str | None:

@@ -118,10 +118,10 @@ def _least(config: AlgorithmConfig) -> int:
     return max(config.min_clients, filled if config.synchronous else 1)
 
 
-def free_folder(config: FederationConfig) -> Path:
+def free_folder(config: FederationConfig, what: str = "sim") -> Path:
     """The next unused folder for a simulation of this federation."""
     base = config.server.journal
     number = 1
-    while (folder := base.with_name(f"{base.name}-sim-{number}")).exists():
+    while (folder := base.with_name(f"{base.name}-{what}-{number}")).exists():
         number += 1
     return folder

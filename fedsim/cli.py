@@ -1,6 +1,7 @@
 """The command ``fedsim``."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -70,3 +71,67 @@ def data(app: str, clients: int, out: Path) -> None:
     from fedsim.commands import show_data
 
     show_data(app, clients, out)
+
+
+@main.command()
+@click.argument("config", type=PATH, required=False)
+@click.option("--app", help="The workload, module:attribute, if not the config's.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value than the config's, such as algorithm.buffer=8.",
+)
+@click.option(
+    "--uplink",
+    "uplinks",
+    multiple=True,
+    metavar="CODEC",
+    help="A candidate for the uplink, such as top_k:ratio=0.01, or as YAML.",
+)
+@click.option(
+    "--downlink",
+    "downlinks",
+    multiple=True,
+    metavar="CODEC",
+    help="A candidate for the downlink.",
+)
+@click.option(
+    "--versions",
+    "--rounds",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="How long each simulation is.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Each pair is simulated so many times; the means are compared.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=0.005,
+    show_default=True,
+    help="How much worse than uncompressed the pair to take may be.",
+)
+@click.option("-o", "--out", type=PATH, help="The folder of the page and the numbers.")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Processes; the results are the same."
+)
+@click.option("-v", "--verbose", is_flag=True)
+@in_sentences
+def codecs(jobs: int | None, verbose: bool, **wanted: Any) -> None:
+    """Compare codecs on your own model, and name the pair to take.
+
+    CONFIG describes the federation; without it, --app is federated with the defaults.
+    """
+    log_to_stderr(verbose)
+    from fedsim.codecs.command import Wanted, compare_codecs
+    from fedsim.codecs.pool import usual_jobs
+
+    compare_codecs(Wanted(jobs=jobs or usual_jobs(), verbose=verbose, **wanted))

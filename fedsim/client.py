@@ -64,9 +64,8 @@ class SimulatedClient:
                 count=device.count,
             )
         )
-        if coordinator.state.version == 0:
-            published = coordinator.state.published
-            self.participant.derive(published.public_D, published.origin)
+        origin = coordinator.state.published.origin
+        self.participant.derive(world.version_0, origin)
 
     @cached_property
     def _client(self) -> Client:

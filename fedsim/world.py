@@ -5,6 +5,7 @@ same report and the same tools look at both.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol, assert_never
 
 from fedcore.coordinator.actions import (
@@ -21,7 +22,7 @@ from fedcore.coordinator.records import StepReason
 from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.protocol import Ack, Epoch, Reply
 from fedcore.rng import Key
-from fedcore.typing import Seconds
+from fedcore.typing import Seconds, Vector
 from fedrun.commit import GroupCommit
 from fedrun.run import Run
 from fedsim.clock import Call, Clock
@@ -54,6 +55,11 @@ class World:
         self._key = Key.root(run.config.seed).fold_in("world")
         self._nonce = 0
         self._carry_out(self._group.commit())
+
+    @cached_property
+    def version_0(self) -> Vector:
+        """What every client can derive by itself."""
+        return self.run.journal.initial()[1]
 
     def execute(self, until: Callable[[], bool]) -> None:
         """Lets things happen until a condition holds or nothing happens any more."""

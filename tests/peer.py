@@ -18,7 +18,6 @@ from fedcore.typing import Vector
 from tests.served import DIM, spec_of
 
 CALL = 20.0
-_nonces = itertools.count(1)
 
 
 def packed(values_D: Vector) -> bytes:
@@ -63,13 +62,14 @@ class Peer:
 
     def pull(self, **changes: Any) -> pb.PullReply:
         """Asks for work; takes over the version that comes."""
-        told = {"cid": self.cid, "nonce": next(_nonces), "epoch": self.epoch}
+        told = {"cid": self.cid, "epoch": self.epoch}
         request = pb.PullRequest(**{**told, **changes})
         frames = self.stub.pull(request, timeout=CALL)
         reply = read_reply(next(frames))
-        self.body = b"".join(bytes(read_chunk(frame).data) for frame in frames)
+        chunks = [bytes(read_chunk(frame).data) for frame in frames]
+        self.body = reply.patch or b"".join(chunks)
         if not reply.refused:
-            self.epoch, self.version = reply.model.epoch, reply.model.version
+            self.epoch, self.version = reply.epoch or request.epoch, reply.version
         return reply
 
     def header(self, payload: bytes, **changes: Any) -> pb.PushHeader:
@@ -78,7 +78,7 @@ class Peer:
             "cid": self.cid,
             "epoch": self.epoch,
             "seq": self.seq + 1,
-            "base": pb.ModelName(epoch=self.epoch, version=self.version),
+            "base": self.version,
             "size": len(payload),
             "digest": digest_of(payload),
             "samples": 1,

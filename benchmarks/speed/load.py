@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from fedwire.connect import Address, parse_address
-from fedwire.convert import epoch_name, push_header, read_push_reply
+from fedwire.convert import epoch_name, push_header, read_answer
 from fedwire.frames import chunk_frames, header_frame
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
@@ -87,8 +87,7 @@ class LoadClient:
         reply = self._push(self._frames())
         if bare:
             return
-        ack = read_push_reply(reply)
-        assert ack.answer is Verdict.ACCEPTED, ack
+        assert read_answer(reply.answer) is Verdict.ACCEPTED, reply
         self._settled = Settled(self._seq, Verdict.ACCEPTED)
 
     def _frames(self) -> Iterator[bytes]:
@@ -105,8 +104,10 @@ class LoadClient:
             update_norm=1.0,
             loss=1.0,
         )
-        yield header_frame(push_header(push))
-        yield from self._chunks
+        header = push_header(push)
+        yield header_frame(header)
+        if header.size:
+            yield from self._chunks
 
 
 def main() -> None:

@@ -39,6 +39,11 @@ class CompressorConfig(Method):
     def bias(self) -> Class:
         """Which of the two laws it obeys."""
 
+    @property
+    def adds_exactly(self) -> bool:
+        """Whether its messages add up without rounding, so that a sum is as good."""
+        return False
+
     @abstractmethod
     def build(self, layout: Layout) -> Compressor:
         """The compressor for a model whose tensors have these sizes."""

@@ -8,18 +8,10 @@ so that a weight which never moves is not pushed one way.
 
 from typing import Literal
 
-import numpy as np
-
-from fedcore.arrays import array_namespace, like
-from fedcore.compressors.base import (
-    Class,
-    Compressor,
-    CompressorConfig,
-    Keys,
-    stateless,
-)
-from fedcore.payloads import Layout, Payload, sign_payload
-from fedcore.rng import bits, seeds
+from fedcore.arrays import array_namespace
+from fedcore.compressors._sign import encode_signs
+from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
+from fedcore.payloads import Layout
 from fedcore.typing import Array
 
 
@@ -38,19 +30,9 @@ class SignL1(CompressorConfig):
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""
         parts = layout if self.per == "tensor" else (sum(layout),)
-        return stateless(lambda delta_D, key: _encode(delta_D, key, parts))
+        return stateless(lambda delta_D, key: encode_signs(delta_D, key, parts, _mean))
 
 
-def _encode(delta_D: Array, key: Keys, parts: Layout) -> Payload:
-    xp = array_namespace(delta_D)
-    positive_D = delta_D > 0
-    zero_D = delta_D == 0
-    if bool(xp.any(zero_D)):
-        coin = (bits(seeds(key), 0, delta_D.shape[-1]) >> np.uint64(63)).astype(bool)
-        positive_D = xp.where(zero_D, like(coin, delta_D), positive_D)
-    ends = np.cumsum(parts)
-    scales = [
-        xp.sum(xp.abs(delta_D[..., end - size : end]), axis=-1) / max(1, size)
-        for size, end in zip(parts, ends.tolist(), strict=True)
-    ]
-    return sign_payload(positive_D, xp.stack(scales, axis=-1), parts)
+def _mean(rows: Array) -> Array:
+    xp = array_namespace(rows)
+    return xp.sum(xp.abs(rows), axis=-1) / max(1, rows.shape[-1])

@@ -9,10 +9,10 @@ unbiased with ω ≤ bucket/(4L²). Buckets keep these constants free of d.
 
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, like
+from fedcore.arrays import array_namespace
+from fedcore.compressors._buckets import quantise
 from fedcore.compressors.base import (
     Class,
     Compressor,
@@ -20,9 +20,8 @@ from fedcore.compressors.base import (
     Keys,
     stateless,
 )
-from fedcore.payloads import Layout, Payload, quantised_payload
+from fedcore.payloads import Layout, Payload
 from fedcore.payloads.quantised import levels
-from fedcore.rng import seeds, uniform
 from fedcore.typing import Array
 
 
@@ -50,24 +49,10 @@ class Uniform(CompressorConfig):
 
 
 def _encode(delta_D: Array, key: Keys, config: Uniform) -> Payload:
-    xp = array_namespace(delta_D)
-    dim, top = delta_D.shape[-1], levels(config.bits)
-    buckets = -(-dim // config.bucket)
-    padding = xp.zeros(
-        (*delta_D.shape[:-1], buckets * config.bucket - dim), dtype=delta_D.dtype
-    )
-    padded = xp.concat([delta_D, like(padding, delta_D)], axis=-1)
-    rows = xp.reshape(padded, (*delta_D.shape[:-1], buckets, config.bucket))
-    steps = xp.max(xp.abs(rows), axis=-1) / top
-    # A step may round to zero below a subnormal; such a bucket is sent as zeros.
-    safe = xp.where(steps > 0, steps, xp.ones_like(steps))
-    scaled = rows / safe[..., np.newaxis]
-    if config.rounding == "stochastic":
-        noise = uniform(seeds(key), buckets * config.bucket)
-        scaled = xp.floor(scaled + like(noise, delta_D).reshape(rows.shape))
-    else:
-        scaled = xp.round(scaled)
-    whole = xp.astype(xp.clip(scaled, -top, top), xp.int8)
-    whole = xp.where((steps > 0)[..., np.newaxis], whole, xp.zeros_like(whole))
-    flat = xp.reshape(whole, (*delta_D.shape[:-1], buckets * config.bucket))[..., :dim]
-    return quantised_payload(dim, config.bits, config.bucket, steps, flat)
+    noise = key if config.rounding == "stochastic" else None
+    return quantise(delta_D, noise, config.bits, config.bucket, _largest)
+
+
+def _largest(rows: Array) -> Array:
+    xp = array_namespace(rows)
+    return xp.max(xp.abs(rows), axis=-1)

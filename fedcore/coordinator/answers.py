@@ -13,10 +13,11 @@ def replied(
     row, published = state.clients[pull.cid], state.published
     other_history = pull.epoch != state.epoch
     accepted = [seq for seq in row.accepted if seq >= pull.history_from]
+    is_known = not other_history and pull.settled.seq == row.seq
     reply = Reply(
         nonce=pull.nonce,
         patch=published.patch(None if other_history else pull.held),
-        receipt=row.receipt,
+        receipt=None if is_known else row.receipt,
         accepted=tuple(accepted) if other_history else (),
         task=task,
         done=done,

@@ -4,7 +4,8 @@ Every version is encoded once and served to all. The last versions stay in a rin
 their digests, the coordinates that they touched, and, up to one model of bytes,
 their messages. Older models are brought up to date by one full download; version 0
 is special, since a newcomer can derive it, so the coordinates that were touched
-since then are known for ever (D/8 bytes).
+since then are known for ever (D/8 bytes). Messages that moved W without rounding may
+be sent as their sum.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,9 +16,10 @@ import numpy.typing as npt
 
 from fedcore import payloads
 from fedcore.params import digest
+from fedcore.patch import moved_exactly
 from fedcore.payloads import Layout, Payload, dense_payload, values_payload
 from fedcore.protocol import Epoch, Held, Patch, PatchKind
-from fedcore.typing import Bytes, Indices, Vector
+from fedcore.typing import Bytes, Vector
 
 LEAST_VERSIONS, MOST_VERSIONS = 64, 4096
 
@@ -30,6 +32,7 @@ class Entry:
     digest: str
     message: bytes | None = None  # None: too old to keep, or W = X
     support: npt.NDArray[np.int32] | None = None  # None: all coordinates
+    exact: bool = False  # whether the message moved W without rounding
 
     @property
     def message_bytes(self) -> int:
@@ -61,17 +64,19 @@ class Published:
         return int(self.public_D.nbytes)
 
     def publish(
-        self, public_D: Vector, message: bytes | None, support: Indices | None
+        self, public_D: Vector, packed: bytes | None, message: Payload | None
     ) -> None:
-        """The next version, and what led to it."""
+        """The next version, and what led to it; without a message, W = X."""
         self.version += 1
+        support = None if message is None else payloads.support(message)
+        exact = moved_exactly(self.public_D, message, public_D)
         self.public_D, self.digest = public_D, digest(public_D)
         if support is None:
             self.touched_D = None
         elif self.touched_D is not None:
             self.touched_D[support] = True
         narrow = None if support is None else support.astype(np.int32)
-        self._append(Entry(self.version, self.digest, message, narrow))
+        self._append(Entry(self.version, self.digest, packed, narrow, exact))
         self._forget_patches()
 
     def open_epoch(self, epoch: Epoch) -> None:
@@ -108,9 +113,9 @@ class Published:
     def _smallest(self, start: int) -> Patch:
         full = self._full()
         replay, overwrite = self._replay(start), self._overwrite(start)
-        patches = [p for p in (replay, overwrite, full) if p is not None]
-        best = min(patches, key=lambda patch: patch.nbytes)
-        if best is overwrite:
+        patches = [replay, self._sum(start), overwrite, full]
+        best = min(filter(None, patches), key=lambda patch: patch.nbytes)
+        if best is not replay and best is not full:
             self._patch_bytes += best.nbytes
         return best
 
@@ -118,20 +123,34 @@ class Published:
         parts = payloads.pack_parts(dense_payload(self.public_D))
         return self._named("full", -1, parts, [sum(map(len, parts))])
 
-    def _replay(self, start: int) -> Patch | None:
+    def _missed(self, start: int) -> list[Entry]:
+        """The versions after this one; none if a message of theirs is gone."""
         place = start - self.ring[0].version + 1
-        if place < 1:
+        missed = self.ring[place:] if place >= 1 else []
+        return [] if any(entry.message is None for entry in missed) else missed
+
+    def _replay(self, start: int) -> Patch | None:
+        kept = [entry.message or b"" for entry in self._missed(start)]
+        return (
+            self._named("replay", start, kept, list(map(len, kept))) if kept else None
+        )
+
+    def _sum(self, start: int) -> Patch | None:
+        """One message in place of many, where none of them was rounded."""
+        missed = self._missed(start)
+        if self._no_room(start) or not all(entry.exact for entry in missed):
             return None
-        kept = [
-            entry.message for entry in self.ring[place:] if entry.message is not None
+        messages = [
+            payloads.unpack(entry.message or b"", self.layout) for entry in missed
         ]
-        if len(kept) < len(self.ring) - place:
+        total = payloads.merged(messages)
+        if total is None:
             return None
-        return self._named("replay", start, kept, list(map(len, kept)))
+        packed = payloads.pack(total)
+        return self._named("replay", start, [packed], [len(packed)])
 
     def _overwrite(self, start: int) -> Patch | None:
-        # Beyond one model of bytes, patches are made of what is in memory anyway.
-        if self.version - start == 1 or self._patch_bytes > self.model_bytes:
+        if self._no_room(start):
             return None
         marks = self._marks(start)
         if marks is None:
@@ -140,6 +159,10 @@ class Published:
         values = values_payload(len(marks), indices, self.public_D[indices])
         packed = payloads.pack(values)
         return self._named("overwrite", start, [packed], [len(packed)])
+
+    def _no_room(self, start: int) -> bool:
+        """Beyond one model of bytes, patches are made of what is in memory anyway."""
+        return self.version - start == 1 or self._patch_bytes > self.model_bytes
 
     def _marks(self, start: int) -> npt.NDArray[np.bool_] | None:
         """The coordinates that differ, or None if they all may."""
@@ -204,8 +227,3 @@ class Published:
     def _forget_patches(self) -> None:
         self._patches: dict[int, Patch] = {}
         self._patch_bytes = 0
-
-
-def support_of(message: Payload | None) -> Indices | None:
-    """Which coordinates a message touches; all, if the model itself was published."""
-    return None if message is None else payloads.support(message)

@@ -14,7 +14,7 @@ from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.clients import ClientRow
-from fedcore.coordinator.published import Entry, Published, support_of
+from fedcore.coordinator.published import Entry, Published
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
@@ -178,7 +178,7 @@ class ServerState:
             if message is None
             else publish(self.published.public_D, message)
         )
-        self.published.publish(public_D, packed or None, support_of(message))
+        self.published.publish(public_D, packed or None, message)
         self.applied += self.count
         self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
         self.count, self.samples = 0, 0.0
@@ -232,7 +232,10 @@ class ServerState:
             "epoch": self.epoch,
             "version": self.version,
             "origin": self.published.origin,
-            "ring": [[entry.version, entry.digest] for entry in self.published.ring],
+            "ring": [
+                [entry.version, entry.digest, entry.exact]
+                for entry in self.published.ring
+            ],
             "bases": list(self.bases),
             "count": self.count,
             "samples": self.samples,
@@ -275,8 +278,9 @@ class ServerState:
                 digest,
                 _message(arrays.get(f"message.{version}")),
                 arrays.get(f"support.{version}"),
+                exact,
             )
-            for version, digest in scalars["ring"]
+            for version, digest, exact in scalars["ring"]
         ]
         published.restore(
             scalars["version"], arrays["public"], scalars["origin"], entries

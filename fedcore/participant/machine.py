@@ -19,7 +19,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.arrays import finite, norm
 from fedcore.compressors import ErrorFeedback
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
-from fedcore.params import content_digest, digest
+from fedcore.params import content_digest, digest, version_0
 from fedcore.participant.state import (
     Outcome,
     OutdatedError,
@@ -81,9 +81,10 @@ class Participant:
 
     def derive(self, initial_D: Vector, origin: str) -> None:
         """Version 0 need not travel: here it is, if it has the digest ``origin``."""
-        if self.state.held is None and digest(initial_D) == origin:
+        public_D = version_0(initial_D, origin) if self.state.held is None else None
+        if public_D is not None:
             held = Held(self.state.epoch, 0, origin)
-            self._change(held=held, public_D=initial_D)
+            self._change(held=held, public_D=public_D)
 
     def pull(self, nonce: int) -> Pull:
         """A request for the model; only the answer with this nonce counts."""

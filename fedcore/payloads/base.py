@@ -173,6 +173,10 @@ class Reader:
         self._at += count
         return self._data[self._at - count : self._at]
 
+    def peek(self, count: int) -> memoryview:
+        """Up to ``count`` of the next bytes, which stay to be read."""
+        return self._data[self._at : self._at + count]
+
     def number(self, form: str) -> Any:
         """One number of a struct format such as ``"I"``."""
         one = struct.Struct("<" + form)

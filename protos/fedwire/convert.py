@@ -4,6 +4,8 @@ A peer's message is a claim: whatever it says becomes a message of the core, or 
 ``ProtocolError`` that names the field.
 """
 
+import zlib
+
 import numpy as np
 
 from fedcore.errors import ProtocolError
@@ -29,6 +31,8 @@ from fedcore.protocol import (
 )
 from fedcore.typing import Bytes
 from fedwire.v1 import federation_pb2 as pb
+
+INLINE = 1 << 16  # payloads and patches up to here travel in the first frame
 
 _ANSWERS: dict[Verdict | Answer, int] = {
     Verdict.ACCEPTED: pb.ANSWER_ACCEPTED,
@@ -124,9 +128,8 @@ def pull_request(
     held = pull.held
     return pb.PullRequest(
         cid=pull.cid,
-        nonce=pull.nonce,
         epoch=epoch_number(pull.epoch),
-        held=model_name(ModelName(held.epoch, held.version)) if held else None,
+        held=held.version if held else None,
         held_digest=digest_bytes(held.digest) if held else b"",
         abandoned=[epoch_number(epoch) for epoch in pull.abandoned],
         settled=pull.settled.seq,
@@ -137,16 +140,15 @@ def pull_request(
     )
 
 
-def read_pull(message: pb.PullRequest) -> Pull:
-    """A client's pull."""
-    held = None
+def read_pull(message: pb.PullRequest, nonce: int) -> Pull:
+    """A client's pull; the call that it came by has this number."""
+    epoch, held = epoch_name(message.epoch), None
     if message.HasField("held"):
-        name = read_model_name(message.held)
-        held = Held(name.epoch, name.version, message.held_digest.hex())
+        held = Held(epoch, message.held, message.held_digest.hex())
     return Pull(
         cid=message.cid,
-        nonce=message.nonce,
-        epoch=epoch_name(message.epoch),
+        nonce=nonce,
+        epoch=epoch,
         held=held,
         abandoned=tuple(epoch_name(left) for left in message.abandoned[-HISTORY:]),
         settled=_read_settled(message.settled, message.settled_verdict),
@@ -154,17 +156,19 @@ def read_pull(message: pb.PullRequest) -> Pull:
     )
 
 
-def pull_reply(reply: Reply) -> pb.PullReply:
-    """The answer to a pull as it travels, without the bytes of its patch."""
+def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
+    """The answer to a pull in this epoch as it travels; a large patch follows it."""
     patch, receipt, task = reply.patch, reply.receipt, reply.task
+    is_small = patch.nbytes <= INLINE
     return pb.PullReply(
-        nonce=reply.nonce,
         retry_after=reply.retry_after,
         kind=_PATCHES[patch.kind],  # type: ignore[arg-type]
-        model=pb.ModelName(epoch=epoch_number(patch.epoch), version=patch.version),
+        epoch=0 if patch.epoch == asked else epoch_number(patch.epoch),
+        version=patch.version,
         start=patch.start,
-        digest=digest_bytes(patch.digest),
+        digest=b"" if patch.kind == "none" else digest_bytes(patch.digest),
         lengths=patch.lengths,
+        patch=b"".join(patch.parts) if is_small else b"",
         receipt=None
         if receipt is None
         else pb.Receipt(
@@ -182,8 +186,8 @@ def pull_reply(reply: Reply) -> pb.PullReply:
     )
 
 
-def read_pull_reply(message: pb.PullReply, body: Bytes = b"") -> Reply:
-    """The server's answer to a pull; ``body`` are the bytes of its patch."""
+def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Reply:
+    """The server's answer to this pull; ``body`` are the bytes of its patch."""
     if message.kind not in _PATCH_KINDS:
         raise ProtocolError(f"unknown kind of patch {message.kind}")
     receipt, task = None, None
@@ -204,20 +208,22 @@ def read_pull_reply(message: pb.PullReply, body: Bytes = b"") -> Reply:
             evaluate=message.evaluate,
             lease=message.lease,
         )
-    name = read_model_name(message.model)
+    digest = message.digest.hex()
+    if message.kind == pb.PATCH_KIND_NONE and pull.held is not None:
+        digest = pull.held.digest
     patch = Patch(
         kind=_PATCH_KINDS[message.kind],
-        epoch=name.epoch,
+        epoch=epoch_name(message.epoch) if message.epoch else pull.epoch,
         start=message.start,
-        version=name.version,
-        digest=message.digest.hex(),
+        version=message.version,
+        digest=digest,
         parts=(body,) if len(body) else (),
         lengths=tuple(message.lengths),
     )
     if patch.nbytes != len(body):
         raise ProtocolError(f"a patch of {patch.nbytes} bytes has {len(body)}")
     return Reply(
-        nonce=message.nonce,
+        nonce=pull.nonce,
         patch=patch,
         receipt=receipt,
         accepted=tuple(message.accepted),
@@ -227,25 +233,23 @@ def read_pull_reply(message: pb.PullReply, body: Bytes = b"") -> Reply:
     )
 
 
-def patch_name(told: pb.PullReply) -> str:
+def patch_name(told: pb.PullReply, asked: Epoch) -> str:
     """What tells whether two downloads are of the same bytes."""
-    model = told.model
-    size = sum(told.lengths)
-    return f"{model.epoch:x}:{told.start}:{model.version}:{told.kind}:{size}"
+    epoch = told.epoch or epoch_number(asked)
+    return f"{epoch:x}:{told.start}:{told.version}:{told.kind}:{sum(told.lengths)}"
 
 
 # -------------------------------------------------------------------------- pushes
 
 
 def push_header(push: Push) -> pb.PushHeader:
-    """A push as it travels, without its payload."""
+    """A push as it travels; a large payload follows it."""
+    is_small = len(push.payload) <= INLINE
     return pb.PushHeader(
         cid=push.cid,
         epoch=epoch_number(push.epoch),
         seq=push.seq,
-        base=model_name(push.base),
-        size=len(push.payload),
-        digest=digest_bytes(push.digest),
+        base=push.base.version,
         settled=push.settled.seq,
         settled_verdict=_settled_code(push.settled),
         samples=push.samples,
@@ -256,11 +260,15 @@ def push_header(push: Push) -> pb.PushHeader:
         counts=[] if push.counts is None else push.counts.tolist(),
         has_counts=push.counts is not None,
         loss=push.loss,
+        payload=bytes(push.payload) if is_small else b"",
+        crc32=zlib.crc32(push.payload) if is_small else 0,
+        size=0 if is_small else len(push.payload),
+        digest=b"" if is_small else digest_bytes(push.digest),
     )
 
 
-def read_push(message: pb.PushHeader, payload: Bytes) -> Push:
-    """A client's push."""
+def read_push(message: pb.PushHeader, payload: Bytes, digest: str) -> Push:
+    """A client's push of this payload, which has this digest."""
     counts = None
     if message.samples > MOST_COUNTED:
         raise ProtocolError(f"an update of {message.samples} samples is out of range")
@@ -272,9 +280,9 @@ def read_push(message: pb.PushHeader, payload: Bytes) -> Push:
         cid=message.cid,
         epoch=epoch_name(message.epoch),
         seq=message.seq,
-        base=read_model_name(message.base),
+        base=ModelName(epoch_name(message.epoch), message.base),
         payload=payload,
-        digest=message.digest.hex(),
+        digest=digest,
         settled=_read_settled(message.settled, message.settled_verdict),
         samples=message.samples,
         steps=message.steps,
@@ -289,8 +297,6 @@ def read_push(message: pb.PushHeader, payload: Bytes) -> Push:
 def push_reply(ack: Ack) -> pb.PushReply:
     """The answer to a push as it travels."""
     return pb.PushReply(
-        seq=ack.seq,
-        digest=digest_bytes(ack.digest),
         answer=answer_code(ack.answer),
         weight=ack.weight,
         version=ack.version,
@@ -299,11 +305,11 @@ def push_reply(ack: Ack) -> pb.PushReply:
     )
 
 
-def read_push_reply(message: pb.PushReply) -> Ack:
-    """The server's answer to a push."""
+def read_push_reply(message: pb.PushReply, push: Push) -> Ack:
+    """The server's answer to this push."""
     return Ack(
-        seq=message.seq,
-        digest=message.digest.hex(),
+        seq=push.seq,
+        digest=push.digest,
         answer=read_answer(message.answer),
         weight=message.weight,
         version=message.version,

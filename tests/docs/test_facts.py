@@ -81,7 +81,7 @@ def test_every_value_of_an_enum_is_in_the_protocol() -> None:
 def test_the_table_of_payloads_is_that_of_the_program() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| (\d+) \|",
-        _chapter(_read("protocol.md"), "Payloads"),
+        _chapter(_read("payloads.md"), "Formats"),
         re.MULTILINE,
     )
     assert {(name, int(code)) for name, code in rows} == {

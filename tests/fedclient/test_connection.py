@@ -163,7 +163,7 @@ def test_a_download_of_another_version_begins_anew() -> None:
 
     def pull(request: pb.PullRequest, context: grpc.ServicerContext) -> Iterator[bytes]:
         asked.append(request)
-        yield reply_frame(told(model=pb.ModelName(version=len(asked))))
+        yield reply_frame(told(version=len(asked)))
         yield from chunk_frames([BODY[: 100 if len(asked) == 1 else None]])
         if len(asked) == 1:
             context.abort(grpc.StatusCode.UNAVAILABLE, "cut off")
@@ -196,7 +196,7 @@ def test_an_upload_goes_on_from_what_the_server_has(received: int) -> None:
 
     def push(sent: Iterator[bytes], context: grpc.ServicerContext) -> pb.PushReply:
         arrived.append(sum(len(frame) for frame in sent))
-        return pb.PushReply(seq=1, answer=pb.ANSWER_ACCEPTED)
+        return pb.PushReply(answer=pb.ANSWER_ACCEPTED)
 
     resume = lambda request, context: pb.ResumeReply(received=received)  # noqa: E731
     with (

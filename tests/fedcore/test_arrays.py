@@ -12,6 +12,8 @@ from fedcore.arrays import (
     is_numpy,
     like,
     norm,
+    norms,
+    pieces,
     scatter,
     take,
     top_k_indices,
@@ -77,3 +79,19 @@ def test_the_k_largest_are_found_and_of_equal_ones_the_first(
     for k in (1, size // 3, size):
         best_first = np.argsort(-values, kind="stable")[:k]
         assert top_k_indices(values, k).tolist() == sorted(best_first.tolist())
+
+
+def test_pieces_are_whole_units_and_cover_the_last_axis() -> None:
+    for shape in [(200_000,), (3, 100_000), (500, 2410), (7,), (0,), (4, 0)]:
+        parts = pieces(np.zeros(shape, np.float32), unit=24)
+        assert sum(part.stop - part.start for part in parts) == shape[-1]
+        assert all(part.start % 24 == 0 for part in parts)
+    assert pieces(torch_tensor(np.zeros(200_000))) == [slice(0, 200_000)]
+
+
+@libraries
+def test_norms_neither_overflow_nor_vanish(make: Any) -> None:
+    rows = np.array([[3, 4], [3e38, 0], [3e-38, 4e-38], [0, 0]], np.float32)
+    expected = np.array([5, 3e38, 5e-38, 0], np.float32)
+    np.testing.assert_allclose(as_numpy(norms(make(rows))), expected, rtol=1e-6)
+    assert as_numpy(norms(make(rows[:, :0]))).tolist() == [0] * 4

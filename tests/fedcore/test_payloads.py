@@ -76,7 +76,7 @@ def test_a_message_stands_for_this_vector(entry: Any) -> None:
         ("01 00 01000000 0000", "message ends early: 4 bytes expected, 2 left"),
         ("01 00 01000000 0000803f ff", "1 bytes too many at the end"),
         ("01 01 01000000 02000000", "2 entries in a message of 1 values"),
-        ("01 01 01000000 01000000 07", "unknown index coding 7, expected 0, 1 or 2"),
+        ("01 01 01000000 01000000 07", "unknown index coding 7, expected 0, 1, 2 or 3"),
         ("01 01 01000000 01000000 00 0100 0000803f", "lie below 1"),
         ("01 01 01000000 01000000 02 00 0000803f", "expected 1 indices, got 0"),
         ("01 01 01000000 00000000 02 02", "expected 0 indices, got 1"),
@@ -133,23 +133,41 @@ def test_new_values_are_no_update_and_an_update_is_no_new_value() -> None:
 @pytest.mark.parametrize(
     ("count", "dim", "coding"),
     [
-        (1, 16, 0),  # 2 bytes against a bitmap of 2
-        (2, 16, 2),
-        (1, 1 << 16, 0),
+        (1, 16, 0),  # 2 bytes, as the other codings take
+        (2, 1 << 16, 0),  # gaps of 16 bits are no shorter than indices
         (1, (1 << 16) + 1, 1),
-        (4096, 1 << 16, 0),
-        (4097, 1 << 16, 2),
-        (3000, 100_000, 1),
-        (3126, 100_000, 2),
+        (8, 16, 2),
+        (50_000, 100_000, 2),
+        (655, 1 << 16, 3),
+        (1000, 100_000, 3),
     ],
 )
 def test_indices_take_the_smallest_of_their_codings(
     count: int, dim: int, coding: int
 ) -> None:
-    head, body = pack_indices(np.arange(count), dim)
-    assert bytes(head) == bytes([coding])
+    rng = np.random.default_rng(0)
+    indices_K = np.sort(rng.choice(dim, count, replace=False))
+    head, *body = pack_indices(indices_K, dim)
+    assert head[0] == coding
     sizes = [4 * count if dim > 1 << 16 else 2 * count, -(-dim // 8)]
-    assert memoryview(body).nbytes == min(sizes)
+    packed = len(head) - 1 + sum(memoryview(part).nbytes for part in body)
+    assert packed < min(sizes) if coding == 3 else packed == min(sizes)
+
+
+@pytest.mark.parametrize(
+    ("density", "bits"),
+    [(0.001, 11.47), (0.01, 8.11), (0.02, 7.10), (0.1, 4.76)],
+)
+def test_an_index_takes_as_many_bits_as_golomb_says(
+    density: float, bits: float
+) -> None:
+    # b* + 1 / (1 - (1 - p)^(2^b*)): Sattler et al., "Robust and Communication-
+    # Efficient Federated Learning from Non-IID Data", TNNLS 2020, eq. 17.
+    dim = 1 << 20
+    indices_K = np.flatnonzero(np.random.default_rng(1).random(dim) < density)
+    parts = pack_indices(indices_K, dim)
+    taken = 8 * sum(memoryview(part).nbytes for part in parts) / len(indices_K)
+    assert taken == pytest.approx(bits, rel=0.01)
 
 
 def test_a_code_names_one_format_for_ever() -> None:

@@ -62,6 +62,15 @@ def test_uniform_numbers_are_the_high_bits(seed: str, fractions: list[float]) ->
     assert drawn.tolist() == pytest.approx(fractions, abs=1e-7)
 
 
+def test_uniform_numbers_may_be_drawn_in_parts() -> None:
+    whole = uniform(seeds([Key.root(0), Key.root(1)]), 40_000)
+    parts = [
+        uniform(seeds([Key.root(0), Key.root(1)]), 20_000, start)
+        for start in (0, 20_000)
+    ]
+    assert np.concatenate(parts, axis=-1).tobytes() == whole.tobytes()
+
+
 def test_uniform_numbers_are_uniform_and_below_one() -> None:
     drawn = uniform(word(0), 100_000)
     assert 0 <= drawn.min() < drawn.max() < 1

@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from fedwire.convert import INLINE
 from fedwire.frames import CHUNK, chunk_frames, header_frame
 from fedwire.service import MESSAGE_LIMIT, SERVICE
 from fedwire.v1 import federation_pb2 as pb
@@ -172,26 +174,22 @@ def test_numbers_may_be_left_out_but_never_come_back(peer: Peer) -> None:
     "future",
     [
         {"settled": 9, "settled_verdict": pb.ANSWER_ACCEPTED},
-        {"version": 9},
+        {"base": 9},
     ],
     ids=["a verdict", "a version"],
 )
 def test_a_peer_from_the_future_begins_another_history(
     server: Served, peer: Peer, future: dict[str, int]
 ) -> None:
-    version = future.pop("version", peer.version)
-    base = pb.ModelName(epoch=peer.epoch, version=version)
-    reply = peer.push(GOOD, base=base, **future)
+    reply = peer.push(GOOD, **future)
     assert reply.answer == pb.ANSWER_OTHER_EPOCH
     [opened] = server.lines("epochopened")
     assert opened["reason"] == "peer knows a later state than this one"
 
 
-@pytest.mark.parametrize("which", ["epoch", "base"])
-def test_an_update_of_another_history_is_not_decided(peer: Peer, which: str) -> None:
-    base = pb.ModelName(epoch=peer.epoch ^ 1, version=0)
-    change = {"epoch": peer.epoch ^ 1, "base": base}[which]
-    assert peer.push(GOOD, **{which: change}).answer == pb.ANSWER_OTHER_EPOCH
+def test_an_update_of_another_history_is_not_decided(peer: Peer) -> None:
+    other = peer.push(GOOD, epoch=peer.epoch ^ 1)
+    assert other.answer == pb.ANSWER_OTHER_EPOCH
     assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED
 
 
@@ -239,7 +237,9 @@ HEADERS: dict[str, st.SearchStrategy[Any]] = {
     "has_counts": st.booleans(),
     "counts": st.lists(st.sampled_from([0, 1, 2**31, 2**62 - 1, 2**62]), max_size=4),
     "oldest": st.builds(pb.ModelName, epoch=uint64, version=uint64),
-    "base": st.builds(pb.ModelName, epoch=uint64, version=uint64),
+    "base": uint64,
+    "payload": st.binary(max_size=40),
+    "crc32": uint32,
 }
 
 
@@ -251,12 +251,33 @@ def test_any_header_gets_an_answer_or_a_refusal(kind: str, data: st.DataObject) 
     told = {name: data.draw(HEADERS[name], label=name) for name in sorted(chosen)}
     with Peer(running.address, "fuzz") as peer:
         peer.seq = min(peer.pull().receipt.seq, 2**63)
-        reply = answered(lambda: peer.push(GOOD, **told))
+        inline = told.pop("payload", b"")
+        header = peer.header(GOOD, **told)
+        header.payload = inline
+        frames = [header_frame(header), *chunk_frames([GOOD])]
+        reply = answered(lambda: peer.send(frames))
     assert reply is None or reply.answer != pb.ANSWER_UNSPECIFIED
     still_serves(running)
 
 
 # ------------------------------------------------------------------------- streams
+
+
+def test_a_small_update_comes_in_the_first_frame(peer: Peer) -> None:
+    header = peer.header(GOOD, size=0, digest=b"")
+    header.payload, header.crc32 = GOOD, zlib.crc32(GOOD) ^ 1
+    assert peer.send([header_frame(header)]).answer == pb.ANSWER_RETRY
+    header.crc32 ^= 1
+    for _ in range(2):  # the second time it is told the verdict on the first
+        assert peer.send([header_frame(header)]).answer == pb.ANSWER_ACCEPTED
+
+
+def test_a_large_update_does_not_come_in_the_first_frame(peer: Peer) -> None:
+    header = peer.header(GOOD, size=0)
+    header.payload = bytes(INLINE + 1)
+    sentence = "a payload of 65537 bytes in the first frame; the limit is 65536"
+    with refused("INVALID_ARGUMENT", sentence):
+        peer.send([header_frame(header)])
 
 
 def test_an_update_that_is_too_large_is_refused_before_its_body_is_read(
@@ -517,8 +538,7 @@ def test_who_holds_a_later_version_begins_another_history(
     server: Served, peer: Peer
 ) -> None:
     before = peer.epoch
-    held = pb.ModelName(epoch=peer.epoch, version=50)
-    assert peer.pull(held=held).model.version == 0
+    assert peer.pull(held=50).version == 0
     assert peer.epoch != before
     assert server.lines("epochopened")
 
@@ -528,7 +548,7 @@ def test_any_pull_gets_an_answer_or_a_refusal(data: st.DataObject) -> None:
     running = endless("latecomer")
     fields = {
         "epoch": uint64,
-        "held": st.builds(pb.ModelName, epoch=uint64, version=uint64),
+        "held": uint64,
         "held_digest": st.binary(max_size=20),
         "abandoned": st.lists(uint64, max_size=20),
         "settled": uint64,
@@ -603,7 +623,7 @@ def test_a_method_of_a_newer_protocol_is_not_implemented(peer: Peer) -> None:
 def test_a_pull_whose_client_hangs_up_is_forgotten(server: Served, peer: Peer) -> None:
     for _ in range(20):
         frames = peer.stub.pull(
-            pb.PullRequest(cid=peer.cid, nonce=1, epoch=peer.epoch), timeout=CALL
+            pb.PullRequest(cid=peer.cid, epoch=peer.epoch), timeout=CALL
         )
         frames.cancel()
     assert peer.pull().task == pb.TASK_KIND_TRAIN

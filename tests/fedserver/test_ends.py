@@ -96,7 +96,7 @@ def test_who_waits_for_work_is_told_to_come_again(tmp_path: Path) -> None:
         Peer(server.address) as peer,
     ):
         frames = peer.stub.pull(
-            pb.PullRequest(cid=peer.cid, nonce=1, epoch=peer.epoch), timeout=CALL
+            pb.PullRequest(cid=peer.cid, epoch=peer.epoch), timeout=CALL
         )
         leases = server.run.coordinator.leases
         until(lambda: peer.cid in leases.parked, "the pull waits")
@@ -126,7 +126,7 @@ def test_everybody_is_told_that_the_run_has_ended(tmp_path: Path) -> None:
             for peer in (ann, bob):
                 reply = peer.pull()
                 assert reply.done
-                assert reply.model.version == 1
+                assert reply.version == 1
                 assert not server.lines("stopped")
         server.wait()
         assert server.error is None
@@ -239,7 +239,11 @@ def test_an_evaluator_that_dies_does_not_stop_the_federation(server: Served) -> 
     reply = another.pull()
     assert reply.task == pb.TASK_KIND_EVALUATE
     another.stub.report(
-        pb.ReportRequest(cid="judge", model=reply.model, values={"accuracy": 0.5}),
+        pb.ReportRequest(
+            cid="judge",
+            model=pb.ModelName(epoch=another.epoch, version=reply.version),
+            values={"accuracy": 0.5},
+        ),
         timeout=CALL,
     )
     assert server.lines("measured")[0]["values"] == {"accuracy": 0.5}

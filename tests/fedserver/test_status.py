@@ -142,7 +142,8 @@ def test_a_name_is_shown_as_it_is(server: Served, name: str) -> None:
         peer.push(GOOD)
         judge = Peer(server.address, "judge")
         judge.enrol(role=pb.ROLE_EVALUATOR)
-        report = pb.ReportRequest(cid="judge", model=told.model, values={name: 0.5})
+        model = pb.ModelName(epoch=peer.epoch, version=told.version)
+        report = pb.ReportRequest(cid="judge", model=model, values={name: 0.5})
         judge.stub.report(report, timeout=CALL)
         judge.channel.close()
     assert shown(view._draw()).count(name) >= 2

@@ -24,6 +24,7 @@ from fedcore.protocol import (
 uint32 = st.integers(0, 2**32 - 1)
 uint64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
 numbers = st.floats(allow_nan=False)
+singles = st.floats(allow_nan=False, width=32)
 epochs = st.integers(0, 2**64 - 1).map(lambda number: f"{number:016x}")
 digests = st.binary(max_size=32).map(bytes.hex)
 names = st.text(max_size=20)
@@ -35,39 +36,48 @@ settled = st.just(Settled()) | st.builds(
 counts = st.none() | st.lists(st.integers(0, MOST_COUNTED), max_size=5).map(
     lambda given: np.array(given, np.int64)
 )
-pulls = st.builds(
-    Pull,
-    cid=names,
-    nonce=uint64,
-    epoch=epochs,
-    held=st.none() | st.builds(Held, epochs, uint64, digests),
-    abandoned=st.lists(epochs, max_size=HISTORY).map(tuple),
-    settled=settled,
-    history_from=uint64,
-)
-pushes = st.builds(
-    Push,
-    cid=names,
-    epoch=epochs,
-    seq=uint64,
-    base=models,
-    payload=st.binary(max_size=50),
-    digest=digests,
-    settled=settled,
-    samples=st.integers(0, MOST_COUNTED),
-    steps=uint32,
-    update_norm=numbers,
-    memory_norm=numbers,
-    oldest=st.none() | models,
-    counts=counts,
-    loss=st.none() | numbers,
+
+
+@st.composite
+def pulls(draw: st.DrawFn) -> Pull:
+    """A pull; what the client holds is of the epoch that it is in."""
+    epoch = draw(epochs)
+    return Pull(
+        cid=draw(names),
+        nonce=draw(uint64),
+        epoch=epoch,
+        held=draw(st.none() | st.builds(Held, st.just(epoch), uint64, digests)),
+        abandoned=tuple(draw(st.lists(epochs, max_size=HISTORY))),
+        settled=draw(settled),
+        history_from=draw(uint64),
+    )
+
+
+pushes = epochs.flatmap(
+    lambda epoch: st.builds(
+        Push,
+        cid=names,
+        epoch=st.just(epoch),
+        seq=uint64,
+        base=st.builds(ModelName, st.just(epoch), uint64),
+        payload=st.binary(max_size=50),
+        digest=digests,
+        settled=settled,
+        samples=st.integers(0, MOST_COUNTED),
+        steps=uint32,
+        update_norm=singles,
+        memory_norm=singles,
+        oldest=st.none() | models,
+        counts=counts,
+        loss=st.none() | singles,
+    )
 )
 acks = st.builds(
     Ack,
     seq=uint64,
     digest=digests,
     answer=verdicts | st.sampled_from(list(Answer)),
-    weight=numbers,
+    weight=singles,
     version=uint64,
     reason=st.text(max_size=50),
     retry_after=numbers,
@@ -77,7 +87,7 @@ tasks = st.builds(
     Task,
     kind=st.sampled_from(["train", "evaluate"]),
     evaluate=st.booleans(),
-    lease=numbers,
+    lease=singles,
 )
 
 

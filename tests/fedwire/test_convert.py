@@ -1,4 +1,5 @@
 import contextlib
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore.errors import ProtocolError
-from fedcore.protocol import Ack, Answer, Pull, Push, Reply, Settled, Verdict
+from fedcore.protocol import (
+    Ack,
+    Answer,
+    Epoch,
+    Held,
+    ModelName,
+    Pull,
+    Push,
+    Reply,
+    Settled,
+    Verdict,
+)
 from tests.fedwire import messages
 
+E0 = "0" * 16
+PULL = Pull(cid="ann", nonce=1, epoch=E0)
+PUSH = Push(
+    cid="ann",
+    epoch=E0,
+    seq=1,
+    base=ModelName(E0, 0),
+    payload=b"",
+    digest="00",
+    settled=Settled(),
+    samples=1,
+)
 READERS: dict[Any, Any] = {
-    pb.PullRequest: convert.read_pull,
-    pb.PullReply: convert.read_pull_reply,
-    pb.PushHeader: lambda message: convert.read_push(message, b""),
-    pb.PushReply: convert.read_push_reply,
+    pb.PullRequest: lambda message: convert.read_pull(message, 1),
+    pb.PullReply: lambda message: convert.read_pull_reply(message, PULL),
+    pb.PushHeader: lambda message: convert.read_push(message, b"", "00"),
+    pb.PushReply: lambda message: convert.read_push_reply(message, PUSH),
 }
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=8),
@@ -28,6 +52,8 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
     "uint32": messages.uint32,
     "sint64": st.integers(-(2**63), 2**63 - 1),
     "double": st.floats(),
+    "float": st.floats(width=32),
+    "fixed32": messages.uint32,
     "bool": st.booleans(),
     "enum": st.integers(-3, 40),
 }
@@ -38,31 +64,46 @@ def over_the_wire(message: Any) -> Any:
     return type(message).FromString(message.SerializeToString())
 
 
-@given(messages.pulls)
+@given(messages.pulls())
 def test_a_pull_survives_the_wire(pull: Pull) -> None:
-    assert convert.read_pull(over_the_wire(convert.pull_request(pull))) == pull
+    told = over_the_wire(convert.pull_request(pull))
+    assert convert.read_pull(told, pull.nonce) == pull
 
 
 @given(messages.pushes)
 def test_a_push_survives_the_wire(push: Push) -> None:
     header = over_the_wire(convert.push_header(push))
-    read = convert.read_push(header, push.payload)
-    assert header.size == len(push.payload)
+    read = convert.read_push(header, header.payload, push.digest)
+    assert header.crc32 == zlib.crc32(push.payload)
     assert (read.counts is None) == (push.counts is None)
     if read.counts is not None:
         np.testing.assert_array_equal(read.counts, push.counts)
     assert replace(read, counts=None) == replace(push, counts=None)
 
 
+@pytest.mark.parametrize("size", [convert.INLINE, convert.INLINE + 1])
+def test_a_large_payload_is_announced_and_a_small_one_is_there(size: int) -> None:
+    header = convert.push_header(replace(PUSH, payload=bytes(size), digest="ab" * 16))
+    small = size <= convert.INLINE
+    assert (len(header.payload), header.size) == ((size, 0) if small else (0, size))
+    assert header.digest.hex() == ("" if small else "ab" * 16)
+
+
 @given(messages.acks)
 def test_an_answer_to_a_push_survives_the_wire(ack: Ack) -> None:
-    assert convert.read_push_reply(over_the_wire(convert.push_reply(ack))) == ack
+    push = replace(PUSH, seq=ack.seq, digest=ack.digest)
+    told = over_the_wire(convert.push_reply(ack))
+    assert convert.read_push_reply(told, push) == ack
 
 
-@given(messages.replies())
-def test_an_answer_to_a_pull_survives_the_wire(reply: Reply) -> None:
-    told = over_the_wire(convert.pull_reply(reply))
-    assert convert.read_pull_reply(told, b"".join(reply.patch.parts)) == reply
+@given(messages.replies(), messages.epochs)
+def test_an_answer_to_a_pull_survives_the_wire(reply: Reply, asked: Epoch) -> None:
+    pull = replace(PULL, nonce=reply.nonce, epoch=asked)
+    if reply.patch.kind == "none":
+        held = Held(asked, reply.patch.version, reply.patch.digest)
+        pull = replace(pull, held=held)
+    told = over_the_wire(convert.pull_reply(reply, asked))
+    assert convert.read_pull_reply(told, pull, told.patch) == reply
 
 
 @pytest.mark.parametrize("answer", [*Verdict, *Answer])
@@ -114,6 +155,8 @@ def fields(kind: Any) -> dict[str, str]:
 
 TYPES = {
     1: "double",
+    2: "float",
+    7: "fixed32",
     4: "uint64",
     6: "fixed64",
     8: "bool",
@@ -127,37 +170,37 @@ TYPES = {
 
 def test_an_unknown_answer_is_named_and_may_be_newer() -> None:
     with pytest.raises(ProtocolError, match="unknown answer 99; the peer may be newer"):
-        convert.read_push_reply(pb.PushReply(answer=99))  # type: ignore[arg-type]
+        convert.read_push_reply(pb.PushReply(answer=99), PUSH)  # type: ignore[arg-type]
 
 
 def test_what_has_no_verdict_settles_nothing() -> None:
     told = pb.PullRequest(settled=3, settled_verdict=pb.ANSWER_RETRY)
     with pytest.raises(ProtocolError, match="expected a verdict, got retry"):
-        convert.read_pull(told)
+        convert.read_pull(told, 1)
 
 
 def test_a_settled_message_without_a_verdict_is_refused() -> None:
     with pytest.raises(ProtocolError, match="unknown answer 0"):
-        convert.read_pull(pb.PullRequest(settled=3))
+        convert.read_pull(pb.PullRequest(settled=3), 1)
 
 
 def test_a_verdict_on_no_message_is_no_verdict() -> None:
     told = pb.PullRequest(settled=0, settled_verdict=pb.ANSWER_ACCEPTED)
-    assert convert.read_pull(told).settled == Settled()
+    assert convert.read_pull(told, 1).settled == Settled()
 
 
 def test_counts_whose_sum_no_integer_holds_are_refused() -> None:
     header = pb.PushHeader(has_counts=True, counts=[1, 2**62])
     with pytest.raises(ProtocolError, match="a label count is out of range"):
-        convert.read_push(header, b"")
+        convert.read_push(header, b"", "00")
     with pytest.raises(ProtocolError, match="an update of 9223372036854775808 samples"):
-        convert.read_push(pb.PushHeader(samples=2**63), b"")
+        convert.read_push(pb.PushHeader(samples=2**63), b"", "00")
 
 
 def test_a_patch_must_be_as_long_as_it_says() -> None:
     told = pb.PullReply(kind=pb.PATCH_KIND_FULL, lengths=[5])
     with pytest.raises(ProtocolError, match="a patch of 5 bytes has 3"):
-        convert.read_pull_reply(told, b"abc")
+        convert.read_pull_reply(told, PULL, b"abc")
 
 
 @pytest.mark.parametrize(
@@ -170,27 +213,28 @@ def test_a_patch_must_be_as_long_as_it_says() -> None:
 )
 def test_what_a_newer_server_says_is_named(reply: pb.PullReply, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
-        convert.read_pull_reply(reply)
+        convert.read_pull_reply(reply, PULL)
 
 
 def test_downloads_of_other_bytes_have_other_names() -> None:
     told = pb.PullReply(
         kind=pb.PATCH_KIND_FULL,
-        model=pb.ModelName(epoch=7, version=2),
+        epoch=7,
+        version=2,
         start=-1,
         lengths=[10],
     )
     others = [
         pb.PullReply(kind=pb.PATCH_KIND_REPLAY),
-        pb.PullReply(model=pb.ModelName(epoch=8, version=2)),
-        pb.PullReply(model=pb.ModelName(epoch=7, version=3)),
+        pb.PullReply(epoch=8),
+        pb.PullReply(version=3),
         pb.PullReply(start=1),
         pb.PullReply(lengths=[1]),
     ]
-    names = {convert.patch_name(told)}
+    names = {convert.patch_name(told, E0)}
     for other in others:
         changed = pb.PullReply()
         changed.CopyFrom(told)
         changed.MergeFrom(other)
-        names.add(convert.patch_name(changed))
+        names.add(convert.patch_name(changed, E0))
     assert len(names) == 1 + len(others)

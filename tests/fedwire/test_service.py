@@ -17,22 +17,22 @@ FIELDS = {
         "max_update_bytes gone warning"
     ),
     "PullRequest": (
-        "cid nonce epoch held held_digest abandoned settled settled_verdict "
+        "cid epoch held held_digest abandoned settled settled_verdict "
         "history_from partial partial_bytes"
     ),
     "Chunk": "offset crc32 data",
     "PullFrame": "reply chunk",
     "Receipt": "seq digest verdict weight version",
     "PullReply": (
-        "nonce refused retry_after kind model start digest lengths receipt "
-        "accepted task evaluate lease done from_byte"
+        "refused retry_after kind epoch version start digest lengths patch from_byte "
+        "receipt accepted task evaluate lease done"
     ),
     "PushHeader": (
-        "cid epoch seq base size digest settled settled_verdict samples steps "
-        "update_norm memory_norm oldest counts has_counts loss"
+        "cid epoch seq base settled settled_verdict samples steps update_norm "
+        "memory_norm loss oldest counts has_counts payload crc32 size digest"
     ),
     "PushFrame": "header chunk",
-    "PushReply": "seq digest answer weight version reason retry_after",
+    "PushReply": "answer weight version reason retry_after",
 }
 
 

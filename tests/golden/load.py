@@ -9,7 +9,11 @@ import numpy as np
 from fedcore.payloads import (
     Payload,
     dense_payload,
+    half_payload,
+    levels_payload,
+    natural_payload,
     quantised_payload,
+    rotated_payload,
     seeded_payload,
     sign_payload,
     sparse_payload,
@@ -39,6 +43,12 @@ def golden_payload(entry: Any) -> Payload:
             return sparse_payload(dim, np.array(arrays["indices"], np.int64), values)
         case "values":
             return values_payload(dim, np.array(arrays["indices"], np.int64), values)
+        case "levels":
+            indices = np.array(arrays["indices"], np.int64)
+            steps = np.array(arrays["steps"], np.float32)
+            parts = layout if len(steps) > 1 else (dim,)
+            levels = np.array(arrays["levels"], np.int32)
+            return levels_payload(dim, indices, levels, steps, parts)
         case "seeded":
             return seeded_payload(dim, np.array(arrays["seed"], np.uint64), values)
         case "sign":
@@ -50,5 +60,14 @@ def golden_payload(entry: Any) -> Payload:
             levels = np.array(arrays["levels"], np.int8)
             grid = arrays["width"], arrays["bucket"]
             return quantised_payload(dim, *grid, steps, levels)
+        case "half":
+            return half_payload(values, arrays["kind"])
+        case "natural":
+            return natural_payload(values)
+        case "rotated":
+            scales = np.array(arrays["scales"], np.float32)
+            signs = np.resize(np.array(arrays["positive"], bool), 256)
+            inner = sign_payload(signs, scales, (256,))
+            return rotated_payload(dim, np.array(arrays["seed"], np.uint64), inner)
         case unknown:
             raise ValueError(unknown)

@@ -21,7 +21,10 @@ TOP = (
     "algorithm, app, evaluate, journal, model, seed, server, share_labels, simulate, "
     "stop, timeouts"
 )
-COMPRESSORS = "error_feedback, identity, random_k, sign_l1, top_k, uniform"
+COMPRESSORS = (
+    "cast, dead_zone, error_feedback, gaussian_k, identity, natural, qsgd, random_k, "
+    "rotation, sign_l1, sign_l2, stc, top_k, uniform"
+)
 RECIPES = "double_compression, fed_async, fed_avg, fed_buff, fleet, latecomer"
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"
 DISTRIBUTIONS = "exponential, log_normal, pareto, same, uniform"

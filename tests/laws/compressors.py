@@ -3,9 +3,15 @@
 from typing import Any
 
 from fedcore.compressors import (
+    QSGD,
     CompressorConfig,
     ErrorFeedback,
+    GaussianK,
+    Natural,
     RandomK,
+    Rotation,
+    SignL1,
+    SignL2,
     TopK,
     Uniform,
 )
@@ -26,6 +32,17 @@ ALONE = [
         Uniform(bits=4, bucket=5, rounding="stochastic"),
         Uniform(bits=2, bucket=5),
         Uniform(bits=2, bucket=2, rounding="stochastic"),
+        GaussianK(ratio=0.2),
+        QSGD(bits=8, bucket=5),
+        QSGD(bits=4, bucket=200),
+        QSGD(bits=2, bucket=3),
+        QSGD(bits=2, bucket=5),
+        Rotation(inner=SignL1(per="vector")),
+        Rotation(inner=SignL1(per="vector"), scale="unbiased"),
+        Rotation(inner=SignL2()),
+        Rotation(inner=Uniform(bits=4, bucket=64)),
+        Rotation(inner=Uniform(bits=2, bucket=64, rounding="stochastic")),
+        Rotation(inner=Natural()),
     )
     if not isinstance(config, ErrorFeedback)
 ]

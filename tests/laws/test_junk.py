@@ -96,17 +96,32 @@ def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
     """A body whose parts have the sizes that it claims, and any content."""
     count, width = draw(st.integers(0, dim + 2)), draw(st.sampled_from([8, 4, 2]))
     bucket = draw(st.integers(0, 9) | st.sampled_from(NUMBERS))
-    coding = draw(st.integers(0, 3))
-    indices = [2 * count, 4 * count, -(-dim // 8), 0][coding]
+    coding, low = draw(st.integers(0, 4)), draw(st.integers(0, 33))
+    gaps = 1 + -(-count * low // 8) + count
+    indices = [2 * count, 4 * count, -(-dim // 8), gaps, 0][coding]
     head, size = {
         "dense": (b"", 4 * dim),
         "sparse": (struct.pack("<IB", count, coding), indices + 4 * count),
         "values": (struct.pack("<IB", count, coding), indices + 4 * count),
+        "levels": (
+            struct.pack("<HfIB", 1, 0.5, count, coding),
+            indices + -(-count // 8) + 1 + draw(st.sampled_from([0, gaps])),
+        ),
         "seeded": (struct.pack("<QI", draw(st.integers(0, 9)), count), 4 * count),
         "sign": (struct.pack("<H", count), 4 * count + -(-dim // 8)),
         "quantised": (
             struct.pack("<BI", width, bucket),
             4 * -(-dim // max(1, bucket)) + -(-dim * width // 8),
+        ),
+        "half": (bytes([coding]), 2 * dim),
+        "natural": (
+            struct.pack("<hB", 127 - 9 * low, coding),
+            (1 + coding) * -(-dim // 8),
+        ),
+        "rotated": (
+            (struct.pack("<QBBIH", low, 1, 3, 256, 1), 4 + 32)
+            if coding % 2
+            else (struct.pack("<QBBIBI", low, 1, 4, 256, width, 64), 16 + 32 * width)
         ),
     }[name]
     mostly_zero = st.binary(min_size=size, max_size=size) | st.just(bytes(size))

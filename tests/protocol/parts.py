@@ -11,7 +11,13 @@ import numpy as np
 
 from fedcore.admission.base import Admission, AdmissionConfig
 from fedcore.algorithm import Algorithm, AlgorithmConfig
-from fedcore.compressors import CompressorConfig, ErrorFeedback, RandomK, TopK
+from fedcore.compressors import (
+    CompressorConfig,
+    DeadZone,
+    ErrorFeedback,
+    RandomK,
+    TopK,
+)
 from fedcore.params import ParamSpec
 from fedcore.recipes import Latecomer
 from fedcore.staleness.base import StalenessConfig, StalenessPolicy, memoryless
@@ -49,13 +55,10 @@ class Superstitious(AdmissionConfig):
         )
 
 
-UPLINKS: dict[str, CompressorConfig] = {
+CODECS: dict[str, CompressorConfig] = {
     "top_k": TopK(ratio=0.1),
     "random_k": RandomK(ratio=0.1),
-}
-DOWNLINKS: dict[str, CompressorConfig] = {
-    "top_k": TopK(ratio=0.1),
-    "random_k": RandomK(ratio=0.1),
+    "dead_zone": DeadZone(ratio=0.1),
 }
 
 
@@ -71,8 +74,8 @@ def algorithm_config(
         staleness_limit=0 if synchronous else LIMIT,
         staleness=Halving(),
         admission=Superstitious(),
-        uplink=ErrorFeedback(inner=UPLINKS[uplink], cap=1e30),
-        downlink=DOWNLINKS[downlink],
+        uplink=ErrorFeedback(inner=CODECS[uplink], cap=1e30),
+        downlink=CODECS[downlink],
     )
 
 

@@ -33,7 +33,13 @@ from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
 from fedrun.config import FederationConfig
 from tests.protocol.client import CheckedClient
 from tests.protocol.ghost import ViolationError
-from tests.protocol.parts import INITIAL, REFUSED_SAMPLES, algorithm_config, build
+from tests.protocol.parts import (
+    CODECS,
+    INITIAL,
+    REFUSED_SAMPLES,
+    algorithm_config,
+    build,
+)
 from tests.protocol.server import CheckedServer
 
 Step = tuple[str, int, int]
@@ -54,8 +60,8 @@ class Setting:
     @classmethod
     def draw(cls, rng: random.Random) -> "Setting":
         return cls(
-            uplink=rng.choice(["top_k", "random_k"]),
-            downlink=rng.choice(["top_k", "random_k"]),
+            uplink=rng.choice(sorted(CODECS)),
+            downlink=rng.choice(sorted(CODECS)),
             deadline=rng.random() < 0.5,
             synchronous=rng.random() < 0.3,
             real_disks=rng.random() < 0.1,

@@ -120,9 +120,8 @@ class EnrolReply(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("cid", "nonce", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes")
+    __slots__ = ("cid", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes")
     CID_FIELD_NUMBER: _ClassVar[int]
-    NONCE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     HELD_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -133,9 +132,8 @@ class PullRequest(_message.Message):
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     cid: str
-    nonce: int
     epoch: int
-    held: ModelName
+    held: int
     held_digest: bytes
     abandoned: _containers.RepeatedScalarFieldContainer[int]
     settled: int
@@ -143,7 +141,7 @@ class PullRequest(_message.Message):
     history_from: int
     partial: str
     partial_bytes: int
-    def __init__(self, cid: _Optional[str] = ..., nonce: _Optional[int] = ..., epoch: _Optional[int] = ..., held: _Optional[_Union[ModelName, _Mapping]] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "crc32", "data")
@@ -178,74 +176,80 @@ class Receipt(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
-    __slots__ = ("nonce", "refused", "retry_after", "kind", "model", "start", "digest", "lengths", "receipt", "accepted", "task", "evaluate", "lease", "done", "from_byte")
-    NONCE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "start", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
-    MODEL_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    PATCH_FIELD_NUMBER: _ClassVar[int]
+    FROM_BYTE_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     EVALUATE_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
-    FROM_BYTE_FIELD_NUMBER: _ClassVar[int]
-    nonce: int
     refused: Answer
     retry_after: float
     kind: PatchKind
-    model: ModelName
+    epoch: int
+    version: int
     start: int
     digest: bytes
     lengths: _containers.RepeatedScalarFieldContainer[int]
+    patch: bytes
+    from_byte: int
     receipt: Receipt
     accepted: _containers.RepeatedScalarFieldContainer[int]
     task: TaskKind
     evaluate: bool
     lease: float
     done: bool
-    from_byte: int
-    def __init__(self, nonce: _Optional[int] = ..., refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., start: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., from_byte: _Optional[int] = ...) -> None: ...
+    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., start: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ...) -> None: ...
 
 class PushHeader(_message.Message):
-    __slots__ = ("cid", "epoch", "seq", "base", "size", "digest", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "oldest", "counts", "has_counts", "loss")
+    __slots__ = ("cid", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest")
     CID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_VERDICT_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     UPDATE_NORM_FIELD_NUMBER: _ClassVar[int]
     MEMORY_NORM_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
     OLDEST_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     HAS_COUNTS_FIELD_NUMBER: _ClassVar[int]
-    LOSS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CRC32_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     cid: str
     epoch: int
     seq: int
-    base: ModelName
-    size: int
-    digest: bytes
+    base: int
     settled: int
     settled_verdict: Answer
     samples: int
     steps: int
     update_norm: float
     memory_norm: float
+    loss: float
     oldest: ModelName
     counts: _containers.RepeatedScalarFieldContainer[int]
     has_counts: bool
-    loss: float
-    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[_Union[ModelName, _Mapping]] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., loss: _Optional[float] = ...) -> None: ...
+    payload: bytes
+    crc32: int
+    size: int
+    digest: bytes
+    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class PushFrame(_message.Message):
     __slots__ = ("header", "chunk")
@@ -256,22 +260,18 @@ class PushFrame(_message.Message):
     def __init__(self, header: _Optional[_Union[PushHeader, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class PushReply(_message.Message):
-    __slots__ = ("seq", "digest", "answer", "weight", "version", "reason", "retry_after")
-    SEQ_FIELD_NUMBER: _ClassVar[int]
-    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("answer", "weight", "version", "reason", "retry_after")
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
-    seq: int
-    digest: bytes
     answer: Answer
     weight: float
     version: int
     reason: str
     retry_after: float
-    def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ...) -> None: ...
+    def __init__(self, answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
     __slots__ = ("cid", "seq", "digest")

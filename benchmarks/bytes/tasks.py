@@ -1,0 +1,62 @@
+"""What is learnt, by whom, and how."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.bytes.data import (
+    Share,
+    fashion_mnist,
+    shoulder_smartwatch,
+    small_digits,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A workload and its federation. A round is one version."""
+
+    title: str
+    app: str
+    share: Share
+    clients: int = 100
+    cohort: int = 10
+    rounds: int = 300
+    epochs: int = 1
+    lr: float = 0.05
+    batch: int = 32
+
+    def algorithm(self) -> dict[str, Any]:
+        """All of it but the compressors."""
+        local = {"epochs": self.epochs, "lr": self.lr, "batch": self.batch}
+        return {
+            "kind": "double_compression",
+            "buffer": self.cohort,
+            "min_clients": self.clients,
+            "selection": {"kind": "uniform"},
+            "client": {"kind": "local_sgd", **local},
+        }
+
+
+TASKS = {
+    "mlp": Task(
+        "Fashion-MNIST, MLP 784-128-10", "benchmarks.bytes.mlp:fashion", fashion_mnist
+    ),
+    "cnn": Task(
+        "Fashion-MNIST, CNN of 106,122", "benchmarks.bytes.cnn:fashion", fashion_mnist
+    ),
+    "watch": Task(
+        "exercises on a smartwatch, 1D-CNN of 23,847, people as clients",
+        "benchmarks.bytes.cnn:watch",
+        shoulder_smartwatch,
+        clients=10,
+        epochs=2,
+    ),
+    "digits": Task(
+        "digits, MLP 64-32-10, to try it out",
+        "benchmarks.bytes.mlp:digits",
+        small_digits,
+        clients=6,
+        cohort=3,
+        rounds=20,
+    ),
+}

@@ -1,0 +1,41 @@
+"""Scaled sign: one bit a value, times the root of the mean square.
+
+Tang, Lian, Yu, Zhang, Liu, "DoubleSqueeze: Parallel Stochastic Gradient Descent
+with Double-Pass Error-Compensated Compression", ICML 2019, §5; Tang et al., "1-bit
+Adam", ICML 2021, §3: C(v) = ‖v‖₂/√d · sign(v), which keeps the norm. Its error is
+2‖v‖₂² - 2‖v‖₁‖v‖₂/√d: no contraction where ‖v‖₁ < √d‖v‖₂/2, as of sparse
+vectors. Both papers keep a memory around it; here an error memory refuses it, and
+``sign_l1`` is the one to take. A zero is sent as plus or minus at random.
+"""
+
+from typing import Literal
+
+from fedcore.arrays import norms
+from fedcore.compressors._sign import encode_signs
+from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
+from fedcore.payloads import Layout
+from fedcore.typing import Array
+
+
+class SignL2(CompressorConfig):
+    """The sign of every value, times the root mean square of its tensor."""
+
+    kind: Literal["sign_l2"] = "sign_l2"
+    per: Literal["tensor", "vector"] = "tensor"
+    """One scale for each tensor, or one for all."""
+
+    @property
+    def bias(self) -> Class:
+        """Up to 2‖v‖² is lost of a sparse vector."""
+        return "neither"
+
+    def build(self, layout: Layout) -> Compressor:
+        """The compressor for this layout."""
+        parts = layout if self.per == "tensor" else (sum(layout),)
+        return stateless(
+            lambda delta_D, key: encode_signs(delta_D, key, parts, _root_mean_square)
+        )
+
+
+def _root_mean_square(rows: Array) -> Array:
+    return norms(rows) / max(1, rows.shape[-1]) ** 0.5

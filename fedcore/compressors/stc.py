@@ -1,0 +1,51 @@
+"""Sparse ternary compression: the signs of the largest values, and one magnitude.
+
+Sattler, Wiedemann, Müller, Samek, "Robust and Communication-Efficient Federated
+Learning from Non-IID Data", IEEE Transactions on Neural Networks and Learning Systems
+31(9), 2020, arXiv 1903.02891, Algorithm 1: the k largest magnitudes are kept, and each
+becomes their mean with its sign. A contraction: on the kept values the error is
+‖v‖² - ‖v‖₁²/k, so δ = ‖v‖₁²/(k‖x‖²) ≥ 1/d.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from fedcore.arrays import array_namespace, take, top_k_indices
+from fedcore.compressors.base import (
+    Class,
+    Compressor,
+    CompressorConfig,
+    kept,
+    stateless,
+)
+from fedcore.payloads import Layout, Payload, levels_payload
+from fedcore.typing import Array
+
+
+class STC(CompressorConfig):
+    """The signs of the k = max(1, ⌊ratio·d⌋) largest values, times their mean."""
+
+    kind: Literal["stc"] = "stc"
+    ratio: float = Field(default=0.02, gt=0, le=1)
+    """Share of the values that travel."""
+
+    @property
+    def bias(self) -> Class:
+        """δ ≥ 1/d."""
+        return "contraction"
+
+    def build(self, layout: Layout) -> Compressor:
+        """The compressor for this layout."""
+        k = kept(self.ratio, sum(layout))
+        return stateless(lambda delta_D, _: _encode(delta_D, k))
+
+
+def _encode(delta_D: Array, k: int) -> Payload:
+    xp = array_namespace(delta_D)
+    dim = delta_D.shape[-1]
+    indices_K = top_k_indices(xp.abs(delta_D), k)
+    values_K = take(delta_D, indices_K)
+    signs_K = xp.astype(xp.sign(values_K), xp.int32)
+    mean = xp.sum(xp.abs(values_K), axis=-1, keepdims=True) / max(1, k)
+    return levels_payload(dim, indices_K, signs_K, mean, (dim,))

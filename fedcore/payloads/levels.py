@@ -1,0 +1,163 @@
+"""A few values as whole multiples of a step, and where they lie.
+
+``u16 T, float32[T] steps, u32 k``, indices (:mod:`fedcore.payloads.indices`),
+``ceil(k/8)`` bytes of signs (a set bit says plus, the lowest first), ``u8 b`` and,
+unless b is 255, the magnitudes less one in Golomb-Rice code with b low bits
+(:mod:`fedcore.payloads.rice`). With b = 255 every magnitude is 1. One step holds for
+the whole vector, T steps hold for its T tensors. A value is ± magnitude · step,
+rounded once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcore.arrays import array_namespace, as_numpy, like, scatter, take
+from fedcore.errors import PayloadError
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
+from fedcore.payloads.indices import pack_indices, unpack_indices
+from fedcore.payloads.rice import best_width, pack_rice, unpack_rice
+from fedcore.typing import Array, Bytes, Indices, Vector
+
+MOST = 1 << 24  # whole numbers up to here are float32 numbers
+_ONES = 255  # in the place of b: all magnitudes are 1
+
+
+def levels_payload(
+    dim: int, indices_K: Array, levels_K: Array, steps_T: Array, layout: Layout
+) -> Payload:
+    """A message of whole numbers at ascending indices, with a step for each part."""
+    sizes = np.asarray(layout, np.int64)
+    if levels_K.ndim > 1:  # a row's message has all its arrays
+        sizes = np.broadcast_to(sizes, (*levels_K.shape[:-1], len(sizes)))
+    arrays = {"indices": indices_K, "levels": levels_K, "steps": steps_T}
+    return Payload("levels", dim, {**arrays, "sizes": sizes})
+
+
+def merged(messages: Sequence[Payload]) -> Payload | None:
+    """One message that is the exact sum of these, or None if there is none.
+
+    Steps that are powers of two add up without rounding: whole multiples of the
+    smallest of them. A message that says nothing has no say.
+    """
+    if any(message.format != "levels" for message in messages):
+        return None
+    messages = [message for message in messages if message.arrays["indices"].size]
+    if not messages:
+        return None
+    steps = [message.arrays["steps"] for message in messages]
+    if any(len(step) != 1 or not _power_of_two(step[0]) for step in steps):
+        return None
+    least = min(float(step[0]) for step in steps)
+    ratios = [float(step[0]) / least for step in steps]
+    if max(ratios) > MOST:
+        return None
+    places, place_of = np.unique(
+        np.concatenate([message.arrays["indices"] for message in messages]),
+        return_inverse=True,
+    )
+    numbers = [
+        message.arrays["levels"].astype(np.int64) * int(ratio)
+        for message, ratio in zip(messages, ratios, strict=True)
+    ]
+    # Sums in double precision are exact far beyond MOST.
+    sums = np.bincount(place_of, weights=np.concatenate(numbers)).astype(np.int64)
+    if len(sums) and int(np.abs(sums).max()) > MOST:
+        return None
+    stays = sums != 0
+    dim = messages[0].dim
+    step = np.array([least], np.float32)
+    return levels_payload(
+        dim, places[stays], sums[stays].astype(np.int32), step, (dim,)
+    )
+
+
+def _power_of_two(step: np.float32) -> bool:
+    return bool(step > 0 and np.isfinite(step) and np.frexp(step)[0] == 0.5)
+
+
+def _pack(payload: Payload) -> list[Bytes]:
+    indices_K = as_numpy(payload.arrays["indices"])
+    levels_K = as_numpy(payload.arrays["levels"])
+    steps_T = as_numpy(payload.arrays["steps"])
+    speaks_K = levels_K != 0  # a stack pads its shorter rows with zeros
+    if not speaks_K.all():
+        indices_K, levels_K = indices_K[speaks_K], levels_K[speaks_K]
+    plus = np.packbits(levels_K > 0, bitorder="little")
+    return [
+        np.array(len(steps_T), "<u2").tobytes(),
+        little(steps_T, "f4"),
+        np.array(len(indices_K), "<u4").tobytes(),
+        *pack_indices(indices_K, payload.dim),
+        plus.tobytes(),
+        *_pack_magnitudes(np.abs(levels_K.astype(np.int64)) - 1),
+    ]
+
+
+def _pack_magnitudes(less_one_K: Indices) -> list[Bytes]:
+    if not less_one_K.any():
+        return [bytes([_ONES])]
+    width, _ = best_width(less_one_K)
+    return [bytes([width]), *pack_rice(less_one_K, width)]
+
+
+def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    parts, dim = reader.number("H"), sum(layout)
+    if parts not in (1, len(layout)):
+        raise PayloadError(f"expected 1 or {len(layout)} steps, got {parts}")
+    steps_T = reader.array("f4", parts)
+    count = reader.number("I")
+    indices_K = unpack_indices(reader, count, dim)
+    packed = reader.array("u1", (count + 7) // 8)
+    plus_K = np.unpackbits(packed, count=count, bitorder="little").view(bool)
+    levels_K = np.where(plus_K, np.int32(1), np.int32(-1))
+    width = reader.number("B")
+    if width != _ONES:
+        less_one_K = unpack_rice(reader, count, width, count * (MOST - 1))
+        if count and int(less_one_K.max()) >= MOST:
+            raise PayloadError(f"a magnitude above {MOST}")
+        levels_K *= less_one_K.astype(np.int32) + np.int32(1)
+    sizes = layout if parts > 1 or len(layout) == 1 else (dim,)
+    return {
+        "indices": indices_K,
+        "levels": levels_K,
+        "steps": steps_T,
+        "sizes": np.asarray(sizes, np.int64),
+    }
+
+
+def level_values(payload: Payload) -> Array:
+    """The values at the indices, shape ``(..., K)``."""
+    levels_K, steps_T = payload.arrays["levels"], payload.arrays["steps"]
+    xp = array_namespace(levels_K)
+    whole_K = xp.astype(levels_K, xp.float32)
+    if steps_T.shape[-1] == 1:
+        return whole_K * steps_T
+    sizes = payload.arrays["sizes"]
+    ends = np.cumsum(sizes.reshape(-1, sizes.shape[-1])[0])
+    indices_K = payload.arrays["indices"]
+    part_K = np.searchsorted(ends, as_numpy(indices_K), side="right")
+    return whole_K * take(steps_T, like(part_K, steps_T))
+
+
+def _decode(payload: Payload) -> Array:
+    return scatter(payload.dim, payload.arrays["indices"], level_values(payload))
+
+
+def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
+    out_D[payload.arrays["indices"]] += level_values(payload) * scale
+
+
+def _support(payload: Payload) -> Indices | None:
+    indices: Indices = payload.arrays["indices"]
+    return indices
+
+
+def _largest(payload: Payload) -> float:
+    levels_K = payload.arrays["levels"]
+    return float(np.abs(levels_K).max()) if levels_K.size else 0.0
+
+
+LEVELS = register(
+    Format("levels", 6, _pack, _unpack, _decode, _add, _support, _largest)
+)

@@ -1,0 +1,1 @@
+"""``fedsim codecs``: pairs of compressors compared on the user's own model."""

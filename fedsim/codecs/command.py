@@ -1,0 +1,150 @@
+"""What ``fedsim codecs`` does: from a command line to a table, a page and advice."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from fedcore.errors import ConfigError
+from fedrun.app import load_app
+from fedrun.config import FederationConfig, load_config, parse_config
+from fedrun.config.load import change_config
+from fedsim.api import free_folder
+from fedsim.codecs.campaign import Campaign
+from fedsim.codecs.compare import Comparison, summary
+from fedsim.codecs.grid import pairs_of
+from fedsim.codecs.numbers import as_json
+from fedsim.codecs.page import codecs_page
+from fedsim.codecs.pool import stoppable
+from fedsim.codecs.table import codecs_table
+
+WIDTH = 140  # of the table where there is no terminal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    config: Path | None
+    app: str | None
+    changes: Sequence[str]
+    uplinks: Sequence[str]
+    downlinks: Sequence[str]
+    versions: int
+    seeds: int
+    tolerance: float
+    out: Path | None
+    jobs: int
+    verbose: bool
+
+
+def compare_codecs(wanted: Wanted) -> None:
+    """Measures all pairs, writes page and numbers, and says which pair to take.
+
+    Ctrl-C stops it; what was measured by then is told and written all the same.
+    """
+    console = Console(stderr=True)
+    config, app, place = _federation(wanted)
+    campaign = Campaign(
+        config=config,
+        app=app,
+        place=place,
+        workload=load_app(app, place),
+        pairs=pairs_of(config, wanted.uplinks, wanted.downlinks),
+        versions=wanted.versions,
+        seeds=wanted.seeds,
+        tolerance=wanted.tolerance,
+    )
+    campaign.check()
+    out = wanted.out or free_folder(config, "codecs")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: is a file, not a folder")
+    try:
+        with stoppable():
+            _measure(campaign, out, wanted, console)
+    except KeyboardInterrupt:
+        console.print("stopped")
+    comparison = campaign.comparison()
+    if comparison is None:
+        console.print("nothing to tell: not even the uncompressed pair was measured")
+        return
+    _tell(comparison, out, console)
+
+
+def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
+    """The config, the app, and the folder where the app is looked for."""
+    if wanted.config is not None:
+        config = load_config(wanted.config, wanted.changes)
+    else:
+        raw: dict[str, Any] = {}
+        for change in wanted.changes:
+            change_config(raw, change)
+        config = parse_config(raw)
+    if wanted.app is not None:
+        return config, wanted.app, Path.cwd()
+    if config.app is None or wanted.config is None:
+        which = "" if wanted.config is None else f"{wanted.config}: app: is missing; "
+        raise ConfigError(
+            f"{which}say --app module:attribute, or give a config with it"
+        )
+    return config, config.app, wanted.config.resolve().parent
+
+
+def _measure(campaign: Campaign, out: Path, wanted: Wanted, console: Console) -> None:
+    """With a bar on a terminal, and a line for each pair elsewhere."""
+    pairs, live = len(campaign.pairs), console.is_terminal
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}", markup=False),
+    )
+    with Progress(*columns, console=console, disable=not live) as bar:
+        timed = bar.add_task("codecs timed", total=pairs, last="")
+        runs = bar.add_task("simulations", total=pairs * campaign.seeds, last="")
+        for pair in campaign.take_times():
+            bar.update(timed, advance=1, last=str(pair))
+        bar.update(timed, last="")
+        done = 0
+        results = campaign.simulate(out, wanted.jobs, verbose=wanted.verbose)
+        with closing(results):
+            for number, _ in results:
+                row = campaign.row(number)
+                bar.update(runs, advance=1, last=str(campaign.pairs[number]))
+                if row is None:
+                    continue
+                done += 1
+                if not live:
+                    line = f"{done}/{pairs} {summary(row)}"
+                    console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _tell(comparison: Comparison, out: Path, console: Console) -> None:
+    """The table, the files, and at the very end the pair to take."""
+    out.mkdir(parents=True, exist_ok=True)
+    page, numbers = out / "codecs.html", out / "codecs.json"
+    page.write_text(codecs_page(comparison), encoding="utf-8")
+    numbers.write_text(as_json(comparison), encoding="utf-8")
+    screen = Console()
+    if not screen.is_terminal:
+        screen.width = WIDTH
+    screen.print(codecs_table(comparison))
+    console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
+    console.print(f"numbers: {numbers}", soft_wrap=True, markup=False, highlight=False)
+    for doubt in comparison.doubts:
+        click.echo(doubt)
+    click.echo(comparison.advice)
+    if comparison.yaml is not None:
+        click.echo(comparison.yaml)

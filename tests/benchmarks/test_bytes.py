@@ -1,0 +1,124 @@
+"""The benchmark of bytes counts every byte, knows what it is, and comes to an end."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from fedwire.frames import chunk_frames, header_frame
+from fedwire.v1 import federation_pb2 as pb
+
+from benchmarks.bytes import __main__ as command
+from benchmarks.bytes.http2 import COUNT, PAYLOAD, PREFACE, Calls, Stream, Tally
+
+
+def frame(kind: int, stream: int, body: bytes) -> bytes:
+    """An HTTP/2 frame."""
+    return len(body).to_bytes(3, "big") + bytes([kind, 0, 0, 0, 0, stream]) + body
+
+
+def message(body: bytes) -> bytes:
+    """A gRPC message."""
+    return b"\0" + len(body).to_bytes(4, "big") + body
+
+
+def literal(key: bytes, value: bytes) -> bytes:
+    """A header that joins the table."""
+    return b"\x40" + bytes([len(key)]) + key + bytes([len(value)]) + value
+
+
+PATH = literal(b":path", b"/fedwire.v1.Federation/Push")
+HEAD = message(header_frame(pb.PushHeader(cid="ann", payload=b"y" * 50)))
+CHUNK = message(next(chunk_frames([b"x" * 100])))
+
+
+def fed(stream: Stream, data: bytes, step: int) -> bytes:
+    """What is passed on of data that arrives in small pieces."""
+    pieces = [data[at : at + step] for at in range(0, len(data), step)]
+    return b"".join(part for piece in pieces for part in stream.feed(piece))
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_every_byte_is_counted_under_its_call_and_kind(step: int) -> None:
+    tally, calls = Tally(), Calls()
+    data = PREFACE + frame(4, 0, b"") + frame(1, 1, PATH)
+    data += frame(0, 1, HEAD + CHUNK[:50]) + frame(0, 1, CHUNK[50:])
+    data += frame(1, 3, b"\xbe") + frame(8, 3, b"\0\0\0\5")
+    assert fed(Stream("up", calls, tally), data, step) == data
+    sizes = {key[1:]: number for key, number in tally.items() if key[2] != COUNT}
+    assert sum(sizes.values()) == len(data)
+    assert sizes == {
+        ("connection", "preface"): 24,
+        ("connection", "settings"): 9,
+        ("Push", "headers"): 9 + len(PATH) + 9 + 1,
+        ("Push", "windows"): 13,
+        ("Push", "frames"): 18,
+        ("Push", "payload"): 150,
+        ("Push", "messages"): len(HEAD) + len(CHUNK) - 150,
+    }
+    assert tally["up", "Push", COUNT] == 2
+
+
+def test_a_name_is_found_behind_entries_that_came_later() -> None:
+    calls = Calls()
+    calls.read(1, literal(b":path", b"/service/Pull") + literal(b"a", b"b"))
+    calls.read(3, b"\x83\x86" + b"\x3f\xe1\x1f" + b"\xbf")
+    calls.read(5, b"\x44\x02/x" + b"\x0f\x30\x01c" + b"\x00\x01d\x01e")
+    assert [calls.name(stream) for stream in (1, 3, 5, 7)] == [
+        "Pull",
+        "Pull",
+        "x",
+        "connection",
+    ]
+
+
+@pytest.mark.parametrize("cut_at", [0, 6, 60, len(CHUNK) - 1])
+def test_a_cut_message_is_passed_on_up_to_the_cut(cut_at: int) -> None:
+    tally = Tally()
+    stream = Stream("down", Calls(), tally, lambda size: cut_at)
+    first = frame(0, 1, CHUNK[:20])
+    data = first + frame(0, 1, CHUNK[20:]) + frame(0, 3, CHUNK)
+    passed = b"".join(stream.feed(data))
+    headers = 9 if cut_at <= 20 else 18
+    assert passed == data[: headers + cut_at]
+    assert stream.is_cut
+    stream.close()
+    assert sum(tally.values()) == len(data)
+    assert not any(kind == PAYLOAD for _, _, kind in tally)
+
+
+def test_absent_data_are_told_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--task", "watch", "--data", str(tmp_path)]
+    assert command.main(arguments) == os.EX_DATAERR
+    assert "shoulder_smartwatch.npz: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+def test_a_short_run_adds_up(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "bytes.json")
+    arguments = ["--task", "digits", "--rounds", "6", "--seeds", "1"]
+    arguments += ["--settings", "top_k 1/.2 %", "--cut", "0.4", "--where", "--save"]
+    assert command.main(arguments) == 0
+    assert "times fewer" in capsys.readouterr().out
+    told = json.loads(command.RESULTS.read_text())["tasks"]["digits"]["settings"]
+    assert list(told) == ["uncompressed", "top_k 1/.2 %", "top_k 1/.2 %, 40% cut"]
+    assert told["uncompressed"]["times fewer"] == 1
+    assert told["top_k 1/.2 %"]["times fewer"] > 10
+    for name, row in told.items():
+        seed = row["seeds"][0]
+        assert seed["updates"] == 18
+        assert row["payload"]["up"] == pytest.approx(seed["journalled"]["up"] / 18, 0.1)
+        assert list(map(int, seed["curve"])) == list(range(7))
+        assert seed["connections"] >= 6 + seed["cuts"]
+        assert row["overhead"]["steady"] > 0, name
+        if "cut" in name:
+            assert seed["cuts"]
+        else:
+            assert seed["connections"] == 6
