@@ -25,7 +25,6 @@ from fedcore.params import ParamSpec
 from fedcore.protocol import (
     Ack,
     Answer,
-    Epoch,
     ModelName,
     Pull,
     Push,
@@ -99,7 +98,8 @@ class Connection:
             if told.refused:
                 answer = read_answer(told.refused)
                 return Refusal(answer, told.retry_after)
-            body = told.patch or self._download(told, pull.epoch, frames)
+            body = told.patch or self._download(told, request, frames)
+            next(frames, None)  # its end: a call that is left open is reset
         except grpc.RpcError as error:
             raise explained(error, self.address) from error
         except StopIteration:
@@ -109,7 +109,7 @@ class Connection:
         return reply
 
     def _download(
-        self, told: pb.PullReply, asked: Epoch, frames: Iterator[bytes]
+        self, told: pb.PullReply, request: pb.PullRequest, frames: Iterator[bytes]
     ) -> bytes:
         size = sum(told.lengths)
         if size > 4 * self._spec.dim + OVERHEAD:
@@ -117,7 +117,7 @@ class Connection:
                 f"{self.address}: a patch of {size} bytes for a model of "
                 f"{4 * self._spec.dim}"
             )
-        name, partial = patch_name(told, asked), self._partial
+        name, partial = patch_name(told, request), self._partial
         if not told.from_byte or partial.name != name:
             partial = self._partial = Partial(name, bytearray(size))
         for frame in frames:

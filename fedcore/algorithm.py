@@ -91,6 +91,11 @@ class AlgorithmConfig(Method):
         """How many clients train one version, where it is synchronous."""
         return math.ceil(self.buffer * self.over_selection)
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether it matters how often clients used each label."""
+        return self.staleness.uses_labels or self.admission.uses_labels
+
     @model_validator(mode="after")
     def _parts_fit(self) -> "AlgorithmConfig":
         if self.minimum > self.buffer:

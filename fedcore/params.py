@@ -156,6 +156,11 @@ def digest(flat_D: Vector) -> str:
     return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
 
 
+def is_named(digest_: str, told: str) -> bool:
+    """Whether a peer's digest is this one, of which it may tell the first 8 bytes."""
+    return len(told) >= 16 and digest_.startswith(told)
+
+
 def on_grid(flat_D: Vector) -> Vector:
     """The model in whole multiples of a power of two, the same on every machine.
 

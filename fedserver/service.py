@@ -122,7 +122,7 @@ class FederationService:
             algorithm=config.algorithm.model_dump_json(),
             seed=config.seed,
             name=name,
-            share_labels=config.share_labels,
+            share_labels=config.share_labels and config.algorithm.uses_labels,
             heartbeat=config.timeouts.heartbeat,
             max_update_bytes=self.max_update_bytes,
             gone=gone,
@@ -316,6 +316,8 @@ class FederationService:
                 f"a payload of {len(header.payload)} bytes in the first frame; the "
                 f"limit is {INLINE}"
             )
+        async for _ in frames:
+            raise ProtocolError("a frame behind a payload that was in the first one")
         if zlib.crc32(header.payload) != header.crc32:
             return None
         return header.payload, content_digest(header.payload)
@@ -360,13 +362,15 @@ async def _is_unharmed(upload: Upload, name: Name) -> bool:
 
 def _reply_frames(answer: SendReply, request: pb.PullRequest) -> Iterator[bytes]:
     """The frames of a reply; a download that was cut off goes on where it stopped."""
-    patch, asked = answer.reply.patch, epoch_name(request.epoch)
-    told = pull_reply(answer.reply, asked)
-    if request.partial and request.partial == patch_name(told, asked):
+    patch = answer.reply.patch
+    told = pull_reply(answer.reply, epoch_name(request.epoch))
+    if told.patch:
+        yield reply_frame(told)
+        return
+    if request.partial and request.partial == patch_name(told, request):
         told.from_byte = min(request.partial_bytes, patch.nbytes)
     yield reply_frame(told)
-    if not told.patch:
-        yield from chunk_frames(patch.parts, told.from_byte)
+    yield from chunk_frames(patch.parts, told.from_byte)
 
 
 def _refusal(answer: Answer) -> bytes:

@@ -69,7 +69,7 @@ def run(
         workload,
         started.coordinator.algorithm,
         model=model,
-        share_labels=config.share_labels,
+        share_labels=config.share_labels and config.algorithm.uses_labels,
     )
     clients = [SimulatedClient(world, device, workload, trainer) for device in devices]
     examiner = None

@@ -25,6 +25,11 @@ class AdmissionConfig(Method):
 
     role: ClassVar[str] = "admission"
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether clients must tell how often each label was used."""
+        return False
+
     @abstractmethod
     def build(self) -> Admission:
         """The rule."""

@@ -41,6 +41,11 @@ class FleetController(AdmissionConfig):
     window: int = Field(default=1000, ge=1, le=100_000)
     """How many past tasks the percentiles look at."""
 
+    @property
+    def uses_labels(self) -> bool:
+        """Similarity compares them."""
+        return self.similarity_percentile > 0
+
     def build(self) -> Admission:
         """The rule."""
         return Admission(self._init, self._admit, self._observe)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.params import digest
+from fedcore.params import digest, is_named
 from fedcore.patch import moved_exactly
 from fedcore.payloads import Layout, Payload, dense_payload, values_payload
 from fedcore.protocol import Epoch, Held, Patch, PatchKind
@@ -105,10 +105,10 @@ class Published:
     def _knows(self, held: Held) -> bool:
         if held.epoch != self.epoch or held.version > self.version:
             return False
-        if held.version == 0 and held.digest == self.origin:
+        if held.version == 0 and is_named(self.origin, held.digest):
             return True
         place = held.version - self.ring[0].version
-        return place >= 0 and self.ring[place].digest == held.digest
+        return place >= 0 and is_named(self.ring[place].digest, held.digest)
 
     def _smallest(self, start: int) -> Patch:
         full = self._full()

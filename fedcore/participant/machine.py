@@ -19,7 +19,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.arrays import finite, norm
 from fedcore.compressors import ErrorFeedback
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
-from fedcore.params import content_digest, digest, version_0
+from fedcore.params import content_digest, digest, is_named, version_0
 from fedcore.participant.state import (
     Outcome,
     OutdatedError,
@@ -189,7 +189,8 @@ class Participant:
         if messages is None:
             messages = patch.messages()
         public_D = apply_patch(state.public_D, patch.kind, messages, self._layout)
-        if digest(public_D) != patch.digest:
+        arrived = digest(public_D)
+        if not is_named(arrived, patch.digest):
             self._change(held=None, public_D=None)
             self._wrong_full += patch.kind == "full"
             if self._wrong_full >= 2:
@@ -201,7 +202,7 @@ class Participant:
                 f"version {patch.version} has another digest than the server's"
             )
         self._wrong_full = 0
-        held = Held(patch.epoch, patch.version, patch.digest)
+        held = Held(patch.epoch, patch.version, arrived)
         self._change(held=held, public_D=public_D)
 
     # ------------------------------------------------------------------ updates

@@ -56,6 +56,11 @@ class AdaSGD(StalenessConfig):
     global_labels: Literal["weighted", "unweighted"] = "weighted"
     """Whether past labels count with their update's weight."""
 
+    @property
+    def uses_labels(self) -> bool:
+        """The boost compares them."""
+        return self.boost
+
     def build(self) -> StalenessPolicy:
         """The policy."""
         return StalenessPolicy(self._init, self._weigh, self._observe)

@@ -28,6 +28,11 @@ class StalenessConfig(Method):
 
     role: ClassVar[str] = "staleness policy"
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether clients must tell how often each label was used."""
+        return False
+
     @abstractmethod
     def build(self) -> StalenessPolicy:
         """The policy."""

@@ -146,7 +146,7 @@ class FederationConfig(Config):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     simulate: SimulateConfig = SimulateConfig()
     share_labels: bool = True
-    """Clients report how often each label was used; without, similarity is 1."""
+    """Clients tell an algorithm that asks how often each label was used."""
 
     @field_validator("timeouts")
     @classmethod

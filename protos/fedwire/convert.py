@@ -32,6 +32,7 @@ from fedcore.protocol import (
 from fedcore.typing import Bytes
 from fedwire.v1 import federation_pb2 as pb
 
+SHORT = 8  # bytes of a model's digest that travel; its version is named beside it
 INLINE = 1 << 16  # payloads and patches up to here travel in the first frame
 
 _ANSWERS: dict[Verdict | Answer, int] = {
@@ -130,7 +131,7 @@ def pull_request(
         cid=pull.cid,
         epoch=epoch_number(pull.epoch),
         held=held.version if held else None,
-        held_digest=digest_bytes(held.digest) if held else b"",
+        held_digest=digest_bytes(held.digest)[:SHORT] if held else b"",
         abandoned=[epoch_number(epoch) for epoch in pull.abandoned],
         settled=pull.settled.seq,
         settled_verdict=_settled_code(pull.settled),
@@ -165,9 +166,8 @@ def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
         kind=_PATCHES[patch.kind],  # type: ignore[arg-type]
         epoch=0 if patch.epoch == asked else epoch_number(patch.epoch),
         version=patch.version,
-        start=patch.start,
-        digest=b"" if patch.kind == "none" else digest_bytes(patch.digest),
-        lengths=patch.lengths,
+        digest=b"" if patch.kind == "none" else digest_bytes(patch.digest)[:SHORT],
+        lengths=() if is_small and len(patch.lengths) == 1 else patch.lengths,
         patch=b"".join(patch.parts) if is_small else b"",
         receipt=None
         if receipt is None
@@ -211,14 +211,15 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
     digest = message.digest.hex()
     if message.kind == pb.PATCH_KIND_NONE and pull.held is not None:
         digest = pull.held.digest
+    start = -1 if message.kind == pb.PATCH_KIND_FULL else _version(pull.held)
     patch = Patch(
         kind=_PATCH_KINDS[message.kind],
         epoch=epoch_name(message.epoch) if message.epoch else pull.epoch,
-        start=message.start,
+        start=start,
         version=message.version,
         digest=digest,
         parts=(body,) if len(body) else (),
-        lengths=tuple(message.lengths),
+        lengths=tuple(message.lengths) or ((len(body),) if body else ()),
     )
     if patch.nbytes != len(body):
         raise ProtocolError(f"a patch of {patch.nbytes} bytes has {len(body)}")
@@ -233,10 +234,15 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
     )
 
 
-def patch_name(told: pb.PullReply, asked: Epoch) -> str:
+def _version(held: Held | None) -> int:
+    return -1 if held is None else held.version
+
+
+def patch_name(told: pb.PullReply, request: pb.PullRequest) -> str:
     """What tells whether two downloads are of the same bytes."""
-    epoch = told.epoch or epoch_number(asked)
-    return f"{epoch:x}:{told.start}:{told.version}:{told.kind}:{sum(told.lengths)}"
+    epoch = told.epoch or request.epoch
+    start = -1 if told.kind == pb.PATCH_KIND_FULL else request.held
+    return f"{epoch:x}:{start}:{told.version}:{told.kind}:{sum(told.lengths)}"
 
 
 # -------------------------------------------------------------------------- pushes
@@ -298,7 +304,7 @@ def push_reply(ack: Ack) -> pb.PushReply:
     """The answer to a push as it travels."""
     return pb.PushReply(
         answer=answer_code(ack.answer),
-        weight=ack.weight,
+        weight=None if ack.weight == 1 else ack.weight,
         version=ack.version,
         reason=ack.reason,
         retry_after=ack.retry_after,
@@ -311,7 +317,7 @@ def read_push_reply(message: pb.PushReply, push: Push) -> Ack:
         seq=push.seq,
         digest=push.digest,
         answer=read_answer(message.answer),
-        weight=message.weight,
+        weight=message.weight if message.HasField("weight") else 1.0,
         version=message.version,
         reason=message.reason,
         retry_after=message.retry_after,

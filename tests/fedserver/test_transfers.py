@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedwire.convert import epoch_name, patch_name
+from fedwire.convert import patch_name
 from fedwire.frames import CHUNK, chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
 from hypothesis import given
@@ -102,7 +102,8 @@ def test_a_download_goes_on_from_any_byte(large: Served, byte: int) -> None:
         whole = peer.body
         assert told.kind == pb.PATCH_KIND_FULL
         again = peer.pull(
-            partial=patch_name(told, epoch_name(peer.epoch)), partial_bytes=byte
+            partial=patch_name(told, pb.PullRequest(epoch=peer.epoch)),
+            partial_bytes=byte,
         )
         assert again.from_byte == min(byte, len(whole))
         assert peer.body == whole[byte:]

@@ -25,7 +25,7 @@ uint32 = st.integers(0, 2**32 - 1)
 uint64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
 numbers = st.floats(allow_nan=False)
 singles = st.floats(allow_nan=False, width=32)
-epochs = st.integers(0, 2**64 - 1).map(lambda number: f"{number:016x}")
+epochs = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
 digests = st.binary(max_size=32).map(bytes.hex)
 names = st.text(max_size=20)
 models = st.builds(ModelName, epochs, uint64)
@@ -97,10 +97,11 @@ def replies(draw: st.DrawFn) -> Reply:
     kinds: list[PatchKind] = ["none", "replay", "overwrite", "full"]
     parts = draw(st.lists(st.binary(min_size=1, max_size=30), max_size=4))
     body = b"".join(parts)
+    kind = draw(st.sampled_from(kinds))
     patch = Patch(
-        kind=draw(st.sampled_from(kinds)),
+        kind=kind,
         epoch=draw(epochs),
-        start=draw(st.integers(-1, 2**63 - 1)),
+        start=-1 if kind == "full" else draw(uint64),
         version=draw(uint64),
         digest=draw(digests),
         parts=(body,) if body else (),

@@ -24,7 +24,7 @@ FIELDS = {
     "PullFrame": "reply chunk",
     "Receipt": "seq digest verdict weight version",
     "PullReply": (
-        "refused retry_after kind epoch version start digest lengths patch from_byte "
+        "refused retry_after kind epoch version digest lengths patch from_byte "
         "receipt accepted task evaluate lease done"
     ),
     "PushHeader": (
