@@ -57,7 +57,6 @@ class Worker:
         self._updates, self._pace = updates, pace
         self._data: Any = None
         self._again = False  # the message in flight was sent before
-        self._stale = False  # the server may have been restarted, and amended
         self._refreshed = self._flushed = False  # on the way out
 
     @property
@@ -77,7 +76,7 @@ class Worker:
                 if self._turn():
                     return
             except UnavailableError as error:
-                self._again = self._stale = True
+                self._again = True
                 self._member.patience.wait(error)
             except OutdatedError as error:
                 self._member.begin_anew(error)
@@ -88,7 +87,6 @@ class Worker:
     def _enrol(self) -> None:
         member = self._member
         member.enrol()
-        self._stale = False
         self._trainer = Trainer(
             self._workload,
             member.algorithm,
@@ -107,8 +105,6 @@ class Worker:
 
     def _turn(self) -> bool:
         """One message to the server and what follows; True at the end."""
-        if self._stale:
-            self._enrol()
         if self._participant.state.pending is not None:
             self._push()
             return False

@@ -72,6 +72,8 @@ class FederationService:
         self._uploads = Uploads(run.config.server.max_uploads)
         self._codes: dict[str, str] = {}
         self._nonces = itertools.count(1)
+        # Who has been told this process's settings: a restart may have changed them.
+        self._enrolled: set[str] = set()
         self.draining = False
         self.told: set[str] = set()  # who knows that the run has ended
         limit = run.config.server.max_update_bytes
@@ -111,6 +113,7 @@ class FederationService:
             )
         )
         if not gone:
+            self._enrolled.add(request.cid)
             self._sessions.claim(name, request.cid)
             self._sessions.hear(request.cid)
         config = self._run.config
@@ -200,6 +203,7 @@ class FederationService:
         self._core.submit(ClientLeft(at=time.time(), cid=request.cid))
         await self._core.ask(lambda _: None)
         self._sessions.forget(request.cid)
+        self._enrolled.discard(request.cid)
         return pb.LeaveReply()
 
     async def report(
@@ -248,6 +252,9 @@ class FederationService:
         if self.draining:
             yield _refusal(Answer.RETRY)
             return
+        if pull.cid not in self._enrolled:
+            yield _refusal(Answer.UNKNOWN)
+            return
         self._core.submit(
             ClientPulled(at=time.time(), pull=pull, fresh_epoch=fresh_name())
         )
@@ -277,7 +284,7 @@ class FederationService:
             self._check_size(header.size or len(header.payload))
             await self._check_owner(header.cid, context)
             self._sessions.hear(header.cid)
-            if header.cid not in self._run.coordinator.state.clients:
+            if header.cid not in self._enrolled:
                 return _no_verdict(Answer.UNKNOWN)
             if self.draining:
                 return _no_verdict(Answer.RETRY)
