@@ -8,9 +8,11 @@ CLAIMS ?=
 DATA ?= data
 BYTES ?=
 EVENTS ?= 1e7
+PAYLOADS ?= 1e6
+SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench bytes soak kill proto docs containers clean
+.PHONY: help demo test test-protobuf7 check claims bench codecs bytes soak fuzz kill proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,11 +49,17 @@ claims: $(VENV)/.stamp  ## the papers' claims, measured here (CLAIMS="5 6" for s
 bench: $(VENV)/.stamp  ## speed, as ratios against peers and physical floors
 	$(PY) -m benchmarks
 
+codecs: $(VENV)/.stamp  ## bytes, error and speed of every compressor, beside peers
+	$(PY) -m benchmarks.codecs
+
 bytes: $(VENV)/.stamp  ## accuracy against bytes at the socket (DATA=folder BYTES="--task cnn")
 	$(PY) -m benchmarks.bytes --data $(DATA) $(BYTES)
 
 soak: $(VENV)/.stamp  ## the model check for EVENTS events
 	$(PY) -m tests.protocol.soak --events $(EVENTS)
+
+fuzz: $(VENV)/.stamp  ## PAYLOADS mutated messages of every format (SEED=1 for others)
+	$(PY) -m tests.laws.fuzz --payloads $(PAYLOADS) --seed $(SEED)
 
 kill: $(VENV)/.stamp  ## thirty SIGKILLs of a loaded server, and thirty of its clients
 	$(PY) -m tests.integration.kill --kills 30

@@ -169,6 +169,8 @@ def type_of(annotation: Any, metadata: list[Any]) -> str:
         return " or ".join([*given, "`null`"] if type(None) in parts else given)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return f"mapping of {type_of(parts[0], [])} to {type_of(parts[1], [])}"
+    if origin is tuple:
+        return f"list of {type_of(parts[0], [])}"
     names = {int: "whole number", float: "number", str: "text", bool: "true or false"}
     names[Path] = "path"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

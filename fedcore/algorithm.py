@@ -131,6 +131,6 @@ class AlgorithmConfig(Method):
             aggregator=self.aggregator.build(),
             server=self.server.build(),
             client=self.client.build(),
-            uplink=self.uplink.build(spec.sizes),
-            downlink=self.downlink.build(spec.sizes),
+            uplink=self.uplink.build_for(spec),
+            downlink=self.downlink.build_for(spec),
         )

@@ -4,7 +4,8 @@ Everything works along the last axis. NumPy is the path of every CPU; torch
 tensors pass through where a simulation lives on a GPU.
 """
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,16 @@ from fedcore.typing import Array
 
 # Big enough to amortise a call, small enough for a core's L2 cache.
 BLOCK = 1 << 16
+_SAMPLE = 1 << 13  # values that a threshold is guessed from
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+
+
+class Piece(NamedTuple):
+    """Neighbouring values of a vector, and the rows that they are of."""
+
+    values: slice
+    rows: slice
+    width: int  # of a row, or of the part of one that this is
 
 
 def array_namespace(x: Array) -> Any:
@@ -53,32 +64,81 @@ def pieces(x: Array, unit: int = 1) -> list[slice]:
     return [slice(at, min(dim, at + width)) for at in range(0, dim, width)]
 
 
+def row_pieces(groups: Iterable[tuple[int, int]]) -> Iterator[Piece]:
+    """Pieces that stay in a cache, of so many rows of a size each, group by group."""
+    at = row = 0
+    for size, count in groups:
+        some = max(1, BLOCK // max(1, size))  # rows at once
+        for first in range(row, row + count, some):
+            rows = slice(first, min(first + some, row + count))
+            end = at + (rows.stop - rows.start) * size
+            for start in range(at, end, BLOCK):
+                stop = min(end, start + BLOCK)
+                yield Piece(slice(start, stop), rows, min(size, stop - start))
+            at = end
+        row += count
+
+
 def top_k_indices(magnitude: Array, k: int) -> Array:
-    """Where the ``k`` largest values lie, ascending, shape ``(..., k)``."""
+    """Where the ``k`` largest of values ≥ 0 lie, ascending, shape ``(..., k)``."""
     if is_numpy(magnitude):
-        if magnitude.ndim > 1:
-            return np.stack([top_k_indices(row, k) for row in magnitude])
-        return _top_k(magnitude, k)
+        return largest_indices(magnitude, k)
     return magnitude.topk(k, dim=-1, sorted=False).indices.sort(dim=-1).values
 
 
-def _top_k(magnitude_D: Any, k: int) -> Any:
+def largest_indices(x: Array, k: int) -> Array:
+    """Where the ``k`` largest magnitudes lie, ascending, shape ``(..., k)``."""
+    if not is_numpy(x):
+        return top_k_indices(array_namespace(x).abs(x), k)
+    if x.ndim > 1:
+        return np.stack([largest_indices(row, k) for row in x])
+    return _top_k(x, k)
+
+
+def _top_k(x_D: Any, k: int) -> Any:
     """The k largest; of equal ones those that come first, on every processor."""
-    if k >= len(magnitude_D):
-        return np.arange(len(magnitude_D))
-    # The bits of floats that are not negative are ordered as the floats are.
-    bits_D = np.ascontiguousarray(magnitude_D, np.float32).view(np.uint32)
-    least = _kth_largest(bits_D, k)
-    chosen_D = bits_D > least
-    missing = k - np.count_nonzero(chosen_D)
-    chosen_D[np.flatnonzero(bits_D == least)[:missing]] = True
-    return np.flatnonzero(chosen_D)
+    if k >= len(x_D):
+        return np.arange(len(x_D))
+    # The bits of floats without their signs are ordered as magnitudes are.
+    bits_D = np.ascontiguousarray(x_D, np.float32).view(np.uint32)
+    places_C, bits_C = _candidates(bits_D, k)
+    least = _kth_largest(bits_C, k)
+    chosen_C = bits_C > least
+    missing = k - np.count_nonzero(chosen_C)
+    chosen_C[np.flatnonzero(bits_C == least)[:missing]] = True
+    return np.flatnonzero(chosen_C) if places_C is None else places_C[chosen_C]
+
+
+def _candidates(bits_D: Any, k: int) -> tuple[Any, Any]:
+    """Where all above some threshold lie, at least k, and their bits without signs.
+
+    The threshold is a guess from a sample. If it is a bad one, or most values may be
+    among the largest, all are candidates; the places are then None.
+    """
+    dim = len(bits_D)
+    sample = np.sort(bits_D[:: max(1, dim // _SAMPLE)] & _MAGNITUDE)
+    share = k / dim * len(sample)
+    rank = int(share + 4 * share**0.5 + 4)  # four deviations of the count are enough
+    if 2 * rank < len(sample):
+        places, found, count = [], [], 0
+        for part in pieces(bits_D):
+            magnitudes = bits_D[part] & _MAGNITUDE
+            near = np.flatnonzero(magnitudes >= sample[-rank])
+            found.append(magnitudes[near])
+            places.append(near + part.start)
+            count += len(near)
+            if count > 4 * k + _SAMPLE:
+                break
+        else:
+            if count >= k:
+                return np.concatenate(places), np.concatenate(found)
+    return None, bits_D & _MAGNITUDE
 
 
 def _kth_largest(bits_D: Any, k: int) -> int:
     size = len(bits_D)
-    if size < 1 << 13:
-        return int(np.partition(bits_D, size - k)[size - k])
+    if size < 1 << 16:
+        return int(np.sort(bits_D)[size - k])
     # Two histograms of 16 bits each. On a gap that is mostly zeros, partitioning takes
     # up to a hundred times as long: 400 ms of a million values instead of 4.
     high_D = bits_D >> 16
@@ -95,6 +155,27 @@ def _kth_in_histogram(numbers: Any, k: int) -> tuple[int, int]:
     return (1 << 16) - 1 - place, k - int(sums[place] - counts[place])
 
 
+def absolute_sums(rows: Array) -> Array:
+    """Sums of magnitudes along the last axis."""
+    xp = array_namespace(rows)
+    if not is_numpy(rows) or rows.ndim > 2:
+        return xp.sum(xp.abs(rows), axis=-1)
+    if rows.shape[-1] > BLOCK:
+        return np.array([_absolute_sum(row) for row in rows], rows.dtype)
+    sums, some = np.empty(len(rows), rows.dtype), BLOCK // max(1, rows.shape[-1])
+    for at in range(0, len(rows), some):
+        sums[at : at + some] = np.abs(rows[at : at + some]).sum(axis=-1)
+    return sums
+
+
+def _absolute_sum(x_D: Any) -> Any:
+    """By halves, as NumPy itself adds up: to the same bits, but in a cache."""
+    if len(x_D) <= BLOCK:
+        return np.abs(x_D).sum()
+    half = len(x_D) // 16 * 8
+    return _absolute_sum(x_D[:half]) + _absolute_sum(x_D[half:])
+
+
 def take(x: Array, indices: Array) -> Array:
     """``x[..., indices]`` row by row."""
     if is_numpy(x):
@@ -107,6 +188,9 @@ def scatter(size: int, indices: Array, values: Array) -> Array:
     xp = array_namespace(values)
     if is_numpy(values):
         dense = np.zeros((*values.shape[:-1], size), values.dtype)
+        if values.ndim == 1:
+            dense[indices] = values
+            return dense
         np.put_along_axis(dense, indices, values, axis=-1)
         return dense
     dense = xp.zeros(
@@ -136,8 +220,30 @@ def norms(x: Array) -> Array:
     xp = array_namespace(x)
     if not x.shape[-1]:
         return xp.sum(x, axis=-1)
-    largest = xp.max(xp.abs(x), axis=-1)
-    safe = xp.where(largest > 0, largest, xp.ones_like(largest))
-    shares = x / safe[..., np.newaxis]
-    squares = xp.sum(shares * shares, axis=-1, dtype=xp.float64)
+    if is_numpy(x):
+        largest = np.maximum(np.max(x, axis=-1), -np.min(x, axis=-1))
+        safe = np.where(largest > 0, largest, np.ones_like(largest))
+        squares = _sums_of_squares(x, safe)
+    else:
+        largest = xp.max(xp.abs(x), axis=-1)
+        safe = xp.where(largest > 0, largest, xp.ones_like(largest))
+        shares = x / safe[..., np.newaxis]
+        squares = xp.sum(shares * shares, axis=-1, dtype=xp.float64)
     return largest * xp.astype(xp.sqrt(squares), x.dtype)
+
+
+def _sums_of_squares(x: Any, unit: Any) -> Any:
+    """Of ``x / unit``, in double precision; long rows part by part, in a cache."""
+    if x.shape[-1] <= BLOCK or x.ndim > 2:
+        shares = x / unit[..., np.newaxis]
+        shares *= shares
+        return np.sum(shares, axis=-1, dtype=np.float64)
+    rows, units = x.reshape(-1, x.shape[-1]), np.reshape(unit, -1)
+    squares = np.zeros(len(rows), np.float64)
+    for place, row in enumerate(rows):
+        for at in range(0, len(row), BLOCK):
+            shares = row[at : at + BLOCK] / units[place]
+            shares *= shares
+            so_far = squares[place]  # goes first, as if the row were summed at once
+            squares[place] = shares.sum(dtype=np.float64, initial=so_far)
+    return squares.reshape(x.shape[:-1])

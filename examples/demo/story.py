@@ -24,11 +24,6 @@ CONFIG: dict[str, Any] = {
         "buffer": 4,
         "client": {"kind": "local_sgd", "lr": 0.2, "steps": 20, "batch": 16},
         "server": {"kind": "sgd", "lr": 2.0},  # late updates are dampened to half
-        "uplink": {
-            "kind": "error_feedback",
-            "inner": {"kind": "top_k", "ratio": 0.05},
-        },
-        "downlink": {"kind": "top_k", "ratio": 0.01},
     },
     "evaluate": {"every_versions": 10},
     "stop": {"versions": VERSIONS},

@@ -8,7 +8,9 @@ from fedcore.compressors.dead_zone import DeadZone as DeadZone
 from fedcore.compressors.error_feedback import ErrorFeedback as ErrorFeedback
 from fedcore.compressors.gaussian_k import GaussianK as GaussianK
 from fedcore.compressors.identity import Identity as Identity
+from fedcore.compressors.low_rank import LowRank as LowRank
 from fedcore.compressors.natural import Natural as Natural
+from fedcore.compressors.per_tensor import PerTensor as PerTensor
 from fedcore.compressors.qsgd import QSGD as QSGD
 from fedcore.compressors.random_k import RandomK as RandomK
 from fedcore.compressors.rotation import Rotation as Rotation

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import numpy as np
 
-from fedcore.arrays import array_namespace, like
+from fedcore.arrays import array_namespace, like, pieces
 from fedcore.compressors.base import Keys
 from fedcore.payloads import Layout, Payload, sign_payload
 from fedcore.rng import bits, seeds
@@ -21,8 +21,8 @@ def encode_signs(
     """
     xp = array_namespace(delta_D)
     positive_D = delta_D > 0
-    zero_D = delta_D == 0
-    if bool(xp.any(zero_D)):
+    if any(bool(xp.any(delta_D[..., part] == 0)) for part in pieces(delta_D)):
+        zero_D = delta_D == 0
         coin = (bits(seeds(key), 0, delta_D.shape[-1]) >> np.uint64(63)).astype(bool)
         positive_D = xp.where(zero_D, like(coin, delta_D), positive_D)
     at, scales = 0, []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from fedcore.config import Method, OneOf
+from fedcore.params import ParamSpec
 from fedcore.payloads import Layout, Payload
 from fedcore.rng import Key
 from fedcore.typing import Array, State
@@ -48,6 +49,14 @@ class CompressorConfig(Method):
     def build(self, layout: Layout) -> Compressor:
         """The compressor for a model whose tensors have these sizes."""
 
+    def build_for(self, spec: ParamSpec) -> Compressor:
+        """The compressor for a model whose tensors have names and shapes as well.
+
+        Raises:
+            ConfigError: the settings name what this model does not have.
+        """
+        return self.build(spec.sizes)
+
 
 AnyCompressor = Annotated[CompressorConfig, OneOf()]
 
@@ -57,6 +66,13 @@ def stateless(encode: Callable[[Array, Keys], Payload]) -> Compressor:
     return Compressor(
         lambda _: None, lambda delta_D, state, key: (encode(delta_D, key), state)
     )
+
+
+def fold_in(key: Keys, *names: str | int) -> Keys:
+    """A key of its own for what these names say; of a stack, one a row."""
+    if isinstance(key, Key):
+        return key.fold_in(*names)
+    return [each.fold_in(*names) for each in key]
 
 
 def kept(ratio: float, dim: int) -> int:

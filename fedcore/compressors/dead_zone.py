@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, as_numpy, like, take, top_k_indices
+from fedcore.arrays import array_namespace, as_numpy, largest_indices, like, take
 from fedcore.compressors.base import (
     Class,
     Compressor,
@@ -58,7 +58,7 @@ class DeadZone(CompressorConfig):
 def _encode(delta_D: Array, k: int) -> Payload:
     xp = array_namespace(delta_D)
     dim = delta_D.shape[-1]
-    indices_K = top_k_indices(xp.abs(delta_D), k)
+    indices_K = largest_indices(delta_D, k)
     values_K = take(delta_D, indices_K)
     magnitudes_K = xp.abs(values_K)
     speaks_K = magnitudes_K >= _SMALLEST

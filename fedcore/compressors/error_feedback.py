@@ -20,6 +20,7 @@ from fedcore.compressors.base import (
     Keys,
 )
 from fedcore.compressors.top_k import TopK
+from fedcore.params import ParamSpec
 from fedcore.payloads import Layout, Payload, decode
 from fedcore.typing import Array
 
@@ -56,6 +57,10 @@ class ErrorFeedback(CompressorConfig):
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""
         return remember(self.inner.build(layout))
+
+    def build_for(self, spec: ParamSpec) -> Compressor:
+        """The compressor for this model."""
+        return remember(self.inner.build_for(spec))
 
 
 def remember(inner: Compressor) -> Compressor:

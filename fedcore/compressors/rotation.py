@@ -29,6 +29,7 @@ from fedcore.compressors.base import (
     Compressor,
     CompressorConfig,
     Keys,
+    fold_in,
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
@@ -84,15 +85,9 @@ class Rotation(CompressorConfig):
 
 def _encode(delta_D: Array, key: Keys, inner: Compressor) -> Payload:
     seed = seeds(key)
-    own = _fold_in(key)  # else its coins would be the rotation's signs
+    own = fold_in(key, "inner")  # else its coins would be the rotation's signs
     message, _ = inner.encode(rotate(delta_D, seed), None, own)
     return rotated_payload(delta_D.shape[-1], seed, message)
-
-
-def _fold_in(key: Keys) -> Keys:
-    if isinstance(key, Key):
-        return key.fold_in("inner")
-    return [each.fold_in("inner") for each in key]
 
 
 def _unbiased(rows: Array) -> Array:

@@ -8,7 +8,7 @@ so that a weight which never moves is not pushed one way.
 
 from typing import Literal
 
-from fedcore.arrays import array_namespace
+from fedcore.arrays import absolute_sums
 from fedcore.compressors._sign import encode_signs
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
 from fedcore.payloads import Layout
@@ -34,5 +34,4 @@ class SignL1(CompressorConfig):
 
 
 def _mean(rows: Array) -> Array:
-    xp = array_namespace(rows)
-    return xp.sum(xp.abs(rows), axis=-1) / max(1, rows.shape[-1])
+    return absolute_sums(rows) / max(1, rows.shape[-1])

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, take, top_k_indices
+from fedcore.arrays import array_namespace, largest_indices, take
 from fedcore.compressors.base import (
     Class,
     Compressor,
@@ -44,7 +44,7 @@ class STC(CompressorConfig):
 def _encode(delta_D: Array, k: int) -> Payload:
     xp = array_namespace(delta_D)
     dim = delta_D.shape[-1]
-    indices_K = top_k_indices(xp.abs(delta_D), k)
+    indices_K = largest_indices(delta_D, k)
     values_K = take(delta_D, indices_K)
     signs_K = xp.astype(xp.sign(values_K), xp.int32)
     mean = xp.sum(xp.abs(values_K), axis=-1, keepdims=True) / max(1, k)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, take, top_k_indices
+from fedcore.arrays import largest_indices, take
 from fedcore.compressors.base import (
     Class,
     Compressor,
@@ -40,5 +40,5 @@ class TopK(CompressorConfig):
 
 
 def _encode(delta_D: Array, k: int) -> Payload:
-    indices_K = top_k_indices(array_namespace(delta_D).abs(delta_D), k)
+    indices_K = largest_indices(delta_D, k)
     return sparse_payload(delta_D.shape[-1], indices_K, take(delta_D, indices_K))

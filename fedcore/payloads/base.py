@@ -54,6 +54,8 @@ class Format(NamedTuple):
     support: Callable[[Payload], Indices | None]
     # what the largest magnitude in its arrays is to be multiplied with
     multiple: Callable[[Payload], float] | None = None
+    # the bound on the magnitude, where it is no such product
+    magnitude: Callable[[Payload], float] | None = None
 
 
 _by_name: dict[str, Format] = {}
@@ -128,6 +130,9 @@ def support(payload: Payload) -> Indices | None:
 
 def magnitude(payload: Payload) -> float:
     """The largest magnitude of the update, or NaN if it holds one."""
+    own = _by_name[payload.format].magnitude
+    if own is not None:
+        return own(payload)
     extremes = [
         float(bound(array))
         for array in payload.arrays.values()

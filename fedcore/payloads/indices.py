@@ -48,8 +48,10 @@ def unpack_indices(reader: Reader, count: int, dim: int) -> Indices:
         raise PayloadError(f"{count} entries in a message of {dim} values")
     coding = reader.number("B")
     if coding == _GAPS:
-        gaps_K = unpack_rice(reader, count, reader.number("B"), dim)
-        indices = np.cumsum(gaps_K + 1) - 1
+        indices = unpack_rice(reader, count, reader.number("B"), dim)
+        indices += 1  # in place from here on: a copy may be larger than the model
+        np.cumsum(indices, out=indices)
+        indices -= 1
     elif coding == _BITMAP:
         packed = reader.array("u1", (dim + 7) // 8)
         indices = np.flatnonzero(np.unpackbits(packed, bitorder="little"))

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedcore.arrays import array_namespace, as_numpy, like, scatter, take
+from fedcore.arrays import (
+    array_namespace,
+    as_numpy,
+    is_numpy,
+    like,
+    scatter,
+    take,
+)
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.payloads.indices import pack_indices, unpack_indices
@@ -110,13 +117,15 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     indices_K = unpack_indices(reader, count, dim)
     packed = reader.array("u1", (count + 7) // 8)
     plus_K = np.unpackbits(packed, count=count, bitorder="little").view(bool)
-    levels_K = np.where(plus_K, np.int32(1), np.int32(-1))
     width = reader.number("B")
-    if width != _ONES:
-        less_one_K = unpack_rice(reader, count, width, count * (MOST - 1))
-        if count and int(less_one_K.max()) >= MOST:
+    if width == _ONES:
+        levels_K = np.ones(count, np.int32)
+    else:
+        levels_K = unpack_rice(reader, count, width, MOST - 1, np.int32)
+        if count and int(levels_K.max()) >= MOST:
             raise PayloadError(f"a magnitude above {MOST}")
-        levels_K *= less_one_K.astype(np.int32) + np.int32(1)
+        levels_K += np.int32(1)
+    np.negative(levels_K, where=~plus_K, out=levels_K)
     sizes = layout if parts > 1 or len(layout) == 1 else (dim,)
     return {
         "indices": indices_K,
@@ -135,8 +144,12 @@ def level_values(payload: Payload) -> Array:
         return whole_K * steps_T
     sizes = payload.arrays["sizes"]
     ends = np.cumsum(sizes.reshape(-1, sizes.shape[-1])[0])
-    indices_K = payload.arrays["indices"]
-    part_K = np.searchsorted(ends, as_numpy(indices_K), side="right")
+    indices_K = as_numpy(payload.arrays["indices"])
+    if is_numpy(levels_K) and levels_K.ndim == 1:
+        counts = np.diff(np.searchsorted(indices_K, ends), prepend=0)
+        whole_K *= np.repeat(steps_T, counts)
+        return whole_K
+    part_K = np.searchsorted(ends, indices_K, side="right")
     return whole_K * take(steps_T, like(part_K, steps_T))
 
 

@@ -6,16 +6,27 @@ are packed from the low end of each byte.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
-from fedcore.arrays import array_namespace, as_numpy, like
+from fedcore.arrays import (
+    BLOCK,
+    array_namespace,
+    as_numpy,
+    is_numpy,
+    like,
+    pieces,
+    row_pieces,
+)
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
-from fedcore.payloads.dense import add_scaled
 from fedcore.typing import Array, Bytes, Vector
 
 WIDTHS = (8, 4, 2)
+_WORDS = {4: np.dtype("<u2"), 2: np.dtype("<u4")}  # of codes that share a byte
+Codes = npt.NDArray[np.uint8]
 
 
 def levels(width: int) -> int:
@@ -35,17 +46,41 @@ def quantised_payload(
 
 def _pack(payload: Payload) -> list[Bytes]:
     width, bucket = (int(n) for n in payload.arrays["grid"])
-    codes = (as_numpy(payload.arrays["levels"]) + levels(width)).astype(np.uint8)
+    levels_D = np.ascontiguousarray(as_numpy(payload.arrays["levels"]), np.int8)
     per_byte = 8 // width
-    if per_byte > 1:
-        padded = np.zeros(-(-len(codes) // per_byte) * per_byte, np.uint8)
-        padded[: len(codes)] = codes
-        columns = padded.reshape(-1, per_byte)
-        codes = columns[:, 0].copy()
-        for place in range(1, per_byte):
-            codes |= columns[:, place] << np.uint8(width * place)
+    codes = np.empty(-(-len(levels_D) // per_byte), np.uint8)
+    for part in pieces(levels_D, unit=per_byte):
+        # Wraps around where it must: bytes from -L to L become 0 to 2L.
+        some = levels_D[part].view(np.uint8) + np.uint8(levels(width))
+        if len(some) % per_byte:
+            some = np.concatenate([some, np.zeros(-len(some) % per_byte, np.uint8)])
+        at = part.start // per_byte
+        codes[at : at + len(some) // per_byte] = _narrowed(some, width)
     head = bytes([width]) + np.array(bucket, "<u4").tobytes()
     return [head, little(as_numpy(payload.arrays["steps"]), "f4"), codes.data]
+
+
+def _narrowed(codes: Codes, width: int) -> Codes:
+    """Codes that lie in a byte each, ``8 // width`` of them to a byte."""
+    if width == 8:
+        return codes
+    words = codes.view(_WORDS[width])  # the bytes that are to become one
+    packed = words.copy()
+    for place in range(1, 8 // width):
+        packed |= words >> np.uint8((8 - width) * place)
+    return packed.astype(np.uint8)
+
+
+def _widened(packed: Codes, width: int) -> Codes:
+    """The reverse."""
+    if width == 8:
+        return packed.copy()
+    words = packed.astype(_WORDS[width])
+    codes = words.copy()
+    for place in range(1, 8 // width):
+        codes |= words << np.uint8((8 - width) * place)
+    codes &= codes.dtype.type(((1 << width) - 1) * int("01" * (8 // width), 16))
+    return codes.view(np.uint8)
 
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
@@ -57,24 +92,25 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     steps = reader.array("f4", math.ceil(dim / bucket))
     per_byte = 8 // width
     packed = reader.array("u1", -(-dim // per_byte))
-    mask = np.uint8((1 << width) - 1)
-    if per_byte == 1:
-        codes = packed
-    else:
-        columns = [
-            (packed >> np.uint8(width * place)) & mask for place in range(per_byte)
-        ]
-        codes = np.stack(columns, axis=-1).reshape(-1)[:dim]
-    if dim and int(codes.max()) > 2 * levels(width):
-        raise PayloadError(f"code {int(codes.max())} is above {2 * levels(width)}")
-    whole = codes.astype(np.int16) - np.int16(levels(width))
+    levels_D, top = np.empty(dim, np.int8), levels(width)
+    for part in pieces(levels_D, unit=per_byte):
+        at, end = part.start // per_byte, -(-part.stop // per_byte)
+        codes = _widened(packed[at:end], width)[: part.stop - part.start]
+        if int(codes.max()) > 2 * top:
+            raise PayloadError(f"code {int(codes.max())} is above {2 * top}")
+        np.subtract(codes, np.uint8(top), out=levels_D[part].view(np.uint8))
     grid = np.array([width, bucket], np.int64)
-    return {"grid": grid, "steps": steps, "levels": whole.astype(np.int8)}
+    return {"grid": grid, "steps": steps, "levels": levels_D}
 
 
 def _decode(payload: Payload) -> Array:
-    grid, steps, whole = (payload.arrays[name] for name in ("grid", "steps", "levels"))
-    bucket = int(as_numpy(grid).reshape(-1)[1])
+    steps, whole = payload.arrays["steps"], payload.arrays["levels"]
+    if is_numpy(whole) and whole.ndim == 1:
+        values_D = np.empty(payload.dim, np.float32)
+        for _ in _pieces(payload, values_D):
+            pass
+        return values_D
+    bucket = _bucket(payload)
     xp = array_namespace(steps)
     repeats = np.full(steps.shape[-1], bucket)
     repeats[-1:] = payload.dim - bucket * (len(repeats) - 1)
@@ -82,8 +118,33 @@ def _decode(payload: Payload) -> Array:
     return xp.astype(whole, steps.dtype) * per_value_D
 
 
+def _bucket(payload: Payload) -> int:
+    return int(as_numpy(payload.arrays["grid"]).reshape(-1)[1])
+
+
+def _pieces(
+    payload: Payload, into_D: Vector | None = None
+) -> Iterator[tuple[slice, Vector]]:
+    """The values, piece by piece, in place or in a scratch array."""
+    steps, whole = payload.arrays["steps"], payload.arrays["levels"]
+    full, rest = divmod(payload.dim, _bucket(payload))
+    scratch = np.empty(0 if into_D is not None else BLOCK, np.float32)
+    for piece in row_pieces([(_bucket(payload), full), (rest, min(1, rest))]):
+        if into_D is None:
+            values = scratch[: piece.values.stop - piece.values.start]
+        else:
+            values = into_D[piece.values]
+        values[...] = whole[piece.values]
+        rows = values.reshape(-1, piece.width)
+        rows *= steps[piece.rows, np.newaxis]
+        yield piece.values, values
+
+
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
-    add_scaled(_decode(payload), out_D, scale)
+    for piece, values in _pieces(payload):
+        if scale != 1:
+            values *= scale
+        out_D[piece] += values
 
 
 def _multiple(payload: Payload) -> float:

@@ -8,6 +8,8 @@ both are read without a loop: first b bits of every number, then the unary parts
 as zeros and a closing one. Bits fill bytes from the low end.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,7 @@ from fedcore.payloads.base import Reader
 from fedcore.typing import Bytes
 
 WIDEST = 31  # low bits of a number, at most
+_CHUNK = 1 << 12  # bytes or numbers that are read at once
 Numbers = npt.NDArray[np.int64]
 
 
@@ -53,8 +56,12 @@ def pack_rice(numbers_K: Numbers, width: int) -> list[Bytes]:
     ]
 
 
-def unpack_rice(reader: Reader, count: int, width: int, span: int) -> Numbers:
-    """Reads ``count`` numbers that are at most ``span`` together.
+def unpack_rice(
+    reader: Reader, count: int, width: int, most: int, dtype: npt.DTypeLike = np.int64
+) -> npt.NDArray[Any]:
+    """Reads ``count`` numbers that are at most ``most``, or little more.
+
+    What is above ``most`` only in the low bits is for the caller to find.
 
     Raises:
         PayloadError: the message holds no such numbers.
@@ -62,10 +69,14 @@ def unpack_rice(reader: Reader, count: int, width: int, span: int) -> Numbers:
     if width > WIDEST:
         raise PayloadError(f"{width} low bits, expected at most {WIDEST}")
     low = reader.array("u1", _bytes_of(count * width))
-    high_K = _unpack_unary(reader, count, count + (span >> width))
-    if int(high_K.sum()) > span >> width:
-        raise PayloadError(f"numbers that are more than {span} together")
-    return high_K if width == 0 else (high_K << width) + _low(low, count, width)
+    numbers_K = _unpack_unary(reader, count, most >> width, dtype)
+    if width:
+        numbers_K <<= width
+        for at in range(0, count, _CHUNK):  # by chunks that begin with a byte
+            some = numbers_K[at : at + _CHUNK]
+            packed = low[at * width // 8 : _bytes_of((at + len(some)) * width)]
+            some += _low(packed, len(some), width).astype(dtype)
+    return numbers_K
 
 
 def _low(packed: npt.NDArray[np.uint8], count: int, width: int) -> Numbers:
@@ -78,15 +89,26 @@ def _low(packed: npt.NDArray[np.uint8], count: int, width: int) -> Numbers:
     return (numbers_K >> (starts_K & 7)) & ((1 << width) - 1)
 
 
-def _unpack_unary(reader: Reader, count: int, longest: int) -> Numbers:
-    """Lengths of ``count`` runs of zeros, each before a one."""
-    if not count:
-        return np.zeros(0, np.int64)
-    ahead = reader.peek(min(reader.left, _bytes_of(longest)))
-    ones = np.flatnonzero(
-        np.unpackbits(np.frombuffer(ahead, np.uint8), bitorder="little")
-    )
-    if len(ones) < count:
-        raise PayloadError(f"message ends early: {len(ones)} numbers of {count}")
-    reader.bytes(int(ones[count - 1]) // 8 + 1)
-    return np.diff(ones[:count], prepend=-1) - 1
+def _unpack_unary(
+    reader: Reader, count: int, most: int, dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """Lengths of ``count`` runs of zeros, each before a one, by chunks."""
+    ahead = np.frombuffer(reader.peek(reader.left), np.uint8)
+    if count > 8 * len(ahead):
+        raise PayloadError(f"message ends early: no {count} numbers in it")
+    runs_K, done, last = np.empty(count, dtype), 0, -1
+    for at in range(0, len(ahead), _CHUNK):
+        if done == count:
+            break
+        bits = np.unpackbits(ahead[at : at + _CHUNK], bitorder="little")
+        ones = np.flatnonzero(bits)[: count - done] + 8 * at
+        if len(ones):
+            runs = np.diff(ones, prepend=last) - 1
+            if int(runs.max()) > most:
+                raise PayloadError(f"{int(runs.max())} zeros, expected at most {most}")
+            runs_K[done : done + len(ones)] = runs
+            done, last = done + len(ones), int(ones[-1])
+    if done < count:
+        raise PayloadError(f"message ends early: {done} numbers of {count}")
+    reader.bytes(last // 8 + 1)
+    return runs_K

@@ -41,15 +41,12 @@ from fedcore.payloads.base import (
 from fedcore.payloads.dense import add_scaled
 from fedcore.payloads.natural import NATURAL
 from fedcore.payloads.quantised import QUANTISED
-from fedcore.payloads.sign import SIGN
+from fedcore.payloads.sign import SIGN, SIGNS
 from fedcore.rng import Words, bits
 from fedcore.typing import Array, Bytes, Vector
 
 INNER = {form.code: form for form in (SIGN, QUANTISED, NATURAL)}
 _SIZES = (4096, 1024, 256)
-# The eight signs that a byte stands for.
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8), bitorder="little")
-_SIGNS = (1 - 2 * _BITS.reshape(256, 8).astype(np.float32)).astype(np.float32)
 
 
 def rotated_payload(dim: int, seed: Words, inner: Payload) -> Payload:
@@ -111,7 +108,9 @@ def _runs(parts: Layout) -> Iterator[tuple[int, int, int]]:
 def _signs(seed: Words, at: int, end: int, size: int) -> Vector:
     """±1/√size for the padded values from ``at`` to ``end``."""
     words = bits(np.asarray(seed, np.uint64), at // 64, (end - at) // 64)
-    signs = _SIGNS[words.astype("<u8").view(np.uint8)] * np.float32(size**-0.5)
+    # Here a set bit says minus. take() with a mode is eight times as fast as [].
+    table = SIGNS * np.float32(-(size**-0.5))
+    signs = np.take(table, words.astype("<u8").view(np.uint8), axis=0, mode="clip")
     return signs.reshape(*np.shape(seed), end - at)
 
 

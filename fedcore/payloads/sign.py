@@ -4,13 +4,27 @@
 plus. One scale holds for the whole vector, T scales hold for its T tensors.
 """
 
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
 import numpy as np
 
-from fedcore.arrays import array_namespace, as_numpy, like
+from fedcore.arrays import (
+    BLOCK,
+    array_namespace,
+    as_numpy,
+    is_numpy,
+    like,
+    row_pieces,
+)
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
-from fedcore.payloads.dense import add_scaled
 from fedcore.typing import Array, Bytes, Vector
+
+# The eight signs that a byte stands for: a set bit says plus.
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8), bitorder="little")
+SIGNS = 2 * _BITS.reshape(256, 8).astype(np.float32) - 1
 
 
 def sign_payload(positive_D: Array, scales_T: Array, layout: Layout) -> Payload:
@@ -41,18 +55,51 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
 
 def _decode(payload: Payload) -> Array:
     positive, scales = payload.arrays["positive"], payload.arrays["scales"]
-    sizes = payload.arrays["sizes"]
-    repeats = as_numpy(sizes).reshape(-1, sizes.shape[-1])[0]
+    if is_numpy(positive) and positive.ndim == 1:
+        values_D = np.empty(payload.dim, np.float32)
+        for _ in _pieces(payload, np.float32(1), values_D):
+            pass
+        return values_D
     xp = array_namespace(scales)
-    per_value_D = xp.repeat(scales, like(repeats, scales), axis=-1)
+    per_value_D = xp.repeat(scales, like(_sizes(payload), scales), axis=-1)
     signs_D = xp.astype(positive, scales.dtype)  # where() would guess 4 ns a value
     signs_D *= 2
     signs_D -= 1
     return signs_D * per_value_D
 
 
+def _sizes(payload: Payload) -> Any:
+    sizes = as_numpy(payload.arrays["sizes"])
+    return sizes.reshape(-1, sizes.shape[-1])[0]
+
+
+def _pieces(
+    payload: Payload, scale: np.float32, into_D: Vector | None = None
+) -> Iterator[tuple[slice, Vector]]:
+    """The values times ``scale``, piece by piece, in place or in a scratch array."""
+    positive, scales = payload.arrays["positive"], payload.arrays["scales"] * scale
+    groups = ((s, len(list(equal))) for s, equal in groupby(_sizes(payload).tolist()))
+    scratch = np.empty(BLOCK + 8, np.float32)
+    for piece in row_pieces(groups):
+        bits = np.packbits(positive[piece.values], bitorder="little")
+        count = piece.values.stop - piece.values.start
+        direct = into_D is not None and count % 8 == 0
+        eights = into_D[piece.values] if direct else scratch[: 8 * len(bits)]
+        one = piece.rows.stop - piece.rows.start == 1  # row: its scale is in the table
+        table = SIGNS * scales[piece.rows] if one else SIGNS
+        np.take(table, bits, axis=0, out=eights.reshape(-1, 8), mode="clip")
+        values = eights[:count]
+        if not one:
+            rows = values.reshape(-1, piece.width)
+            rows *= scales[piece.rows, np.newaxis]
+        if into_D is not None and not direct:
+            into_D[piece.values] = values
+        yield piece.values, values
+
+
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
-    add_scaled(_decode(payload), out_D, scale)
+    for piece, values in _pieces(payload, scale):
+        out_D[piece] += values
 
 
 SIGN = register(Format("sign", 3, _pack, _unpack, _decode, _add, lambda _: None))

@@ -11,6 +11,7 @@ import numpy as np
 from fedcore.arrays import finite
 from fedcore.compressors import CompressorConfig
 from fedcore.errors import ConfigError
+from fedcore.params import ParamSpec
 from fedcore.payloads import Layout, decode, pack, unpack
 from fedcore.rng import Key
 from fedcore.training import Trainer, initial_model, task_key
@@ -51,8 +52,13 @@ class PairTimes(NamedTuple):
 class Sample(NamedTuple):
     """Updates of a model, to measure with."""
 
-    layout: Layout
+    spec: ParamSpec
     deltas: list[Vector]
+
+    @property
+    def layout(self) -> Layout:
+        """Values per tensor."""
+        return self.spec.sizes
 
 
 def first_updates(workload: Workload, config: FederationConfig) -> Sample:
@@ -78,7 +84,7 @@ def first_updates(workload: Workload, config: FederationConfig) -> Sample:
                 "smaller algorithm.client.lr may help"
             )
         deltas.append(np.array(delta_D))
-    return Sample(model.spec.sizes, deltas)
+    return Sample(model.spec, deltas)
 
 
 def pair_times(
@@ -102,8 +108,8 @@ def codec_times(
     clock: Callable[[], float] = perf_counter,
 ) -> CodecTimes:
     """Medians over repetitions, the first one left out; the memory goes along."""
-    compressor, key = method.build(sample.layout), Key.root(0)
-    state = compressor.init(sum(sample.layout))
+    compressor, key = method.build_for(sample.spec), Key.root(0)
+    state = compressor.init(sample.spec.dim)
     encodes: list[float] = []
     decodes: list[float] = []
     for turn in count():

@@ -149,6 +149,7 @@ def test_each_example_on_the_page_of_settings_is_a_config(page: str) -> None:
     [
         (int, "whole number"),
         (float | None, "number or `null`"),
+        (tuple[str, ...], "list of text"),
         (FederationConfig.model_fields["seed"].annotation, "whole number"),
     ],
 )

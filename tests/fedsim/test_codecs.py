@@ -18,6 +18,7 @@ import yaml
 
 import fedsim
 from fedcore.coordinator.records import Leased
+from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedrun.app import load_app
 from fedrun.config import load_config, parse_config
@@ -207,7 +208,8 @@ def test_times_are_medians_with_real_updates_and_the_first_one_is_left_out() -> 
     (_, pair) = pairs_of(config, ["top_k"], ["identity"])
     times = codec_times(pair.uplink, sample, lambda: float(next(ticks)))
     assert times == (500.0, 250.0)
-    drawn = Sample((3,), [Key.root(0).generator().standard_normal(3).astype("f4")])
+    drawn_D = Key.root(0).generator().standard_normal(3).astype("f4")
+    drawn = Sample(ParamSpec.of({"w": drawn_D}), [drawn_D])
     assert all(time > 0 for time in codec_times(pair.downlink, drawn))
 
 

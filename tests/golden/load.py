@@ -11,7 +11,9 @@ from fedcore.payloads import (
     dense_payload,
     half_payload,
     levels_payload,
+    low_rank_payload,
     natural_payload,
+    parts_payload,
     quantised_payload,
     rotated_payload,
     seeded_payload,
@@ -69,5 +71,10 @@ def golden_payload(entry: Any) -> Payload:
             signs = np.resize(np.array(arrays["positive"], bool), 256)
             inner = sign_payload(signs, scales, (256,))
             return rotated_payload(dim, np.array(arrays["seed"], np.uint64), inner)
+        case "low_rank":
+            return low_rank_payload(*(np.array(arrays[name], "f4") for name in "pq"))
+        case "parts":
+            messages = [golden_payload(each) for each in arrays["messages"]]
+            return parts_payload(layout, arrays["groups"], messages)
         case unknown:
             raise ValueError(unknown)

@@ -22,8 +22,8 @@ TOP = (
     "stop, timeouts"
 )
 COMPRESSORS = (
-    "cast, dead_zone, error_feedback, gaussian_k, identity, natural, qsgd, random_k, "
-    "rotation, sign_l1, sign_l2, stc, top_k, uniform"
+    "cast, dead_zone, error_feedback, gaussian_k, identity, low_rank, natural, "
+    "per_tensor, qsgd, random_k, rotation, sign_l1, sign_l2, stc, top_k, uniform"
 )
 RECIPES = "double_compression, fed_async, fed_avg, fed_buff, fleet, latecomer"
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"

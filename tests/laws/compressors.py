@@ -4,10 +4,13 @@ from typing import Any
 
 from fedcore.compressors import (
     QSGD,
+    STC,
     CompressorConfig,
     ErrorFeedback,
     GaussianK,
+    LowRank,
     Natural,
+    PerTensor,
     RandomK,
     Rotation,
     SignL1,
@@ -43,6 +46,20 @@ ALONE = [
         Rotation(inner=Uniform(bits=4, bucket=64)),
         Rotation(inner=Uniform(bits=2, bucket=64, rounding="stochastic")),
         Rotation(inner=Natural()),
+        PerTensor(inner=TopK(ratio=0.2), exact_below=4),
+        PerTensor(inner=TopK(ratio=0.2), exact=("0",), together=True),
+        PerTensor(inner=RandomK(ratio=0.3), exact=("[1-9]",)),
+        PerTensor(inner=RandomK(ratio=0.3, unbiased=True)),
+        PerTensor(inner=STC(ratio=0.1), exact_below=4, together=True),
+        PerTensor(inner=GaussianK(ratio=0.2)),
+        PerTensor(inner=SignL1(), exact=("0", "2"), together=True),
+        PerTensor(inner=SignL2()),
+        PerTensor(inner=QSGD(bits=4, bucket=200)),
+        PerTensor(inner=Natural(), exact=("1",), together=True),
+        PerTensor(inner=Rotation()),
+        LowRank(rank=1),
+        LowRank(rank=1, iterations=1),
+        PerTensor(inner=LowRank(rank=1), exact_below=4),
     )
     if not isinstance(config, ErrorFeedback)
 ]
@@ -57,6 +74,13 @@ def encode(config: CompressorConfig, given: Given, key: Key) -> tuple[Payload, S
     return config.build(given.layout).encode(
         given.delta_D, memory(config, given.memory_D), key
     )
+
+
+def innermost(config: CompressorConfig) -> CompressorConfig:
+    """What is inside memories and parts."""
+    while isinstance(config, ErrorFeedback | PerTensor):
+        config = config.inner
+    return config
 
 
 def memory(config: CompressorConfig, memory_D: Any) -> Array | None:

@@ -94,6 +94,13 @@ def test_any_bytes_behind_a_good_header_are_a_vector_or_an_error(
 @st.composite
 def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
     """A body whose parts have the sizes that it claims, and any content."""
+    if name == "parts":  # all of one tensor or of two, in a message of any format
+        part = draw(st.sampled_from(payloads.formats()))
+        tensors = draw(st.integers(1, 2))
+        body = draw(shapely(part.name, dim))
+        group = struct.pack("<HBB", tensors, 2, 3 >> 2 - tensors)
+        inner = struct.pack("<IBBI", 6 + len(body), 1, part.code, dim)
+        return struct.pack("<H", 1) + group + inner + body
     count, width = draw(st.integers(0, dim + 2)), draw(st.sampled_from([8, 4, 2]))
     bucket = draw(st.integers(0, 9) | st.sampled_from(NUMBERS))
     coding, low = draw(st.integers(0, 4)), draw(st.integers(0, 33))
@@ -117,6 +124,10 @@ def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
         "natural": (
             struct.pack("<hB", 127 - 9 * low, coding),
             (1 + coding) * -(-dim // 8),
+        ),
+        "low_rank": (
+            struct.pack("<IB", rows := draw(st.integers(0, dim + 1)), coding),
+            4 * coding * (rows + dim // max(1, rows)),
         ),
         "rotated": (
             (struct.pack("<QBBIH", low, 1, 3, 256, 1), 4 + 32)

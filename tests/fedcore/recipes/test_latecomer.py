@@ -1,6 +1,6 @@
 """Latecomer, the default."""
 
-from fedcore.compressors import ErrorFeedback, TopK
+from fedcore.compressors import DeadZone, ErrorFeedback
 from fedcore.recipes import Latecomer
 from fedcore.staleness import AdaSGD
 
@@ -15,5 +15,5 @@ def test_late_updates_are_buffered_and_weighed_by_ada_sgd() -> None:
 
 def test_both_directions_are_compressed_with_a_memory() -> None:
     config = Latecomer()
-    assert config.uplink == ErrorFeedback(inner=TopK(ratio=0.01), cap=30)
-    assert config.downlink == TopK(ratio=0.05)
+    assert config.uplink == ErrorFeedback(inner=DeadZone(ratio=0.05), cap=30)
+    assert config.downlink == DeadZone(ratio=0.02)

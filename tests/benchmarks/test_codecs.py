@@ -1,0 +1,83 @@
+"""The codecs' benchmark runs and fills its tables; its figures are not asked for."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.codecs import __main__ as command
+from benchmarks.codecs import ours, peers
+from benchmarks.codecs.codec import STAGES, measure
+from benchmarks.codecs.targets import Target
+from benchmarks.codecs.vectors import SHAPES, draw, relative_error
+
+TINY = ["--values", "300", "2000", "--repetitions", "1"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command else starts a child process for."""
+    for name, one in command.ONE_THREAD.items():
+        monkeypatch.setenv(name, one)
+
+
+def test_the_command_fills_every_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results" / "codecs.json"
+    monkeypatch.setattr(command, "RESULTS", results)
+    assert command.main([*TINY, "--save", "--markdown"]) == 0
+    shown, told = capsys.readouterr().out, json.loads(results.read_text())
+    assert set(told["vectors"]) == {
+        f"{s}, {d:,} values" for s in SHAPES for d in (300, 2000)
+    }
+    for rows in told["vectors"].values():
+        assert set(rows) == {*ours.CONFIGS, *peers.PEERS}
+        for name in ours.CONFIGS:
+            assert set(rows[name]["passes"]) == set(STAGES), name
+            assert 0 < rows[name]["bits"] < 100, name
+            assert math.isfinite(rows[name]["error"]), name
+    assert "met" in shown
+    assert "| sign_l1 |" in shown
+    exact = [t for t in told["targets"] if "full sort" in t["target"]]
+    assert len(exact) == 6
+    assert all(target["met"] for target in exact)
+
+
+def test_a_peer_that_is_not_installed_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent() -> None:
+        raise ImportError
+
+    monkeypatch.setattr(peers, "PEERS", {"some peer": absent})
+    monkeypatch.setattr(command, "PEERS", peers.PEERS)
+    assert command.main(["--values", "300", "--repetitions", "1"]) == 0
+    assert "not installed" in capsys.readouterr().out
+
+
+def test_vectors_are_the_same_in_every_run() -> None:
+    for shape in SHAPES:
+        first_D = draw(shape, 100)
+        assert np.array_equal(first_D, draw(shape, 100))
+        assert first_D.dtype == np.float32
+
+
+def test_errors_are_squares_of_what_is_lost() -> None:
+    true_D = np.array([3, 4], np.float32)
+    assert relative_error(np.array([3, 0], np.float32), true_D) == 16 / 25
+
+
+def test_bytes_and_errors_are_those_of_the_message() -> None:
+    found = measure(ours.our_codec("identity", 100), draw("gaussian", 100), 1)
+    assert (found.nbytes, found.error) == (406, 0)
+    assert found.time("encode", "decode") > 0
+
+
+def test_targets_are_bounds_from_above_or_below() -> None:
+    assert Target("a", 4, 4).met
+    assert not Target("a", 4.1, 4).met
+    assert Target("a", 4.1, 4, at_least=True).met
+    assert str(Target("a", 5, 4)) == "a ≤ 4: 5, NOT MET"
