@@ -26,7 +26,12 @@ from tools.local import LocalFederation
 SINK, SERVER = "bare grpc.aio sink", "fedserver run"
 ENDLESS = 10**9  # clients push on version 0 for ever
 FED_BUFF = {"kind": "fed_buff", "buffer": 10, "staleness_limit": ENDLESS}
-LATECOMER = {"kind": "latecomer", "staleness_limit": ENDLESS}
+LATECOMER = {
+    "kind": "latecomer",
+    "staleness_limit": ENDLESS,
+    "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.01}},
+    "downlink": {"kind": "top_k", "ratio": 0.05},
+}
 
 
 @dataclass(frozen=True, slots=True)

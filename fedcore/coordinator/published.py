@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
+from fedcore.coordinator.sums import Sums
 from fedcore.params import digest, is_named
 from fedcore.patch import moved_exactly
 from fedcore.payloads import Layout, Payload, dense_payload, values_payload
@@ -112,8 +113,9 @@ class Published:
 
     def _smallest(self, start: int) -> Patch:
         full = self._full()
-        replay, overwrite = self._replay(start), self._overwrite(start)
-        patches = [replay, self._sum(start), overwrite, full]
+        replay = self._replay(start)
+        # A sum has no more entries than there are values to overwrite, of fewer bytes.
+        patches = [replay, self._sum(start) or self._overwrite(start), full]
         best = min(filter(None, patches), key=lambda patch: patch.nbytes)
         if best is not replay and best is not full:
             self._patch_bytes += best.nbytes
@@ -138,12 +140,14 @@ class Published:
     def _sum(self, start: int) -> Patch | None:
         """One message in place of many, where none of them was rounded."""
         missed = self._missed(start)
-        if self._no_room(start) or not all(entry.exact for entry in missed):
+        if self._no_room(start) or not missed or not all(e.exact for e in missed):
             return None
-        messages = [
-            payloads.unpack(entry.message or b"", self.layout) for entry in missed
-        ]
-        total = payloads.merged(messages)
+        messages = {
+            entry.version: entry.message
+            for entry in self.ring
+            if entry.exact and entry.message is not None
+        }
+        total = self._sums.over(start, messages)
         if total is None:
             return None
         packed = payloads.pack(total)
@@ -197,6 +201,7 @@ class Published:
         self.ring: list[Entry] = []
         self._with_message = 0  # the first place whose message is still kept
         self._message_bytes = self._support_bytes = 0
+        self._sums = Sums(self.layout)
         for entry in entries:
             self._append(entry)
         self._forget_patches()

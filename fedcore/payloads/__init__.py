@@ -19,6 +19,7 @@ from fedcore.payloads.indices import unpack_indices as unpack_indices
 from fedcore.payloads.levels import level_values as level_values
 from fedcore.payloads.levels import levels_payload as levels_payload
 from fedcore.payloads.levels import merged as merged
+from fedcore.payloads.levels import negative as negative
 from fedcore.payloads.low_rank import low_rank_payload as low_rank_payload
 from fedcore.payloads.natural import natural_payload as natural_payload
 from fedcore.payloads.parts import parts_payload as parts_payload

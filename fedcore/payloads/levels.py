@@ -27,6 +27,7 @@ from fedcore.payloads.rice import best_width, pack_rice, unpack_rice
 from fedcore.typing import Array, Bytes, Indices, Vector
 
 MOST = 1 << 24  # whole numbers up to here are float32 numbers
+SPARSE = 64  # sorting beats a vector of all values if so few of them are meant
 _ONES = 255  # in the place of b: all magnitudes are 1
 
 
@@ -41,11 +42,17 @@ def levels_payload(
     return Payload("levels", dim, {**arrays, "sizes": sizes})
 
 
+def negative(message: Payload) -> Payload:
+    """The message that takes this one back; of the format ``levels``."""
+    levels_K = -message.arrays["levels"]
+    return Payload(message.format, message.dim, {**message.arrays, "levels": levels_K})
+
+
 def merged(messages: Sequence[Payload]) -> Payload | None:
     """One message that is the exact sum of these, or None if there is none.
 
     Steps that are powers of two add up without rounding: whole multiples of the
-    smallest of them. A message that says nothing has no say.
+    largest step that allows it. A message that says nothing has no say.
     """
     if any(message.format != "levels" for message in messages):
         return None
@@ -59,24 +66,36 @@ def merged(messages: Sequence[Payload]) -> Payload | None:
     ratios = [float(step[0]) / least for step in steps]
     if max(ratios) > MOST:
         return None
-    places, place_of = np.unique(
-        np.concatenate([message.arrays["indices"] for message in messages]),
-        return_inverse=True,
-    )
+    dim = messages[0].dim
     numbers = [
-        message.arrays["levels"].astype(np.int64) * int(ratio)
+        message.arrays["levels"] * np.int64(ratio)
         for message, ratio in zip(messages, ratios, strict=True)
     ]
-    # Sums in double precision are exact far beyond MOST.
-    sums = np.bincount(place_of, weights=np.concatenate(numbers)).astype(np.int64)
+    places, sums = _sums(dim, [m.arrays["indices"] for m in messages], numbers)
+    common = int(np.bitwise_or.reduce(np.abs(sums))) if len(sums) else 1
+    factor = common & -common  # the power of two that is in all of them
+    sums //= factor
     if len(sums) and int(np.abs(sums).max()) > MOST:
         return None
-    stays = sums != 0
-    dim = messages[0].dim
-    step = np.array([least], np.float32)
-    return levels_payload(
-        dim, places[stays], sums[stays].astype(np.int32), step, (dim,)
-    )
+    step = np.array([least * factor], np.float32)
+    return levels_payload(dim, places, sums.astype(np.int32), step, (dim,))
+
+
+def _sums(
+    dim: int, indices: list[Indices], numbers: list[Indices]
+) -> tuple[Indices, Indices]:
+    """Where the sums of whole numbers are not zero, and what they are."""
+    if SPARSE * sum(map(len, indices)) < dim:
+        places, place_of = np.unique(np.concatenate(indices), return_inverse=True)
+        # Sums in double precision are exact far beyond MOST.
+        added = np.bincount(place_of, weights=np.concatenate(numbers))
+        sums = added.astype(np.int64)
+        return places[sums != 0], sums[sums != 0]
+    sums_D = np.zeros(dim, np.int64)
+    for indices_K, numbers_K in zip(indices, numbers, strict=True):
+        sums_D[indices_K] += numbers_K
+    places = np.flatnonzero(sums_D)
+    return places, sums_D[places]
 
 
 def _power_of_two(step: np.float32) -> bool:

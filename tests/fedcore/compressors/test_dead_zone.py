@@ -5,7 +5,7 @@ import pytest
 
 from fedcore import payloads
 from fedcore.compressors import DeadZone
-from fedcore.payloads import merged
+from fedcore.payloads import merged, negative
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -71,6 +71,15 @@ def test_messages_merge_into_their_exact_sum() -> None:
     exact = sum(payloads.decode(message).astype(np.float64) for message in messages)
     assert payloads.decode(one).tolist() == exact.tolist()
     assert one.nbytes < sum(message.nbytes for message in messages)
+
+
+def test_a_sum_has_the_largest_step_that_it_can_have() -> None:
+    fine = encoded(np.array([0.5, 0.0, 0.0], np.float32), 1.0)
+    coarse = encoded(np.array([0.0, 2.0, -4.0], np.float32), 1.0)
+    one = merged([fine, coarse, negative(fine)])
+    assert one is not None
+    assert one.arrays["steps"].tolist() == [2.0]
+    assert one.arrays["levels"].tolist() == [1, -2]
 
 
 def test_messages_that_cancel_merge_into_one_that_says_nothing() -> None:

@@ -53,6 +53,24 @@ def test_the_sum_leads_to_the_same_bits_in_fewer_bytes(missed: int) -> None:
     assert arrived_D.tobytes() == published.public_D.tobytes()
 
 
+def test_every_order_of_asking_gives_the_same_sums() -> None:
+    published, models = history(DeadZone(ratio=0.02), on_grid(start()), 30)
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        version = int(rng.integers(1, published.version - 1))
+        patch = published.patch(Held("e" * 16, version, published.ring[version].digest))
+        arrived_D = apply_patch(models[version], patch.kind, patch.messages(), (DIM,))
+        assert arrived_D.tobytes() == published.public_D.tobytes()
+        if rng.random() < 0.3:  # the next version; what is known is used again
+            gap_D = rng.standard_t(3, DIM).astype(np.float32)
+            payload, _ = (
+                DeadZone(ratio=0.02).build((DIM,)).encode(gap_D, None, Key.root(0))
+            )
+            public_D = publish(published.public_D, payload)
+            published.publish(public_D, pack(payload), payload)
+            models.append(public_D)
+
+
 def test_a_model_off_the_grid_is_rounded_and_gets_no_sum() -> None:
     published, models = history(DeadZone(ratio=0.05), start(), 20)
     assert not all(entry.exact for entry in published.ring[1:])

@@ -1,0 +1,74 @@
+"""Sums of published messages: what a client gets that missed many of them.
+
+They are sums of whole numbers, so each is made from the nearest one that is known, by
+adding the messages that it lacks or by taking away those that it should not have. In
+the long run a new version costs one addition for each older one that somebody holds.
+"""
+
+from collections.abc import Mapping
+
+from fedcore import payloads
+from fedcore.payloads import Layout, Payload
+
+ENTRY = 12  # bytes of an index and a level
+
+
+class Sums:
+    """Sums that were asked for, as long as they fit into one model of bytes."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout, self._room = layout, 4 * sum(layout)
+        self._known: dict[int, tuple[int, Payload]] = {}  # by start: end, and the sum
+        self._size = 0
+
+    def over(self, start: int, messages: Mapping[int, bytes]) -> Payload | None:
+        """The sum of all messages after ``start``, or None if it would be rounded.
+
+        ``messages`` are all that there are, packed, by their versions.
+        """
+        end = max(messages)
+        known, plus, minus = self._nearest(start, end, messages)
+        parts = [known] if known is not None else []
+        parts += [self._read(messages[version]) for version in plus]
+        parts += [payloads.negative(self._read(messages[v])) for v in minus]
+        total = payloads.merged(parts)
+        self._forget(start)
+        if total is not None:
+            self._keep(start, end, total)
+        return total
+
+    def _nearest(
+        self, start: int, end: int, messages: Mapping[int, bytes]
+    ) -> tuple[Payload | None, range, range]:
+        """A sum that is known, and which messages it lacks and has too many."""
+        found: tuple[Payload | None, range, range]
+        found = None, range(start + 1, end + 1), range(0)
+        for known, (until, total) in self._known.items():
+            if known == start:
+                way = total, range(until + 1, end + 1), range(0)
+            elif until == end and known > start:
+                way = total, range(start + 1, known + 1), range(0)
+            elif until == end and known + 1 in messages:
+                way = total, range(0), range(known + 1, start + 1)
+            else:
+                continue
+            if len(way[1]) + len(way[2]) < len(found[1]) + len(found[2]):
+                found = way
+        return found
+
+    def _read(self, packed: bytes) -> Payload:
+        return payloads.unpack(packed, self._layout)
+
+    def _keep(self, start: int, end: int, total: Payload) -> None:
+        self._known[start] = (end, total)
+        self._size += _size(total)
+        while self._size > self._room and len(self._known) > 1:
+            self._forget(next(iter(self._known)))
+
+    def _forget(self, start: int) -> None:
+        if start in self._known:
+            self._size -= _size(self._known.pop(start)[1])
+
+
+def _size(total: Payload) -> int:
+    return ENTRY * len(total.arrays["indices"])
