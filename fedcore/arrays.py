@@ -221,7 +221,8 @@ def norms(x: Array) -> Array:
     if not x.shape[-1]:
         return xp.sum(x, axis=-1)
     if is_numpy(x):
-        largest = np.maximum(np.max(x, axis=-1), -np.min(x, axis=-1))
+        # Without a copy of magnitudes; a zero is to be a positive one.
+        largest = np.maximum(np.max(x, axis=-1), -np.min(x, axis=-1)) + 0
         safe = np.where(largest > 0, largest, np.ones_like(largest))
         squares = _sums_of_squares(x, safe)
     else:

@@ -34,6 +34,11 @@ SETTINGS = (
         {"kind": "dead_zone", "ratio": 0.001},
     ),
     Setting(
+        "dead_zone 1/.1 %",
+        remembered(kind="dead_zone", ratio=0.01),
+        {"kind": "dead_zone", "ratio": 0.001},
+    ),
+    Setting(
         "top_k 1/.2 %",
         remembered(kind="top_k", ratio=0.01),
         {"kind": "top_k", "ratio": 0.002},

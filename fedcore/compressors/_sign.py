@@ -21,10 +21,12 @@ def encode_signs(
     """
     xp = array_namespace(delta_D)
     positive_D = delta_D > 0
-    if any(bool(xp.any(delta_D[..., part] == 0)) for part in pieces(delta_D)):
-        zero_D = delta_D == 0
-        coin = (bits(seeds(key), 0, delta_D.shape[-1]) >> np.uint64(63)).astype(bool)
-        positive_D = xp.where(zero_D, like(coin, delta_D), positive_D)
+    for part in pieces(delta_D):
+        zero = delta_D[..., part] == 0
+        if bool(xp.any(zero)):
+            words = bits(seeds(key), part.start, part.stop - part.start)
+            coin = like((words >> np.uint64(63)).astype(bool), delta_D)
+            positive_D[..., part] = xp.where(zero, coin, positive_D[..., part])
     at, scales = 0, []
     for size, equals in groupby(parts):  # neighbours of one size in one call
         count = len(list(equals))

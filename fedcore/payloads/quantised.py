@@ -7,6 +7,7 @@ are packed from the low end of each byte.
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,10 @@ from fedcore.payloads.base import Format, Layout, Payload, Reader, little, regis
 from fedcore.typing import Array, Bytes, Vector
 
 WIDTHS = (8, 4, 2)
-_WORDS = {4: np.dtype("<u2"), 2: np.dtype("<u4")}  # of codes that share a byte
+_WORDS: dict[int, Any] = {
+    4: np.dtype("<u2"),
+    2: np.dtype("<u4"),
+}  # of codes that share a byte
 Codes = npt.NDArray[np.uint8]
 
 
@@ -68,7 +72,8 @@ def _narrowed(codes: Codes, width: int) -> Codes:
     packed = words.copy()
     for place in range(1, 8 // width):
         packed |= words >> np.uint8((8 - width) * place)
-    return packed.astype(np.uint8)
+    narrow: Codes = packed.astype(np.uint8)
+    return narrow
 
 
 def _widened(packed: Codes, width: int) -> Codes:
@@ -80,7 +85,8 @@ def _widened(packed: Codes, width: int) -> Codes:
     for place in range(1, 8 // width):
         codes |= words << np.uint8((8 - width) * place)
     codes &= codes.dtype.type(((1 << width) - 1) * int("01" * (8 // width), 16))
-    return codes.view(np.uint8)
+    wide: Codes = codes.view(np.uint8)
+    return wide
 
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
@@ -128,7 +134,7 @@ def _pieces(
     """The values, piece by piece, in place or in a scratch array."""
     steps, whole = payload.arrays["steps"], payload.arrays["levels"]
     full, rest = divmod(payload.dim, _bucket(payload))
-    scratch = np.empty(0 if into_D is not None else BLOCK, np.float32)
+    scratch = np.empty(min(BLOCK, payload.dim), np.float32)
     for piece in row_pieces([(_bucket(payload), full), (rest, min(1, rest))]):
         if into_D is None:
             values = scratch[: piece.values.stop - piece.values.start]

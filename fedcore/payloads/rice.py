@@ -18,7 +18,8 @@ from fedcore.payloads.base import Reader
 from fedcore.typing import Bytes
 
 WIDEST = 31  # low bits of a number, at most
-_CHUNK = 1 << 12  # bytes or numbers that are read at once
+# Read at once: numbers, and bytes of unary parts, which may be eight numbers each.
+_NUMBERS, _BYTES = 1 << 12, 1 << 10
 Numbers = npt.NDArray[np.int64]
 
 
@@ -72,8 +73,8 @@ def unpack_rice(
     numbers_K = _unpack_unary(reader, count, most >> width, dtype)
     if width:
         numbers_K <<= width
-        for at in range(0, count, _CHUNK):  # by chunks that begin with a byte
-            some = numbers_K[at : at + _CHUNK]
+        for at in range(0, count, _NUMBERS):  # by chunks that begin with a byte
+            some = numbers_K[at : at + _NUMBERS]
             packed = low[at * width // 8 : _bytes_of((at + len(some)) * width)]
             some += _low(packed, len(some), width).astype(dtype)
     return numbers_K
@@ -97,11 +98,12 @@ def _unpack_unary(
     if count > 8 * len(ahead):
         raise PayloadError(f"message ends early: no {count} numbers in it")
     runs_K, done, last = np.empty(count, dtype), 0, -1
-    for at in range(0, len(ahead), _CHUNK):
+    for at in range(0, len(ahead), _BYTES):
         if done == count:
             break
-        bits = np.unpackbits(ahead[at : at + _CHUNK], bitorder="little")
-        ones = np.flatnonzero(bits)[: count - done] + 8 * at
+        bits = np.unpackbits(ahead[at : at + _BYTES], bitorder="little")
+        ones = np.flatnonzero(bits)[: count - done]
+        ones += 8 * at
         if len(ones):
             runs = np.diff(ones, prepend=last) - 1
             if int(runs.max()) > most:

@@ -34,6 +34,7 @@ from fedcore.payloads.base import (
     Layout,
     Payload,
     Reader,
+    magnitude,
     pack_parts,
     register,
     unpack,
@@ -165,11 +166,16 @@ def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
 
 
 def _multiple(payload: Payload) -> float:
-    """A value is at most √B times the largest of its block, but for rounding."""
+    """A value is at most √B times the largest of its block, but for rounding.
+
+    Each of B values is rounded as it is scaled, by 2^-150 at most if it is subnormal.
+    """
     inner = _inner(payload)
     form = next(form for form in INNER.values() if form.name == inner.format)
     largest = form.multiple(inner) if form.multiple else 1.0
-    return math.sqrt(max(blocks(payload.dim))) * (1 + 2.0**-18) * largest
+    size, value = max(blocks(payload.dim)), magnitude(inner)
+    tiny = size * 2.0**-150 / value if value > 0 else 0.0
+    return (math.sqrt(size) * (1 + 2.0**-18) + tiny) * largest
 
 
 ROTATED = register(

@@ -79,12 +79,13 @@ def _pieces(
     """The values times ``scale``, piece by piece, in place or in a scratch array."""
     positive, scales = payload.arrays["positive"], payload.arrays["scales"] * scale
     groups = ((s, len(list(equal))) for s, equal in groupby(_sizes(payload).tolist()))
-    scratch = np.empty(BLOCK + 8, np.float32)
+    scratch = np.empty(min(BLOCK, payload.dim) + 8, np.float32)
     for piece in row_pieces(groups):
         bits = np.packbits(positive[piece.values], bitorder="little")
         count = piece.values.stop - piece.values.start
-        direct = into_D is not None and count % 8 == 0
-        eights = into_D[piece.values] if direct else scratch[: 8 * len(bits)]
+        eights = scratch[: 8 * len(bits)]
+        if into_D is not None and count % 8 == 0:
+            eights = into_D[piece.values]
         one = piece.rows.stop - piece.rows.start == 1  # row: its scale is in the table
         table = SIGNS * scales[piece.rows] if one else SIGNS
         np.take(table, bits, axis=0, out=eights.reshape(-1, 8), mode="clip")
@@ -92,7 +93,7 @@ def _pieces(
         if not one:
             rows = values.reshape(-1, piece.width)
             rows *= scales[piece.rows, np.newaxis]
-        if into_D is not None and not direct:
+        if into_D is not None and count % 8:
             into_D[piece.values] = values
         yield piece.values, values
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore import payloads
-from fedcore.compressors import CompressorConfig, RandomK
+from fedcore.compressors import CompressorConfig, DeadZone, RandomK, TopK
 from fedcore.errors import PayloadError
 from fedcore.payloads import Layout
 from fedcore.rng import Key
@@ -172,6 +172,38 @@ def test_a_message_with_a_flipped_bit_is_a_vector_or_an_error(entry: Any) -> Non
         read(bytes(flipped), tuple(entry["layout"]))
 
 
+FOUND = {  # by the fuzz loop
+    "a rotated scale that is subnormal, and its magnitude": (
+        "0109030000000b0ff589e8fb444d01030001000001003a000000" + 32 * "33",
+        (3,),
+    ),
+    "the same with a block of one sign": (
+        "0109010000000b0ff589e8fb444d01030001000001002e640100" + 32 * "00",
+        (1,),
+    ),
+}
+
+
+@pytest.mark.parametrize("found", FOUND.values(), ids=FOUND)
+def test_what_was_found_by_fuzzing_is_a_vector(found: tuple[str, Layout]) -> None:
+    message, layout = found
+    assert read(bytes.fromhex(message), layout) is not None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "01030300000002000000003f0000004005",
+        "01040300000008020000000000003f00000040fe0080",
+    ],
+    ids=["sign", "quantised"],
+)
+def test_a_small_model_needs_little_memory_to_add_to(message: str) -> None:
+    layout, out_D = (2, 1), np.zeros(3, np.float32)
+    payload = payloads.unpack(bytes.fromhex(message), layout)
+    assert _peak(lambda: payloads.add(payload, out_D)) < 32_768
+
+
 @every_message
 def test_a_message_for_another_model_is_an_error(entry: Any) -> None:
     size = sum(entry["layout"])
@@ -197,7 +229,7 @@ def test_absurd_counts_cost_no_more_than_the_message(
         assert _peak(lambda data=message: _unpacked(data, layout)) < 16_384
 
 
-@named([*ALONE, RandomK(ratio=0.5)])
+@named([*ALONE, RandomK(ratio=0.5), TopK(ratio=0.3), DeadZone(ratio=0.1)])
 def test_reading_a_message_costs_a_few_models_of_memory(
     config: CompressorConfig,
 ) -> None:

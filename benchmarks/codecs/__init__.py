@@ -1,0 +1,1 @@
+"""What compressing an update costs and saves, in bytes, error and time."""
