@@ -39,6 +39,11 @@ SETTINGS = (
         {"kind": "dead_zone", "ratio": 0.001},
     ),
     Setting(
+        "dead_zone 1.5/.5 %",
+        remembered(kind="dead_zone", ratio=0.015),
+        {"kind": "dead_zone", "ratio": 0.005},
+    ),
+    Setting(
         "top_k 1/.2 %",
         remembered(kind="top_k", ratio=0.01),
         {"kind": "top_k", "ratio": 0.002},
