@@ -77,20 +77,24 @@ def run(
         with user_code("test_data"):
             test_data = workload.test_data()
         examiner = SimulatedEvaluator(world, model, test_data, needed)
-    try:
-        if arrivals is not None:
-            replay_arrivals(world, clients, arrivals)
-        else:
-            for client in clients:
-                client.begin_life()
-            world.execute(
-                lambda: (
-                    (world.ended is not None and (examiner is None or examiner.is_done))
-                    or len(world.failures) > spare
+    with world.interrupts:
+        try:
+            if arrivals is not None:
+                replay_arrivals(world, clients, arrivals)
+            else:
+                for client in clients:
+                    client.begin_life()
+                world.execute(
+                    lambda: (
+                        (
+                            world.ended is not None
+                            and (examiner is None or examiner.is_done)
+                        )
+                        or len(world.failures) > spare
+                    )
                 )
-            )
-    finally:
-        world.close()
+        finally:
+            world.close()
     if len(world.failures) > spare and world.ended is None:
         raise world.failures[0]
     return Results(config.server.journal)

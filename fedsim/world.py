@@ -26,6 +26,7 @@ from fedcore.typing import Seconds, Vector
 from fedrun.commit import GroupCommit
 from fedrun.run import Run
 from fedsim.clock import Call, Clock
+from fedsim.interrupts import Interrupts
 
 
 class Actor(Protocol):
@@ -50,6 +51,7 @@ class World:
         self.clock.now = run.coordinator.state.at
         self.ended: str | None = None
         self.failures: list[UserCodeError] = []  # for which clients gave up
+        self.interrupts = Interrupts()
         self._group = GroupCommit(run)
         self._on_event = on_event
         self._key = Key.root(run.config.seed).fold_in("world")
@@ -73,20 +75,25 @@ class World:
 
     def feed(self, event: Event) -> None:
         """Something happens at the server; its records are kept, its actions done."""
-        self._group.feed(event)
-        self._carry_out(self._group.commit())
+        with self.interrupts.held():
+            self._group.feed(event)
+            actions = self._group.commit()
+        self._carry_out(actions)
         if self._on_event is not None:
             self._on_event(event)
 
     def step(self, at: Seconds, reason: StepReason) -> None:
         """A version is made of what has arrived."""
-        self._group.step(at, reason)
-        self._carry_out(self._group.commit())
+        with self.interrupts.held():
+            self._group.step(at, reason)
+            actions = self._group.commit()
+        self._carry_out(actions)
 
     def close(self) -> None:
         """Writes what is left of the story."""
-        self._group.commit(lazy_too=True)
-        self.run.journal.close()
+        with self.interrupts.held():
+            self._group.commit(lazy_too=True)
+            self.run.journal.close()
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:

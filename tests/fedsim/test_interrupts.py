@@ -1,0 +1,45 @@
+"""Ctrl-C is heard, but never in the middle of a commit."""
+
+import signal
+
+import pytest
+
+from fedsim.interrupts import Interrupts
+
+
+def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
+    done: list[str] = []
+
+    def commit(interrupts: Interrupts) -> None:
+        with interrupts.held():
+            signal.raise_signal(signal.SIGINT)
+            done.append("the commit")
+        done.append("what follows")
+
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        commit(interrupts)
+    assert done == ["the commit"]
+
+
+def test_outside_of_blocks_it_is_heard_at_once_and_by_whoever_listened() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            with interrupts.held():
+                signal.raise_signal(signal.SIGINT)
+                assert len(heard) == 1
+            assert len(heard) == 2
+        signal.raise_signal(signal.SIGINT)
+        assert len(heard) == 3
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_error_in_a_block_is_not_hidden() -> None:
+    with Interrupts() as interrupts:
+        with pytest.raises(ValueError, match="mine"), interrupts.held():
+            raise ValueError("mine")
+        with interrupts.held():
+            pass
