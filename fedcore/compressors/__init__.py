@@ -3,9 +3,11 @@
 from fedcore.compressors.base import AnyCompressor as AnyCompressor
 from fedcore.compressors.base import Compressor as Compressor
 from fedcore.compressors.base import CompressorConfig as CompressorConfig
+from fedcore.compressors.base import Context as Context
 from fedcore.compressors.cast import Cast as Cast
 from fedcore.compressors.dead_zone import DeadZone as DeadZone
 from fedcore.compressors.error_feedback import ErrorFeedback as ErrorFeedback
+from fedcore.compressors.gaia import Gaia as Gaia
 from fedcore.compressors.gaussian_k import GaussianK as GaussianK
 from fedcore.compressors.identity import Identity as Identity
 from fedcore.compressors.low_rank import LowRank as LowRank

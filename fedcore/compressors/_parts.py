@@ -1,29 +1,61 @@
 """What the methods share that treat tensors apart: a message of messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from fedcore.compressors.base import Compressor, Keys, fold_in, stateless
+from fedcore.compressors.base import Compressor, Context, Keys, fold_in, stateless
 from fedcore.payloads import Layout, Payload, dense_payload, parts_payload
-from fedcore.payloads.parts import gather, stretches
+from fedcore.payloads.parts import gather, groups_of, messages, stretches
 from fedcore.typing import Array
 
 EXACT = stateless(lambda delta_D, _: dense_payload(delta_D))
 
+Part = tuple[Sequence[int], Compressor]  # numbers of tensors, and what is for them
 
-def by_parts(
-    layout: Layout, parts: Sequence[tuple[Sequence[int], Compressor]]
-) -> Compressor:
+
+def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
     """A compressor without memory for each group of tensors; all others are dropped."""
     groups = [group for group, _ in parts]
     where = stretches(layout, groups)
 
     def encode(delta_D: Array, key: Keys) -> Payload:
-        messages = []
+        own_messages = []
         for (group, compressor), slices in zip(parts, where, strict=True):
             # A key of its own, else tensors of one size would draw the same numbers.
             own = fold_in(key, "tensor", group[0])
             message, _ = compressor.encode(gather(delta_D, slices), None, own)
-            messages.append(message)
-        return parts_payload(layout, groups, messages, delta_D.shape[:-1])
+            own_messages.append(message)
+        return parts_payload(layout, groups, own_messages, delta_D.shape[:-1])
 
-    return stateless(encode)
+    def given(context: Context) -> Compressor:
+        before = _by_group(context.previous)
+        known = [
+            replace(
+                context,
+                public_D=gather(context.public_D, slices),
+                previous=before.get(tuple(group)),
+            )
+            for group, slices in zip(groups, where, strict=True)
+        ]
+        return by_parts(
+            layout,
+            [
+                (group, compressor.at(lambda own=own: own))  # type: ignore[misc]
+                for (group, compressor), own in zip(parts, known, strict=True)
+            ],
+        )
+
+    depends = any(compressor.given for _, compressor in parts)
+    return stateless(encode, given if depends else None)
+
+
+def _by_group(previous: Payload | None) -> Mapping[tuple[int, ...], Payload]:
+    """The parts of an earlier message."""
+    if previous is None or previous.format != "parts":
+        return {}
+    return {
+        tuple(group): message
+        for group, (_, message) in zip(
+            groups_of(previous), messages(previous), strict=True
+        )
+    }

@@ -7,10 +7,15 @@ compressor without memory has the state ``None``.
 A **contraction** satisfies E‖C(x) - x‖² ≤ (1 - δ)‖x‖² with 0 < δ ≤ 1, an
 **unbiased** compressor E C(x) = x and E‖C(x) - x‖² ≤ ω‖x‖². Error memories
 accept contractions only: with ω ≥ 1 they diverge.
+
+Some compressors use what the sender knows beside the vector (:class:`Context`): the
+model that it is a change of, and its own last message. The message stands for itself
+all the same: whoever decodes it needs none of this, so nothing of it can be lost.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from fedcore.config import Method, OneOf
@@ -23,11 +28,32 @@ Class = Literal["contraction", "unbiased", "neither"]
 Keys = Key | Sequence[Key]  # one, or one a row of a stack
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a sender knows when it makes a message, beside the vector itself."""
+
+    version: int
+    """Of the model that the vector is a change of."""
+    public_D: Array
+    """That model, shape (D,); of a stack (D,) or (N, D)."""
+    previous: Payload | None = None
+    """The sender's last message that was decided on, if it is still there."""
+    share: float = 1.0
+    """How much of its usual size the message may have, for want of bandwidth."""
+
+
 class Compressor(NamedTuple):
     """How a vector becomes a message. Inputs are left untouched."""
 
     init: Callable[[int], State]
     encode: Callable[[Array, State, Keys], tuple[Payload, State]]
+    given: Callable[[Context], "Compressor"] | None = None
+    """The compressor for the next message, where it depends on the context."""
+
+    def at(self, context: Callable[[], Context | None]) -> "Compressor":
+        """The compressor for the next message; a context is made only if it is used."""
+        known = self.given and context()
+        return self.given(known) if self.given and known else self
 
 
 class CompressorConfig(Method):
@@ -61,10 +87,13 @@ class CompressorConfig(Method):
 AnyCompressor = Annotated[CompressorConfig, OneOf()]
 
 
-def stateless(encode: Callable[[Array, Keys], Payload]) -> Compressor:
+def stateless(
+    encode: Callable[[Array, Keys], Payload],
+    given: Callable[[Context], Compressor] | None = None,
+) -> Compressor:
     """A compressor without memory."""
     return Compressor(
-        lambda _: None, lambda delta_D, state, key: (encode(delta_D, key), state)
+        lambda _: None, lambda delta_D, state, key: (encode(delta_D, key), state), given
     )
 
 

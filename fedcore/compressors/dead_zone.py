@@ -15,59 +15,43 @@ versions is sent their sum instead of all of them (:func:`fedcore.payloads.merge
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 
 from fedcore.arrays import array_namespace, as_numpy, largest_indices, like, take
-from fedcore.compressors.base import (
-    Class,
-    Compressor,
-    CompressorConfig,
-    kept,
-    stateless,
-)
-from fedcore.payloads import Layout, Payload, levels_payload
+from fedcore.compressors._ratio import RatioConfig
+from fedcore.compressors.base import Keys
+from fedcore.payloads import Payload, levels_payload
 from fedcore.payloads.levels import MOST
 from fedcore.typing import Array
 
 _SMALLEST = float(np.finfo(np.float32).tiny)  # below it values lose their precision
 
 
-class DeadZone(CompressorConfig):
+class DeadZone(RatioConfig):
     """The k = max(1, ⌊ratio·d⌋) largest values, as multiples of a power of two."""
 
     kind: Literal["dead_zone"] = "dead_zone"
-    ratio: float = Field(default=0.01, gt=0, le=1)
-    """Share of the values that travel."""
-
-    @property
-    def bias(self) -> Class:
-        """Each of the largest values comes closer."""
-        return "contraction"
 
     @property
     def adds_exactly(self) -> bool:
         """Whole multiples of powers of two do."""
         return True
 
-    def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
-        k = kept(self.ratio, sum(layout))
-        return stateless(lambda delta_D, _: _encode(delta_D, k))
-
-
-def _encode(delta_D: Array, k: int) -> Payload:
-    xp = array_namespace(delta_D)
-    dim = delta_D.shape[-1]
-    indices_K = largest_indices(delta_D, k)
-    values_K = take(delta_D, indices_K)
-    magnitudes_K = xp.abs(values_K)
-    speaks_K = magnitudes_K >= _SMALLEST
-    thresholds = xp.where(speaks_K, magnitudes_K, xp.ones_like(values_K) * np.inf)
-    steps = like(_power_of_two_above(as_numpy(thresholds)), delta_D)
-    whole_K = xp.clip(xp.floor(magnitudes_K / steps + 0.5), 0, MOST)
-    signed_K = xp.where(speaks_K, whole_K * xp.sign(values_K), xp.zeros_like(values_K))
-    levels_K = xp.astype(signed_K, xp.int32)
-    return levels_payload(dim, indices_K, levels_K, steps, (dim,))
+    def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
+        """The message of the ``k`` largest."""
+        xp = array_namespace(delta_D)
+        dim = delta_D.shape[-1]
+        indices_K = largest_indices(delta_D, k)
+        values_K = take(delta_D, indices_K)
+        magnitudes_K = xp.abs(values_K)
+        speaks_K = magnitudes_K >= _SMALLEST
+        thresholds = xp.where(speaks_K, magnitudes_K, xp.ones_like(values_K) * np.inf)
+        steps = like(_power_of_two_above(as_numpy(thresholds)), delta_D)
+        whole_K = xp.clip(xp.floor(magnitudes_K / steps + 0.5), 0, MOST)
+        signed_K = xp.where(
+            speaks_K, whole_K * xp.sign(values_K), xp.zeros_like(values_K)
+        )
+        levels_K = xp.astype(signed_K, xp.int32)
+        return levels_payload(dim, indices_K, levels_K, steps, (dim,))
 
 
 def _power_of_two_above(magnitudes_K: Any) -> Any:

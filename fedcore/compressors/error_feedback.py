@@ -71,7 +71,10 @@ def remember(inner: Compressor) -> Compressor:
         payload, _ = inner.encode(corrected_D, None, key)
         return payload, corrected_D - decode(payload)
 
-    return Compressor(_zeros, encode)
+    given = inner.given
+    return Compressor(
+        _zeros, encode, given and (lambda context: remember(given(context)))
+    )
 
 
 def _zeros(dim: int) -> Array:

@@ -19,21 +19,17 @@ import numpy as np
 from pydantic import Field
 
 from fedcore.arrays import array_namespace, pieces, top_k_indices
-from fedcore.compressors.base import (
-    Class,
-    Compressor,
-    CompressorConfig,
-    kept,
-    stateless,
-)
-from fedcore.payloads import Layout, Payload, sparse_payload
+from fedcore.compressors._ragged import sparse_rows
+from fedcore.compressors._ratio import RatioConfig
+from fedcore.compressors.base import Keys
+from fedcore.payloads import Payload
 from fedcore.typing import Array
 
 _LARGEST = float(np.finfo(np.float32).max)
 _SMALL = 1e-30  # below it squares may have vanished in float32
 
 
-class GaussianK(CompressorConfig):
+class GaussianK(RatioConfig):
     """About k = max(1, ⌊ratio·d⌋) values of the largest magnitude; at most 4k/3."""
 
     kind: Literal["gaussian_k"] = "gaussian_k"
@@ -45,43 +41,9 @@ class GaussianK(CompressorConfig):
         """A tenth of a hundred values."""
         return cls(ratio=0.1)
 
-    @property
-    def bias(self) -> Class:
-        """δ ≥ 1/d, and close to that of top_k where updates are bell-shaped."""
-        return "contraction"
-
-    def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
-        k = kept(self.ratio, sum(layout))
-        return stateless(lambda delta_D, _: _encode(delta_D, k))
-
-
-def _encode(delta_D: Array, k: int) -> Payload:
-    dim = delta_D.shape[-1]
-    if delta_D.ndim == 1:
-        places_K = _select(delta_D, k)
-        return sparse_payload(dim, places_K, delta_D[places_K])
-    xp = array_namespace(delta_D)
-    chosen = [_select(row_D, k) for row_D in delta_D]
-    widest = max(len(places_K) for places_K in chosen)
-    padded = [
-        _padded(row_D, places_K, widest)
-        for row_D, places_K in zip(delta_D, chosen, strict=True)
-    ]
-    indices, values = (xp.stack(list(part)) for part in zip(*padded, strict=True))
-    return sparse_payload(dim, indices, values)
-
-
-def _padded(x_D: Array, places_K: Array, count: int) -> tuple[Array, Array]:
-    """``count`` ascending places and their values, zeros where none was selected."""
-    xp = array_namespace(x_D)
-    mask = xp.zeros_like(x_D[:count], dtype=xp.bool)
-    mask[places_K[places_K < count]] = True
-    free = xp.nonzero(~mask)[0][: count - len(places_K)]
-    places = xp.concat([places_K, free])
-    values = xp.concat([x_D[places_K], xp.zeros_like(x_D[: len(free)])])
-    order = xp.argsort(places)
-    return places[order], values[order]
+    def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
+        """The message of about ``k``; δ is close to top_k's for bell-shaped updates."""
+        return sparse_rows(delta_D, lambda _, row_D: _select(row_D, k))
 
 
 def _select(x_D: Array, k: int) -> Array:

@@ -6,30 +6,33 @@ orthonormal, and Q = MᵀP; the message stands for PQᵀ. A tensor of more than 
 a matrix of its first axis and all others; vectors, and matrices that two thin ones
 would not make smaller, travel exactly.
 
-We depart from the paper in the start. PowerSGD starts from the Q of the step before,
-its warm start, and iterates once; that Q would be a second memory, which a client has
-to keep, commits with the server's verdict and may lose. Ours has none: each message
-starts from random numbers, and iterates twice unless told otherwise. Where singular
-values are close to each other it finds less than a warm start would after many steps.
-Nor are P and Q averaged over clients, since messages arrive one by one.
+PowerSGD starts from the Q of the step before, its warm start. Here that Q is the one in
+the sender's last message, which a client keeps in any case until no restored server can
+ask for it, and the server in its ring of versions: there is no second memory to commit,
+to lose or to roll back. Without such a message, as in the first, the start is random.
+We depart from the paper in that P and Q are not averaged over clients, since messages
+arrive one by one.
 
 PQᵀ = PPᵀM is a projection of M, and so a contraction. The weight that a random start
-gives to a singular direction grows with its singular value, so δ ≥ 1/min(m, n).
+gives to a singular direction grows with its singular value, so δ ≥ 1/min(m, n). A warm
+start alone could be orthogonal to M, and would then find nothing, for ever: a tenth of
+random numbers is added to it.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, like
+from fedcore.arrays import array_namespace, as_numpy, like
 from fedcore.compressors._parts import EXACT, by_parts
 from fedcore.compressors.base import (
     Class,
     Compressor,
     CompressorConfig,
+    Context,
     Keys,
     stateless,
 )
@@ -39,6 +42,7 @@ from fedcore.payloads.low_rank import MOST_RANK
 from fedcore.rng import Key
 from fedcore.typing import Array
 
+_RANDOM = 0.1  # of the length of a warm start
 _NOISE = 1e-5  # what is left of a column that depends on the others, in float32
 
 
@@ -49,7 +53,9 @@ class LowRank(CompressorConfig):
     rank: int = Field(default=2, ge=1, le=MOST_RANK)
     """A matrix of m rows and n columns takes rank·(m + n) values."""
     iterations: int = Field(default=2, ge=1, le=32)
-    """Power iterations from a random start; more come closer to the best matrix."""
+    """Power iterations; more come closer to the best matrix."""
+    warm_start: bool = True
+    """Begin with what the sender's last message found, and not at random."""
 
     @property
     def bias(self) -> Class:
@@ -79,8 +85,16 @@ class LowRank(CompressorConfig):
     def _shortens(self, shape: tuple[int, int]) -> bool:
         return self.rank * sum(shape) < math.prod(shape)
 
-    def _of_matrix(self, shape: tuple[int, int]) -> Compressor:
-        return stateless(lambda delta_D, key: _encode(delta_D, key, shape, self))
+    def _of_matrix(
+        self, shape: tuple[int, int], before: Array | None = None
+    ) -> Compressor:
+        def given(context: Context) -> Compressor:
+            return self._of_matrix(shape, _found_before(context.previous, shape))
+
+        return stateless(
+            lambda delta_D, key: _encode(delta_D, key, shape, self, before),
+            given if self.warm_start else None,
+        )
 
 
 def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -93,32 +107,62 @@ def _squarest(size: int) -> tuple[int, int]:
     return rows, size // rows
 
 
+def _found_before(previous: Payload | None, shape: tuple[int, int]) -> Array | None:
+    """Q of an earlier message about this matrix, a row for each rank."""
+    if previous is None or previous.format != "low_rank":
+        return None
+    q = previous.arrays["q"]
+    return q if q.shape[-1] == shape[1] else None
+
+
 def _encode(
-    delta_D: Array, key: Keys, shape: tuple[int, int], config: LowRank
+    delta_D: Array,
+    key: Keys,
+    shape: tuple[int, int],
+    config: LowRank,
+    before: Array | None,
 ) -> Payload:
     if isinstance(key, Key):
-        return low_rank_payload(*_factors(delta_D.reshape(shape), key, config))
+        return low_rank_payload(*_factors(delta_D.reshape(shape), key, config, before))
     xp = array_namespace(delta_D)
     pairs = [
-        _factors(row_D.reshape(shape), own, config)
-        for row_D, own in zip(delta_D, key, strict=True)
+        _factors(row_D.reshape(shape), own, config, _row(before, number))
+        for number, (row_D, own) in enumerate(zip(delta_D, key, strict=True))
     ]
     p_NRM, q_NRN = (xp.stack(list(part)) for part in zip(*pairs, strict=True))
     return low_rank_payload(p_NRM, q_NRN)
 
 
-def _factors(m_MN: Array, key: Key, config: LowRank) -> tuple[Array, Array]:
+def _row(before: Array | None, number: int) -> Array | None:
+    """Of one row of a stack; one message may be what all of them begin with."""
+    return before if before is None or before.ndim == 2 else before[number]
+
+
+def _factors(
+    m_MN: Array, key: Key, config: LowRank, before_RN: Array | None
+) -> tuple[Array, Array]:
     """P and Q, a row for each rank."""
     xp = array_namespace(m_MN)
     largest = xp.max(xp.abs(m_MN))
     scale = xp.where(largest > 0, largest, xp.ones_like(largest))
     m_MN = m_MN / scale  # products and squares stay within float32
-    start = key.generator().standard_normal((config.rank, m_MN.shape[1]))
-    q_RN = like(start.astype(np.float32), m_MN)
+    q_RN = like(_start(key, (config.rank, m_MN.shape[1]), before_RN), m_MN)
     for _ in range(config.iterations):
         p_RM = _orthonormal(q_RN @ m_MN.T)
         q_RN = p_RM @ m_MN
     return p_RM, q_RN * scale
+
+
+def _start(key: Key, shape: tuple[int, int], before_RN: Array | None) -> Any:
+    """Random rows; close to those that were found before, where there are any."""
+    start_RN = key.generator().standard_normal(shape)
+    if before_RN is not None:
+        found_RN = as_numpy(before_RN)[: shape[0]].astype(np.float64)
+        lengths = np.linalg.norm(found_RN, axis=-1, keepdims=True)
+        warm = np.flatnonzero(lengths)  # a row of zeros found nothing
+        start_RN[warm] *= _RANDOM / math.sqrt(shape[1])
+        start_RN[warm] += found_RN[warm] / lengths[warm]
+    return start_RN.astype(np.float32)
 
 
 def _orthonormal(x_RM: Array) -> Array:

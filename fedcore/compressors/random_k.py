@@ -11,20 +11,14 @@ from typing import Literal
 from pydantic import Field
 
 from fedcore.arrays import like, take
-from fedcore.compressors.base import (
-    Class,
-    Compressor,
-    CompressorConfig,
-    Keys,
-    kept,
-    stateless,
-)
-from fedcore.payloads import Layout, Payload, seeded_indices, seeded_payload
+from fedcore.compressors._ratio import RatioConfig
+from fedcore.compressors.base import Class, Keys
+from fedcore.payloads import Payload, seeded_indices, seeded_payload
 from fedcore.rng import seeds
 from fedcore.typing import Array
 
 
-class RandomK(CompressorConfig):
+class RandomK(RatioConfig):
     """k = max(1, ⌊ratio·d⌋) coordinates, drawn anew for each message."""
 
     kind: Literal["random_k"] = "random_k"
@@ -38,15 +32,9 @@ class RandomK(CompressorConfig):
         """δ = k/d unscaled; ω = d/k - 1 scaled."""
         return "unbiased" if self.unbiased else "contraction"
 
-    def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
-        dim = sum(layout)
-        k = kept(self.ratio, dim)
+    def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
+        """The message of ``k`` seeded coordinates."""
+        dim, seed = delta_D.shape[-1], seeds(key)
         scale = dim / max(1, k) if self.unbiased else 1.0
-        return stateless(lambda delta_D, key: _encode(delta_D, key, k, scale))
-
-
-def _encode(delta_D: Array, key: Keys, k: int, scale: float) -> Payload:
-    dim, seed = delta_D.shape[-1], seeds(key)
-    values_K = take(delta_D, like(seeded_indices(dim, seed, k), delta_D))
-    return seeded_payload(dim, seed, values_K if scale == 1 else values_K * scale)
+        values_K = take(delta_D, like(seeded_indices(dim, seed, k), delta_D))
+        return seeded_payload(dim, seed, values_K if scale == 1 else values_K * scale)

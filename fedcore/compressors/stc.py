@@ -12,40 +12,25 @@ from typing import Literal
 from pydantic import Field
 
 from fedcore.arrays import array_namespace, largest_indices, take
-from fedcore.compressors.base import (
-    Class,
-    Compressor,
-    CompressorConfig,
-    kept,
-    stateless,
-)
-from fedcore.payloads import Layout, Payload, levels_payload
+from fedcore.compressors._ratio import RatioConfig
+from fedcore.compressors.base import Keys
+from fedcore.payloads import Payload, levels_payload
 from fedcore.typing import Array
 
 
-class STC(CompressorConfig):
+class STC(RatioConfig):
     """The signs of the k = max(1, ⌊ratio·d⌋) largest values, times their mean."""
 
     kind: Literal["stc"] = "stc"
     ratio: float = Field(default=0.02, gt=0, le=1)
     """Share of the values that travel."""
 
-    @property
-    def bias(self) -> Class:
-        """δ ≥ 1/d."""
-        return "contraction"
-
-    def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
-        k = kept(self.ratio, sum(layout))
-        return stateless(lambda delta_D, _: _encode(delta_D, k))
-
-
-def _encode(delta_D: Array, k: int) -> Payload:
-    xp = array_namespace(delta_D)
-    dim = delta_D.shape[-1]
-    indices_K = largest_indices(delta_D, k)
-    values_K = take(delta_D, indices_K)
-    signs_K = xp.astype(xp.sign(values_K), xp.int32)
-    mean = xp.sum(xp.abs(values_K), axis=-1, keepdims=True) / max(1, k)
-    return levels_payload(dim, indices_K, signs_K, mean, (dim,))
+    def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
+        """The message of the ``k`` largest."""
+        xp = array_namespace(delta_D)
+        dim = delta_D.shape[-1]
+        indices_K = largest_indices(delta_D, k)
+        values_K = take(delta_D, indices_K)
+        signs_K = xp.astype(xp.sign(values_K), xp.int32)
+        mean = xp.sum(xp.abs(values_K), axis=-1, keepdims=True) / max(1, k)
+        return levels_payload(dim, indices_K, signs_K, mean, (dim,))

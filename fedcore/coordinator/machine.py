@@ -12,7 +12,7 @@ from typing import assert_never
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
-from fedcore.compressors import Identity
+from fedcore.compressors import Context, Identity
 from fedcore.coordinator.actions import (
     Action,
     Finish,
@@ -97,7 +97,7 @@ class Coordinator:
         self.evaluate = evaluate or EvaluateConfig()
         self.timeouts = timeouts or TimeoutsConfig()
         self._key = Key.root(seed).fold_in("server")
-        self.leases = Leases(algorithm, self._key)
+        self.leases = Leases(algorithm, self._key, self._name_of)
         self.examinations = Examinations()
         self._deadline: Timer | None = None
 
@@ -129,7 +129,7 @@ class Coordinator:
         self.state.amend(algorithm)
         self.algorithm, self.stop = algorithm, stop
         self.evaluate, self.timeouts = evaluate, timeouts
-        self.leases = Leases(algorithm, self._key)
+        self.leases = Leases(algorithm, self._key, self._name_of)
 
     def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
         """Applies what is in the buffer now."""
@@ -255,6 +255,9 @@ class Coordinator:
             actions += self._task(pull, "evaluate")
         return actions
 
+    def _name_of(self, cid: str) -> str:
+        return self.state.clients[cid].name
+
     def _waits(self, cid: str) -> Pull | None:
         return self.leases.parked.get(cid) or self.examinations.waiting.get(cid)
 
@@ -356,9 +359,18 @@ class Coordinator:
         if isinstance(self.algorithm.config.downlink, Identity):
             return None
         key = self._key.fold_in("downlink", self.state.version + 1)
-        payload, _ = self.algorithm.downlink.encode(gap_D, None, key)
+        downlink = self.algorithm.downlink.at(self._context)
+        payload, _ = downlink.encode(gap_D, None, key)
         packed = payloads.pack(payload)
         return packed, payloads.unpack(packed, self.algorithm.spec.sizes)
+
+    def _context(self) -> Context:
+        """What is known when a version is published."""
+        published = self.state.published
+        packed = published.ring[-1].message
+        layout = self.algorithm.spec.sizes
+        previous = None if packed is None else payloads.unpack(packed, layout)
+        return Context(published.version, published.public_D, previous)
 
     def _fire(self, timer: Timer) -> list[Action]:
         match timer.kind:

@@ -17,7 +17,7 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import finite, norm
-from fedcore.compressors import ErrorFeedback
+from fedcore.compressors import Context, ErrorFeedback
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
 from fedcore.params import content_digest, digest, is_named, version_0
 from fedcore.participant.state import (
@@ -219,9 +219,8 @@ class Participant:
         memory_D, capped = state.memory_D, 0.0
         if self._cap is not None and memory_D is not None:
             memory_D, capped = cap(memory_D, self._cap * norm(trained.delta_D))
-        payload, residual_D = self.algorithm.uplink.encode(
-            trained.delta_D, memory_D, key
-        )
+        uplink = self.algorithm.uplink.at(self._context)
+        payload, residual_D = uplink.encode(trained.delta_D, memory_D, key)
         packed = payloads.pack(payload)
         corrected_D = (
             trained.delta_D if memory_D is None else memory_D + trained.delta_D
@@ -233,6 +232,16 @@ class Participant:
         self._note(capped=state.ledger.capped + capped)
         self._change(kept=trained.kept)
         return True
+
+    def _context(self) -> Context | None:
+        """What is known when a message is made; nothing where the model was dropped."""
+        state = self.state
+        if state.held is None or state.public_D is None:
+            return None
+        previous = None
+        if state.history:
+            previous = payloads.unpack(state.history[-1].payload, self._layout)
+        return Context(state.held.version, state.public_D, previous)
 
     def push(self) -> Push:
         """The message in flight, to be sent, first or again."""

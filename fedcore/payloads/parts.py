@@ -124,7 +124,7 @@ def _row(payload: Payload, name: str) -> list[int]:
     return row
 
 
-def _groups(payload: Payload) -> list[list[int]]:
+def groups_of(payload: Payload) -> list[list[int]]:
     """The tensors of each group."""
     groups: list[list[int]] = [[] for _ in _row(payload, "formats")]
     for number, group in enumerate(_row(payload, "groups")):
@@ -133,7 +133,7 @@ def _groups(payload: Payload) -> list[list[int]]:
     return groups
 
 
-def _messages(payload: Payload) -> Iterator[tuple[list[slice], Payload]]:
+def messages(payload: Payload) -> Iterator[tuple[list[slice], Payload]]:
     """Where the values of each group lie, and the message about them."""
     names = {form.code: form.name for form in formats()}
     codes = _row(payload, "formats")
@@ -142,16 +142,16 @@ def _messages(payload: Payload) -> Iterator[tuple[list[slice], Payload]]:
         number, dot, own = name.partition(".")
         if dot:
             arrays[int(number)][own] = array
-    slices = stretches(tuple(_row(payload, "sizes")), _groups(payload))
+    slices = stretches(tuple(_row(payload, "sizes")), groups_of(payload))
     for code, where, own_arrays in zip(codes, slices, arrays, strict=True):
         dim = sum(part.stop - part.start for part in where)
         yield where, Payload(names[code], dim, own_arrays)
 
 
 def _pack(payload: Payload) -> list[Bytes]:
-    groups, tensors = _groups(payload), len(_row(payload, "sizes"))
+    groups, tensors = groups_of(payload), len(_row(payload, "sizes"))
     body: list[Bytes] = [np.array(len(groups), "<u2").tobytes()]
-    for group, (_, message) in zip(groups, _messages(payload), strict=True):
+    for group, (_, message) in zip(groups, messages(payload), strict=True):
         packed = pack_parts(message)
         size = sum(memoryview(part).nbytes for part in packed)
         body += [
@@ -188,7 +188,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
 def _decode(payload: Payload) -> Array:
     shape = (*payload.arrays["sizes"].shape[:-1], payload.dim)
     out_D = None
-    for where, message in _messages(payload):
+    for where, message in messages(payload):
         values = decode(message)
         if out_D is None:
             out_D = like(np.zeros(shape, np.float32), values)
@@ -197,7 +197,7 @@ def _decode(payload: Payload) -> Array:
 
 
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
-    for where, message in _messages(payload):
+    for where, message in messages(payload):
         part = gather(out_D, where)
         add(message, part, float(scale))
         if len(where) > 1:
@@ -206,7 +206,7 @@ def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
 
 def _support(payload: Payload) -> Indices | None:
     may_change_D = np.zeros(payload.dim, bool)
-    for where, message in _messages(payload):
+    for where, message in messages(payload):
         places = support(message)
         if places is None:
             spread(np.ones(message.dim, bool), where, may_change_D)
@@ -218,7 +218,7 @@ def _support(payload: Payload) -> Indices | None:
 
 
 def _magnitude(payload: Payload) -> float:
-    largest = [magnitude(message) for _, message in _messages(payload)]
+    largest = [magnitude(message) for _, message in messages(payload)]
     return float(np.max(largest, initial=0.0))  # NaN if one of them is
 
 

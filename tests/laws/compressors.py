@@ -2,11 +2,16 @@
 
 from typing import Any
 
+import numpy as np
+
 from fedcore.compressors import (
     QSGD,
     STC,
+    Compressor,
     CompressorConfig,
+    Context,
     ErrorFeedback,
+    Gaia,
     GaussianK,
     LowRank,
     Natural,
@@ -18,11 +23,11 @@ from fedcore.compressors import (
     TopK,
     Uniform,
 )
-from fedcore.payloads import Payload
+from fedcore.payloads import Layout, Payload
 from fedcore.rng import Key
 from fedcore.typing import Array, State
 from tests.laws.registered import variants
-from tests.laws.vectors import Given
+from tests.laws.vectors import Given, vector
 
 ALONE = [
     config
@@ -60,6 +65,8 @@ ALONE = [
         LowRank(rank=1),
         LowRank(rank=1, iterations=1),
         PerTensor(inner=LowRank(rank=1), exact_below=4),
+        Gaia(threshold=1.0),
+        PerTensor(inner=Gaia(threshold=1.0), exact_below=4),
     )
     if not isinstance(config, ErrorFeedback)
 ]
@@ -71,9 +78,22 @@ EVERY = [*ALONE, *REMEMBERED]
 
 def encode(config: CompressorConfig, given: Given, key: Key) -> tuple[Payload, State]:
     """The message about one update, and the memory that is left."""
-    return config.build(given.layout).encode(
+    return in_context(config, given.layout).encode(
         given.delta_D, memory(config, given.memory_D), key
     )
+
+
+def in_context(config: CompressorConfig, layout: Layout) -> Compressor:
+    """The compressor of a sender that holds a model and has sent a message before."""
+    compressor, dim = config.build(layout), sum(layout)
+
+    def context() -> Context:
+        public_D, before_D = vector("laplace", dim, 1), vector("gaussian", dim, 2)
+        memory_D = memory(config, np.zeros(dim, np.float32))
+        previous, _ = compressor.encode(before_D, memory_D, Key.root(3))
+        return Context(4, public_D, previous)
+
+    return compressor.at(context)
 
 
 def innermost(config: CompressorConfig) -> CompressorConfig:

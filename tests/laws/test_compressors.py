@@ -15,6 +15,7 @@ from tests.laws.compressors import (
     REMEMBERED,
     UNBIASED,
     encode,
+    in_context,
     innermost,
     memory,
 )
@@ -22,7 +23,7 @@ from tests.laws.registered import named
 from tests.laws.vectors import SHAPES, Given, keys, layouts, updates, vector
 
 DIM, DRAWS = 24, 2000
-SPARSIFIERS = ("top_k", "gaussian_k", "random_k")
+SPARSIFIERS = ("top_k", "gaussian_k", "random_k", "gaia")
 SUMMED = ("sign_l1", "sign_l2", "rotation", "low_rank")
 shapes = pytest.mark.parametrize("shape", SHAPES)
 
@@ -156,7 +157,7 @@ def test_message_and_memory_of_a_sparsifier_sum_to_the_update_exactly(
 
 @named(REMEMBERED)
 def test_a_memory_stays_bounded_on_a_steady_stream(config: ErrorFeedback) -> None:
-    compressor = config.build((9, 15))
+    compressor = in_context(config, (9, 15))
     memory_D = compressor.init(DIM)
     for step in range(400):
         delta_D = vector("gaussian", DIM, step) / np.float32(np.sqrt(DIM))
@@ -174,7 +175,7 @@ def test_a_stack_is_its_rows_one_by_one(
     delta_ND = vector(shape, clients * sum(layout), seed).reshape(clients, -1)
     memory_ND = vector("laplace", delta_ND.size, seed).reshape(delta_ND.shape)
     row_keys = [Key.root(seed).fold_in(row) for row in range(clients)]
-    compressor = config.build(layout)
+    compressor = in_context(config, layout)
     stack, left_ND = compressor.encode(delta_ND, memory(config, memory_ND), row_keys)
     decoded_ND = payloads.decode(stack)
     for row, message in enumerate(payloads.rows(stack)):
@@ -193,7 +194,7 @@ def test_torch_tensors_give_what_numpy_gives(
 ) -> None:
     torch = pytest.importorskip("torch")
     layout, key = (7, 0, 1, 16), Key.root(5)
-    compressor = config.build(layout)
+    compressor = in_context(config, layout)
     delta_D = vector(shape, DIM)
     # Equal magnitudes may be taken in any order: a memory tells them apart.
     memory_D = vector("gaussian", DIM, 1)
@@ -230,7 +231,7 @@ def _draws(config: CompressorConfig, x_D: Vector) -> Vector:
     """What many keys make of a vector, one a row."""
     draws = [Key.root(7).fold_in(draw) for draw in range(DRAWS)]
     stack_ND = np.tile(x_D, (DRAWS, 1))
-    payload, _ = config.build((9, 15)).encode(stack_ND, None, draws)
+    payload, _ = in_context(config, (9, 15)).encode(stack_ND, None, draws)
     decoded_ND: Vector = payloads.decode(payload)
     return decoded_ND
 

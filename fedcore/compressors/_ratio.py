@@ -1,0 +1,45 @@
+"""What the methods share that send a share of the values."""
+
+from abc import abstractmethod
+
+from pydantic import Field
+
+from fedcore.compressors.base import (
+    Class,
+    Compressor,
+    CompressorConfig,
+    Keys,
+    kept,
+    stateless,
+)
+from fedcore.payloads import Layout, Payload
+from fedcore.typing import Array
+
+
+class RatioConfig(CompressorConfig):
+    """About k = max(1, ⌊ratio·d⌋) values travel, and fewer where the link is slow."""
+
+    ratio: float = Field(default=0.01, gt=0, le=1)
+    """Share of the values that travel."""
+
+    @property
+    def bias(self) -> Class:
+        """The k largest magnitudes, or some of them, come closer: δ ≥ 1/d."""
+        return "contraction"
+
+    @abstractmethod
+    def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
+        """The message of about ``k`` values; ``delta_D`` has shape (..., D)."""
+
+    def build(self, layout: Layout) -> Compressor:
+        """The compressor for this layout."""
+        dim = sum(layout)
+
+        def of(ratio: float) -> Compressor:
+            k = kept(ratio, dim)
+            return stateless(
+                lambda delta_D, key: self.select(delta_D, k, key),
+                lambda context: of(self.ratio * context.share),
+            )
+
+        return of(self.ratio)
