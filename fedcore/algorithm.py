@@ -16,7 +16,12 @@ from pydantic import Field, model_validator
 from fedcore.admission import Admission, AnyAdmission, Everything
 from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
 from fedcore.clients import AnyClientAlgorithm, ClientAlgorithm, LocalSGD
-from fedcore.compressors import AnyCompressor, Compressor, ErrorFeedback, Identity
+from fedcore.compressors import (
+    AnyCompressor,
+    Compressor,
+    Identity,
+    MemoryConfig,
+)
 from fedcore.config import Count, Duration, Method, Versions
 from fedcore.params import ParamSpec
 from fedcore.selection import AnySelection, Selection, UniformSelection
@@ -108,7 +113,7 @@ class AlgorithmConfig(Method):
             raise ValueError(
                 "over_selection is for synchronous algorithms; use concurrency"
             )
-        if isinstance(self.downlink, ErrorFeedback):
+        if isinstance(self.downlink, MemoryConfig):
             raise ValueError(
                 "downlink: the server's memory is W - X in any case; name the inner "
                 f"compressor alone ({self.downlink.inner.kind})"
@@ -117,6 +122,16 @@ class AlgorithmConfig(Method):
             raise ValueError(
                 f"downlink: {self.downlink.kind} is {self.downlink.bias} with these "
                 "settings; the server's memory W - X needs a contraction"
+            )
+        if (self.uplink.kind == "ef21") != (self.server.kind == "ef21"):
+            raise ValueError(
+                "ef21 is an uplink and a server optimizer that need each other: with "
+                f"uplink {self.uplink.kind} the server cannot be {self.server.kind}"
+            )
+        if self.uplink.kind == "ef21" and self.staleness != Constant():
+            raise ValueError(
+                f"uplink: ef21 sends changes, of which none may be dampened by "
+                f"staleness {self.staleness.kind}; take constant"
             )
         return self
 

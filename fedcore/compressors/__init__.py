@@ -1,11 +1,13 @@
 """Compressors: one file a method; the import is the registration."""
 
+from fedcore.compressors._memory import MemoryConfig as MemoryConfig
 from fedcore.compressors.base import AnyCompressor as AnyCompressor
 from fedcore.compressors.base import Compressor as Compressor
 from fedcore.compressors.base import CompressorConfig as CompressorConfig
 from fedcore.compressors.base import Context as Context
 from fedcore.compressors.cast import Cast as Cast
 from fedcore.compressors.dead_zone import DeadZone as DeadZone
+from fedcore.compressors.ef21 import EF21 as EF21
 from fedcore.compressors.error_feedback import ErrorFeedback as ErrorFeedback
 from fedcore.compressors.gaia import Gaia as Gaia
 from fedcore.compressors.gaussian_k import GaussianK as GaussianK

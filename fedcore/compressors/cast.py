@@ -7,7 +7,7 @@ bits, and the range of float32. Larger values become the largest finite one, and
 never infinity.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from fedcore.arrays import array_namespace, pieces
@@ -25,6 +25,8 @@ class Cast(CompressorConfig):
     kind: Literal["cast"] = "cast"
     dtype: Literal["float16", "bfloat16"] = "float16"
     """Finer (2^-11 of the value) within 2^-14 … 65504, or coarser (2^-8) anywhere."""
+    deflate: bool = True
+    """Messages travel deflated where that makes them smaller."""
 
     @property
     def bias(self) -> Class:
@@ -33,16 +35,15 @@ class Cast(CompressorConfig):
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""
-        dtype = self.dtype
-        rounded = _float16 if dtype == "float16" else _bfloat16
-        return stateless(lambda delta_D, _: _encode(delta_D, rounded, dtype))
+        return stateless(lambda delta_D, _: _encode(delta_D, self))
 
 
-def _encode(delta_D: Array, rounded: Callable[[Array], Array], dtype: str) -> Payload:
+def _encode(delta_D: Array, config: Cast) -> Payload:
+    rounded = _float16 if config.dtype == "float16" else _bfloat16
     rounded_D = array_namespace(delta_D).empty_like(delta_D)
     for part in pieces(delta_D):
         rounded_D[..., part] = rounded(delta_D[..., part])
-    return half_payload(rounded_D, dtype)
+    return replace(half_payload(rounded_D, config.dtype), deflates=config.deflate)
 
 
 def _float16(x: Array) -> Array:

@@ -11,6 +11,7 @@ so that a subnormal is a number like any other, and what is above 2^127 becomes
 2^127, as 2^128 is infinite.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from fedcore.arrays import array_namespace, like, pieces
@@ -33,6 +34,8 @@ class Natural(CompressorConfig):
     """Each value as a power of two, rounded up or down at random."""
 
     kind: Literal["natural"] = "natural"
+    deflate: bool = True
+    """Messages travel deflated where that makes them smaller."""
 
     @property
     def bias(self) -> Class:
@@ -41,15 +44,15 @@ class Natural(CompressorConfig):
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""
-        return stateless(_encode)
+        return stateless(lambda delta_D, key: _encode(delta_D, key, self))
 
 
-def _encode(delta_D: Array, key: Keys) -> Payload:
+def _encode(delta_D: Array, key: Keys, config: Natural) -> Payload:
     rounded_D, seed = array_namespace(delta_D).empty_like(delta_D), seeds(key)
     for part in pieces(delta_D):
         noise = like(uniform(seed, part.stop - part.start, part.start), delta_D)
         rounded_D[..., part] = _powers(delta_D[..., part], noise)
-    return natural_payload(rounded_D)
+    return replace(natural_payload(rounded_D), deflates=config.deflate)
 
 
 def _powers(x: Array, noise: Array) -> Array:

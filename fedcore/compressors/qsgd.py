@@ -6,20 +6,29 @@ sign(vᵢ) · ξᵢ/s, where ξᵢ is |vᵢ|s/‖v‖₂ rounded up or down with
 unbiased with ω ≤ min(b/s², √b/s) in buckets of b values. As rounding in steps of
 ‖v‖₂/s has a variance of a quarter step squared at most, ω ≤ b/(4s²) holds as well.
 
-We depart from the paper in the code: levels travel in 8, 4 or 2 bits each, with
-s = 2^(bits-1) - 1, instead of an Elias code. ``uniform`` with stochastic rounding
-is the same with steps of the largest magnitude, which are finer.
+We depart from the paper in the code: levels have 8, 4 or 2 bits each, with
+s = 2^(bits-1) - 1, and the message then a Huffman code where that is shorter, instead
+of an Elias code. ``uniform`` with stochastic rounding is the same with steps of the
+largest magnitude, which are finer.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from fedcore.arrays import norms
 from fedcore.compressors._buckets import quantise
-from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
-from fedcore.payloads import Layout
+from fedcore.compressors.base import (
+    Class,
+    Compressor,
+    CompressorConfig,
+    Keys,
+    stateless,
+)
+from fedcore.payloads import Layout, Payload
 from fedcore.payloads.quantised import levels
+from fedcore.typing import Array
 
 
 class QSGD(CompressorConfig):
@@ -30,6 +39,8 @@ class QSGD(CompressorConfig):
     """Bits a value; s = 2^(bits-1) - 1."""
     bucket: int = Field(default=512, ge=1, le=1 << 20)
     """Values that share a norm."""
+    deflate: bool = True
+    """Messages travel deflated where that makes them smaller."""
 
     @property
     def bias(self) -> Class:
@@ -39,7 +50,9 @@ class QSGD(CompressorConfig):
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""
-        bits, bucket = self.bits, self.bucket
-        return stateless(
-            lambda delta_D, key: quantise(delta_D, key, bits, bucket, norms)
-        )
+        return stateless(lambda delta_D, key: _encode(delta_D, key, self))
+
+
+def _encode(delta_D: Array, key: Keys, config: QSGD) -> Payload:
+    message = quantise(delta_D, key, config.bits, config.bucket, norms)
+    return replace(message, deflates=config.deflate)

@@ -7,6 +7,7 @@ rounding (Alistarh et al., "QSGD", NeurIPS 2017, §3, with max-norm buckets) is
 unbiased with ω ≤ bucket/(4L²). Buckets keep these constants free of d.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -35,6 +36,8 @@ class Uniform(CompressorConfig):
     """Values that share a step."""
     rounding: Literal["nearest", "stochastic"] = "nearest"
     """To the nearest multiple, or up and down at random with the right mean."""
+    deflate: bool = True
+    """Messages travel deflated where that makes them smaller."""
 
     @property
     def bias(self) -> Class:
@@ -50,7 +53,8 @@ class Uniform(CompressorConfig):
 
 def _encode(delta_D: Array, key: Keys, config: Uniform) -> Payload:
     noise = key if config.rounding == "stochastic" else None
-    return quantise(delta_D, noise, config.bits, config.bucket, _largest)
+    message = quantise(delta_D, noise, config.bits, config.bucket, _largest)
+    return replace(message, deflates=config.deflate)
 
 
 def _largest(rows: Array) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import finite, norm
-from fedcore.compressors import Context, ErrorFeedback
+from fedcore.compressors import Context, ErrorFeedback, MemoryConfig
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
 from fedcore.params import content_digest, digest, is_named, version_0
 from fedcore.participant.state import (
@@ -57,18 +57,23 @@ class Participant:
         self.algorithm = algorithm
         self.state = state
         uplink = algorithm.config.uplink
+        self._memory = uplink if isinstance(uplink, MemoryConfig) else None
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
         self._nonce: int | None = None
         # A message that comes from the disk was sent before.
         self._sendings = 0 if state.pending is None else 1
         self._wrong_full = 0
-        if self._cap is not None and state.memory_D is None:
+        if self.has_memory and state.memory_D is None:
             self._change(memory_D=np.zeros(algorithm.spec.dim, np.float32))
 
     @property
     def has_memory(self) -> bool:
         """Whether what a message leaves out is remembered."""
-        return self._cap is not None
+        return self._memory is not None
+
+    @property
+    def _holds_work(self) -> bool:
+        return self._memory is not None and self._memory.holds_work
 
     @property
     def _layout(self) -> tuple[int, ...]:
@@ -303,7 +308,7 @@ class Participant:
     def _remember(self, trained: Trained) -> None:
         """No message may be made now: the update stays in the memory."""
         memory_D = self.state.memory_D
-        if memory_D is None:
+        if memory_D is None or not self._holds_work:
             self._note(lost=self.state.ledger.lost + norm(trained.delta_D))
         else:
             self._change(memory_D=memory_D + trained.delta_D, kept=trained.kept)
@@ -360,7 +365,8 @@ class Participant:
             if verdict is Verdict.REJECTED_STALE and self._sendings == 1:
                 work = state.work / 2  # too slow; a message sent again was late anyhow
         else:
-            memory_D = self._fold(memory_D, pending.residual_D, None)
+            undone = None if self._holds_work else push.payload
+            memory_D = self._fold(memory_D, pending.residual_D, undone)
             ledger = replace(ledger, discarded=ledger.discarded + push.update_norm)
         self._change(
             memory_D=memory_D,

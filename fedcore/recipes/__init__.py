@@ -2,6 +2,7 @@
 
 from fedcore.recipes.base import AnyRecipe as AnyRecipe
 from fedcore.recipes.double_compression import DoubleCompression as DoubleCompression
+from fedcore.recipes.ef21 import EF21 as EF21
 from fedcore.recipes.fed_async import FedAsync as FedAsync
 from fedcore.recipes.fed_avg import FedAvg as FedAvg
 from fedcore.recipes.fed_buff import FedBuff as FedBuff

@@ -7,6 +7,7 @@ from fedcore.server_optimizers.base import ServerOptimizer as ServerOptimizer
 from fedcore.server_optimizers.base import (
     ServerOptimizerConfig as ServerOptimizerConfig,
 )
+from fedcore.server_optimizers.ef21 import EF21 as EF21
 from fedcore.server_optimizers.momentum import Momentum as Momentum
 from fedcore.server_optimizers.sgd import SGD as SGD
 from fedcore.server_optimizers.yogi import Yogi as Yogi

@@ -117,4 +117,4 @@ def _refused(results: Results, refused: int, gone: int) -> str:
 def has_memory(results: Results) -> bool:
     """Whether clients can keep what a refused update held."""
     algorithm = results.configured.config.get("algorithm", {})
-    return bool(algorithm.get("uplink", {}).get("kind") == "error_feedback")
+    return bool(algorithm.get("uplink", {}).get("kind") in ("error_feedback", "ef21"))

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.compressors import CompressorConfig, ErrorFeedback, Identity
+from fedcore.compressors import CompressorConfig, ErrorFeedback, Identity, MemoryConfig
 from fedcore.config import Method, kind_of
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
@@ -120,7 +120,7 @@ def candidate(side: Side, text: str, algorithm: AlgorithmConfig) -> CompressorCo
 def _wants_memory(method: CompressorConfig) -> bool:
     """Whether something is left out, and a memory of it does not diverge."""
     return method.bias == "contraction" and not isinstance(
-        method, ErrorFeedback | Identity
+        method, MemoryConfig | Identity
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.compressors import (
+    EF21,
     QSGD,
     STC,
     Compressor,
@@ -14,6 +15,7 @@ from fedcore.compressors import (
     Gaia,
     GaussianK,
     LowRank,
+    MemoryConfig,
     Natural,
     PerTensor,
     RandomK,
@@ -68,12 +70,13 @@ ALONE = [
         Gaia(threshold=1.0),
         PerTensor(inner=Gaia(threshold=1.0), exact_below=4),
     )
-    if not isinstance(config, ErrorFeedback)
+    if not isinstance(config, MemoryConfig)
 ]
 CONTRACTIONS = [config for config in ALONE if config.bias == "contraction"]
 UNBIASED = [config for config in ALONE if config.bias == "unbiased"]
 REMEMBERED = [ErrorFeedback(inner=config) for config in CONTRACTIONS]
-EVERY = [*ALONE, *REMEMBERED]
+FOLLOWED = [EF21(inner=config) for config in (TopK(ratio=0.2), SignL1(), Gaia())]
+EVERY = [*ALONE, *REMEMBERED, *FOLLOWED]
 
 
 def encode(config: CompressorConfig, given: Given, key: Key) -> tuple[Payload, State]:
@@ -98,11 +101,11 @@ def in_context(config: CompressorConfig, layout: Layout) -> Compressor:
 
 def innermost(config: CompressorConfig) -> CompressorConfig:
     """What is inside memories and parts."""
-    while isinstance(config, ErrorFeedback | PerTensor):
+    while isinstance(config, MemoryConfig | PerTensor):
         config = config.inner
     return config
 
 
 def memory(config: CompressorConfig, memory_D: Any) -> Array | None:
     """The memory, where the compressor has one."""
-    return memory_D if isinstance(config, ErrorFeedback) else None
+    return memory_D if isinstance(config, MemoryConfig) else None

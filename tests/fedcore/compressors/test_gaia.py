@@ -56,16 +56,8 @@ def test_without_a_known_model_everything_is_sent() -> None:
 
 
 def test_a_slow_link_raises_the_threshold() -> None:
-    delta_D, public_D = np.array([0.15, 1], np.float32), np.ones(2, np.float32)
-    for share, expected in ((1.0, np.float32(0.15)), (0.5, 0.0)):
-        given = Context(1, public_D, share=share)
-        message, _ = (
-            Gaia(threshold=0.1)
-            .build((2,))
-            .at(lambda g=given: g)
-            .encode(delta_D, None, KEY)
-        )
-        assert payloads.decode(message)[0] == expected
+    assert sent(Gaia(threshold=0.1), [0.15, 1], [1, 1], 1)[0] == np.float32(0.15)
+    assert sent(Gaia(threshold=0.1), [0.15, 1], [1, 1], 1, share=0.5)[0] == 0
 
 
 def test_what_is_insignificant_adds_up_in_the_memory() -> None:

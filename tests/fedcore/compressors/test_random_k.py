@@ -6,7 +6,6 @@ from pydantic import ValidationError
 
 from fedcore import payloads
 from fedcore.compressors import Compressor, ErrorFeedback, RandomK
-from fedcore.compressors.error_feedback import remember
 from fedcore.rng import Key, subset
 from fedcore.typing import Vector
 
@@ -74,7 +73,9 @@ def residual(compressor: Compressor) -> float:
 
 def test_a_memory_around_the_unbiased_form_would_diverge() -> None:
     layout = (DIM,)
-    assert residual(remember(RandomK(ratio=0.25).build(layout))) < 10
+    assert residual(ErrorFeedback().remember(RandomK(ratio=0.25).build(layout))) < 10
     with np.errstate(over="ignore", invalid="ignore"):
-        forced = residual(remember(RandomK(ratio=0.25, unbiased=True).build(layout)))
+        forced = residual(
+            ErrorFeedback().remember(RandomK(ratio=0.25, unbiased=True).build(layout))
+        )
     assert forced > 1e6

@@ -1,0 +1,80 @@
+"""What the methods share that remember from message to message."""
+
+from abc import abstractmethod
+from typing import Self
+
+import numpy as np
+from pydantic import model_validator
+
+from fedcore.compressors.base import (
+    AnyCompressor,
+    Class,
+    Compressor,
+    CompressorConfig,
+    Keys,
+)
+from fedcore.compressors.top_k import TopK
+from fedcore.params import ParamSpec
+from fedcore.payloads import Layout, Payload, decode
+from fedcore.typing import Array
+
+
+class MemoryConfig(CompressorConfig):
+    """A memory of shape (D,) around a contraction, which starts at zero."""
+
+    inner: AnyCompressor = TopK()
+    """A contraction; with an unbiased compressor the memory would grow for ever."""
+
+    @property
+    def bias(self) -> Class:
+        """Of the inner compressor."""
+        return self.inner.bias
+
+    @property
+    @abstractmethod
+    def holds_work(self) -> bool:
+        """Whether the memory holds work, which must reach the model sooner or later."""
+
+    @abstractmethod
+    def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
+        """The memory if the message counts: of the one before, u = e + Δ and q."""
+
+    def build(self, layout: Layout) -> Compressor:
+        """The compressor for this layout."""
+        return self.remember(self.inner.build(layout))
+
+    def build_for(self, spec: ParamSpec) -> Compressor:
+        """The compressor for this model."""
+        return self.remember(self.inner.build_for(spec))
+
+    def remember(self, inner: Compressor) -> Compressor:
+        """A memory around any compressor; the config refuses what would diverge."""
+
+        def encode(delta_D: Array, memory_D: Array, key: Keys) -> tuple[Payload, Array]:
+            corrected_D = memory_D + delta_D
+            payload, _ = inner.encode(corrected_D, None, key)
+            return payload, self.keep(memory_D, corrected_D, decode(payload))
+
+        given = inner.given
+        return Compressor(
+            _zeros, encode, given and (lambda context: self.remember(given(context)))
+        )
+
+    @model_validator(mode="after")
+    def _inner_contracts(self) -> Self:
+        if isinstance(self.inner, MemoryConfig):
+            raise ValueError(
+                f"{self.inner.kind} inside {self.kind}: one memory is enough"
+            )
+        if self.inner.bias != "contraction":
+            raise ValueError(
+                f"{self.inner.kind} is {self.inner.bias} with these settings, and an "
+                "error memory around it grows without end; choose a contraction (such "
+                "as top_k, sign_l1, random_k with unbiased: false, uniform with "
+                "rounding: nearest)"
+            )
+        return self
+
+
+def _zeros(dim: int) -> Array:
+    return np.zeros(dim, np.float32)

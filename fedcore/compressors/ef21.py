@@ -1,0 +1,37 @@
+"""EF21: what travels is the change since the last update, and the server adds it up.
+
+Richtárik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, and
+Practically Faster Error Feedback", NeurIPS 2021, arXiv 2106.05203, Algorithm 2:
+c_i = C(Δ_i - g_i), g_i ← g_i + c_i; with partial participation, where those who do not
+take part send nothing, Fatkhullin, Sokolov, Gorbunov, Li, Richtárik, arXiv 2110.03294,
+Algorithm 5. The server's side, g ← g + mean c_i, is the server optimiser of the same
+name. Where error feedback sends what it left out, EF21 forgets it: g_i follows the
+updates, and a new one replaces what was not sent of the last. The gradient of the paper
+is a client's update here.
+
+The memory is e = -g_i, and so the rules of the protocol hold as they are: u = e + Δ,
+and with q = C(u) accepted e becomes e - q. A message that was rejected, or undone by a
+restored server, gives its q back to e; so does a discarded one, since the server did
+not add it. The farewell sends e itself, after which nothing of the client is in g. Work
+of which no message could be made is gone, as g_i stands for it.
+"""
+
+from typing import Literal
+
+from fedcore.compressors._memory import MemoryConfig
+from fedcore.typing import Array
+
+
+class EF21(MemoryConfig):
+    """A memory of what the server holds of this client; needs the server ef21."""
+
+    kind: Literal["ef21"] = "ef21"
+
+    @property
+    def holds_work(self) -> bool:
+        """It is the sum of what was sent, and no work."""
+        return False
+
+    def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
+        """E ← e - q, that is g_i ← g_i + q."""
+        return memory_D - sent_D

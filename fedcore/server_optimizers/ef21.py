@@ -1,0 +1,36 @@
+"""EF21's server: g ← g + share·agg; X ← X - η·g.
+
+Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv 2106.05203, Algorithm 2, and with
+partial participation arXiv 2110.03294, Algorithm 5: clients send the change of what
+they would have sent, and g is the mean over all clients of what each stands for. The
+paper divides by all n clients, and the aggregate is a mean over the K that took part:
+``share`` is K/n.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedcore.server_optimizers.base import ServerOptimizer, ServerOptimizerConfig
+from fedcore.typing import Vector
+
+
+class EF21(ServerOptimizerConfig):
+    """The sum of all that the clients' ef21 memories sent."""
+
+    kind: Literal["ef21"] = "ef21"
+    lr: float = Field(default=1.0, gt=0)
+    """η."""
+    share: float = Field(default=1.0, gt=0, le=1)
+    """K/n, the share of the clients whose updates make a new version."""
+
+    def build(self) -> ServerOptimizer:
+        """The optimiser."""
+        return ServerOptimizer(lambda dim: np.zeros(dim, np.float32), self._update)
+
+    def _update(
+        self, exact_D: Vector, agg_D: Vector, mean_D: Vector
+    ) -> tuple[Vector, Vector]:
+        mean_D = mean_D + np.float32(self.share) * agg_D
+        return exact_D - np.float32(self.lr) * mean_D, mean_D
