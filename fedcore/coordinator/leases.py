@@ -5,7 +5,7 @@ of a forgotten lease is weighed by its staleness like any other. A lease limits
 concurrency, never the right to deliver.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fedcore.algorithm import Algorithm
@@ -24,9 +24,12 @@ class Lease:
 class Leases:
     """The clients that are there, those that wait, and those that train."""
 
-    def __init__(self, algorithm: Algorithm, key: Key) -> None:
+    def __init__(
+        self, algorithm: Algorithm, key: Key, name_of: Callable[[str], str]
+    ) -> None:
         self._config = algorithm.config
-        self._choose = algorithm.selection.choose
+        self._select = algorithm.selection.choose
+        self._name_of = name_of
         self._key = key.fold_in("selection")
         self.present: dict[str, None] = {}  # an ordered set
         self.parked: dict[str, Pull] = {}  # waiting for a task, in order of arrival
@@ -101,6 +104,8 @@ class Leases:
         """Fills the cohort from all idle clients, waiting or about to pull.
 
         Whoever has delivered to this version comes again only if nobody else is idle.
+        A draw by lot does not depend on who came first: with all clients present, a
+        seed gives the same cohorts on any machine.
         """
         room = self._config.cohort - self._training() - len(self._invited) - accepted
         waiting = [cid for cid in self.parked if cid not in self._invited]
@@ -114,6 +119,12 @@ class Leases:
         if room > 0 and idle:
             key = self._key.fold_in(version, self.attempt, self._number)
             self._invited.update(self._choose(idle, room, key))
+
+    def _choose(self, idle: list[str], room: int, key: Key) -> list[str]:
+        if not self._config.selection.in_turn:
+            # A client's id is random, its name is not.
+            idle = sorted(idle, key=lambda cid: (self._name_of(cid), cid))
+        return self._select(idle, room, key)
 
     def _training(self) -> int:
         return sum(lease is not None for lease in self.busy.values())

@@ -1,7 +1,7 @@
 """First come, first served: whoever has waited longest."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedcore.rng import Key
 from fedcore.selection.base import Selection, SelectionConfig
@@ -11,6 +11,7 @@ class All(SelectionConfig):
     """Everyone, in the order of arrival, as long as there is room."""
 
     kind: Literal["all"] = "all"
+    in_turn: ClassVar[bool] = True
 
     def build(self) -> Selection:
         """The rule."""

@@ -9,7 +9,11 @@ from fedcore.rng import Key
 
 
 class Selection(NamedTuple):
-    """``choose(candidates, count, key)``: at most ``count`` of the candidates."""
+    """``choose(candidates, count, key)``: at most ``count`` of the candidates.
+
+    They come in the order of arrival if the rule is ``in_turn``, otherwise by name, so
+    that the same clients and the same key make the same choice.
+    """
 
     choose: Callable[[Sequence[str], int, Key], list[str]]
 
@@ -18,6 +22,8 @@ class SelectionConfig(Method):
     """Settings of a selection rule."""
 
     role: ClassVar[str] = "selection"
+    in_turn: ClassVar[bool] = False
+    """Whether it matters who has waited longest."""
 
     @abstractmethod
     def build(self) -> Selection:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedcore.coordinator.events import ClientFailed, ClientLost
+from fedcore.coordinator.events import ClientEnrolled, ClientFailed, ClientLost
 from fedcore.coordinator.records import Leased, Stepped
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedAvg, FedBuff
-from fedcore.selection import All
+from fedcore.selection import All, AnySelection, UniformSelection
 from tests.fedcore.coordinator.desk import Desk
 
 
@@ -234,3 +234,41 @@ def test_an_evaluator_that_fails_is_no_trainer_for_that() -> None:
     desk.enrol("eva", role="evaluator")
     desk.feed(ClientFailed(at=0.0, cid="eva", error="division by zero"))
     assert not desk.coordinator.leases.present
+
+
+def cohorts(arrival: str, ids: dict[str, str], selection: AnySelection) -> list[str]:
+    """Who trains each of six versions, by name, if clients come in this order."""
+    desk = Desk(FedAvg(buffer=2, min_clients=5, selection=selection))
+    for name in arrival:
+        enrolled = ClientEnrolled(at=0, cid=ids[name], name=name, role="trainer")
+        desk.feed(enrolled)
+    names, given, seen = {cid: name for name, cid in ids.items()}, [], []
+    for name in arrival:
+        desk.pull(ids[name])
+        given += desk.given
+    for version in range(6):
+        seen.append("".join(sorted(names[cid] for cid in given)))
+        cohort, given = sorted(given, key=lambda cid: arrival.index(names[cid])), []
+        for cid in cohort:
+            desk.push(cid, seen_of(desk, cid) + 1)
+            given += desk.given
+        for cid in cohort:
+            desk.pull(cid)
+            given += desk.given
+        assert desk.version == version + 1
+    return seen
+
+
+def seen_of(desk: Desk, cid: str) -> int:
+    """The sequence number of a client's last message."""
+    return desk.coordinator.state.clients[cid].seq
+
+
+def test_a_cohort_drawn_by_lot_does_not_depend_on_who_came_first() -> None:
+    ids = {name: name for name in "abcde"}
+    other_ids = dict(zip("abcde", "vuxwy", strict=True))
+    drawn = cohorts("abcde", ids, UniformSelection())
+    assert cohorts("decab", ids, UniformSelection()) == drawn
+    assert cohorts("caebd", other_ids, UniformSelection()) == drawn
+    assert len(set(drawn)) > 1
+    assert cohorts("abcde", ids, All()) != cohorts("decab", ids, All())
