@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.bandwidth import Link
 from fedcore.errors import StateError
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
@@ -230,6 +231,7 @@ def _facts(state: ParticipantState, kept: Any) -> dict[str, Any]:
         "oldest": state.oldest,
         "kept": kept,
         "ledger": asdict(state.ledger),
+        "link": asdict(state.link),
         "work": state.work,
         "complaint": state.complaint,
         "left": state.left,
@@ -274,6 +276,7 @@ def _from_rows(
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
         kept=load_tree(kept_template, facts["kept"], arrays),
         ledger=Ledger(**facts["ledger"]),
+        link=Link(**facts.get("link", {})),
         work=facts["work"],
         complaint=facts["complaint"],
         left=facts["left"],

@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from fedcore.admission import Admission, AnyAdmission, Everything
 from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
-from fedcore.clients import AnyClientAlgorithm, ClientAlgorithm, LocalSGD
+from fedcore.bandwidth import Bandwidth
+from fedcore.clients import AnyClientAlgorithm, LocalSGD
 from fedcore.compressors import (
     AnyCompressor,
     Compressor,
@@ -39,7 +40,6 @@ class Algorithm(NamedTuple):
     staleness: StalenessPolicy
     aggregator: Aggregator
     server: ServerOptimizer
-    client: ClientAlgorithm
     uplink: Compressor
     downlink: Compressor
 
@@ -85,6 +85,8 @@ class AlgorithmConfig(Method):
     """How updates travel."""
     downlink: AnyCompressor = Identity()
     """How new versions travel; the server's error memory is W - X."""
+    bandwidth: Bandwidth | None = None
+    """How much clients may send; none: as much as they like."""
 
     @property
     @abstractmethod
@@ -133,6 +135,14 @@ class AlgorithmConfig(Method):
                 f"uplink: ef21 sends changes, of which none may be dampened by "
                 f"staleness {self.staleness.kind}; take constant"
             )
+        if self.bandwidth and not (
+            isinstance(self.uplink, MemoryConfig) and self.uplink.shortens
+        ):
+            raise ValueError(
+                f"bandwidth: uplink {self.uplink.kind} cannot send less and keep the "
+                "rest; choose error_feedback around top_k, dead_zone, stc, gaussian_k, "
+                "random_k or gaia"
+            )
         return self
 
     def build(self, spec: ParamSpec) -> Algorithm:
@@ -145,7 +155,6 @@ class AlgorithmConfig(Method):
             staleness=self.staleness.build(),
             aggregator=self.aggregator.build(),
             server=self.server.build(),
-            client=self.client.build(),
             uplink=self.uplink.build_for(spec),
             downlink=self.downlink.build_for(spec),
         )

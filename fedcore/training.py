@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.clients import SGDConfig
+from fedcore.clients import ClientAlgorithmConfig, SGDConfig
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.participant import Trained
 from fedcore.rng import Key
@@ -53,19 +53,27 @@ class Trainer:
         key: Key,
         kept: State = None,
         work: float = 1.0,
+        version: int = 0,
     ) -> Trained:
-        """The update of one task, Δ = W - w."""
+        """The update of one task, Δ = W - w, on this version of the model."""
+        config = self._algorithm.config.client.at(version)
         self.model.seed(key.fold_in("model"))
         with user_code("training"):
             if self._workload.train is not None:
-                return self._own_loop(public_D, data, key, work)
+                return self._own_loop(config, public_D, data, key, work)
             samples = self._workload.samples(data, "train_data")
-            return self._local_algorithm(public_D, samples, key, kept, work)
+            return self._local_algorithm(config, public_D, samples, key, kept, work)
 
     def _local_algorithm(
-        self, public_D: Vector, samples: Samples, key: Key, kept: State, work: float
+        self,
+        config: ClientAlgorithmConfig,
+        public_D: Vector,
+        samples: Samples,
+        key: Key,
+        kept: State,
+        work: float,
     ) -> Trained:
-        algorithm = self._algorithm.client
+        algorithm = config.build()
         plan = algorithm.plan(len(samples), key.fold_in("batches"), work)
 
         def gradient(w_D: Array, step: int) -> tuple[Array, Array]:
@@ -82,8 +90,14 @@ class Trainer:
             kept=trained.state,
         )
 
-    def _own_loop(self, public_D: Vector, data: Any, key: Key, work: float) -> Trained:
-        config = self._algorithm.config.client
+    def _own_loop(
+        self,
+        config: ClientAlgorithmConfig,
+        public_D: Vector,
+        data: Any,
+        key: Key,
+        work: float,
+    ) -> Trained:
         assert isinstance(config, SGDConfig)
         assert self._workload.train is not None
         size = _length(data)

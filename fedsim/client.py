@@ -124,6 +124,9 @@ class SimulatedClient:
 
     def _pull(self) -> None:
         world = self._world
+        if wait := self.participant.rest(world.clock.now):
+            self._later(wait, self._pull)
+            return
         pull = self.participant.pull(world.nonce())
         event = ClientPulled(
             at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch()
@@ -136,6 +139,7 @@ class SimulatedClient:
         self._later(delay, lambda: self._receive(reply))
 
     def _receive(self, reply: Reply) -> None:
+        self.participant.used(reply.patch.nbytes, self._world.clock.now)
         if not self.participant.receive(reply) or reply.done:
             return
         if reply.task is None:
@@ -197,7 +201,7 @@ class SimulatedClient:
         assert state.public_D is not None
         key = task_key(self._world.run.config.seed, self._device.name, state.seq + 1)
         trained = self._trainer.train(
-            state.public_D, self._data, key, state.kept, state.work
+            state.public_D, self._data, key, state.kept, state.work, state.held.version
         )
         base = ModelName(state.held.epoch, state.held.version)
         return self.participant.finish(trained, base, key.fold_in("uplink"))
@@ -229,11 +233,18 @@ class SimulatedClient:
     def _upload(self) -> None:
         pending = self.participant.state.pending
         assert pending is not None
-        duration = self._device.upload(len(pending.push.payload))
+        now, nbytes = self._world.clock.now, len(pending.push.payload)
+        if wait := self.participant.rest(now):
+            self._later(wait, self._upload)
+            return
+        duration = self._device.upload(nbytes)
         if self._device.happens(self._config.upload_loss):
-            part = float(self._device.rng.random()) * duration
-            self._later(part + RETRY, self._upload)
+            part = float(self._device.rng.random())
+            self.participant.used(int(part * nbytes), now)
+            self._later(part * duration + RETRY, self._upload)
         else:
+            self.participant.used(nbytes, now)
+            self.participant.uploaded(duration, now)
             self._later(duration, self._push)
 
     def deliver(self) -> None:

@@ -1,5 +1,6 @@
 """Client algorithms: one file a method; the import is the registration."""
 
+from fedcore.clients._sgd import Decay as Decay
 from fedcore.clients._sgd import SGDConfig as SGDConfig
 from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm

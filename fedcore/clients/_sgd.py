@@ -1,5 +1,7 @@
 """The frame of local minibatch SGD, which its variants fill."""
 
+from typing import Self
+
 from pydantic import Field, model_validator
 
 from fedcore.arrays import array_namespace
@@ -12,8 +14,36 @@ from fedcore.clients.base import (
     mean_loss,
     shuffled_batches,
 )
+from fedcore.config import Config, Count, Versions
 from fedcore.rng import Key
 from fedcore.typing import Array
+
+
+class Decay(Config):
+    """A learning rate that is constant at first, and then falls in a line.
+
+    Federated SGD with a constant rate stays at a distance from the optimum that is
+    proportional to it where clients differ: Li, Huang, Yang, Wang, Zhang, "On the
+    Convergence of FedAvg on Non-IID Data", ICLR 2020, Theorem 4.
+    """
+
+    after: Versions = 0
+    """The version until which the rate stays as it is."""
+    until: Count
+    """The version from which on it stays at its lowest."""
+    to: float = Field(default=0.01, gt=0, le=1)
+    """The lowest rate, as a share of lr."""
+
+    @model_validator(mode="after")
+    def _falls(self) -> "Decay":
+        if self.until <= self.after:
+            raise ValueError(f"until {self.until} is not above after {self.after}")
+        return self
+
+    def share(self, version: int) -> float:
+        """What is left of the rate."""
+        gone = (version - self.after) / (self.until - self.after)
+        return 1 - (1 - self.to) * min(1.0, max(0.0, gone))
 
 
 class SGDConfig(ClientAlgorithmConfig):
@@ -21,6 +51,8 @@ class SGDConfig(ClientAlgorithmConfig):
 
     lr: float = Field(default=0.1, gt=0)
     """Learning rate."""
+    decay: Decay | None = None
+    """How the learning rate falls with the version of the model; none: not at all."""
     steps: int | None = Field(default=None, ge=1)
     """Local steps; give steps or epochs."""
     epochs: int | None = Field(default=None, ge=1)
@@ -39,6 +71,12 @@ class SGDConfig(ClientAlgorithmConfig):
         if self.steps is not None and self.epochs is not None:
             raise ValueError("give steps or epochs, not both")
         return self
+
+    def at(self, version: int) -> Self:
+        """With the learning rate of this version."""
+        if self.decay is None:
+            return self
+        return self.model_copy(update={"lr": self.lr * self.decay.share(version)})
 
     @property
     def is_plain(self) -> bool:

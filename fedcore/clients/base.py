@@ -7,7 +7,7 @@ same lines train one client ``(D,)`` or a stack of them ``(N, D)``.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -46,6 +46,10 @@ class ClientAlgorithmConfig(Method):
     @abstractmethod
     def step_count(self, samples: int, work: float = 1.0) -> int:
         """How many steps a client with so many samples takes; ``work`` is a share."""
+
+    def at(self, version: int) -> Self:
+        """The settings for a task on this version of the model."""
+        return self
 
     @abstractmethod
     def build(self) -> ClientAlgorithm:

@@ -31,6 +31,11 @@ class MemoryConfig(CompressorConfig):
         return self.inner.bias
 
     @property
+    def shortens(self) -> bool:
+        """Of the inner compressor."""
+        return self.inner.shortens
+
+    @property
     @abstractmethod
     def holds_work(self) -> bool:
         """Whether the memory holds work, which must reach the model sooner or later."""

@@ -27,6 +27,11 @@ class RatioConfig(CompressorConfig):
         """The k largest magnitudes, or some of them, come closer: δ ≥ 1/d."""
         return "contraction"
 
+    @property
+    def shortens(self) -> bool:
+        """By a smaller ratio."""
+        return True
+
     @abstractmethod
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """The message of about ``k`` values; ``delta_D`` has shape (..., D)."""

@@ -71,6 +71,11 @@ class CompressorConfig(Method):
         """Whether its messages add up without rounding, so that a sum is as good."""
         return False
 
+    @property
+    def shortens(self) -> bool:
+        """Whether its messages can be shorter where there is little bandwidth."""
+        return False
+
     @abstractmethod
     def build(self, layout: Layout) -> Compressor:
         """The compressor for a model whose tensors have these sizes."""

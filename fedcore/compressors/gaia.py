@@ -46,6 +46,11 @@ class Gaia(CompressorConfig):
         """The largest value is always among those that are sent."""
         return "contraction"
 
+    @property
+    def shortens(self) -> bool:
+        """By a higher threshold."""
+        return True
+
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""
         return stateless(lambda delta_D, _: dense_payload(delta_D), self._given)

@@ -57,6 +57,11 @@ class PerTensor(CompressorConfig):
         """Of the inner compressor; δ is the smallest of the parts, ω the largest."""
         return self.inner.bias
 
+    @property
+    def shortens(self) -> bool:
+        """Of the inner compressor."""
+        return self.inner.shortens
+
     @model_validator(mode="after")
     def _settings_make_sense(self) -> "PerTensor":
         kind = self.inner.kind

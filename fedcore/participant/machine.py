@@ -47,7 +47,7 @@ from fedcore.protocol import (
     Verdict,
 )
 from fedcore.rng import Key
-from fedcore.typing import Bytes, Vector
+from fedcore.typing import Bytes, Seconds, Vector
 
 
 class Participant:
@@ -210,6 +210,28 @@ class Participant:
         held = Held(patch.epoch, patch.version, arrived)
         self._change(held=held, public_D=public_D)
 
+    # ---------------------------------------------------------------- bandwidth
+
+    def rest(self, at: Seconds) -> Seconds:
+        """How long to send nothing, since the day's budget of bytes is used up."""
+        limits, pending = self.algorithm.config.bandwidth, self.state.pending
+        if limits is None:
+            return 0.0
+        nbytes = 0 if pending is None else len(pending.push.payload)
+        return limits.rest(self.state.link, nbytes, at)
+
+    def used(self, nbytes: int, at: Seconds) -> None:
+        """So many bytes have passed, in either direction."""
+        limits = self.algorithm.config.bandwidth
+        if limits is not None and nbytes:
+            self._change(link=limits.used(self.state.link, nbytes, at))
+
+    def uploaded(self, took: Seconds, at: Seconds) -> None:
+        """An upload took so long."""
+        limits = self.algorithm.config.bandwidth
+        if limits is not None:
+            self._change(link=limits.uploaded(self.state.link, took, at))
+
     # ------------------------------------------------------------------ updates
 
     def finish(self, trained: Trained, base: ModelName, key: Key) -> bool:
@@ -246,7 +268,8 @@ class Participant:
         previous = None
         if state.history:
             previous = payloads.unpack(state.history[-1].payload, self._layout)
-        return Context(state.held.version, state.public_D, previous)
+        share = state.link.share
+        return Context(state.held.version, state.public_D, previous, share)
 
     def push(self) -> Push:
         """The message in flight, to be sent, first or again."""

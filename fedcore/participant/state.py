@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from fedcore.bandwidth import NEW_LINK, Link
 from fedcore.errors import LatecomerError
 from fedcore.protocol import NOTHING_SETTLED, Epoch, Held, ModelName, Push, Settled
 from fedcore.typing import Bytes, Counts, State, Vector
@@ -85,6 +86,7 @@ class ParticipantState:
     oldest: ModelName | None = None  # the oldest base of what was folded back into e
     kept: State = None
     ledger: Ledger = Ledger()
+    link: Link = NEW_LINK
     work: float = 1.0  # share of the local work; halved when updates come too late
     complaint: str = ""  # why the last message was malformed
     left: bool = False

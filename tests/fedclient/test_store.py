@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedclient.store import ClientStore
+from fedcore.bandwidth import Link
 from fedcore.errors import StateError
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
@@ -138,6 +139,7 @@ states = st.builds(
         unique_by=lambda sent: sent.seq,
         max_size=4,
     ).map(lambda sent: tuple(sorted(sent, key=lambda one: one.seq))),
+    link=st.builds(Link, st.floats(0.01, 1), st.integers(0, 99), st.integers(0, 9)),
     work=st.floats(0, 1),
     left=st.booleans(),
 )
@@ -145,6 +147,15 @@ states = st.builds(
 
 def test_a_fresh_folder_holds_nothing(tmp_path: Path) -> None:
     assert loaded(tmp_path / "new") is None
+
+
+def test_a_state_from_before_links_were_remembered_can_be_read(tmp_path: Path) -> None:
+    folder = saved(tmp_path, FRESH)
+    damaged(
+        folder,
+        "UPDATE facts SET value = json_remove(value, '$.link') WHERE key = 'state'",
+    )
+    assert same(loaded(folder), FRESH)
 
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a simulated federation lives through, as its journal tells it."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fedsim
+from fedcore.bandwidth import DAY
 from fedcore.coordinator.records import Leased, Lost, Measured, Stepped
 from fedrun.config import parse_config
 from fedrun.journal import Journal, verify
@@ -163,3 +165,43 @@ def test_a_synchronous_round_waits_for_its_cohort_up_to_the_deadline(
     assert "deadline" in reasons
     for reason, updates in zip(reasons, done.versions["updates"], strict=True):
         assert updates == 4 if reason == "buffer" else updates < 4
+
+
+@pytest.mark.parametrize("lost", [0.0, 0.3])
+def test_a_budget_of_bytes_is_kept_and_the_run_goes_on(
+    tmp_path: Path, lost: float
+) -> None:
+    budget = 700
+    done = simulated(
+        tmp_path / "run",
+        algorithm=COMPRESSED | {"bandwidth": {"daily": budget}},
+        simulate={"step_seconds": 600.0, "upload_loss": lost},
+        stop={"versions": None, "seconds": 4 * DAY},
+    )
+    used: Counter[tuple[str, int]] = Counter()
+    for table in (done.updates, done.tasks):
+        for client, at, nbytes in zip(
+            table["client"], table["seconds"], table["bytes"], strict=True
+        ):
+            used[client, int(at // DAY)] += nbytes
+    largest = max(done.tasks["bytes"])
+    assert max(used.values()) <= budget + largest
+    assert {day for _, day in used} >= {0, 1, 2, 3}
+    assert np.mean([n for (_, day), n in used.items() if day < 4]) > budget / 2
+
+
+def test_a_slow_link_sends_shorter_messages_and_loses_nothing(tmp_path: Path) -> None:
+    def sizes(folder: Path, bandwidth: dict[str, float] | None) -> list[int]:
+        link = {"up_mbit": 0.00001, "latency": 0.0}
+        done = simulated(
+            folder,
+            algorithm=COMPRESSED | {"bandwidth": bandwidth},
+            simulate={"link": link},
+            stop={"versions": 20},
+        )
+        found: list[int] = done.updates["bytes"]
+        return found
+
+    usual = sizes(tmp_path / "usual", None)
+    short = sizes(tmp_path / "short", {"upload_time": 1.0})
+    assert np.mean(short[8:]) < np.mean(usual[8:])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedcore.clients import Gradient, LocalSGD
+from fedcore.clients import Decay, Gradient, LocalSGD
 from fedcore.rng import Key
 from fedcore.typing import Array
 
@@ -83,3 +83,16 @@ def test_only_plain_sgd_can_be_handed_to_an_own_training_loop() -> None:
     assert LocalSGD(steps=3).is_plain
     assert not LocalSGD(momentum=0.9).is_plain
     assert not LocalSGD(weight_decay=0.1).is_plain
+
+
+def test_the_learning_rate_falls_in_a_line_from_one_version_to_another() -> None:
+    config = LocalSGD(lr=0.5, decay=Decay(after=100, until=200, to=0.1))
+    versions = (0, 100, 150, 200, 10**6)
+    rates = [config.at(version).lr for version in versions]
+    assert rates == pytest.approx([0.5, 0.5, 0.275, 0.05, 0.05])
+    assert LocalSGD(lr=0.5).at(7).lr == 0.5
+
+
+def test_a_decay_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ValidationError, match="until 5 is not above after 5"):
+        Decay(after=5, until=5)

@@ -1,0 +1,111 @@
+"""Shorter messages on slow links, and a daily budget that is kept."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fedcore.bandwidth import DAY, NEW_LINK, Bandwidth, Link
+from fedcore.compressors import ErrorFeedback, Gaia, PerTensor, SignL1, TopK
+from fedcore.recipes import FedBuff
+
+NOON = 1000.5 * DAY
+
+
+def shares(limits: Bandwidth, rate: float, usual: int, uploads: int) -> list[float]:
+    """The shares of uploads over a link of so many bytes a second."""
+    link, found = NEW_LINK, []
+    for _ in range(uploads):
+        link = limits.uploaded(link, usual * link.share / rate, NOON)
+        found.append(link.share)
+    return found
+
+
+def test_messages_shrink_until_they_take_as_long_as_they_may() -> None:
+    found = shares(Bandwidth(upload_time=2), rate=100, usual=800, uploads=8)
+    assert found[0] == 0.5  # by half at most
+    assert found[-1] == pytest.approx(0.25)
+
+
+def test_on_a_fast_link_they_stay_as_they_are() -> None:
+    assert set(shares(Bandwidth(upload_time=2), 1e6, 800, 4)) == {1.0}
+
+
+def test_they_grow_again_when_the_link_is_better() -> None:
+    limits = Bandwidth(upload_time=2)
+    link = limits.uploaded(Link(share=0.25), 1.0, NOON)
+    assert link.share == 0.5
+    assert limits.uploaded(link, 0.0, NOON).share == 1.0
+
+
+def test_they_never_get_shorter_than_allowed() -> None:
+    found = shares(Bandwidth(upload_time=1e-3, least=0.3), 1, 800, 9)
+    assert min(found) == 0.3
+
+
+def test_latency_alone_does_not_make_the_share_vanish() -> None:
+    limits, link = Bandwidth(upload_time=1, least=0.2), NEW_LINK
+    for _ in range(50):
+        link = limits.uploaded(link, 5.0, NOON)
+    assert link.share == 0.2
+
+
+def test_who_is_ahead_of_the_days_plan_sends_less_and_who_is_behind_more() -> None:
+    limits = Bandwidth(daily=1000)  # 500 by noon
+    ahead = limits.used(NEW_LINK, 501, NOON)
+    assert limits.uploaded(ahead, 1.0, NOON).share == 0.8
+    behind = Link(0.5, 1000, 449)
+    assert limits.uploaded(behind, 1.0, NOON).share == 0.625
+    assert limits.uploaded(Link(0.5, 1000, 475), 1.0, NOON).share == 0.5
+
+
+def test_a_new_day_has_a_new_budget() -> None:
+    limits = Bandwidth(daily=1000)
+    link = limits.used(NEW_LINK, 990, NOON)
+    assert limits.rest(link, 10, NOON) == 0
+    assert limits.rest(link, 11, NOON) == DAY / 2
+    assert limits.rest(link, 11, NOON + DAY / 2) == 0
+    assert limits.used(link, 5, NOON + DAY) == Link(1.0, 1001, 5)
+
+
+def test_a_message_larger_than_a_day_goes_first_in_one() -> None:
+    limits = Bandwidth(daily=10)
+    assert limits.rest(NEW_LINK, 50, NOON) == 0
+    assert limits.rest(Link(1.0, 1000, 1), 50, NOON) == DAY / 2
+
+
+@given(
+    st.integers(1, 5000),
+    st.lists(st.tuples(st.integers(1, 400), st.floats(0, DAY / 10)), max_size=60),
+)
+def test_no_day_costs_more_than_its_budget(
+    daily: int, messages: list[tuple[int, float]]
+) -> None:
+    limits, link, at = Bandwidth(daily=daily), NEW_LINK, NOON
+    for nbytes, pause in messages:
+        at += pause
+        at += limits.rest(link, nbytes, at)
+        fresh = link.day != at // DAY
+        link = limits.uploaded(limits.used(link, nbytes, at), 1.0, at)
+        assert link.used <= daily or (fresh and link.used == nbytes)
+
+
+def test_limits_that_limit_nothing_are_refused() -> None:
+    with pytest.raises(ValidationError, match="set upload_time, daily or both"):
+        Bandwidth()
+
+
+@pytest.mark.parametrize(
+    "uplink", [TopK(), SignL1(), ErrorFeedback(inner=SignL1())], ids=lambda u: u.kind
+)
+def test_an_uplink_that_cannot_send_less_and_keep_the_rest_is_refused(
+    uplink: TopK,
+) -> None:
+    with pytest.raises(ValidationError, match="cannot send less and keep the rest"):
+        FedBuff(uplink=uplink, bandwidth=Bandwidth(daily=9))
+
+
+@pytest.mark.parametrize("inner", [TopK(), Gaia(), PerTensor(inner=TopK())])
+def test_sparsifiers_can_send_less(inner: TopK) -> None:
+    config = FedBuff(uplink=ErrorFeedback(inner=inner), bandwidth=Bandwidth(daily=9))
+    assert config.uplink.shortens
