@@ -28,32 +28,18 @@ from fedsim.codecs.grid import pairs_of
 from fedsim.codecs.measure import last_means, settings_of, simulate
 from fedsim.codecs.timing import Sample, codec_times, first_updates
 from tests.fedsim import toys
-from tests.fedsim.toys import settings, toy
+from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import desk, typed
 
 ROOT = Path(__file__).parents[2]
 ONE = ("--uplink", "top_k:ratio=0.2", "--downlink", "uniform:bits=4")
 SHORT = ("--versions", "4", "--jobs", "1")
-APP = """
-from tests.fedsim.toys import points, toy
-workload = toy()
-"""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with desk(tmp_path, monkeypatch) as here:
         yield here
-
-
-def write(app: str = APP, config: str = "") -> None:
-    """A project of the toy."""
-    Path("mine.py").write_text(app)
-    Path("fed.yaml").write_text(
-        "app: mine.py:workload\n"
-        "algorithm: {kind: fed_buff, buffer: 2, client: {kind: local_sgd, steps: 2}}\n"
-        "simulate: {clients: 4, dropout: 0.2}\n" + config
-    )
 
 
 def numbers(folder: str) -> Any:

@@ -11,30 +11,16 @@ import pytest
 
 from fedrun.results import Results
 from tests.fedsim import toys
+from tests.fedsim.toys import APP, write
 from tests.integration.typed import WORKLOAD, desk, typed
 
 NEEDS = {"numpy": "numpy", "sklearn": "sklearn", "torch": "torch"}
-APP = """
-from tests.fedsim.toys import points, toy
-workload = toy()
-"""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with desk(tmp_path, monkeypatch) as here:
         yield here
-
-
-def write(app: str = APP, config: str = "") -> None:
-    """A project of the toy."""
-    Path("mine.py").write_text(app)
-    Path("fed.yaml").write_text(
-        "app: mine.py:workload\n"
-        "algorithm: {kind: fed_buff, buffer: 2, client: {kind: local_sgd, steps: 2}}\n"
-        "stop: {versions: 6}\n"
-        "simulate: {clients: 4, dropout: 0.2}\n" + config
-    )
 
 
 @pytest.mark.parametrize("kind", ["numpy", "sklearn", "torch"])

@@ -48,6 +48,23 @@ def toy(**changes: Any) -> Workload:
     return Workload(**{**given, **changes})
 
 
+APP = """
+from tests.fedsim.toys import points, toy
+workload = toy()
+"""
+
+
+def write(app: str = APP, config: str = "") -> None:
+    """A project of the toy, in the folder where we are."""
+    Path("mine.py").write_text(app)
+    Path("fed.yaml").write_text(
+        "app: mine.py:workload\n"
+        "algorithm: {kind: fed_buff, buffer: 2, client: {kind: local_sgd, steps: 2}}\n"
+        "stop: {versions: 6}\n"
+        "simulate: {clients: 4, dropout: 0.2}\n" + config
+    )
+
+
 def settings(**changes: Any) -> dict[str, Any]:
     """A small asynchronous federation; sections are merged into it."""
     given: dict[str, Any] = {

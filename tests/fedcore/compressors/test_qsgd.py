@@ -12,6 +12,7 @@ from fedcore.payloads import Payload
 from fedcore.payloads.quantised import levels
 from fedcore.rng import Key
 from fedcore.typing import Vector
+from tests.fedcore.compressors.edges import around_the_edge
 
 Bits = Literal[8, 4, 2]
 every_width = pytest.mark.parametrize("bits", [8, 4, 2])
@@ -63,17 +64,7 @@ def test_the_variance_is_below_the_bounds(bits: Bits, bucket: int) -> None:
         assert off <= 1.1 * min(lemma, bucket / (4 * s**2)) * np.square(delta_D).sum()
 
 
-@pytest.mark.parametrize(
-    ("bits", "bucket", "bias"),
-    [
-        (8, 512, "contraction"),
-        (8, 4 * 127**2, "unbiased"),
-        (4, 195, "contraction"),
-        (4, 196, "unbiased"),
-        (2, 3, "contraction"),
-        (2, 4, "unbiased"),
-    ],
-)
+@around_the_edge
 def test_it_contracts_while_the_bucket_is_below_four_levels_squared(
     bits: Bits, bucket: int, bias: str
 ) -> None:

@@ -4,21 +4,16 @@ import numpy as np
 import pytest
 
 from fedcore.server_optimizers import Adam
-
-# m, v and x after aggregates of ½ and -¼ (Δ = -½, ¼) from x = 1.
-M = [0.1 * -0.5, 0.9 * -0.05 + 0.1 * 0.25]
-V = [0.99e-6 + 0.0025, 0.99**2 * 1e-6 + 0.99 * 0.0025 + 0.000625]
-X = [0.9019798, 0.8666980]
+from tests.fedcore.server_optimizers.by_hand import Steps, check_steps
 
 
 def test_two_steps_by_hand() -> None:
-    optimizer = Adam().build()
-    exact_D, state = np.ones(1, np.float32), optimizer.init(1)
-    for step, agg in enumerate([0.5, -0.25]):
-        exact_D, state = optimizer.update(exact_D, np.array([agg], np.float32), state)
-        assert state.m_D[0] == pytest.approx(M[step], rel=1e-6)
-        assert state.v_D[0] == pytest.approx(V[step], rel=1e-5)
-        assert exact_D[0] == pytest.approx(X[step], rel=1e-6)
+    steps = Steps(
+        m=[0.1 * -0.5, 0.9 * -0.05 + 0.1 * 0.25],
+        v=[0.99e-6 + 0.0025, 0.99**2 * 1e-6 + 0.99 * 0.0025 + 0.000625],
+        x=[0.9019798, 0.8666980],
+    )
+    check_steps(Adam(), steps)
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:
