@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import Method, OneOf, kind_of, methods
 from fedrun.config import FederationConfig
 
@@ -299,7 +300,16 @@ def _role(role: type[Method], places: list[Place]) -> Iterator[str]:
         yield f"{text_of(method.__doc__)}\n\n{_citation(method)}\n\n"
         own = [name for name in method.model_fields if _is_own(method, name, role)]
         yield table(method, own) or "It has no settings of its own.\n"
-        yield f"\n{block(places[0].nest(plain_all(method.example())))}"
+        place = _at_home(places[0], method)
+        yield f"\n{block(place.nest(plain_all(method.example())))}"
+
+
+def _at_home(place: Place, method: type[Method]) -> Place:
+    """The place in the recipe of the same name, where there is one."""
+    algorithm, kind = ("algorithm",), kind_of(method)
+    if place.path == algorithm or kind not in map(kind_of, kinds_of(AlgorithmConfig)):
+        return place
+    return Place(place.path, {**place.kinds, algorithm: kind})
 
 
 def _citation(method: type[Method]) -> str:

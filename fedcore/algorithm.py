@@ -85,6 +85,9 @@ class AlgorithmConfig(Method):
     """How updates travel."""
     downlink: AnyCompressor = Identity()
     """How new versions travel; the server's error memory is W - X."""
+    ring_bytes: int | None = Field(default=None, ge=0)
+    """Bytes of past messages that the server keeps in memory for clients which missed
+    them; none: as many as the model has. Who missed more gets values or the model."""
     bandwidth: Bandwidth | None = None
     """How much clients may send; none: as much as they like."""
 

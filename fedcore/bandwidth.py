@@ -1,9 +1,9 @@
 """How much a client may send: shorter messages on a slow link, and a daily budget.
 
 Two controls, in the manner of Gaia's (Hsieh et al., NSDI 2017, §5.4), act on one
-number, the share of its usual size that a message may have. Where an upload took longer than
-``upload_time`` the share falls by as much, at most by half, and rises again where there
-was time left. Where a client is ahead of its plan for the day, which is to use up
+number, the share of its usual size that a message may have. Where an upload took longer
+than ``upload_time`` the share falls by as much, at most by half, and rises again where
+there was time left. Where a client is ahead of its plan for the day, which is to use up
 ``daily`` evenly, the share falls by a fifth; where it is a tenth behind, it rises by a
 quarter. An error memory keeps what a shorter message leaves out.
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.typing import Vector
 
+LARGEST = float(np.finfo(np.float32).max)
 Tensors = Mapping[str, npt.NDArray[np.generic]]
 
 
@@ -91,6 +92,13 @@ class ParamSpec:
     def _views(self, flat_D: Vector) -> Iterator[tuple[str, Vector]]:
         for spec in self.tensors:
             yield spec.name, flat_D[spec.slice].reshape(spec.shape)
+
+    def beyond(self, flat_D: Vector, limit: float = LARGEST) -> str | None:
+        """The first tensor with a magnitude above the limit or NaN, or None."""
+        for spec in self.tensors:
+            if spec.size and not np.max(np.abs(flat_D[spec.slice])) <= limit:
+                return spec.name
+        return None
 
     def require(self, other: "ParamSpec", whose: str) -> None:
         """Raises :class:`SpecMismatchError`, naming the first difference."""

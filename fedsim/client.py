@@ -204,7 +204,13 @@ class SimulatedClient:
             state.public_D, self._data, key, state.kept, state.work, state.held.version
         )
         base = ModelName(state.held.epoch, state.held.version)
-        return self.participant.finish(trained, base, key.fold_in("uplink"))
+        before = self.participant.unusable
+        sends = self.participant.finish(trained, base, key.fold_in("uplink"))
+        if self.participant.unusable != before:
+            _log.warning(
+                "%s, version %d: %s", self.name, base.version, self.participant.unusable
+            )
+        return sends
 
     def _evaluate(self) -> None:
         if self._workload.valid_data is None:

@@ -1,11 +1,11 @@
 """The public model W, and the cheapest way there from an older one.
 
 Every version is encoded once and served to all. The last versions stay in a ring:
-their digests, the coordinates that they touched, and, up to one model of bytes,
-their messages. Older models are brought up to date by one full download; version 0
-is special, since a newcomer can derive it, so the coordinates that were touched
-since then are known for ever (D/8 bytes). Messages that moved W without rounding may
-be sent as their sum.
+their digests, the coordinates that they touched, and, up to one model of bytes
+unless the config says otherwise, their messages. Older models are brought up to date by
+one full download; version 0 is special, since a newcomer can derive it, so the
+coordinates that were touched since then are known for ever (D/8 bytes). Messages that
+moved W without rounding may be sent as their sum.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,6 +55,7 @@ class Published:
         self.public_D = public_D
         self.origin = self.digest = digest(public_D)
         self.layout = layout
+        self.keep(None)
         # Coordinates touched since version 0; None: all.
         self.touched_D: npt.NDArray[np.bool_] | None = np.zeros(len(public_D), bool)
         self._start_ring([Entry(0, self.digest)])
@@ -63,6 +64,10 @@ class Published:
     def model_bytes(self) -> int:
         """The size of one model."""
         return int(self.public_D.nbytes)
+
+    def keep(self, nbytes: int | None) -> None:
+        """How much room past messages have; None: as much as the model."""
+        self._room = self.model_bytes if nbytes is None else nbytes
 
     def publish(
         self, public_D: Vector, packed: bytes | None, message: Payload | None
@@ -207,11 +212,11 @@ class Published:
         self._forget_patches()
 
     def _append(self, entry: Entry) -> None:
-        """Adds a version, and drops what one model of bytes has no room for."""
+        """Adds a version, and drops what there is no room for."""
         self.ring.append(entry)
         self._message_bytes += entry.message_bytes
         self._support_bytes += entry.support_bytes
-        while self._message_bytes > self.model_bytes:
+        while self._message_bytes > self._room:
             old = self.ring[self._with_message]
             self._message_bytes -= old.message_bytes
             self.ring[self._with_message] = replace(old, message=None)

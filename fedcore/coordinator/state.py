@@ -47,6 +47,7 @@ class ServerState:
         self.started: Seconds | None = None
         self.exact_D = initial_D
         self.published = Published(initial_D, epoch=epoch, layout=algorithm.spec.sizes)
+        self.published.keep(algorithm.config.ring_bytes)
         self.optimizer = algorithm.server.init(dim)
         self.buffer = algorithm.aggregator.init(dim)
         self.count = 0
@@ -199,6 +200,7 @@ class ServerState:
             self.buffer = algorithm.aggregator.init(dim)
         if old.config.staleness != algorithm.config.staleness:
             self.staleness = algorithm.staleness.init()
+        self.published.keep(algorithm.config.ring_bytes)
         if old.config.admission != algorithm.config.admission:
             self.admission = algorithm.admission.init()
         self._remember_base()

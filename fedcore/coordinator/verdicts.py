@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from fedcore import payloads
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
@@ -56,7 +58,11 @@ def _decide(
     algorithm, staleness = state.algorithm, state.version - push.base.version
     limit = algorithm.config.staleness_limit
     if not payloads.magnitude(payload) <= LARGEST:  # nor if it is NaN
-        reason = "the update holds NaN, infinite or absurdly large values"
+        with np.errstate(over="ignore", invalid="ignore"):
+            tensor = algorithm.spec.beyond(payloads.decode(payload), LARGEST)
+        reason = (
+            f"the update holds NaN, infinite or absurdly large values in {tensor!r}"
+        )
         return Verdict.DISCARDED, reason, 0.0
     if staleness > limit:
         reason = f"{_versions(staleness)} late, the limit is {limit}"

@@ -63,6 +63,7 @@ class Participant:
         # A message that comes from the disk was sent before.
         self._sendings = 0 if state.pending is None else 1
         self._wrong_full = 0
+        self.unusable = ""  # why the last update was not used, in words
         if self.has_memory and state.memory_D is None:
             self._change(memory_D=np.zeros(algorithm.spec.dim, np.float32))
 
@@ -237,8 +238,7 @@ class Participant:
     def finish(self, trained: Trained, base: ModelName, key: Key) -> bool:
         """Makes the message of a task; says whether there is one to send now."""
         state = self.state
-        if not finite(trained.delta_D):
-            self._note(nonfinite=state.ledger.nonfinite + 1)
+        if not self._is_usable(trained.delta_D):
             return False
         if state.pending is not None or base.epoch != state.epoch:
             self._remember(trained)
@@ -252,13 +252,21 @@ class Participant:
         corrected_D = (
             trained.delta_D if memory_D is None else memory_D + trained.delta_D
         )
-        if not finite(corrected_D):
-            self._note(nonfinite=state.ledger.nonfinite + 1)
+        if not self._is_usable(corrected_D):
             return False
         self._send(packed, residual_D, trained, base, norm(corrected_D))
         self._note(capped=state.ledger.capped + capped)
         self._change(kept=trained.kept)
         return True
+
+    def _is_usable(self, update_D: Vector) -> bool:
+        """Whether it is finite; one NaN would poison the memory for ever."""
+        if finite(update_D):
+            return True
+        tensor = self.algorithm.spec.beyond(update_D)
+        self.unusable = f"the update of tensor {tensor!r} is not finite; unused"
+        self._note(nonfinite=self.state.ledger.nonfinite + 1)
+        return False
 
     def _context(self) -> Context | None:
         """What is known when a message is made; nothing where the model was dropped."""

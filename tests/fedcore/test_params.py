@@ -128,3 +128,13 @@ def test_a_digest_names_the_bytes_of_a_model() -> None:
 
 def test_minus_zero_is_another_model_than_zero() -> None:
     assert digest(np.array([0.0], np.float32)) != digest(np.array([-0.0], np.float32))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 3e38])
+def test_the_tensor_with_an_odd_value_is_named(odd: float) -> None:
+    spec = ParamSpec.of({"none": np.zeros(0), "a": np.zeros(2), "b": np.zeros((2, 2))})
+    flat_D = np.array([1, -2, 3, 4, odd, 5], np.float32)
+    assert spec.beyond(flat_D, 1e30) == "b"
+    assert spec.beyond(flat_D[::-1], 1e30) == "a"
+    assert spec.beyond(np.ones(6, np.float32)) is None
+    assert (spec.beyond(flat_D) is None) == (odd == 3e38)

@@ -71,7 +71,8 @@ def with_one(value: float) -> bytes:
 def test_an_update_that_is_not_finite_is_discarded(peer: Peer, value: float) -> None:
     reply = peer.push(with_one(value))
     assert reply.answer == pb.ANSWER_DISCARDED
-    assert reply.reason == "the update holds NaN, infinite or absurdly large values"
+    words = "the update holds NaN, infinite or absurdly large values in 'w'"
+    assert reply.reason == words
 
 
 @pytest.mark.parametrize(

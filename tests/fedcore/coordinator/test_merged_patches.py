@@ -113,3 +113,20 @@ def test_a_move_is_exact_if_nothing_was_rounded(
     )
     assert level_values(message).tolist() == [step]
     assert moved_exactly(before_D, message, publish(before_D, message)) == exact
+
+
+@pytest.mark.parametrize("room", [0, 1000, None])
+def test_past_messages_take_no_more_room_than_they_have(room: int | None) -> None:
+    downlink, initial_D = DeadZone(ratio=0.05), on_grid(start())
+    published, models = history(downlink, initial_D, 10)
+    published.keep(room)
+    message, _ = downlink.build((DIM,)).encode(start(7), None, Key.root(0))
+    longer_D = publish(models[-1], message)
+    published.publish(longer_D, pack(message), message)
+    kept = sum(entry.message_bytes for entry in published.ring)
+    assert kept <= (4 * DIM if room is None else room)
+    for version, held_D in enumerate(models):  # whoever missed more gets values
+        held = Held("e" * 16, version, published.ring[version].digest)
+        patch = published.patch(held)
+        arrived_D = apply_patch(held_D, patch.kind, patch.messages(), (DIM,))
+        assert arrived_D.tobytes() == longer_D.tobytes()
