@@ -8,13 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.speed import aggregation, catch_up, durable, server, start
+from benchmarks.speed import aggregation, catch_up, counting, durable, server, start
 from benchmarks.speed.measure import Scale, machine
 from benchmarks.speed.report import Report
 
 BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "aggregation": aggregation.run,
     "catch_up": catch_up.run,
+    "counting": counting.run,
     "durable": durable.run,
     "server": server.run,
     "start": start.run,

@@ -16,10 +16,18 @@ from fedwire.convert import (
     read_pull_reply,
     read_push_reply,
 )
-from fedwire.frames import CHUNK, chunk_frames, header_frame, read_chunk, read_reply
+from fedwire.frames import (
+    CHUNK,
+    chunk_frames,
+    header_frame,
+    peek_chunk,
+    read_chunk,
+    read_reply,
+)
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
 
+from fedclient.moved import Moved
 from fedcore.errors import ProtocolError
 from fedcore.params import ParamSpec
 from fedcore.protocol import (
@@ -63,7 +71,8 @@ class Connection:
         self.address = address
         self._spec = spec
         self._channel = address.channel()
-        self._stub = Stub(self._channel)
+        self.moved = Moved()
+        self._stub = Stub(self._channel, self.moved.count)
         self._partial = Partial()
         self.session = secrets.randbits(64)
 
@@ -98,6 +107,7 @@ class Connection:
             if told.refused:
                 answer = read_answer(told.refused)
                 return Refusal(answer, told.retry_after)
+            self.moved.carry("down", 0, told.patch, len(told.patch))
             body = told.patch or self._download(told, request, frames)
             next(frames, None)  # its end: a call that is left open is reset
         except grpc.RpcError as error:
@@ -122,6 +132,7 @@ class Connection:
             partial = self._partial = Partial(name, bytearray(size))
         for frame in frames:
             part = read_chunk(frame)
+            self.moved.carry("down", *part, size)
             end = part.offset + len(part.data)
             if part.offset != partial.received or end > size:
                 raise ProtocolError(f"{self.address}: chunks of a patch do not fit")
@@ -150,9 +161,12 @@ class Connection:
 
     def _frames(self, push: Push, start: int) -> Iterator[bytes]:
         header = push_header(push)
+        self.moved.carry("up", 0, header.payload, len(header.payload))
         yield header_frame(header)
         if header.size:
-            yield from chunk_frames([push.payload], start)
+            for frame in chunk_frames([push.payload], start):
+                self.moved.carry("up", *peek_chunk(frame), header.size)
+                yield frame
 
     def report(
         self, cid: str, model: ModelName, values: Mapping[str, float], samples: int

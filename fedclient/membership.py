@@ -206,5 +206,6 @@ class Membership:
         """Ends the session; the state stays on disk."""
         if self._attendance is not None:
             self._attendance.close()
+            _log.info("bytes of this session: %s", self.connection.moved)
         self.connection.close()
         self.store.close()

@@ -58,6 +58,7 @@ class Worker:
         self._data: Any = None
         self._again = False  # the message in flight was sent before
         self._refreshed = self._flushed = False  # on the way out
+        self._charged = 0  # bytes that were counted against the day's budget
 
     @property
     def _participant(self) -> Participant:
@@ -105,12 +106,24 @@ class Worker:
 
     def _turn(self) -> bool:
         """One message to the server and what follows; True at the end."""
+        self._rest()
         if self._participant.state.pending is not None:
             self._push()
             return False
         if self._updates is not None and self._accepted >= self._updates:
             return self.leave()
         return self._pull()
+
+    def _rest(self) -> None:
+        """Waits for another day where this one's budget of bytes is used up."""
+        passed = self._member.connection.moved.framed
+        self._participant.used(passed - self._charged, time.time())
+        self._charged = passed
+        wait = self._participant.rest(time.time())
+        if wait:
+            self._member.save()
+            _log.info("today's bytes are used up; going on in %.1f hours", wait / 3600)
+            time.sleep(wait)
 
     @property
     def _accepted(self) -> int:
@@ -167,7 +180,12 @@ class Worker:
         base = ModelName(state.held.epoch, state.held.version)
         key = task_key(self._member.seed, self._member.name, state.seq + 1)
         trained = self._trainer.train(
-            state.public_D, self._samples(), key, state.kept, state.work
+            state.public_D,
+            self._samples(),
+            key,
+            state.kept,
+            state.work,
+            state.held.version,
         )
         time.sleep(max(0.0, began + self._pace - time.monotonic()))
         before = self._participant.state.ledger.nonfinite
@@ -175,7 +193,7 @@ class Worker:
         self._member.save()
         self._again = False
         if self._participant.state.ledger.nonfinite > before:
-            _log.warning("version %d: the update is not finite; unused", base.version)
+            _log.warning("version %d: %s", base.version, self._participant.unusable)
             time.sleep(AFTER_FAILURE)
 
     def _samples(self) -> Any:
@@ -202,9 +220,10 @@ class Worker:
     # ------------------------------------------------------------------- pushes
 
     def _push(self) -> None:
-        push = self._participant.push()
+        push, began = self._participant.push(), time.monotonic()
         ack = self._member.connection.push(push, again=self._again)
         self._again = True
+        self._participant.uploaded(time.monotonic() - began, time.time())
         try:
             outcome = self._participant.settle(ack)
         finally:

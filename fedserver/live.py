@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -14,9 +15,12 @@ from rich.text import Text
 
 from fedcore.coordinator.records import Closed, EpochOpened, Failed, Lost, Measured
 from fedrun.journal.codec import Row
+from fedrun.tables import overhead_line, saving, size, totals_table
+from fedrun.traffic import CONTROL, Lane, Load, by_client, total
 from fedserver.progress import ClientProgress, Progress, goals
 
 MOST_CLIENTS, MOST_NEWS = 16, 6
+_COLUMNS = ("client", "does", "accepted", "refused", "late by", "weight")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -72,7 +76,13 @@ class LiveView:
         if progress.address == "":
             return Text("starting")
         with progress.lock:
-            parts = [self._head(), self._goals(), self._metrics(), self._clients()]
+            parts = [
+                self._head(),
+                self._goals(),
+                self._metrics(),
+                self._clients(),
+                self._traffic(),
+            ]
         news = Text("\n".join(self._news), style="dim")
         return Panel(Group(*parts, news), title="latecomer", title_align="left")
 
@@ -80,17 +90,23 @@ class LiveView:
         progress, state = self._progress, self._progress.run.coordinator.state
         verdicts = progress.verdicts
         refused = sum(verdicts.values()) - verdicts["accepted"]
-        up = sum(client.bytes_up for client in progress.clients.values())
-        down = sum(client.bytes_down for client in progress.clients.values())
         grid = Table.grid(padding=(0, 3))
         grid.add_row(
             f"[bold]{progress.address}[/]",
             f"version [bold]{state.version}[/]",
             f"{verdicts['accepted']} updates accepted, {refused} not",
             f"{progress.rate:.1f}/s",
-            f"{_bytes(up)} up, {_bytes(down)} down",
         )
-        return grid
+        return Group(grid, self._payload())
+
+    def _payload(self) -> RenderableType:
+        """What all clients have moved, and what that saved."""
+        lanes = self._progress.traffic.lanes()
+        up = total(load for lane, load in lanes.items() if lane.way == "up")
+        down = total(load for lane, load in lanes.items() if lane.way == "down")
+        less = saving(lanes, self._progress.run.coordinator.algorithm.spec.dim)
+        than = f", {less} than float32" if less else ""
+        return Text(f"payload {size(up.payload)} up, {size(down.payload)} down{than}")
 
     def _goals(self) -> RenderableType:
         grid = Table.grid(padding=(0, 1))
@@ -111,17 +127,39 @@ class LiveView:
         return grid
 
     def _clients(self) -> RenderableType:
-        table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-        for column in ("client", "does", "accepted", "refused", "late by", "weight"):
+        table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
+        for column in (*_COLUMNS, "up", "down"):
             table.add_column(
                 column, justify="left" if len(table.columns) < 2 else "right"
             )
-        clients = sorted(self._progress.clients.values(), key=lambda c: -c.seen)
-        for client in sorted(clients[:MOST_CLIENTS], key=lambda c: c.name):
-            table.add_row(*_row(client))
+        lanes = by_client(self._progress.traffic.lanes())
+        clients = sorted(self._progress.clients.items(), key=lambda c: -c[1].seen)
+        for cid, client in sorted(clients[:MOST_CLIENTS], key=lambda c: c[1].name):
+            own = lanes.get(cid, {})
+            table.add_row(*_row(client), _passed(own, "up"), _passed(own, "down"))
         if len(clients) > MOST_CLIENTS:
             table.add_row(f"[dim]and {len(clients) - MOST_CLIENTS} more[/]")
         return table
+
+    def _traffic(self) -> RenderableType:
+        """Bytes of all clients, by direction and codec."""
+        lanes = self._progress.traffic.lanes()
+        if not lanes:
+            return Text("")
+        crossed = self._progress.traffic.crossed()
+        dim = self._progress.run.coordinator.algorithm.spec.dim
+        line = Text(overhead_line(lanes, crossed), style="dim")
+        return Group(Text(""), totals_table(lanes, crossed, dim), line)
+
+
+def _passed(lanes: Mapping[Lane, Load], way: str) -> str:
+    """Payload bytes of a client and the codecs that made them."""
+    own = {lane.codec: load for lane, load in lanes.items() if lane.way == way}
+    codecs = sorted(own.keys() - {CONTROL}, key=lambda codec: -own[codec].payload)
+    if not codecs:
+        return ""
+    more = "+" if len(codecs) > 1 else ""
+    return f"{size(total(own.values()).payload)} [dim]{codecs[0]}{more}[/]"
 
 
 def _row(client: ClientProgress) -> list[RenderableType]:
@@ -148,11 +186,3 @@ def sparkline(values: list[float], width: int = 40) -> str:
         return _BARS[3] * len(recent)
     scale = (len(_BARS) - 1) / (high - low)
     return "".join(_BARS[round((value - low) * scale)] for value in recent)
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -20,7 +20,10 @@ from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
 from fedrun.journal.codec import Row
 from fedrun.run import Run
+from fedrun.traffic import Crossed, Traffic, by_client, of_all, told
+from fedserver.sockets import Sockets
 
+MOST_LISTED = 2000  # clients in a status, which must fit into one message
 RECENT = 200  # steps from which rates are computed
 
 
@@ -49,6 +52,8 @@ class Progress:
     clients: dict[str, ClientProgress] = field(default_factory=dict)
     verdicts: Counter[str] = field(default_factory=Counter)
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
+    sockets: Sockets | None = None
     address: str = ""
 
     def __post_init__(self) -> None:
@@ -119,11 +124,39 @@ class Progress:
                 "bytes_down": sum(c.bytes_down for c in self.clients.values()),
                 "metrics": dict(self.metrics[-1][1]) if self.metrics else {},
                 "measured": self.metrics[-1][0] if self.metrics else None,
-                "clients": [
-                    {**vars(client), "present": cid in present}
-                    for cid, client in self.clients.items()
-                ],
+                "traffic": self._traffic_json(),
+                **self._clients_json(present),
             }
+
+    def _traffic_json(self) -> JSON:
+        """All bytes, and what is known of the sockets."""
+        crossed = list(self.traffic.crossed().values())
+        sums = Crossed(sum(c.up for c in crossed), sum(c.down for c in crossed))
+        sockets = self.sockets
+        return {
+            **told(of_all(self.traffic.lanes()), sums if crossed else None),
+            "values": self.run.coordinator.algorithm.spec.dim,
+            "connections": sockets.connections if sockets else 0,
+            "missed": sockets.missed if sockets else 0,
+        }
+
+    def _clients_json(self, present: set[str]) -> JSON:
+        """The clients that were heard of last, and how many others there are."""
+        latest = sorted(self.clients.items(), key=lambda item: -item[1].seen)
+        listed = {cid for cid, _ in latest[:MOST_LISTED]}
+        lanes, crossed = by_client(self.traffic.lanes()), self.traffic.crossed()
+        return {
+            "clients": [
+                {
+                    **vars(client),
+                    "present": cid in present,
+                    "traffic": told(lanes.get(cid, {}), crossed.get(cid)),
+                }
+                for cid, client in self.clients.items()
+                if cid in listed
+            ],
+            "unlisted": len(self.clients) - len(listed),
+        }
 
     def _count(self, record: Row) -> None:
         client = self.clients.get(getattr(record, "cid", ""))

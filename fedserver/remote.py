@@ -14,6 +14,8 @@ from rich.text import Text
 
 from fedcore.errors import UnavailableError
 from fedcore.typing import JSON
+from fedrun.tables import clients_table, overhead_line, totals_table
+from fedrun.traffic import OTHERS, Crossed, Lane, Load, read_told
 
 _PATIENCE = 5.0
 
@@ -55,7 +57,6 @@ def status_table(told: JSON) -> RenderableType:
     head.add_row("version", f"{told['version']}{of}, {_buffer(told)}")
     updates = ", ".join(f"{n} {v}" for v, n in told["updates"].items()) or "none yet"
     head.add_row("updates", f"{updates} ({told['updates_per_second']:.1f}/s)")
-    head.add_row("payload", f"{told['bytes_up']} B up, {told['bytes_down']} B down")
     for name, value in told["metrics"].items():
         head.add_row(Text(name), f"{value:.4f} at version {told['measured']}")
     head.add_row("ended", told["ended"] or "no")
@@ -72,7 +73,34 @@ def status_table(told: JSON) -> RenderableType:
             str(client["staleness"]),
             f"{client['weight']:.2f}",
         )
-    return Group(head, table)
+    if told["unlisted"]:
+        table.add_row(f"[dim]and {told['unlisted']:,} more[/]")
+    return Group(head, Text(""), table, *_bytes(told))
+
+
+def _bytes(told: JSON) -> list[RenderableType]:
+    """Bytes of all, and of each client."""
+    lanes: dict[Lane, Load] = {}
+    crossed: dict[str, Crossed] = {}
+    names = {}
+    for number, client in enumerate(told["clients"]):
+        own, at_sockets = read_told(cid := str(number), client["traffic"])
+        lanes |= own
+        names[cid] = client["name"]
+        if at_sockets is not None:
+            crossed[cid] = at_sockets
+    everything, at_sockets = read_told(OTHERS, told["traffic"])
+    if not everything:
+        return []
+    dim = told["traffic"]["values"]
+    sums = {} if at_sockets is None else {OTHERS: at_sockets}
+    return [
+        Text(""),
+        totals_table(everything, sums, dim),
+        Text(overhead_line(lanes, crossed), style="dim"),
+        Text(""),
+        clients_table(lanes, crossed, names, dim),
+    ]
 
 
 def _buffer(told: JSON) -> str:

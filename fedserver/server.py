@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 import grpc
 from fedwire.connect import WINDOWS
-from fedwire.service import MESSAGE_LIMIT, SERVICE, handlers
+from fedwire.service import MESSAGE_LIMIT, SERVICE, raw_handlers
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
@@ -32,15 +32,19 @@ from fedcore.errors import ConfigError, UnavailableError
 from fedcore.typing import Seconds
 from fedrun.config import ServerConfig
 from fedrun.run import Run
+from fedrun.traffic import TrafficFile
 from fedserver.answers import Answers
 from fedserver.core import Core
+from fedserver.metering import Metered
 from fedserver.progress import Progress
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
+from fedserver.sockets import Sockets
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
 _LOOK: Seconds = 0.1
+_BOOK: Seconds = 2.0  # a server that is killed loses the counts of so long
 # Clients behind NAT keep their connection open by pings; see docs/protocol.md.
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -88,9 +92,9 @@ class Server:
         )
         self._health = HealthServicer()
         self._grpc = grpc.aio.server(options=_OPTIONS)
-        self._grpc.add_generic_rpc_handlers((handlers(self._service),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         self.port = _bind(self._grpc, self.run.config.server)
+        self._grpc.add_generic_rpc_handlers((raw_handlers(self._metered()),))
         if self.door is not None:
             self._grpc.add_insecure_port(f"unix:{self.door}")
         self._core.start()
@@ -100,11 +104,13 @@ class Server:
         self._catch_signals()
         self.ready.set()
         sweeper = asyncio.create_task(self._sweep())
+        keeper = asyncio.create_task(self._keep_book())
         try:
             await self._stop.wait()
         finally:
             sweeper.cancel()
             await self._shut_down()
+            await self._close_book(keeper)
         if self._failure is not None:
             raise self._failure
         return self.ended
@@ -171,7 +177,36 @@ class Server:
                 self._core.submit(ClientLost(at=time.time(), cid=cid))
 
     def _status(self) -> Any:
+        self._sockets.read()
         return self.progress.as_json(self._sessions.present)
+
+    # ---------------------------------------------------------------- the book
+
+    def _metered(self) -> Metered:
+        """The service with its bytes counted, on from where an earlier process was."""
+        self._book = TrafficFile(self.run.journal.folder)
+        traffic = self.progress.traffic = self._book.load()
+        self._sockets = self.progress.sockets = Sockets(traffic, self.port)
+        return Metered(
+            self._service,
+            traffic,
+            self._sockets,
+            lambda cid: cid in self.run.coordinator.state.clients,
+        )
+
+    async def _keep_book(self) -> None:
+        """Takes the counts to the disk now and then; nobody waits for that."""
+        while not self._stop.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), _BOOK)
+            self._sockets.read()
+            await asyncio.to_thread(self._book.save, self.progress.traffic)
+
+    async def _close_book(self, keeper: "asyncio.Task[None]") -> None:
+        await keeper
+        self._sockets.close()
+        self._book.save(self.progress.traffic)
+        self._book.close()
 
     # ---------------------------------------------------------------------- end
 

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -175,7 +175,7 @@ class FederationService:
 
     async def attend(
         self, beats: AsyncIterator[pb.Beat], context: Context
-    ) -> AsyncIterator[pb.Notice]:
+    ) -> AsyncGenerator[pb.Notice, None]:
         """Hears a client's heartbeats, and tells it what it must know."""
         first = await anext(beats, None)
         if first is None:
@@ -241,7 +241,7 @@ class FederationService:
 
     async def pull(
         self, request: pb.PullRequest, context: Context
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Model and work, once there is some."""
         try:
             pull = read_pull(request, next(self._nonces))

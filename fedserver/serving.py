@@ -18,6 +18,7 @@ from fedserver.lines import JsonLines
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import Server
+from fedserver.sockets import allow_many
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def serve(
         lines: print JSON lines, also on a terminal.
     """
     make_model(config, folder)
+    allow_many()
     run = open_run(config, time.time(), amend=amend)
     if run.coordinator.state.closed:
         _log.warning(

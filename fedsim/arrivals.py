@@ -110,4 +110,5 @@ def _fetch(world: World, client: SimulatedClient) -> None:
         patch=state.published.patch(pull.held),
         receipt=state.clients[pull.cid].receipt,
     )
+    world.download(pull.cid, reply.patch)
     client.participant.receive(reply)

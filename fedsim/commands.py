@@ -23,6 +23,8 @@ from fedrun.report import (
     write_report,
 )
 from fedrun.run import Run
+from fedrun.tables import traffic_tables
+from fedrun.traffic import read_traffic
 from fedsim.api import run as run_simulation
 
 
@@ -54,7 +56,12 @@ def simulate(
             bar.update(task, completed=version)
 
         results = run_simulation(config, workload, folder=out, on_event=show)
-    Console().print(summary_table(results))
+    shown = Console()
+    shown.print(summary_table(results))
+    traffic = read_traffic(results.folder)
+    if traffic is not None:
+        for table in traffic_tables(traffic, results.names, results.dim):
+            shown.print(table)
     if report:
         console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
 

@@ -17,14 +17,15 @@ from fedcore.coordinator.actions import (
     SendReply,
     SetTimer,
 )
-from fedcore.coordinator.events import Event, TimerFired
+from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
 from fedcore.coordinator.records import StepReason
 from fedcore.errors import LatecomerError, UserCodeError
-from fedcore.protocol import Ack, Epoch, Reply
+from fedcore.protocol import Ack, Epoch, Patch, Reply
 from fedcore.rng import Key
-from fedcore.typing import Seconds, Vector
+from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.commit import GroupCommit
 from fedrun.run import Run
+from fedrun.traffic import Lane, TrafficFile, Way, codec_of
 from fedsim.clock import Call, Clock
 from fedsim.interrupts import Interrupts
 
@@ -53,6 +54,8 @@ class World:
         self.failures: list[UserCodeError] = []  # for which clients gave up
         self.interrupts = Interrupts()
         self._group = GroupCommit(run)
+        self._book = TrafficFile(run.journal.folder)
+        self._traffic = self._book.load()
         self._on_event = on_event
         self._key = Key.root(run.config.seed).fold_in("world")
         self._nonce = 0
@@ -75,6 +78,8 @@ class World:
 
     def feed(self, event: Event) -> None:
         """Something happens at the server; its records are kept, its actions done."""
+        if isinstance(event, UpdatePushed):
+            self._count(event.push.cid, "up", event.push.payload)
         with self.interrupts.held():
             self._group.feed(event)
             actions = self._group.commit()
@@ -94,6 +99,8 @@ class World:
         with self.interrupts.held():
             self._group.commit(lazy_too=True)
             self.run.journal.close()
+            self._book.save(self._traffic)
+            self._book.close()
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
@@ -101,6 +108,7 @@ class World:
                 case Persist():
                     pass
                 case SendReply():
+                    self.download(action.cid, action.reply.patch)
                     self.actors[action.cid].replied(action.reply)
                 case SendAck():
                     self.actors[action.cid].acknowledged(action.ack)
@@ -112,6 +120,16 @@ class World:
                     raise LatecomerError(f"{action.cid} is not enrolled")
                 case _:
                     assert_never(action)
+
+    def download(self, cid: str, patch: Patch) -> None:
+        """A client gets this; its bytes count, as those of an update do."""
+        if patch.parts:
+            self._count(cid, "down", *patch.parts)
+
+    def _count(self, cid: str, way: Way, *parts: Bytes) -> None:
+        size = sum(map(len, parts))
+        lane = Lane(cid, way, codec_of(parts[0]))
+        self._traffic.count(lane, payload=size, transfers=1)
 
     def nonce(self) -> int:
         """A number that was not used before."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from benchmarks.bytes.http2 import COUNT, PAYLOAD, Tally
+from benchmarks.bytes.http2 import COUNT, MESSAGES, PAYLOAD, Tally
 from fedcore.typing import JSON
 
 
@@ -38,10 +38,17 @@ class Count:
 
     def payload(self, way: str) -> int:
         """Bytes of updates, or of models and their patches."""
+        return self._sum(way, PAYLOAD)
+
+    def framed(self, way: str) -> int:
+        """Bytes of whole messages, each with the five bytes before it."""
+        return self._sum(way, PAYLOAD, MESSAGES)
+
+    def _sum(self, way: str, *kinds: str) -> int:
         return sum(
             number
             for (which, _, kind), number in self.tally.items()
-            if which == way and kind == PAYLOAD
+            if which == way and kind in kinds
         )
 
     @property

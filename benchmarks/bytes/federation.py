@@ -23,6 +23,7 @@ from fedrun.app import load_app
 from fedrun.config import parse_config
 from fedrun.journal import Configured, Journal, new_coordinator
 from fedrun.results import Results
+from fedrun.traffic import Traffic, read_traffic
 from tools.local import Child, LocalFederation
 
 LAST = 10  # versions whose accuracies are averaged: one round says little
@@ -57,6 +58,7 @@ class Outcome:
     updates: int  # accepted, by the journal
     payload_up: int  # by the journal, bytes of all updates
     payload_down: int  # likewise of all models and patches that went with a task
+    book: Traffic  # what the server has counted
     seconds: Seconds
     cpu: dict[str, Seconds]
 
@@ -105,6 +107,7 @@ def federate(plan: Plan, setting: Setting, seed: int, cut: float = 0.0) -> Outco
         updates=len(accepted),
         payload_up=sum(record.nbytes for record in results.of(Decided)),
         payload_down=sum(record.nbytes for record in results.of(Leased)),
+        book=read_traffic(real.run) or Traffic(),
         seconds=seconds,
         cpu=cpu,
     )

@@ -15,7 +15,8 @@ Way = Literal["up", "down"]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER, PREFIX = 9, 5  # bytes of an HTTP/2 frame's header, and before a gRPC message
 HEAD_TAG, CHUNK_TAG = 0x0A, 0x12  # how messages begin (fedwire/frames.py)
-PAYLOAD, COUNT = "payload", "count"  # in a tally: of messages, not of bytes
+PAYLOAD, MESSAGES = "payload", "messages"  # in a tally: what is in messages, and around
+COUNT = "count"  # likewise: of messages, not of bytes
 _DATA, _HEADERS = 0, 1
 KINDS = {1: "headers", 3: "resets", 4: "settings", 6: "pings", 7: "goodbyes"}
 KINDS |= {8: "windows", 9: "headers"}
@@ -169,7 +170,7 @@ class Stream:
         if self._holds_payload(name, message):
             payload = _payload_of(name, bytes(message.data[PREFIX:size]))
             self._tally[self._way, name, PAYLOAD] += payload
-        self._tally[self._way, name, "messages"] += size - payload
+        self._tally[self._way, name, MESSAGES] += size - payload
         self._tally[self._way, name, COUNT] += 1
 
     def close(self) -> None:

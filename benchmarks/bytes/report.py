@@ -12,6 +12,8 @@ from benchmarks.bytes.count import Count
 from benchmarks.bytes.federation import Outcome
 from benchmarks.bytes.http2 import COUNT
 from fedcore.typing import JSON
+from fedrun.tables import overhead_line
+from fedrun.traffic import WAYS, total
 
 LOSS, TIMES, OVERHEAD = 0.005, 150, 400  # what is claimed
 Outcomes = Sequence[Outcome]  # one a seed
@@ -86,6 +88,7 @@ def _seed_json(outcome: Outcome) -> JSON:
         "updates": outcome.updates,
         "bytes": dict(outcome.whole.sent),
         "journalled": {"up": outcome.payload_up, "down": outcome.payload_down},
+        "counted": levels(outcome),
         "connections": outcome.whole.connections,
         "cuts": outcome.whole.cuts,
         "seconds": round(outcome.seconds, 1),
@@ -95,6 +98,23 @@ def _seed_json(outcome: Outcome) -> JSON:
             for (call, kind), both in items(outcome.steady).items()
         },
     }
+
+
+def levels(outcome: Outcome) -> dict[str, dict[str, int]]:
+    """The same bytes as the server has counted them, and as the proxy has."""
+    found: dict[str, dict[str, int]] = {}
+    lanes, crossed = outcome.book.lanes(), outcome.book.crossed().values()
+    for way in WAYS:
+        load = total(load for lane, load in lanes.items() if lane.way == way)
+        found[way] = {
+            "payload": load.payload,
+            "payload, proxy": outcome.whole.payload(way),
+            "messages": load.framed,
+            "messages, proxy": outcome.whole.framed(way),
+            "socket": sum(getattr(c, way) for c in crossed),
+            "socket, proxy": outcome.whole.sent[way],
+        }
+    return found
 
 
 def items(count: Count) -> dict[tuple[str, str], tuple[float, float]]:
@@ -140,7 +160,9 @@ def show(console: Console, title: str, rows: Mapping[str, Row]) -> None:
 
 
 def show_items(console: Console, name: str, row: Row) -> None:
-    """Where the bytes of an update go, on warm connections; of the first seed."""
+    """Where the bytes go; of the first seed."""
+    show_levels(console, name, row.outcomes[0])
+    name = f"{name}: an update on warm connections"
     grid = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD)
     for column in ("call", "kind"):
         grid.add_column(column)
@@ -151,6 +173,20 @@ def show_items(console: Console, name: str, row: Row) -> None:
             cells = (f"{number:.1f}" for number in (*both, sum(both)))
             grid.add_row(call, kind, *cells)
     console.print(grid)
+
+
+def show_levels(console: Console, name: str, outcome: Outcome) -> None:
+    """Codec, message and socket side by side, as counted inside and outside."""
+    title = f"{name}: counted by the server, and by the proxy"
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    grid.add_column("bytes")
+    for column in ("payload", "proxy", "messages", "proxy", "socket", "proxy"):
+        grid.add_column(column, justify="right")
+    for way, counted in levels(outcome).items():
+        grid.add_row(way, *(f"{number:,}" for number in counted.values()))
+    console.print(grid)
+    lanes, crossed = outcome.book.lanes(), outcome.book.crossed()
+    console.print(f"  {overhead_line(lanes, crossed)}")
 
 
 def _verdict(holds: bool) -> str:

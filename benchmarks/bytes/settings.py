@@ -1,10 +1,16 @@
 """What is compared: how updates and versions travel. The first one sets the measure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Method = dict[str, Any]
-IDENTITY: Method = {"kind": "identity"}
+
+# The share of values that go up and down, in per cent.
+_SHARES: dict[str, list[tuple[float, float]]] = {
+    "dead_zone": [(3, 0.1), (1.5, 0.1), (1, 0.1), (1.5, 0.5), (1.5, 1.5), (1, 1)],
+    "stc": [(2, 0.2), (1, 0.1)],
+    "top_k": [(1, 0.2)],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,50 +18,23 @@ class Setting:
     """Compressors for both directions."""
 
     name: str
-    uplink: Method = field(default_factory=lambda: IDENTITY)
-    downlink: Method = field(default_factory=lambda: IDENTITY)
+    uplink: Method
+    downlink: Method
 
 
-def remembered(**inner: Any) -> Method:
-    """A compressor with an error memory."""
-    return {"kind": "error_feedback", "inner": inner}
+def sparse(kind: str, up: float, down: float) -> Setting:
+    """A compressor that keeps so many per cent, with error memories on both sides."""
+    uplink, downlink = ({"kind": kind, "ratio": share / 100} for share in (up, down))
+    memory = {"kind": "error_feedback", "inner": uplink}
+    return Setting(f"{kind} {_short(up)}/{_short(down)} %", memory, downlink)
+
+
+def _short(number: float) -> str:
+    """.1 and 3."""
+    return f"{number:g}".removeprefix("0")
 
 
 SETTINGS = (
-    Setting("uncompressed"),
-    Setting(
-        "dead_zone 3/.1 %",
-        remembered(kind="dead_zone", ratio=0.03),
-        {"kind": "dead_zone", "ratio": 0.001},
-    ),
-    Setting(
-        "dead_zone 1.5/.1 %",
-        remembered(kind="dead_zone", ratio=0.015),
-        {"kind": "dead_zone", "ratio": 0.001},
-    ),
-    Setting(
-        "dead_zone 1/.1 %",
-        remembered(kind="dead_zone", ratio=0.01),
-        {"kind": "dead_zone", "ratio": 0.001},
-    ),
-    Setting(
-        "dead_zone 1.5/.5 %",
-        remembered(kind="dead_zone", ratio=0.015),
-        {"kind": "dead_zone", "ratio": 0.005},
-    ),
-    Setting(
-        "top_k 1/.2 %",
-        remembered(kind="top_k", ratio=0.01),
-        {"kind": "top_k", "ratio": 0.002},
-    ),
-    Setting(
-        "stc 2/.2 %",
-        remembered(kind="stc", ratio=0.02),
-        {"kind": "stc", "ratio": 0.002},
-    ),
-    Setting(
-        "stc 1/.1 %",
-        remembered(kind="stc", ratio=0.01),
-        {"kind": "stc", "ratio": 0.001},
-    ),
+    Setting("uncompressed", {"kind": "identity"}, {"kind": "identity"}),
+    *(sparse(kind, *both) for kind, rows in _SHARES.items() for both in rows),
 )

@@ -84,11 +84,11 @@ def _measure(traffic: Traffic, scale: Scale) -> list[Row]:
         peers = {
             SINK: Peer(
                 sink.process.pid,
-                stack.enter_context(_load(sink.greeting, model, traffic, "--bare")),
+                stack.enter_context(load(sink.greeting, model, traffic, "--bare")),
             ),
             SERVER: Peer(
                 server.pid,
-                stack.enter_context(_load(federation.address, model, traffic)),
+                stack.enter_context(load(federation.address, model, traffic)),
                 lambda: len(list((federation.run / "segments").glob("*"))),
             ),
         }
@@ -136,7 +136,8 @@ class Peer:
         return push
 
 
-def _load(address: str, model: str, traffic: Traffic, *options: str) -> Helper:
+def load(address: str, model: str, traffic: Traffic, *options: str) -> Helper:
+    """Clients that push to this address."""
     words = ("-m", "benchmarks.speed.load", address, model, "--kind", traffic.kind)
     return Helper(*words, *options)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrun.report import look, units
+from fedrun.report.counted import parts as counted
 from fedrun.report.flow import Flow, downloads, uploads
 from fedrun.report.history import mark_epochs
 from fedrun.report.page import Section, beside, note, plot, table
@@ -23,8 +24,8 @@ _KINDS = {
     "full": "the whole model",
 }
 _COUNTED = (
-    "Counted are the payloads of updates that got a verdict and of models that went "
-    "along with tasks, those of the evaluator included. Not counted: repeated and "
+    "In the journal are the payloads of updates that got a verdict and of models that "
+    "went along with tasks, those of the evaluator included. Not there: repeated and "
     "broken uploads, the final model, and what the transport adds. Uncompressed means "
     "four bytes for each of the model's values, for the same updates and downloads."
 )
@@ -45,6 +46,7 @@ def section(results: Results) -> Section:
         plot(traffic_figure(results, up, down), "Bytes over time"),
         beside(_directions(up, down), _patches(results)),
         note(_COUNTED),
+        *counted(results),
     ]
     return Section("bytes", "Bytes", lead, parts)
 

@@ -23,7 +23,7 @@ _CRC_FIELD = struct.Struct("<BI")
 
 
 class Part(NamedTuple):
-    """A piece of a larger message, whose checksum was right."""
+    """A piece of a larger message."""
 
     offset: int
     data: memoryview
@@ -117,6 +117,25 @@ def read_chunk(frame: bytes) -> Part:
         ProtocolError: it is none.
         UnavailableError: it was damaged on its way, and can be sent again.
     """
+    part, check = _chunk(frame)
+    if zlib.crc32(part.data) != check:
+        raise UnavailableError(
+            f"the checksum of the chunk at byte {part.offset} is wrong"
+        )
+    return part
+
+
+def peek_chunk(frame: bytes) -> Part:
+    """The chunk in a frame, whatever its checksum says.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    return _chunk(frame)[0]
+
+
+def _chunk(frame: bytes) -> tuple[Part, int]:
+    """The chunk, and the checksum that it should have."""
     view = memoryview(frame)
     if not len(view) or view[0] != _CHUNK:
         raise ProtocolError("expected a chunk")
@@ -138,9 +157,7 @@ def read_chunk(frame: bytes) -> Part:
                 raise ProtocolError(f"unknown field {tag >> 3} in a chunk")
     except IndexError:
         raise ProtocolError("a chunk ends early") from None
-    if zlib.crc32(data) != check:
-        raise UnavailableError(f"the checksum of the chunk at byte {offset} is wrong")
-    return Part(offset, data)
+    return Part(offset, data), check
 
 
 def _varint(number: int) -> bytes:

@@ -3,7 +3,8 @@
 Streams of large bytes pass through untouched: :mod:`fedwire.frames` reads them.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import grpc
 
@@ -13,7 +14,8 @@ SERVICE = "fedwire.v1.Federation"
 PROTOCOLS = (1,)  # the versions spoken here
 
 MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
-_UNARY: dict[str, tuple[Any, Any]] = {
+PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length
+UNARY: dict[str, tuple[Any, Any]] = {
     "Enrol": (pb.EnrolRequest, pb.EnrolReply),
     "Resume": (pb.ResumeRequest, pb.ResumeReply),
     "Report": (pb.ReportRequest, pb.ReportReply),
@@ -22,31 +24,56 @@ _UNARY: dict[str, tuple[Any, Any]] = {
 }
 
 
-class Stub:
-    """The client's side, over a channel of either kind of gRPC."""
+Count = Callable[[Literal["up", "down"], int], None]
 
-    def __init__(self, channel: Any) -> None:
-        for name, (request, reply) in _UNARY.items():
+
+def _ignore(way: Literal["up", "down"], nbytes: int) -> None:
+    """Nobody wants to know."""
+
+
+class Stub:
+    """The client's side, over a channel of either kind of gRPC.
+
+    ``count`` is told the bytes of each message as it stands in its frame.
+    """
+
+    def __init__(self, channel: Any, count: Count = _ignore) -> None:
+        def sent(serialise: Any) -> Any:
+            def up(message: Any) -> bytes:
+                data: bytes = serialise(message)
+                count("up", PREFIX + len(data))
+                return data
+
+            return up
+
+        def received(read: Any) -> Any:
+            def down(data: bytes) -> Any:
+                count("down", PREFIX + len(data))
+                return read(data)
+
+            return down
+
+        for name, (request, reply) in UNARY.items():
             call = channel.unary_unary(
                 f"/{SERVICE}/{name}",
-                request_serializer=request.SerializeToString,
-                response_deserializer=reply.FromString,
+                request_serializer=sent(request.SerializeToString),
+                response_deserializer=received(reply.FromString),
             )
             setattr(self, name.lower(), call)
         self.pull = channel.unary_stream(
             f"/{SERVICE}/Pull",
-            request_serializer=pb.PullRequest.SerializeToString,
-            response_deserializer=None,
+            request_serializer=sent(pb.PullRequest.SerializeToString),
+            response_deserializer=received(_as_it_is),
         )
         self.push = channel.stream_unary(
             f"/{SERVICE}/Push",
-            request_serializer=None,
-            response_deserializer=pb.PushReply.FromString,
+            request_serializer=sent(_as_it_is),
+            response_deserializer=received(pb.PushReply.FromString),
         )
         self.attend = channel.stream_stream(
             f"/{SERVICE}/Attend",
-            request_serializer=pb.Beat.SerializeToString,
-            response_deserializer=pb.Notice.FromString,
+            request_serializer=sent(pb.Beat.SerializeToString),
+            response_deserializer=received(pb.Notice.FromString),
         )
 
     enrol: Any
@@ -54,6 +81,11 @@ class Stub:
     report: Any
     leave: Any
     status: Any
+
+
+def _as_it_is(frame: bytes) -> bytes:
+    """A frame that was laid out by hand."""
+    return frame
 
 
 def handlers(servicer: Any) -> Any:
@@ -64,7 +96,7 @@ def handlers(servicer: Any) -> Any:
             request_deserializer=request.FromString,
             response_serializer=reply.SerializeToString,
         )
-        for name, (request, reply) in _UNARY.items()
+        for name, (request, reply) in UNARY.items()
     }
     methods["Pull"] = grpc.unary_stream_rpc_method_handler(
         servicer.pull, request_deserializer=pb.PullRequest.FromString
@@ -77,4 +109,16 @@ def handlers(servicer: Any) -> Any:
         request_deserializer=pb.Beat.FromString,
         response_serializer=pb.Notice.SerializeToString,
     )
+    return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+
+def raw_handlers(servicer: Any) -> Any:
+    """The same, of a servicer that takes and gives messages as they travel."""
+    methods = {
+        name: grpc.unary_unary_rpc_method_handler(getattr(servicer, name.lower()))
+        for name in UNARY
+    }
+    methods["Pull"] = grpc.unary_stream_rpc_method_handler(servicer.pull)
+    methods["Push"] = grpc.stream_unary_rpc_method_handler(servicer.push)
+    methods["Attend"] = grpc.stream_stream_rpc_method_handler(servicer.attend)
     return grpc.method_handlers_generic_handler(SERVICE, methods)

@@ -3,10 +3,12 @@
 import random
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
+import fedclient.worker
 from fedclient.examiner import Examiner
 from fedclient.membership import (
     FIRST_WAIT,
@@ -24,6 +27,7 @@ from fedclient.membership import (
 )
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
+from fedcore.bandwidth import DAY
 from fedcore.errors import (
     LatecomerError,
     RefusedError,
@@ -97,6 +101,38 @@ def test_a_client_goes_on_with_its_state_after_a_restart(tmp_path: Path) -> None
     with run:
         assert len(run.state.clients) == 1
         assert run.state.applied == 4
+
+
+class AsleepError(Exception):
+    """A client would rest now, for so many seconds."""
+
+
+def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(time=lambda: 100.25 * DAY, monotonic=time.monotonic)
+
+    def sleep(seconds: float) -> None:
+        if seconds > 60:
+            raise AsleepError(seconds)
+
+    clock.sleep = sleep
+    monkeypatch.setattr(fedclient.worker, "time", clock)
+    top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
+    algorithm = {"kind": "fed_buff", "uplink": top_k, "bandwidth": {"daily": 4000}}
+    with served(tmp_path, algorithm=algorithm) as server:
+        with worker(server, tmp_path / "ann") as ann:
+            with pytest.raises(AsleepError) as asleep:
+                ann.run()
+            assert asleep.value.args[0] == pytest.approx(0.75 * DAY)
+            passed = ann._member.connection.moved.framed
+            link = ann._participant.state.link
+        assert link.used == passed <= 4000
+        assert ann._accepted > 3
+        with worker(server, tmp_path / "ann") as again:  # the day goes on
+            with pytest.raises(AsleepError):
+                again.run()
+            assert again._participant.state.link.used >= passed
 
 
 def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from itertools import pairwise
 import pytest
 from fedwire.frames import (
     CHUNK,
+    Part,
     chunk_frames,
     header_frame,
+    peek_chunk,
     read_chunk,
     read_header,
     read_reply,
@@ -111,6 +113,17 @@ def test_a_wrong_checksum_names_the_place_and_is_worth_another_try() -> None:
     frame = pb.PushFrame(chunk=pb.Chunk(offset=77, crc32=1, data=b"a"))
     with pytest.raises(UnavailableError, match="checksum of the chunk at byte 77"):
         read_chunk(frame.SerializeToString())
+
+
+def test_a_chunk_may_be_looked_at_without_its_checksum() -> None:
+    frame = next(iter(chunk_frames([b"0123"], 1)))
+    assert peek_chunk(frame) == read_chunk(frame) == Part(1, memoryview(b"123"))
+    damaged = frame[:-1] + b"x"
+    assert bytes(peek_chunk(damaged).data) == b"12x"
+    with pytest.raises(UnavailableError):
+        read_chunk(damaged)
+    with pytest.raises(ProtocolError, match="expected a chunk"):
+        peek_chunk(b"")
 
 
 def test_the_first_frame_must_be_the_head() -> None:

@@ -74,11 +74,12 @@ def test_stub_and_server_know_every_method_of_the_service() -> None:
     with grpc.insecure_channel("127.0.0.1:1") as channel:
         stub = service.Stub(channel)
     assert {name.lower() for name in names} == set(vars(stub))
-    handlers = service.handlers(Everything())
-    assert handlers.service_name() == service.SERVICE
-    for name in names:
-        details = type("Details", (), {"method": f"/{service.SERVICE}/{name}"})
-        assert handlers.service(details) is not None
+    for make in (service.handlers, service.raw_handlers):
+        handlers = make(Everything())
+        assert handlers.service_name() == service.SERVICE
+        for name in names:
+            details = type("Details", (), {"method": f"/{service.SERVICE}/{name}"})
+            assert handlers.service(details) is not None
 
 
 def test_a_chunk_fits_into_a_message() -> None:

@@ -1,0 +1,58 @@
+"""The bytes of one client process, counted where its messages are made and read."""
+
+import threading
+
+from fedcore.typing import Bytes
+from fedrun.tables import size
+from fedrun.traffic import Load, Way, codec_of
+
+
+class Moved:
+    """What has passed in each direction; several threads count."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loads: dict[Way, Load] = {"up": Load(), "down": Load()}
+        self._codecs: dict[Way, set[str]] = {"up": set(), "down": set()}
+
+    def count(self, way: Way, nbytes: int) -> None:
+        """A message has passed; its bytes with those that gRPC puts before it."""
+        with self._lock:
+            self._loads[way].framed += nbytes
+
+    def carry(self, way: Way, offset: int, data: Bytes, whole: int) -> None:
+        """Of a payload of ``whole`` bytes, these from a byte on were in a message."""
+        if not len(data):
+            return
+        with self._lock:
+            load = self._loads[way]
+            load.payload += len(data)
+            load.transfers += offset + len(data) == whole
+            if not offset:
+                self._codecs[way].add(codec_of(data))
+
+    @property
+    def framed(self) -> int:
+        """The bytes of all messages so far, both ways."""
+        with self._lock:
+            return sum(load.framed for load in self._loads.values())
+
+    def load(self, way: Way) -> Load:
+        """What has passed so far."""
+        with self._lock:
+            load = self._loads[way]
+            return Load(load.transfers, load.payload, load.framed)
+
+    def __str__(self) -> str:
+        """All of it in a line."""
+        return "; ".join(self._told(way) for way in self._loads)
+
+    def _told(self, way: Way) -> str:
+        load, codecs = self.load(way), ", ".join(sorted(self._codecs[way]))
+        if not load.payload:
+            return f"{way}: {size(load.framed)} in messages without a payload"
+        noun = "payload" if load.transfers == 1 else "payloads"
+        return (
+            f"{way}: {load.transfers} {noun} of {size(load.payload)} ({codecs}) in "
+            f"messages of {size(load.framed)}"
+        )

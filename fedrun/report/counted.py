@@ -1,0 +1,151 @@
+"""Bytes as they were counted where they passed, by client, direction and codec."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from fedrun.report import look, units
+from fedrun.report.page import folded, note, plot, table, text
+from fedrun.results import Results
+from fedrun.tables import busiest, overhead
+from fedrun.traffic import (
+    CONTROL,
+    OTHERS,
+    WAYS,
+    Crossed,
+    Lane,
+    Load,
+    by_client,
+    in_order,
+    of_all,
+    read_traffic,
+    total,
+)
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MOST_DRAWN, MOST_ROWS = 30, 200  # clients
+_COLOURS = (look.BLUE, look.GREEN, look.ORANGE, look.PINK, look.SKY, look.VERMILION)
+_FRAMED = (
+    "Counted where they pass, on the server. Payload: what a codec made, by the format "
+    "that its first bytes name; one that was sent twice counts twice. In messages: "
+    "what gRPC took and gave, with the five bytes before each message; control carries "
+    "no payload. At sockets: what the kernel moved for these connections, HTTP/2 and "
+    "TLS included, without what was sent again and without the headers of TCP and IP; "
+    "a socket of the machine's own file system has no such count."
+)
+_SIMULATED = (
+    "The real payloads of a simulation, by the format that their first bytes name; "
+    "what a transport would add is not simulated."
+)
+
+
+def parts(results: Results) -> Iterator[str]:
+    """What to show of the book; nothing if the run has none."""
+    traffic = read_traffic(results.folder)
+    lanes = traffic.lanes() if traffic is not None else {}
+    if traffic is None or not lanes:
+        return
+    crossed = traffic.crossed()
+    names = {**results.names, OTHERS: "others"}
+    yield plot(counted_figure(lanes, names), "Payload bytes of clients by codec")
+    yield _totals(lanes, crossed, results.dim)
+    is_framed = any(load.framed for load in lanes.values())
+    yield note((_FRAMED if is_framed else _SIMULATED) + _overhead(lanes, crossed))
+    groups = by_client(lanes)
+    title = f"Bytes of {units.counted(len(groups), 'client')}"
+    if len(groups) > MOST_ROWS:
+        title += f" (the {MOST_ROWS} with the most)"
+    yield folded(title, _clients(lanes, crossed, names, results.dim))
+
+
+def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figure":
+    """Payload of each client, a colour for each codec: up to the left, down right."""
+    from plotly.graph_objects import Bar, Figure
+
+    carrying = {k: v for k, v in lanes.items() if k.codec != CONTROL}
+    shown = list(reversed(busiest(carrying, MOST_DRAWN)))
+    size = max((load.payload for load in carrying.values()), default=0)
+    unit = units.byte_unit(size)
+    labels = [look.label(names.get(cid, cid)) for cid in shown]
+    figure = Figure()
+    kinds = sorted({(lane.way, lane.codec) for lane in carrying}, reverse=True)
+    for place, (way, codec) in enumerate(kinds):
+        sign = -1 if way == "up" else 1
+        loads = [carrying.get(Lane(cid, way, codec), Load()) for cid in shown]
+        bars = Bar(
+            x=[sign * load.payload / unit.size for load in loads],
+            y=labels,
+            name=f"{way}, {codec}",
+            orientation="h",
+            marker=look.fill(_COLOURS[place % len(_COLOURS)]),
+            customdata=[[units.in_bytes(load.payload)] for load in loads],
+            hovertemplate=f"%{{y}}: %{{customdata[0]}} {way}, {codec}<extra></extra>",
+        )
+        figure.add_trace(bars)
+    figure.update_xaxes(title_text=f"payload, up to the left ({unit.name})")
+    height = look.rows_height(len(shown))
+    return look.dress(figure, height, barmode="relative")
+
+
+def _totals(
+    lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed], dim: int
+) -> str:
+    sums = of_all(lanes)
+    rows = []
+    for way in WAYS:
+        own = {lane: load for lane, load in sums.items() if lane.way == way}
+        rows += [
+            (way, text(lane.codec), *_cells(own[lane], None, dim))
+            for lane in sorted(own, key=in_order)
+        ]
+        moved = sum(getattr(c, way) for c in crossed.values()) if crossed else None
+        if own:
+            whole = total(own.values())
+            rows.append((way, "<b>all</b>", *_cells(whole, moved, dim)))
+    return table(("direction", "codec", *_HEAD), rows, "  rrrrr")
+
+
+def _clients(
+    lanes: Mapping[Lane, Load],
+    crossed: Mapping[str, Crossed],
+    names: Mapping[str, str],
+    dim: int,
+) -> str:
+    groups, rows = by_client(lanes), []
+    for cid in busiest(lanes, MOST_ROWS):
+        told: set[str] = set()
+        for lane in sorted(groups[cid], key=in_order):
+            moved = None
+            if cid in crossed and lane.way not in told:
+                moved = getattr(crossed[cid], lane.way)
+            told.add(lane.way)
+            name = text(names.get(cid, cid))
+            cells = _cells(groups[cid][lane], moved, dim)
+            rows.append((name, lane.way, text(lane.codec), *cells))
+    return table(("client", "direction", "codec", *_HEAD), rows, "   rrrrr")
+
+
+_HEAD = ("payloads", "payload", "in messages", "at sockets, all codecs", "smaller by")
+
+
+def _cells(load: Load, moved: int | None, dim: int) -> tuple[str, ...]:
+    return (
+        f"{load.transfers:,}" if load.transfers else "–",
+        units.in_bytes(load.payload) if load.payload else "–",
+        units.in_bytes(load.framed) if load.framed else "–",
+        "" if moved is None else units.in_bytes(moved),
+        units.times(load.payload, 4 * dim * load.transfers),
+    )
+
+
+def _overhead(lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed]) -> str:
+    found = overhead(lanes, crossed)
+    if found is None:
+        return ""
+    within, around = found
+    return (
+        f" An update takes {within + around:,.0f} bytes beside its payloads, both ways "
+        f"and with all that went before it: {within:,.0f} in messages, {around:,.0f} "
+        "around them."
+    )

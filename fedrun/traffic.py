@@ -1,0 +1,321 @@
+"""Bytes that have travelled, by client, direction and codec; a run keeps them on disk.
+
+They are counted where they pass, at three places. **Payload** is what a codec made.
+**Framed** are the gRPC messages that it travelled in, each with the five bytes before
+it. **Crossed** is what the kernel has moved for a client's connections, HTTP/2, TLS
+and all, which no codec can be told of. A payload that is sent twice counts twice.
+
+The book lies beside the journal and is no part of it. It is written every
+two seconds and never synced: a process that is killed loses the counts since then.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fedcore import payloads
+from fedcore.typing import JSON, Bytes
+
+_log = logging.getLogger(__name__)
+Way = Literal["up", "down"]
+WAYS: tuple[Way, ...] = ("up", "down")
+CONTROL = "control"  # in place of a codec: messages that carry no payload
+OTHERS = ""  # in place of a client: whoever is none, or shares its connection
+UNKNOWN = "unknown"  # a codec that the first bytes do not name
+FILE = "traffic.sqlite3"
+_LAYOUTS = {1: "", 2: " deflated"}  # the first byte of a payload
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE lanes (
+  cid TEXT, way TEXT, codec TEXT,
+  transfers INTEGER NOT NULL, payload INTEGER NOT NULL, framed INTEGER NOT NULL,
+  PRIMARY KEY (cid, way, codec)
+) WITHOUT ROWID;
+CREATE TABLE crossed (
+  cid TEXT PRIMARY KEY, up INTEGER NOT NULL, down INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class Lane(NamedTuple):
+    """Whose bytes, which way, in which codec."""
+
+    cid: str
+    way: Way
+    codec: str
+
+
+@dataclass(slots=True)
+class Load:
+    """What has passed on a lane."""
+
+    transfers: int = 0  # payloads that came to their end
+    payload: int = 0
+    framed: int = 0
+
+    def add(self, other: "Load") -> None:
+        """Takes in what has passed elsewhere."""
+        self.transfers += other.transfers
+        self.payload += other.payload
+        self.framed += other.framed
+
+
+@dataclass(slots=True)
+class Crossed:
+    """Bytes at the sockets."""
+
+    up: int = 0
+    down: int = 0
+
+
+class Traffic:
+    """The book of a run: one small row for a client, direction and codec."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lanes: dict[Lane, Load] = {}
+        self._crossed: dict[str, Crossed] = {}
+        self._fresh: set[Lane] = set()  # since they were last taken to the disk
+        self._fresh_crossed: set[str] = set()
+
+    def count(
+        self, lane: Lane, *, framed: int = 0, payload: int = 0, transfers: int = 0
+    ) -> None:
+        """So much has passed on a lane."""
+        with self._lock:
+            load = self._lanes.get(lane)
+            if load is None:
+                load = self._lanes[lane] = Load()
+            load.transfers += transfers
+            load.payload += payload
+            load.framed += framed
+            self._fresh.add(lane)
+
+    def cross(self, cid: str, up: int, down: int) -> None:
+        """So much has crossed the sockets of a client."""
+        if not up and not down:
+            return
+        with self._lock:
+            crossed = self._crossed.setdefault(cid, Crossed())
+            crossed.up += up
+            crossed.down += down
+            self._fresh_crossed.add(cid)
+
+    def lanes(self) -> dict[Lane, Load]:
+        """All lanes, as they stand now."""
+        with self._lock:
+            return {
+                lane: Load(load.transfers, load.payload, load.framed)
+                for lane, load in self._lanes.items()
+            }
+
+    def crossed(self) -> dict[str, Crossed]:
+        """All clients whose bytes at the socket are known."""
+        with self._lock:
+            return {cid: Crossed(c.up, c.down) for cid, c in self._crossed.items()}
+
+    def take_fresh(self) -> tuple[dict[Lane, Load], dict[str, Crossed]]:
+        """What has changed since this was asked last."""
+        with self._lock:
+            lanes = {lane: self._lanes[lane] for lane in self._fresh}
+            crossed = {cid: self._crossed[cid] for cid in self._fresh_crossed}
+            self._fresh, self._fresh_crossed = set(), set()
+            return (
+                {k: Load(v.transfers, v.payload, v.framed) for k, v in lanes.items()},
+                {cid: Crossed(c.up, c.down) for cid, c in crossed.items()},
+            )
+
+    def put_back(self, lanes: Iterable[Lane], crossed: Iterable[str]) -> None:
+        """These did not reach the disk after all."""
+        with self._lock:
+            self._fresh.update(lanes)
+            self._fresh_crossed.update(crossed)
+
+
+def codec_of(head: Bytes) -> str:
+    """The payload format that the first two bytes of a payload name."""
+    if len(head) < 2:
+        return UNKNOWN
+    return _codec(head[0], head[1])
+
+
+@cache
+def _codec(layout: int, code: int) -> str:
+    names = {form.code: form.name for form in payloads.formats()}
+    if layout not in _LAYOUTS or code not in names:
+        return UNKNOWN
+    return names[code] + _LAYOUTS[layout]
+
+
+def told(lanes: Mapping[Lane, Load], crossed: Crossed | None) -> JSON:
+    """Lanes and the bytes at the sockets beside them, for programs."""
+    rows = sorted(lanes.items(), key=lambda item: in_order(item[0]))
+    return {
+        "lanes": [
+            {
+                "way": lane.way,
+                "codec": lane.codec,
+                "transfers": load.transfers,
+                "payload": load.payload,
+                "framed": load.framed,
+            }
+            for lane, load in rows
+        ],
+        "crossed": None
+        if crossed is None
+        else {"up": crossed.up, "down": crossed.down},
+    }
+
+
+def read_told(cid: str, data: JSON) -> tuple[dict[Lane, Load], Crossed | None]:
+    """What :func:`told` has told, of this client."""
+    lanes = {
+        Lane(cid, row["way"], row["codec"]): Load(
+            row["transfers"], row["payload"], row["framed"]
+        )
+        for row in data["lanes"]
+    }
+    crossed = data["crossed"]
+    return lanes, Crossed(**crossed) if crossed is not None else None
+
+
+def by_client(lanes: Mapping[Lane, Load]) -> dict[str, dict[Lane, Load]]:
+    """The lanes of each client."""
+    found: dict[str, dict[Lane, Load]] = {}
+    for lane, load in lanes.items():
+        found.setdefault(lane.cid, {})[lane] = load
+    return found
+
+
+def of_all(lanes: Mapping[Lane, Load]) -> dict[Lane, Load]:
+    """The sums over all clients."""
+    sums: dict[Lane, Load] = {}
+    for lane, load in lanes.items():
+        sums.setdefault(lane._replace(cid=OTHERS), Load()).add(load)
+    return sums
+
+
+def total(loads: Iterable[Load]) -> Load:
+    """The sum of all."""
+    whole = Load()
+    for load in loads:
+        whole.add(load)
+    return whole
+
+
+def in_order(lane: Lane) -> tuple[bool, bool, str]:
+    """Up before down, payloads before what carries none."""
+    return lane.way == "down", lane.codec == CONTROL, lane.codec
+
+
+class TrafficFile:
+    """The book on disk. It is never worth ending a run for: errors are logged."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._db: sqlite3.Connection | None = None
+        self._lost = 0  # times in a row that nothing could be written
+
+    def load(self) -> Traffic:
+        """The book as it was written last; an empty one if there is none."""
+        try:
+            return self._load()
+        except sqlite3.Error as error:
+            _log.warning("%s: %s; bytes are counted from zero", self._path, error)
+        self.close()
+        try:
+            for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                self._path.with_name(name).unlink(missing_ok=True)
+            return self._load()
+        except (sqlite3.Error, OSError) as error:
+            _log.warning("%s: %s; bytes are not kept", self._path, error)
+            self.close()
+            return Traffic()
+
+    def _load(self) -> Traffic:
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._db = db
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=OFF")  # a book of counts is worth no fsync
+        if not db.execute("PRAGMA user_version").fetchone()[0]:
+            db.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;"
+            )
+        return _read(db)
+
+    def save(self, traffic: Traffic) -> None:
+        """Writes what has changed."""
+        if self._db is None:
+            return
+        lanes, crossed = traffic.take_fresh()
+        if not lanes and not crossed:
+            return
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(
+                "INSERT OR REPLACE INTO lanes VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (*lane, load.transfers, load.payload, load.framed)
+                    for lane, load in lanes.items()
+                ],
+            )
+            self._db.executemany(
+                "INSERT OR REPLACE INTO crossed VALUES (?, ?, ?)",
+                [(cid, c.up, c.down) for cid, c in crossed.items()],
+            )
+            self._db.execute("COMMIT")
+            self._lost = 0
+        except sqlite3.Error as error:
+            self._give_back(traffic, lanes, crossed)
+            if not self._lost:
+                _log.warning("%s: %s; bytes are counted on", self._path, error)
+            self._lost += 1
+
+    def _give_back(
+        self, traffic: Traffic, lanes: Mapping[Lane, Load], crossed: Iterable[str]
+    ) -> None:
+        """They wait for the next time."""
+        assert self._db is not None
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        traffic.put_back(lanes, crossed)
+
+    def close(self) -> None:
+        """Releases the file."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def read_traffic(folder: Path) -> Traffic | None:
+    """The book of a run, also while it is served; None if it has none that is sound."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            return _read(db)
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        _log.warning("%s: %s", path, error)
+        return None
+
+
+def _read(db: sqlite3.Connection) -> Traffic:
+    traffic = Traffic()
+    for cid, way, codec, transfers, payload, framed in db.execute(
+        "SELECT cid, way, codec, transfers, payload, framed FROM lanes"
+    ):
+        lane = Lane(cid, way, codec)
+        traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
+    for cid, up, down in db.execute("SELECT cid, up, down FROM crossed"):
+        traffic.cross(cid, up, down)
+    traffic.take_fresh()
+    return traffic

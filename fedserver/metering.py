@@ -1,0 +1,215 @@
+"""The service as its messages travel: each is counted when it is taken or given.
+
+Nothing is computed: a message counts with the bytes that gRPC hands over or takes,
+and its payload with the bytes that are found in it. A message that is given counts
+once gRPC has taken it, whether or not the client still gets it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from fedwire.frames import peek_chunk, read_header, read_reply
+from fedwire.service import PREFIX, UNARY
+from fedwire.v1 import federation_pb2 as pb
+from google.protobuf.message import DecodeError, Message
+
+from fedcore.errors import ProtocolError
+from fedcore.typing import Bytes
+from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
+from fedserver.service import FederationService
+from fedserver.sockets import Sockets
+
+Context = Any
+Raw = Callable[[bytes, Context], Awaitable[bytes]]
+
+
+class Metered:
+    """A federation service between bytes and bytes. Written on the event loop."""
+
+    def __init__(
+        self,
+        service: FederationService,
+        traffic: Traffic,
+        sockets: Sockets,
+        is_known: Callable[[str], bool],
+    ) -> None:
+        """``is_known`` says of a client's id whether it is one of the run."""
+        self._service, self._traffic = service, traffic
+        self._sockets, self._is_known = sockets, is_known
+        # The codec of a payload is in its first bytes; a resumed one has others.
+        self._begun: dict[tuple[str, Way], str] = {}
+        for name, (request, _) in UNARY.items():
+            setattr(self, name.lower(), self._unary(name.lower(), request))
+
+    def _unary(self, name: str, kind: type[Message]) -> Raw:
+        method = getattr(self._service, name)
+
+        async def call(raw: bytes, context: Context) -> bytes:
+            cid = OTHERS
+            try:
+                request: Any = await _read(kind, raw, context)
+                try:
+                    data: bytes = (await method(request, context)).SerializeToString()
+                finally:
+                    cid = self._who(getattr(request, "cid", OTHERS), context)
+            finally:
+                self._control(cid, "up", raw)
+            self._control(cid, "down", data)
+            return data
+
+        return call
+
+    async def pull(self, raw: bytes, context: Context) -> AsyncIterator[bytes]:
+        """Model and work, once there is some."""
+        request = await _read(pb.PullRequest, raw, context)
+        cid = self._who(request.cid, context)
+        self._control(cid, "up", raw)
+        download = _Transfer("down")
+        try:
+            async with aclosing(self._service.pull(request, context)) as frames:
+                async for frame in frames:
+                    yield frame
+                    download.saw(frame)
+        finally:
+            self._enter(cid, download)
+
+    async def push(self, frames: AsyncIterator[bytes], context: Context) -> bytes:
+        """An update."""
+        upload = _Upload(frames)
+        cid = OTHERS
+        try:
+            reply = await self._service.push(upload, context)
+        finally:
+            cid = self._who(upload.cid, context)
+            self._enter(cid, upload)
+        data: bytes = reply.SerializeToString()
+        self._control(cid, "down", data)
+        return data
+
+    async def attend(
+        self, raw: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[bytes]:
+        """Heartbeats and notices."""
+        cid = OTHERS
+
+        async def beats() -> AsyncIterator[pb.Beat]:
+            nonlocal cid
+            async for data in raw:
+                beat = await _read(pb.Beat, data, context)
+                if beat.cid:
+                    cid = self._who(beat.cid, context)
+                self._control(cid, "up", data)
+                yield beat
+
+        async with aclosing(self._service.attend(beats(), context)) as notices:
+            async for notice in notices:
+                data = notice.SerializeToString()
+                yield data
+                self._control(cid, "down", data)
+
+    def _who(self, cid: str, context: Context) -> str:
+        """The client on whose account this goes; none for ids that are made up."""
+        known = cid if self._is_known(cid) else OTHERS
+        self._sockets.serve(context.peer(), known)
+        return known
+
+    def _control(self, cid: str, way: Way, data: bytes) -> None:
+        self._traffic.count(Lane(cid, way, CONTROL), framed=PREFIX + len(data))
+
+    def _enter(self, cid: str, transfer: "_Transfer") -> None:
+        """A call with a payload has come to its end, or was cut off."""
+        way, codec = transfer.way, transfer.codec
+        if codec == UNKNOWN and not transfer.is_from_the_start:
+            codec = self._begun.get((cid, way), UNKNOWN)
+        if codec != CONTROL:
+            if transfer.is_whole:
+                self._begun.pop((cid, way), None)
+            elif cid != OTHERS:
+                self._begun[cid, way] = codec
+        self._traffic.count(
+            Lane(cid, way, codec),
+            framed=transfer.framed,
+            payload=transfer.payload,
+            transfers=transfer.is_whole,
+        )
+
+
+class _Transfer:
+    """The messages of one call, and the payload in them, as far as it has come."""
+
+    def __init__(self, way: Way) -> None:
+        self.way = way
+        self.cid = OTHERS
+        self.codec = CONTROL
+        self.framed = self.payload = 0
+        self.is_whole = False
+        self.is_from_the_start = False
+        self._size = -1  # of the payload; -1: the first message was not seen yet
+
+    def saw(self, frame: bytes) -> None:
+        """A message has passed."""
+        self.framed += PREFIX + len(frame)
+        try:
+            if self._size < 0:
+                self._open(frame)
+            else:
+                self._go_on(frame)
+        except ProtocolError:  # it is the service that answers it
+            pass
+
+    def _open(self, frame: bytes) -> None:
+        self._size = 0
+        if self.way == "up":
+            header = read_header(frame)
+            self.cid = header.cid
+            self._begin(header.payload, header.size or len(header.payload))
+        else:
+            reply = read_reply(frame)
+            self._begin(reply.patch, sum(reply.lengths) or len(reply.patch))
+
+    def _begin(self, payload: bytes, size: int) -> None:
+        """How large the payload is, and what of it was in the first message."""
+        self._size = size
+        if size:
+            self.codec = UNKNOWN
+        self._take(0, payload)
+
+    def _go_on(self, frame: bytes) -> None:
+        if self._size:
+            self._take(*peek_chunk(frame))
+
+    def _take(self, offset: int, data: Bytes) -> None:
+        if not len(data):
+            return
+        if not offset:
+            self.codec, self.is_from_the_start = codec_of(data), True
+        self.payload += len(data)
+        self.is_whole = offset + len(data) == self._size
+
+
+class _Upload(_Transfer):
+    """The frames of a push, seen as the service takes them."""
+
+    def __init__(self, frames: AsyncIterator[bytes]) -> None:
+        super().__init__("up")
+        self._frames = frames
+
+    def __aiter__(self) -> "_Upload":
+        return self
+
+    async def __anext__(self) -> bytes:
+        frame = await anext(self._frames)
+        self.saw(frame)
+        return frame
+
+
+async def _read(kind: type[Any], data: bytes, context: Context) -> Any:
+    """A message of the wire."""
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        await context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT, f"the message cannot be read: {error}"
+        )

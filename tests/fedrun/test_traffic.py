@@ -1,0 +1,251 @@
+"""The book of bytes: sums are kept, what is written comes back, and is never synced."""
+
+import logging
+import sqlite3
+import string
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from fedcore import payloads
+from fedcore.payloads import dense_payload, sparse_payload
+from fedrun.tables import (
+    busiest,
+    less,
+    overhead,
+    overhead_line,
+    size,
+    totals_table,
+    traffic_tables,
+)
+from fedrun.traffic import (
+    CONTROL,
+    FILE,
+    OTHERS,
+    UNKNOWN,
+    Crossed,
+    Lane,
+    Load,
+    Traffic,
+    TrafficFile,
+    by_client,
+    codec_of,
+    of_all,
+    read_told,
+    read_traffic,
+    told,
+    total,
+)
+
+NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=2)
+LANES = st.builds(
+    Lane, NAMES, st.sampled_from(["up", "down"]), st.sampled_from(["dense", CONTROL])
+)
+COUNTS = st.integers(0, 2**40)
+PASSED = st.lists(st.tuples(LANES, COUNTS, COUNTS, st.integers(0, 9)), max_size=30)
+DIM = 100
+
+
+def book(passed: list[tuple[Lane, int, int, int]]) -> Traffic:
+    """All of it, counted."""
+    traffic = Traffic()
+    for lane, framed, payload, transfers in passed:
+        traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
+        traffic.cross(lane.cid, framed, payload)
+    return traffic
+
+
+@given(PASSED)
+def test_what_was_counted_adds_up_by_client_and_in_all(
+    passed: list[tuple[Lane, int, int, int]],
+) -> None:
+    lanes = book(passed).lanes()
+    framed = sum(item[1] for item in passed)
+    assert total(lanes.values()).framed == framed
+    assert total(of_all(lanes).values()).framed == framed
+    groups = by_client(lanes)
+    assert sum(total(g.values()).framed for g in groups.values()) == framed
+    assert len(lanes) <= len({item[0] for item in passed})
+
+
+@given(PASSED, PASSED)
+def test_a_book_comes_back_as_it_was_written(
+    first: list[tuple[Lane, int, int, int]], then: list[tuple[Lane, int, int, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        file = TrafficFile(Path(scratch))
+        traffic = file.load()
+        for part in (first, then):
+            for lane, framed, payload, transfers in part:
+                traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
+                traffic.cross(lane.cid, framed, payload)
+            file.save(traffic)
+            read = read_traffic(Path(scratch))
+            assert read is not None
+            assert read.lanes() == traffic.lanes()
+            assert read.crossed() == traffic.crossed()
+        file.close()
+
+
+@given(PASSED)
+def test_a_program_is_told_all_of_it(passed: list[tuple[Lane, int, int, int]]) -> None:
+    traffic = book([(lane._replace(cid="ann"), f, p, t) for lane, f, p, t in passed])
+    crossed = traffic.crossed().get("ann")
+    assert read_told("ann", told(traffic.lanes(), crossed)) == (
+        traffic.lanes(),
+        crossed,
+    )
+
+
+def test_only_what_has_changed_is_written(tmp_path: Path) -> None:
+    file = TrafficFile(tmp_path)
+    traffic = file.load()
+    traffic.count(Lane("ann", "up", "dense"), framed=9)
+    file.save(traffic)
+    assert traffic.take_fresh() == ({}, {})
+    traffic.count(Lane("bob", "up", "dense"), framed=9)
+    assert list(traffic.take_fresh()[0]) == [Lane("bob", "up", "dense")]
+    file.close()
+
+
+def test_writing_it_never_waits_for_the_disk(tmp_path: Path) -> None:
+    file = TrafficFile(tmp_path)
+    file.load()
+    assert file._db is not None
+    assert file._db.execute("PRAGMA synchronous").fetchone() == (0,)
+    file.close()
+
+
+def test_what_could_not_be_written_waits_for_the_next_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = TrafficFile(tmp_path)
+    traffic = file.load()
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    assert file._db is not None
+    file._db.execute("PRAGMA busy_timeout=1")
+    other.execute("BEGIN IMMEDIATE")
+    traffic.count(Lane("ann", "up", "dense"), framed=9)
+    traffic.cross("ann", 10, 20)
+    with caplog.at_level(logging.WARNING):
+        file.save(traffic)
+        file.save(traffic)
+    assert caplog.text.count("bytes are counted on") == 1
+    other.execute("COMMIT")
+    other.close()
+    file.save(traffic)
+    read = read_traffic(tmp_path)
+    assert read is not None
+    assert read.lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 9)}
+    assert read.crossed() == {"ann": Crossed(10, 20)}
+    file.close()
+
+
+def test_a_run_without_a_book_has_none(tmp_path: Path) -> None:
+    assert read_traffic(tmp_path) is None
+    (tmp_path / FILE).write_bytes(b"junk" * 999)
+    assert read_traffic(tmp_path) is None
+
+
+def test_a_codec_is_named_by_the_first_bytes() -> None:
+    update_D = np.zeros(4, np.float32)
+    dense = payloads.pack(dense_payload(update_D))
+    one = np.array([2])
+    sparse = payloads.pack(sparse_payload(4, one, update_D[one]))
+    assert codec_of(dense).partition(" ")[0] == "dense"
+    assert codec_of(memoryview(sparse)).partition(" ")[0] == "sparse"
+    assert codec_of(b"\2" + dense[1:2]) == "dense deflated"
+    assert [codec_of(junk) for junk in (b"", b"\1", b"ju", b"\1\xff")] == [UNKNOWN] * 4
+
+
+# -------------------------------------------------------------------------- tables
+
+
+def shown(what: object) -> str:
+    """What a terminal shows."""
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+def small() -> Traffic:
+    """Two updates and a model; one client is not measured at a socket."""
+    traffic = Traffic()
+    traffic.count(Lane("ann", "up", "sparse"), framed=70, payload=40, transfers=2)
+    traffic.count(Lane("ann", "down", "dense"), framed=450, payload=406, transfers=1)
+    traffic.count(Lane("ann", "down", CONTROL), framed=20)
+    traffic.count(Lane("judge", "down", "dense"), framed=410, payload=406, transfers=1)
+    traffic.cross("ann", 100, 500)
+    return traffic
+
+
+def test_the_overhead_is_that_of_clients_whose_sockets_are_measured() -> None:
+    traffic = small()
+    within, around = (540 - 446) / 2, (600 - 540) / 2
+    assert overhead(traffic.lanes(), traffic.crossed()) == (within, around)
+    line = overhead_line(traffic.lanes(), traffic.crossed())
+    assert line == (
+        "an update takes 77 bytes beside its payloads: 47 in messages, 30 around them"
+    )
+    assert overhead(traffic.lanes(), {}) is None
+    assert overhead_line({}, {}) == ""
+
+
+def test_the_tables_say_what_travelled() -> None:
+    traffic = small()
+    text = "".join(map(shown, traffic_tables(traffic, {"ann": "Ann"}, DIM)))
+    assert "Ann" in text
+    assert "judge" in text
+    assert "20 times less" in text
+    assert "no less" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["up", "sparse", "2", "40", "B", "70", "B", "20", "times", "less"] in rows
+    assert traffic_tables(Traffic(), {}, DIM) == []
+
+
+def test_a_simulation_has_neither_messages_nor_sockets() -> None:
+    traffic = Traffic()
+    traffic.count(Lane("ann", "up", "dense"), payload=40, transfers=1)
+    text = shown(totals_table(traffic.lanes(), {}, DIM))
+    assert "messages" not in text
+    assert "sockets" not in text
+    assert "10 times less" in text
+
+
+def test_the_busiest_clients_come_first() -> None:
+    lanes = {Lane(str(n), "up", "dense"): Load(1, n, n) for n in range(9)}
+    assert busiest(lanes, 3) == ["8", "7", "6"]
+    names = shown(traffic_tables(_of(lanes), {}, DIM)[-1])
+    assert "more" not in names
+
+
+def test_many_clients_are_not_all_listed() -> None:
+    lanes = {Lane(f"c{n}", "up", "dense"): Load(1, n, n) for n in range(30)}
+    assert "and 20 more" in shown(traffic_tables(_of(lanes), {}, DIM)[-1])
+
+
+def _of(lanes: dict[Lane, Load]) -> Traffic:
+    traffic = Traffic()
+    for lane, load in lanes.items():
+        traffic.count(lane, framed=load.framed, payload=load.payload, transfers=1)
+    return traffic
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1234, "1.23 kB"), (5e6, "5 MB"), (2e15, "2e+03 TB")],
+)
+def test_sizes_have_three_digits(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+def test_nothing_saves_nothing() -> None:
+    assert less(Load(), DIM) == ""
+    assert less(Load(1, 0, 0), DIM) == ""
+    assert {OTHERS} == {""}

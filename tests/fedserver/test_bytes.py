@@ -1,0 +1,317 @@
+"""The server counts the bytes that pass, and whose they are, whatever is sent."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from fedwire.connect import OPTIONS
+from fedwire.frames import CHUNK, chunk_frames, header_frame
+from fedwire.service import PREFIX, Stub
+from fedwire.v1 import federation_pb2 as pb
+
+from fedrun.traffic import (
+    CONTROL,
+    FILE,
+    OTHERS,
+    UNKNOWN,
+    Lane,
+    Load,
+    codec_of,
+    read_traffic,
+)
+from fedserver import sockets as sockets_module
+from fedserver.cli import main
+from fedserver.live import LiveView
+from fedserver.remote import ask_status, status_table
+from fedserver.sockets import Sockets, address_of
+from tests.fedserver.test_status import shown
+from tests.peer import CALL, Peer, packed
+from tests.served import Served, ones, served, settings, until
+
+GOOD = packed(ones())
+CODEC = codec_of(GOOD)
+LARGE = 600_000  # values: more than two chunks
+OWN = ("grpc.use_local_subchannel_pool", 1)
+
+
+def lane(server: Served, cid: str, way: Any, codec: str) -> Load:
+    """What the server has counted."""
+    return server.progress.traffic.lanes().get(Lane(cid, way, codec), Load())
+
+
+def work(server: Served, name: str = "ann") -> None:
+    """A client delivers a good update."""
+    with Peer(server.address, name) as peer:
+        peer.pull()
+        peer.push(GOOD)
+
+
+class Alone(Peer):
+    """A client with a connection of its own, which counts its messages."""
+
+    def __init__(self, address: str, cid: str) -> None:
+        super().__init__(address, cid)
+        self.channel.close()
+        self.channel = grpc.insecure_channel(address, (*OPTIONS, OWN))
+        self.framed = {"up": 0, "down": 0}
+        self.stub = Stub(self.channel, self._count)
+
+    def _count(self, way: str, nbytes: int) -> None:
+        self.framed[way] += nbytes
+
+
+def test_an_update_is_counted_as_payload_and_as_message(server: Served) -> None:
+    work(server)
+    up = lane(server, "ann", "up", CODEC)
+    assert (up.transfers, up.payload) == (1, len(GOOD))
+    header = pb.PushHeader(cid="ann", seq=1, size=len(GOOD))
+    assert up.framed > len(GOOD) + 3 * PREFIX + len(header.SerializeToString())
+    assert lane(server, "ann", "up", CONTROL).framed > 0
+    assert lane(server, "ann", "down", CONTROL).payload == 0
+
+
+def test_both_sides_count_the_same_messages(server: Served) -> None:
+    with Alone(server.address, "ann") as peer:
+        for _ in range(3):
+            peer.pull()
+            peer.push(GOOD)
+        report = pb.ReportRequest(cid="ann", error="none")
+        peer.stub.report(report, timeout=CALL)
+        lanes = server.progress.traffic.lanes()
+        counted = dict.fromkeys(("up", "down"), 0)
+        for key, load in lanes.items():
+            assert key.cid == "ann"
+            counted[key.way] += load.framed
+        assert counted == peer.framed
+
+
+def test_a_model_that_goes_down_is_counted_with_its_chunks(tmp_path: Path) -> None:
+    with served(tmp_path, LARGE) as server, Peer(server.address, "ann", LARGE) as peer:
+        peer.pull()  # it says that it holds nothing
+        body = len(peer.body)
+        peer.push(packed(ones(LARGE)))
+    assert body > 2 * CHUNK
+    down = lane(server, "ann", "down", "dense")
+    assert (down.transfers, down.payload) == (1, body)
+    assert body < down.framed < body + 300
+    up = lane(server, "ann", "up", CODEC)
+    assert up.payload == len(packed(ones(LARGE)))
+
+
+def test_a_transfer_that_was_cut_off_counts_as_far_as_it_came(tmp_path: Path) -> None:
+    payload = packed(ones(LARGE))
+    with served(tmp_path, LARGE) as server, Peer(server.address, "ann", LARGE) as peer:
+        peer.pull()
+        frames = [header_frame(peer.header(payload)), *chunk_frames([payload])]
+        assert peer.send(frames[:2]).answer == pb.ANSWER_RETRY
+        up = lane(server, "ann", "up", CODEC)
+        assert (up.transfers, up.payload) == (0, CHUNK)
+        again = [header_frame(peer.header(payload)), *chunk_frames([payload], CHUNK)]
+        assert peer.send(again).answer == pb.ANSWER_ACCEPTED
+        up = lane(server, "ann", "up", CODEC)  # although its start came before
+        assert (up.transfers, up.payload) == (1, len(payload))
+        assert lane(server, "ann", "up", UNKNOWN) == Load()
+
+
+def test_junk_is_counted_as_what_it_is(server: Served) -> None:
+    with Peer(server.address, "ann") as peer:
+        peer.pull()
+        peer.push(b"junk")
+    assert lane(server, "ann", "up", UNKNOWN).payload == 4
+
+
+def test_made_up_names_have_one_account_between_them(server: Served) -> None:
+    channel = grpc.insecure_channel(server.address, OPTIONS)
+    stub = Stub(channel)
+    for number in range(5):
+        stub.leave(pb.LeaveRequest(cid=f"nobody-{number}"), timeout=CALL)
+    channel.close()
+    lanes = server.progress.traffic.lanes()
+    assert {key.cid for key in lanes} == {OTHERS}
+    assert len(lanes) == 2
+
+
+def test_heartbeats_count_while_they_go_on(server: Served) -> None:
+    with Peer(server.address, "ann") as peer:
+        before = lane(server, "ann", "up", CONTROL).framed
+        list(peer.attend(1, [pb.Beat(), pb.Beat()]))
+        first = PREFIX + len(pb.Beat(cid="ann", session=1).SerializeToString())
+        now = lane(server, "ann", "up", CONTROL).framed
+    assert now - before == first + 2 * PREFIX
+
+
+# ------------------------------------------------------------------------- sockets
+
+
+def crossed(server: Served) -> dict[str, tuple[int, int]]:
+    """Bytes at the sockets by client, as of now."""
+    ask_status(server.address)
+    found = server.progress.traffic.crossed()
+    return {cid: (c.up, c.down) for cid, c in found.items()}
+
+
+needs_kernel = pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="the kernel's counts need Linux"
+)
+
+
+@needs_kernel
+def test_each_client_has_the_bytes_of_its_own_connection(server: Served) -> None:
+    with Alone(server.address, "ann") as ann, Alone(server.address, "bob") as bob:
+        for peer, updates in ((ann, 1), (bob, 3)):
+            for _ in range(updates):
+                peer.pull()
+                peer.push(GOOD)
+        found = crossed(server)
+        for peer in (ann, bob):
+            up, down = found[peer.cid]
+            assert peer.framed["up"] < up < 3 * peer.framed["up"]
+            assert peer.framed["down"] < down < 3 * peer.framed["down"]
+    until(lambda: crossed(server)["ann"] > found["ann"], "the end counts, too")
+
+
+@needs_kernel
+def test_a_connection_of_several_clients_belongs_to_none(server: Served) -> None:
+    with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
+        crossed(server)
+        before = crossed(server)
+        ann.pull()
+        bob.pull()
+        now = crossed(server)
+    assert now.get("bob") == before.get("bob")
+    assert now[OTHERS] > before.get(OTHERS, (0, 0))
+
+
+@needs_kernel
+def test_no_descriptor_is_kept_longer_than_its_connection(server: Served) -> None:
+    sockets = server.server._sockets
+    for number in range(5):
+        work(server, f"client-{number}")
+    until(lambda: not _read(server, sockets), "all are let go")
+    assert sockets.missed == 0
+
+
+def _read(server: Served, sockets: Sockets) -> int:
+    """Connections that are measured, but for the one of this question."""
+    server._loop.call_soon_threadsafe(sockets.read)
+    return sockets.connections
+
+
+@needs_kernel
+def test_too_many_connections_are_served_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets_module, "_SHARE", 10**9)  # room for none
+    with served(tmp_path) as server:
+        work(server)
+        assert crossed(server) == {}
+        assert ask_status(server.address)["updates"] == {"accepted": 1}
+
+
+def test_elsewhere_nothing_is_said_of_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets_module, "_DESCRIPTORS", tmp_path / "none")
+    with served(tmp_path) as server:
+        work(server)
+        told = ask_status(server.address)
+        assert told["traffic"]["crossed"] is None
+        assert "at sockets" not in shown(status_table(told))
+        assert "in messages" in shown(status_table(told))
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.1:5000", ("10.0.0.1", 5000)),
+        ("ipv6:%5B::1%5D:5000", ("::1", 5000)),
+        ("ipv6:[::ffff:10.0.0.1]:5000", ("10.0.0.1", 5000)),
+        ("ipv6:%5Bfe80::1%25eth0%5D:5000", ("fe80::1", 5000)),
+    ],
+)
+def test_grpc_and_the_kernel_mean_the_same_peer(
+    peer: str, address: tuple[str, int]
+) -> None:
+    assert address_of(peer) == address
+
+
+# ----------------------------------------------------------------- shown, and kept
+
+
+def test_the_status_has_them_by_client_direction_and_codec(server: Served) -> None:
+    work(server)
+    asked = CliRunner().invoke(main, ["status", server.address, "--json"])
+    told = json.loads(asked.stdout)
+    [client] = told["clients"]
+    lanes = {(x["way"], x["codec"]): x for x in client["traffic"]["lanes"]}
+    assert lanes["up", CODEC]["payload"] == len(GOOD)
+    assert lanes["up", CODEC]["framed"] > len(GOOD)
+    text = shown(status_table(told))
+    for word in ("dense", "control", "than float32", "in messages"):
+        assert word in text
+
+
+def test_the_view_has_them_as_well(server: Served) -> None:
+    view = LiveView(server.progress)
+    work(server)
+    text = shown(view._draw())
+    assert f"{len(GOOD)} B {CODEC}" in text
+    assert "than float32" in text
+
+
+def test_a_status_of_many_clients_lists_the_latest(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.progress.MOST_LISTED", 2)
+    for name in ("ann", "bob", "eve"):
+        work(server, name)
+    told = ask_status(server.address)
+    assert [client["name"] for client in told["clients"]] == ["bob", "eve"]
+    assert told["unlisted"] == 1
+    assert "and 1 more" in shown(status_table(told))
+
+
+def test_a_restarted_server_counts_bytes_on(tmp_path: Path) -> None:
+    run = Served(tmp_path, settings(tmp_path))
+    with run:
+        work(run)
+    before = read_traffic(tmp_path / "run")
+    assert before is not None
+    with run:
+        assert run.progress.traffic.lanes() == before.lanes()
+        work(run, "bob")
+    after = read_traffic(tmp_path / "run")
+    assert after is not None
+    assert after.lanes().items() >= before.lanes().items()
+    assert after.lanes()[Lane("bob", "up", CODEC)].payload == len(GOOD)
+
+
+def test_a_damaged_book_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Served(tmp_path, settings(tmp_path))
+    with run:
+        work(run)
+    (tmp_path / "run" / FILE).write_bytes(b"no database at all" * 100)
+    with caplog.at_level(logging.WARNING), run:
+        assert run.progress.traffic.lanes() == {}
+        work(run)
+    assert "bytes are counted from zero" in caplog.text
+    assert read_traffic(tmp_path / "run") is not None
+
+
+def test_a_book_that_cannot_be_kept_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(tmp_path):
+        pass
+    (tmp_path / "run" / FILE).unlink()
+    (tmp_path / "run" / FILE).mkdir()
+    with caplog.at_level(logging.WARNING), served(tmp_path) as server:
+        work(server)
+        assert lane(server, "ann", "up", CODEC).transfers == 1
+    assert "bytes are not kept" in caplog.text
