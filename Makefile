@@ -18,7 +18,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The environment is complete when its stamp is newer than what it was made from.
-$(VENV)/.stamp: pyproject.toml constraints.txt
+$(VENV)/.stamp: pyproject.toml constraints.txt hatch_build.py $(wildcard fedcore/kernels/c/*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade "pip>=25.1"
 	$(BIN)/pip install -q -c constraints.txt --group dev -e ".[torch]"
@@ -79,3 +79,4 @@ containers:  ## build the images and run them (needs podman; see deploy/README.m
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-docs .venv-protobuf7 docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -f fedcore/kernels/*.so

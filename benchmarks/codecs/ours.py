@@ -12,7 +12,9 @@ from fedcore.compressors import (
     DeadZone,
     GaussianK,
     Identity,
+    LowRank,
     Natural,
+    PerTensor,
     RandomK,
     Rotation,
     SignL1,
@@ -47,6 +49,12 @@ CONFIGS: dict[str, CompressorConfig] = {
     "natural": Natural(),
     "rotation, 1 bit": Rotation(),
     "rotation, 4 bits": Rotation(inner=Uniform(bits=4)),
+    "low_rank 4": LowRank(rank=4),
+    "per_tensor, stc 2 %": PerTensor(inner=STC(ratio=0.02)),
+    "uniform 8 bits, not deflated": Uniform(bits=8, deflate=False),
+    "uniform 4 bits, not deflated": Uniform(bits=4, deflate=False),
+    "uniform 2 bits, not deflated": Uniform(bits=2, deflate=False),
+    "natural, not deflated": Natural(deflate=False),
 }
 
 

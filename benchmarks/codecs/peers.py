@@ -103,10 +103,33 @@ def _blockwise() -> Codec:
 def _hivemind() -> Codec:
     torch, compression = _torch(), import_module("hivemind.compression")
     codec = compression.Uniform8BitQuantization()
+
+    def encode(delta_D: Vector) -> Any:
+        tensor = torch.from_numpy(delta_D)
+        return codec.compress(tensor, compression.CompressionInfo.from_tensor(tensor))
+
+    def decode(message: Any) -> Vector:
+        """As its extract(), which does not run with NumPy 2.4."""
+        count = int(np.frombuffer(message.buffer, np.int64, 1)[0])
+        codebook = np.frombuffer(message.buffer, np.float32, count, 8)
+        codes = np.frombuffer(message.buffer, np.uint8, offset=8 + codebook.nbytes)
+        return codebook[codes]
+
     return Codec(
-        encode=lambda delta_D: codec.compress(torch.from_numpy(delta_D)),
-        decode=lambda message: codec.extract(message).numpy(),
+        encode=encode,
+        decode=decode,
         nbytes=lambda message: message.ByteSize(),
+    )
+
+
+def _openfl() -> Codec:
+    """Its pipeline of sparsity, ternary values and gzip."""
+    pipelines = import_module("openfl.pipelines.stc_pipeline")
+    pipeline = pipelines.STCPipeline(p_sparsity=0.02)
+    return Codec(
+        encode=pipeline.forward,
+        decode=lambda found: pipeline.backward(found[0], list(found[1])),
+        nbytes=lambda found: len(found[0]),
     )
 
 
@@ -119,6 +142,7 @@ PEERS: dict[str, Callable[[], Codec]] = {
     f"torch PowerSGD, rank {RANK}": _power_sgd,
     "bitsandbytes, 8 bits blockwise": _blockwise,
     "hivemind, 8 bits uniform": _hivemind,
+    "OpenFL STC pipeline, 2 %": _openfl,
 }
 
 

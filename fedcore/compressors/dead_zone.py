@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedcore.arrays import array_namespace, as_numpy, largest_indices, like, take
+from fedcore.arrays import array_namespace, as_numpy, like, take
 from fedcore.compressors._ratio import RatioConfig
 from fedcore.compressors.base import Keys
+from fedcore.kernels import largest_indices
 from fedcore.payloads import Payload, levels_payload
 from fedcore.payloads.levels import MOST
 from fedcore.typing import Array

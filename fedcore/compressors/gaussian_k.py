@@ -13,20 +13,20 @@ k largest. One of the largest is always sent, so it is a contraction with δ ≥
 
 import math
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, pieces, top_k_indices
+from fedcore.arrays import array_namespace
 from fedcore.compressors._ragged import sparse_rows
 from fedcore.compressors._ratio import RatioConfig
 from fedcore.compressors.base import Keys
+from fedcore.kernels import above, largest_indices, plain_sums, square_sums
 from fedcore.payloads import Payload
 from fedcore.typing import Array
 
 _LARGEST = float(np.finfo(np.float32).max)
-_SMALL = 1e-30  # below it squares may have vanished in float32
 
 
 class GaussianK(RatioConfig):
@@ -53,60 +53,51 @@ def _select(x_D: Array, k: int) -> Array:
         return xp.nonzero(x_D)[0]
     threshold = _first_threshold(x_D, k)
     # Of any set that holds all magnitudes above some threshold the k largest are the k
-    # largest of all: once too many were found, there is no need to look elsewhere.
-    least, many_K = math.inf, None
+    # largest of all: once too many were found, there is no need to look elsewhere, and
+    # a lower threshold would let even more through.
+    too_low = -math.inf
+    many_K: Any = None
     for turn in range(4):
-        if many_K is None:
-            places_K = _above(x_D, threshold)
-        elif threshold > least:
-            places_K = many_K[xp.abs(x_D[many_K]) > threshold]
-        else:
-            places_K = many_K
-        few, many = 3 * len(places_K) < 2 * k, 3 * len(places_K) > 4 * k
+        few, many = False, threshold <= too_low
+        if not many:
+            places_K = _above(x_D, threshold, 4 * k, many_K)
+            few = places_K is not None and 3 * len(places_K) < 2 * k
+            many = places_K is None or 3 * len(places_K) > 4 * k
+            if many:
+                too_low, many_K = threshold, places_K
         if turn == 3 or not (few or many):
             break
-        if many and places_K is not many_K:
-            least, many_K = threshold, places_K
         threshold = _bounded(threshold * (0.5 if few else 1.5))
+    if many and many_K is None:
+        return largest_indices(x_D, k)
+    if many:
+        return many_K[largest_indices(x_D[many_K], k)]
     if len(places_K) == 0:
         return xp.reshape(xp.argmax(xp.abs(x_D)), (1,))
-    if many:
-        return places_K[top_k_indices(xp.abs(x_D[places_K]), k)]
     return places_K
 
 
-def _above(x_D: Array, threshold: float) -> Array:
-    """Where magnitudes exceed the threshold, ascending."""
-    xp = array_namespace(x_D)
-    found = [
-        xp.nonzero(xp.abs(x_D[part]) > threshold)[0] + part.start
-        for part in pieces(x_D)
-    ]
-    return xp.concat(found)
+def _above(x_D: Array, threshold: float, most: int, among_K: Array | None) -> Any:
+    """Where magnitudes exceed the threshold, or None if more than ``most`` do."""
+    if among_K is None:
+        return above(x_D, _bits(threshold), most)
+    near = above(x_D[among_K], _bits(threshold), len(among_K))
+    return among_K[near]
+
+
+def _bits(threshold: float) -> int:
+    """A threshold as :func:`above` takes it."""
+    if threshold < 0:
+        return -1
+    return int(np.abs(np.float32(threshold)).view(np.int32))
 
 
 def _first_threshold(x_D: Array, k: int) -> float:
     """The quantile: mean + deviation · Φ⁻¹(1 - k/2d)."""
     dim = x_D.shape[-1]
-    mean, square = (moment / dim for moment in _moments(x_D))
+    mean, square = (float(sums(x_D)) / dim for sums in (plain_sums, square_sums))
     deviation = math.sqrt(max(0.0, square - mean * mean))
     return _bounded(mean + deviation * NormalDist().inv_cdf(1 - k / (2 * dim)))
-
-
-def _moments(x_D: Array) -> tuple[float, float]:
-    """The sum and the sum of squares: of blocks in float32, of all in double."""
-    xp = array_namespace(x_D)
-    total = squares = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in pieces(x_D):
-            total += float(xp.sum(x_D[part]))
-            squares += float(xp.sum(x_D[part] ** 2))
-        if not _SMALL < squares < math.inf:
-            squares = sum(
-                float(xp.sum(xp.astype(x_D[part], xp.float64) ** 2))
-                for part in pieces(x_D)
-            )
-    return total, squares
 
 
 def _bounded(threshold: float) -> float:

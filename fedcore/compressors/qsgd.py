@@ -17,7 +17,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedcore.arrays import norms
 from fedcore.compressors._buckets import quantise
 from fedcore.compressors.base import (
     Class,
@@ -54,5 +53,5 @@ class QSGD(CompressorConfig):
 
 
 def _encode(delta_D: Array, key: Keys, config: QSGD) -> Payload:
-    message = quantise(delta_D, key, config.bits, config.bucket, norms)
+    message = quantise(delta_D, key, config.bits, config.bucket, "norm")
     return replace(message, deflates=config.deflate)

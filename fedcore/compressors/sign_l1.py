@@ -8,9 +8,10 @@ so that a weight which never moves is not pushed one way.
 
 from typing import Literal
 
-from fedcore.arrays import absolute_sums
+from fedcore.arrays import array_namespace
 from fedcore.compressors._sign import encode_signs
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
+from fedcore.kernels import absolute_sums
 from fedcore.payloads import Layout
 from fedcore.typing import Array
 
@@ -34,4 +35,5 @@ class SignL1(CompressorConfig):
 
 
 def _mean(rows: Array) -> Array:
-    return absolute_sums(rows) / max(1, rows.shape[-1])
+    means = absolute_sums(rows) / max(1, rows.shape[-1])
+    return array_namespace(rows).astype(means, rows.dtype)

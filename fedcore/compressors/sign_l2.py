@@ -10,9 +10,10 @@ vectors. Both papers keep a memory around it; here an error memory refuses it, a
 
 from typing import Literal
 
-from fedcore.arrays import norms
+from fedcore.arrays import array_namespace
 from fedcore.compressors._sign import encode_signs
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
+from fedcore.kernels import square_sums
 from fedcore.payloads import Layout
 from fedcore.typing import Array
 
@@ -38,4 +39,6 @@ class SignL2(CompressorConfig):
 
 
 def _root_mean_square(rows: Array) -> Array:
-    return norms(rows) / max(1, rows.shape[-1]) ** 0.5
+    xp = array_namespace(rows)
+    roots = xp.sqrt(square_sums(rows) / max(1, rows.shape[-1]))
+    return xp.astype(roots, rows.dtype)

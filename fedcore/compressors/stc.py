@@ -11,9 +11,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, largest_indices, take
+from fedcore.arrays import array_namespace, take
 from fedcore.compressors._ratio import RatioConfig
 from fedcore.compressors.base import Keys
+from fedcore.kernels import largest_indices
 from fedcore.payloads import Payload, levels_payload
 from fedcore.typing import Array
 

@@ -7,9 +7,10 @@ with Memory", NeurIPS 2018, Lemma A.1.
 
 from typing import Literal
 
-from fedcore.arrays import largest_indices, take
+from fedcore.arrays import take
 from fedcore.compressors._ratio import RatioConfig
 from fedcore.compressors.base import Keys
+from fedcore.kernels import largest_indices
 from fedcore.payloads import Payload, sparse_payload
 from fedcore.typing import Array
 

@@ -12,7 +12,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedcore.arrays import array_namespace
 from fedcore.compressors._buckets import quantise
 from fedcore.compressors.base import (
     Class,
@@ -53,10 +52,5 @@ class Uniform(CompressorConfig):
 
 def _encode(delta_D: Array, key: Keys, config: Uniform) -> Payload:
     noise = key if config.rounding == "stochastic" else None
-    message = quantise(delta_D, noise, config.bits, config.bucket, _largest)
+    message = quantise(delta_D, noise, config.bits, config.bucket, "largest")
     return replace(message, deflates=config.deflate)
-
-
-def _largest(rows: Array) -> Array:
-    xp = array_namespace(rows)
-    return xp.max(xp.abs(rows), axis=-1)

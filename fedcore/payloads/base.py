@@ -2,23 +2,29 @@
 
 A payload is what really travels: an encoder yields the arrays, ``pack`` lays
 them out as bytes, ``nbytes`` counts these bytes. On the wire a payload starts
-with six bytes: the version of this layout (1), the format's code, and the number
-of values it stands for (32 bits, little endian, as everything else).
+with six bytes: the version of this layout, the format's code, and the number
+of values it stands for (32 bits, little endian, as everything else). Version 1 is
+followed by the format's body. Version 2 has the same body deflated: ``u8 stride, u32
+size``, and the bytes of :mod:`fedcore.payloads.deflate`; it is taken where it is
+smaller, and only for a message that travels by itself, not for one inside another.
 """
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
+from fedcore.payloads.deflate import deflated, inflated
 from fedcore.typing import Array, Bytes, Indices, Vector
 
-VERSION = 1
+VERSION, DEFLATED = 1, 2
 _HEADER = struct.Struct("<BBI")
+_DEFLATED = struct.Struct("<BI")
+_STRIDES = (1, 2, 4)
 
 Layout = tuple[int, ...]  # values per tensor; the formats' decoders are told it
 
@@ -33,11 +39,12 @@ class Payload:
     format: str
     dim: int
     arrays: Mapping[str, Array]
+    deflates: bool = True  # where that makes it smaller
 
     @property
     def nbytes(self) -> int:
         """How many bytes :func:`pack` yields."""
-        return _HEADER.size + sum(memoryview(part).nbytes for part in _body(self))
+        return sum(memoryview(part).nbytes for part in pack_parts(self))
 
 
 class Format(NamedTuple):
@@ -56,6 +63,8 @@ class Format(NamedTuple):
     multiple: Callable[[Payload], float] | None = None
     # the bound on the magnitude, where it is no such product
     magnitude: Callable[[Payload], float] | None = None
+    # bytes of the numbers that it is mostly made of: 1, 2 or 4; None: never deflated
+    stride: int | None = 1
 
 
 _by_name: dict[str, Format] = {}
@@ -75,14 +84,29 @@ def formats() -> tuple[Format, ...]:
     return tuple(_by_name.values())
 
 
-def _body(payload: Payload) -> list[Bytes]:
-    return _by_name[payload.format].pack(payload)
-
-
 def pack_parts(payload: Payload) -> list[Bytes]:
     """The bytes that travel, in pieces; large arrays are not copied."""
-    head = _HEADER.pack(VERSION, _by_name[payload.format].code, payload.dim)
-    return [head, *_body(payload)]
+    head, *body = pack_plain(payload)
+    form = _by_name[payload.format]
+    if not payload.deflates or form.stride is None:
+        return [head, *body]
+    size = sum(memoryview(part).nbytes for part in body)
+    small = deflated(body, form.stride) if size <= _most(payload.dim) else None
+    if small is None or _DEFLATED.size + len(small) >= size:
+        return [head, *body]
+    about = _DEFLATED.pack(form.stride, size)
+    return [_HEADER.pack(DEFLATED, form.code, payload.dim), about, small]
+
+
+def pack_plain(payload: Payload) -> list[Bytes]:
+    """The same, and never deflated, for a message inside another."""
+    form = _by_name[payload.format]
+    return [_HEADER.pack(VERSION, form.code, payload.dim), *form.pack(payload)]
+
+
+def _most(dim: int) -> int:
+    """Bytes of a body that may be deflated: what all values would take, and more."""
+    return min(4 * dim + 1024, (1 << 32) - 1)
 
 
 def pack(payload: Payload) -> bytes:
@@ -97,10 +121,20 @@ def unpack(data: Bytes, layout: Layout) -> Payload:
         PayloadError: the bytes do not describe such a vector. What was allocated
             by then is bounded by the message and the model, whatever it claims.
     """
+    return _unpack(data, layout, (VERSION, DEFLATED))
+
+
+def unpack_plain(data: Bytes, layout: Layout) -> Payload:
+    """The same for a message inside another, which is not deflated by itself."""
+    return _unpack(data, layout, (VERSION,))
+
+
+def _unpack(data: Bytes, layout: Layout, versions: tuple[int, ...]) -> Payload:
     reader = Reader(data)
     version, code, dim = _HEADER.unpack(reader.bytes(_HEADER.size))
-    if version != VERSION:
-        raise PayloadError(f"unknown payload version {version}, expected {VERSION}")
+    if version not in versions:
+        known = " or ".join(map(str, versions))
+        raise PayloadError(f"unknown payload version {version}, expected {known}")
     if code not in _by_code:
         known = ", ".join(f"{form.code} {form.name}" for form in formats())
         raise PayloadError(f"unknown payload format {code}; known: {known}")
@@ -108,9 +142,23 @@ def unpack(data: Bytes, layout: Layout) -> Payload:
     if dim != expected:
         raise PayloadError(f"expected {expected} values, got {dim}")
     form = _by_code[code]
+    if version == DEFLATED:
+        reader = _inflated(reader, dim)
     arrays = form.unpack(reader, layout)
     reader.end()
-    return Payload(form.name, dim, arrays)
+    return Payload(form.name, dim, arrays, deflates=version == DEFLATED)
+
+
+def _inflated(reader: "Reader", dim: int) -> "Reader":
+    """A reader of the body that was deflated."""
+    stride, size = _DEFLATED.unpack(reader.bytes(_DEFLATED.size))
+    if stride not in _STRIDES:
+        raise PayloadError(f"unknown stride {stride}, expected one of {_STRIDES}")
+    if size > _most(dim):
+        raise PayloadError(
+            f"{size} bytes deflated, expected at most {_most(dim)} about {dim} values"
+        )
+    return Reader(inflated(reader.bytes(reader.left), size, stride))
 
 
 def decode(payload: Payload) -> Array:
@@ -148,9 +196,7 @@ def rows(payload: Payload) -> list[Payload]:
     """The single messages of a stack."""
     first = next(iter(payload.arrays.values()))
     return [
-        Payload(
-            payload.format, payload.dim, {k: a[i] for k, a in payload.arrays.items()}
-        )
+        replace(payload, arrays={k: a[i] for k, a in payload.arrays.items()})
         for i in range(first.shape[0])
     ]
 

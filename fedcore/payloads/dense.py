@@ -43,4 +43,6 @@ def add_scaled(values_D: Vector, out_D: Vector, scale: np.float32) -> None:
         out_D[block] += part
 
 
-DENSE = register(Format("dense", 0, _pack, _unpack, _decode, _add, lambda _: None))
+DENSE = register(
+    Format("dense", 0, _pack, _unpack, _decode, _add, lambda _: None, stride=None)
+)

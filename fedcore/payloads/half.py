@@ -57,4 +57,6 @@ def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
     add_scaled(payload.arrays["values"], out_D, scale)
 
 
-HALF = register(Format("half", 7, _pack, _unpack, _decode, _add, lambda _: None))
+HALF = register(
+    Format("half", 7, _pack, _unpack, _decode, _add, lambda _: None, stride=2)
+)

@@ -83,5 +83,6 @@ LOW_RANK = register(
         _add,
         lambda _: None,
         magnitude=_magnitude,
+        stride=4,
     )
 )

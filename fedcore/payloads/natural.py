@@ -57,7 +57,8 @@ def _pack(payload: Payload) -> list[Bytes]:
         for place in range(count):
             bits = (codes & np.uint16(1 << place)) != 0
             row[1 + place] = np.packbits(bits, bitorder="little")
-    return [struct.pack("<hB", least - 1 + _LOWEST, count), planes.reshape(-1).data]
+    head = struct.pack("<hB", least - 1 + _LOWEST, count)
+    return [head, *(plane.data for plane in planes)]
 
 
 def _ranks(values: Vector, out: Codes) -> Codes:

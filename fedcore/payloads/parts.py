@@ -42,10 +42,10 @@ from fedcore.payloads.base import (
     decode,
     formats,
     magnitude,
-    pack_parts,
+    pack_plain,
     register,
     support,
-    unpack,
+    unpack_plain,
 )
 from fedcore.payloads.indices import pack_indices, unpack_indices
 from fedcore.payloads.values import VALUES
@@ -83,7 +83,8 @@ def parts_payload(
     for number, message in enumerate(messages):
         for name, array in message.arrays.items():
             arrays[f"{number}.{name}"] = array
-    return Payload("parts", sum(layout), arrays)
+    deflates = all(message.deflates for message in messages)
+    return Payload("parts", sum(layout), arrays, deflates)
 
 
 def stretches(layout: Layout, groups: Sequence[Group]) -> list[list[slice]]:
@@ -152,7 +153,7 @@ def _pack(payload: Payload) -> list[Bytes]:
     groups, tensors = groups_of(payload), len(_row(payload, "sizes"))
     body: list[Bytes] = [np.array(len(groups), "<u2").tobytes()]
     for group, (_, message) in zip(groups, messages(payload), strict=True):
-        packed = pack_parts(message)
+        packed = pack_plain(message)
         size = sum(memoryview(part).nbytes for part in packed)
         body += [
             np.array(len(group), "<u2").tobytes(),
@@ -181,7 +182,9 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
         if len(body) > 1 and body[1] in (_CODE, VALUES.code):
             raise PayloadError(f"format {body[1]} cannot be a part of a message")
         groups.append(group.tolist())
-        messages.append(unpack(body, tuple(layout[number] for number in groups[-1])))
+        messages.append(
+            unpack_plain(body, tuple(layout[number] for number in groups[-1]))
+        )
     return dict(parts_payload(layout, groups, messages).arrays)
 
 

@@ -6,22 +6,14 @@ are packed from the low end of each byte.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedcore.arrays import (
-    BLOCK,
-    array_namespace,
-    as_numpy,
-    is_numpy,
-    like,
-    pieces,
-    row_pieces,
-)
+from fedcore.arrays import array_namespace, as_numpy, is_numpy, like, pieces
 from fedcore.errors import PayloadError
+from fedcore.kernels import add_levels, put_levels
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.typing import Array, Bytes, Vector
 
@@ -113,8 +105,7 @@ def _decode(payload: Payload) -> Array:
     steps, whole = payload.arrays["steps"], payload.arrays["levels"]
     if is_numpy(whole) and whole.ndim == 1:
         values_D = np.empty(payload.dim, np.float32)
-        for _ in _pieces(payload, values_D):
-            pass
+        put_levels(whole, _bucket(payload), steps, values_D)
         return values_D
     bucket = _bucket(payload)
     xp = array_namespace(steps)
@@ -128,29 +119,9 @@ def _bucket(payload: Payload) -> int:
     return int(as_numpy(payload.arrays["grid"]).reshape(-1)[1])
 
 
-def _pieces(
-    payload: Payload, into_D: Vector | None = None
-) -> Iterator[tuple[slice, Vector]]:
-    """The values, piece by piece, in place or in a scratch array."""
-    steps, whole = payload.arrays["steps"], payload.arrays["levels"]
-    full, rest = divmod(payload.dim, _bucket(payload))
-    scratch = np.empty(min(BLOCK, payload.dim), np.float32)
-    for piece in row_pieces([(_bucket(payload), full), (rest, min(1, rest))]):
-        if into_D is None:
-            values = scratch[: piece.values.stop - piece.values.start]
-        else:
-            values = into_D[piece.values]
-        values[...] = whole[piece.values]
-        rows = values.reshape(-1, piece.width)
-        rows *= steps[piece.rows, np.newaxis]
-        yield piece.values, values
-
-
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
-    for piece, values in _pieces(payload):
-        if scale != 1:
-            values *= scale
-        out_D[piece] += values
+    steps, whole = payload.arrays["steps"], payload.arrays["levels"]
+    add_levels(whole, _bucket(payload), steps, scale, out_D)
 
 
 def _multiple(payload: Payload) -> float:

@@ -29,20 +29,21 @@ import numpy as np
 
 from fedcore.arrays import BLOCK, array_namespace, like
 from fedcore.errors import PayloadError
+from fedcore.kernels.signs import SIGNS
 from fedcore.payloads.base import (
     Format,
     Layout,
     Payload,
     Reader,
     magnitude,
-    pack_parts,
+    pack_plain,
     register,
-    unpack,
+    unpack_plain,
 )
 from fedcore.payloads.dense import add_scaled
 from fedcore.payloads.natural import NATURAL
 from fedcore.payloads.quantised import QUANTISED
-from fedcore.payloads.sign import SIGN, SIGNS
+from fedcore.payloads.sign import SIGN
 from fedcore.rng import Words, bits
 from fedcore.typing import Array, Bytes, Vector
 
@@ -54,7 +55,8 @@ def rotated_payload(dim: int, seed: Words, inner: Payload) -> Payload:
     """The message of a vector whose rotation ``inner`` is about."""
     (code,) = (code for code, form in INNER.items() if form.name == inner.format)
     kind = np.full(np.shape(seed), code, np.uint8)
-    return Payload("rotated", dim, {"seed": seed, "inner": kind, **inner.arrays})
+    arrays = {"seed": seed, "inner": kind, **inner.arrays}
+    return Payload("rotated", dim, arrays, inner.deflates)
 
 
 def blocks(dim: int) -> Layout:
@@ -137,7 +139,7 @@ def _inner(payload: Payload) -> Payload:
 
 def _pack(payload: Payload) -> list[Bytes]:
     seed = np.array(payload.arrays["seed"], "<u8").tobytes()
-    return [seed, *pack_parts(_inner(payload))]
+    return [seed, *pack_plain(_inner(payload))]
 
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
@@ -146,7 +148,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     if len(body) > 1 and body[1] not in INNER:
         known = ", ".join(f"{code} {form.name}" for code, form in INNER.items())
         raise PayloadError(f"format {body[1]} cannot be rotated; these can: {known}")
-    inner = unpack(body, blocks(dim))
+    inner = unpack_plain(body, blocks(dim))
     (code,) = (code for code, form in INNER.items() if form.name == inner.format)
     return {
         "seed": np.array(seed, np.uint64),

@@ -56,4 +56,6 @@ def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
     out_D[_indices(payload)] += payload.arrays["values"] * scale
 
 
-SEEDED = register(Format("seeded", 2, _pack, _unpack, _decode, _add, _indices))
+SEEDED = register(
+    Format("seeded", 2, _pack, _unpack, _decode, _add, _indices, stride=4)
+)

@@ -4,27 +4,15 @@
 plus. One scale holds for the whole vector, T scales hold for its T tensors.
 """
 
-from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from fedcore.arrays import (
-    BLOCK,
-    array_namespace,
-    as_numpy,
-    is_numpy,
-    like,
-    row_pieces,
-)
+from fedcore.arrays import array_namespace, as_numpy, is_numpy, like
 from fedcore.errors import PayloadError
+from fedcore.kernels import add_signs, put_signs
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.typing import Array, Bytes, Vector
-
-# The eight signs that a byte stands for: a set bit says plus.
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8), bitorder="little")
-SIGNS = 2 * _BITS.reshape(256, 8).astype(np.float32) - 1
 
 
 def sign_payload(positive_D: Array, scales_T: Array, layout: Layout) -> Payload:
@@ -57,8 +45,7 @@ def _decode(payload: Payload) -> Array:
     positive, scales = payload.arrays["positive"], payload.arrays["scales"]
     if is_numpy(positive) and positive.ndim == 1:
         values_D = np.empty(payload.dim, np.float32)
-        for _ in _pieces(payload, np.float32(1), values_D):
-            pass
+        put_signs(positive, scales, _sizes(payload), values_D)
         return values_D
     xp = array_namespace(scales)
     per_value_D = xp.repeat(scales, like(_sizes(payload), scales), axis=-1)
@@ -73,34 +60,9 @@ def _sizes(payload: Payload) -> Any:
     return sizes.reshape(-1, sizes.shape[-1])[0]
 
 
-def _pieces(
-    payload: Payload, scale: np.float32, into_D: Vector | None = None
-) -> Iterator[tuple[slice, Vector]]:
-    """The values times ``scale``, piece by piece, in place or in a scratch array."""
-    positive, scales = payload.arrays["positive"], payload.arrays["scales"] * scale
-    groups = ((s, len(list(equal))) for s, equal in groupby(_sizes(payload).tolist()))
-    scratch = np.empty(min(BLOCK, payload.dim) + 8, np.float32)
-    for piece in row_pieces(groups):
-        bits = np.packbits(positive[piece.values], bitorder="little")
-        count = piece.values.stop - piece.values.start
-        eights = scratch[: 8 * len(bits)]
-        if into_D is not None and count % 8 == 0:
-            eights = into_D[piece.values]
-        one = piece.rows.stop - piece.rows.start == 1  # row: its scale is in the table
-        table = SIGNS * scales[piece.rows] if one else SIGNS
-        np.take(table, bits, axis=0, out=eights.reshape(-1, 8), mode="clip")
-        values = eights[:count]
-        if not one:
-            rows = values.reshape(-1, piece.width)
-            rows *= scales[piece.rows, np.newaxis]
-        if into_D is not None and count % 8:
-            into_D[piece.values] = values
-        yield piece.values, values
-
-
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
-    for piece, values in _pieces(payload, scale):
-        out_D[piece] += values
+    positive, scales = payload.arrays["positive"], payload.arrays["scales"]
+    add_signs(positive, scales * scale, _sizes(payload), out_D)
 
 
 SIGN = register(Format("sign", 3, _pack, _unpack, _decode, _add, lambda _: None))

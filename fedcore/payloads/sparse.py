@@ -53,4 +53,6 @@ def _support(payload: Payload) -> Indices | None:
     return indices
 
 
-SPARSE = register(Format("sparse", 1, _pack, unpack_entries, _decode, _add, _support))
+SPARSE = register(
+    Format("sparse", 1, _pack, unpack_entries, _decode, _add, _support, stride=4)
+)

@@ -49,4 +49,6 @@ def _support(payload: Payload) -> Indices | None:
     return indices
 
 
-VALUES = register(Format("values", 5, _pack, unpack_entries, _decode, _add, _support))
+VALUES = register(
+    Format("values", 5, _pack, unpack_entries, _decode, _add, _support, stride=4)
+)

@@ -136,7 +136,7 @@ def test_the_build_is_given_all_that_the_package_is_made_of() -> None:
     told = project()
     build = told["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = ["pyproject.toml", "constraints.txt", told["project"]["readme"]]
-    needed += told["project"]["license-files"]
+    needed += [*told["project"]["license-files"], "hatch_build.py"]
     needed += [f"{package}/__init__.py" for package in build["packages"]]
     assert [path for path in needed if ignored(path)] == []
     assert [path for path in needed if not (ROOT / path).exists()] == []
@@ -154,6 +154,7 @@ def test_the_build_is_given_all_that_the_package_is_made_of() -> None:
         "fedcore/__pycache__/rng.cpython-311.pyc",
         "protos/fedwire/v1/__pycache__/x.pyc",
         "server.key",
+        "fedcore/kernels/_compiled.abi3.so",
     ],
 )
 def test_the_build_is_not_given_environments_history_runs_and_keys(path: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.rng import Key, bits, seeds, subset, uniform
+from fedcore.rng import Key, bits, noise, seeds, subset, uniform
 from tests.golden.load import golden
 
 GOLDEN = golden("rng")
@@ -144,3 +144,38 @@ def test_seeds_fit_into_63_bits_and_stack() -> None:
 
 def _global_state() -> str:
     return str(np.random.get_state())  # noqa: NPY002 -- to see that it is untouched
+
+
+@given(words, st.integers(0, 2**33))
+def test_noise_is_a_hash_of_the_place(seed: int, place: int) -> None:
+    first = next(splitmix64(seed))
+    mask = (1 << 32) - 1
+    z = (place * 0x9E3779B9 + (first & mask)) & mask
+    z = (((z ^ (z >> 16)) + (first >> 32)) * 0x21F0AAAD) & mask
+    z = ((z ^ (z >> 15)) * 0xD35A2D97) & mask
+    assert noise(word(seed), 1, place).tolist() == [z >> 8]
+
+
+def test_noise_may_be_drawn_in_parts_and_for_many_seeds() -> None:
+    many = np.array([1, 2, 3], np.uint64)
+    whole = noise(many, 40_000)
+    assert whole.shape == (3, 40_000)
+    assert np.array_equal(noise(many, 30_000, 10_000), whole[:, 10_000:])
+    assert np.array_equal(noise(many[1], 40_000), whole[1])
+
+
+def test_noise_is_even_and_neither_places_nor_seeds_know_of_each_other() -> None:
+    count = 1 << 18
+    first_D, *others_D = (
+        noise(seeds(Key.root(seed)), count) * 2.0**-24 - 0.5 for seed in range(6)
+    )
+    counts = np.bincount(((first_D + 0.5) * 1024).astype(int), minlength=1024)
+    even = ((counts - count / 1024) ** 2).sum() / (count / 1024)
+    assert abs(even - 1023) < 5 * (2 * 1023) ** 0.5
+    assert first_D.min() + 0.5 >= 0
+    assert first_D.max() < 0.5
+    deviation = count**-0.5 / 12
+    lagged = [(first_D[lag:], first_D[:-lag]) for lag in (1, 2, 8, 64, 512)]
+    for one, other in [*lagged, *((first_D, other_D) for other_D in others_D)]:
+        assert abs(float(np.mean(one * other))) < 5 * deviation
+    assert abs(float(first_D.mean())) < 5 * (12 * count) ** -0.5

@@ -1,9 +1,10 @@
 """Mutated messages of every format: ``python -m tests.laws.fuzz --payloads 1e6``.
 
 Each is a valid message with flipped bits, a part cut off or spliced in, absurd numbers
-where sizes may stand, or a random body behind a good header. It yields a vector of the
-right shape, or a PayloadError, in little time; some are read once more under
-tracemalloc. A failing message is printed as hexadecimal bytes, with its layout.
+where sizes may stand, a random body behind a good header, or a body that was deflated.
+It yields a vector of the right shape, or a PayloadError, in little time; some are read
+once more under tracemalloc. A failing message is printed as hexadecimal bytes, with its
+layout.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import struct
 import sys
 import time
 import tracemalloc
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +36,10 @@ LAYOUTS: tuple[Layout, ...] = ((1,), (3,), (2, 1), (7, 4), (0, 5), (300,), (1500
 LARGE: Layout = (30_000, 20_000)  # for memory: what Python itself takes is small then
 WATCHED = 250  # one in so many is read under tracemalloc
 # Bytes held at most, for each byte of message and model. An entry of `levels` takes 12
-# in memory, and next to none in the message, where a value of the model takes 4.
-READING, WHOLE = 3.5, 8.0
-SLACK = 1 << 15  # and so many for Python's own objects
+# in memory, and next to none in the message, where a value of the model takes 4. What
+# was deflated is there twice for a moment, and takes 4 for each value at most.
+READING, WHOLE = 3.5, 10.0
+SLACK = 1 << 16  # and so many for Python's own objects, and the window of zlib
 LIMIT: Seconds = 0.25  # of the processor, for a model of a few thousand values
 NUMBERS = (0, 1, 2, 3, 127, 255, 256, 65535, 65536, 1 << 24, 1 << 31, (1 << 32) - 1)
 
@@ -141,6 +144,30 @@ def _absurd(rng: random.Random, data: bytearray, valid: Corpus) -> None:
     data[at : at + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
 
 
+def _deflated(rng: random.Random, data: bytearray, valid: Corpus) -> None:
+    """The same message in version 2: a body that makes it through is spoilt inside."""
+    if len(data) > 6:
+        data[:] = deflated_again(bytes(data), rng.choice((1, 1, 2, 4)))
+
+
+def _bomb(rng: random.Random, data: bytearray, valid: Corpus) -> None:
+    """A body that goes on and on, and is larger than it says, or says so."""
+    size = rng.choice((1, 1000, 1 << 20))
+    data += bytes([rng.randrange(256)]) * size
+    data[:] = deflated_again(bytes(data), rng.choice((1, 4)))
+    if rng.random() < 0.5:
+        data[7:11] = struct.pack("<I", rng.randrange(1 << 12))
+
+
+def deflated_again(data: bytes, stride: int) -> bytes:
+    """A message of version 1 in version 2, whatever it says and however long it is."""
+    head, body = data[:6], data[6:]
+    apart = b"".join(body[at::stride] for at in range(stride))
+    packer = zlib.compressobj(1, zlib.DEFLATED, -15)
+    small = packer.compress(apart) + packer.flush()
+    return b"\2" + head[1:] + struct.pack("<BI", stride, len(body)) + small
+
+
 def _random_body(rng: random.Random, data: bytearray, valid: Corpus) -> None:
     at = rng.choice((6, 6, 7, 8, 10, 11, 12, 16, 18, 20))
     size = max(0, len(data) - at) if rng.random() < 0.5 else rng.randrange(100)
@@ -164,6 +191,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     _absurd,
     _absurd,
     _random_body,
+    _deflated,
+    _deflated,
+    _bomb,
 )
 
 

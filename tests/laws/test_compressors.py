@@ -1,5 +1,7 @@
 """The laws that every compressor keeps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -211,7 +213,9 @@ def test_torch_tensors_give_what_numpy_gives(
     off = 1e-6 if innermost(config).kind in SUMMED else 0.0
     expected = payloads.decode(ours)
     np.testing.assert_allclose(decoded.numpy(), expected, rtol=off, atol=off)
-    assert theirs.nbytes == ours.nbytes
+    # Deflated, other last bits of a scale may take a byte more or less.
+    plain, also_plain = (replace(each, deflates=False) for each in (ours, theirs))
+    assert also_plain.nbytes == plain.nbytes
     if left_D is not None:
         np.testing.assert_allclose(left.numpy(), left_D, rtol=off, atol=off)
 

@@ -3,6 +3,7 @@
 import contextlib
 import struct
 import tracemalloc
+import zlib
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedcore.rng import Key
 from fedcore.typing import Vector
 from tests.golden.load import golden, golden_bytes
 from tests.laws.compressors import ALONE, encode
+from tests.laws.fuzz import deflated_again
 from tests.laws.registered import named
 from tests.laws.vectors import Given, vector
 
@@ -148,6 +150,31 @@ def test_numbers_that_do_not_fit_the_model_are_a_vector_or_an_error(
     layout = data.draw(st.sampled_from(LAYOUTS[:-1]))
     body = data.draw(shapely(form.name, sum(layout)))
     read(struct.pack("<BBI", 1, form.code, sum(layout)) + body, layout)
+
+
+@every_format
+@given(st.data())
+def test_deflated_or_not_a_message_says_the_same(
+    form: payloads.Format, data: st.DataObject
+) -> None:
+    layout = data.draw(st.sampled_from(LAYOUTS[:-1]))
+    body = data.draw(shapely(form.name, sum(layout)))
+    plain = struct.pack("<BBI", 1, form.code, sum(layout)) + body
+    small = deflated_again(plain, data.draw(st.sampled_from([1, 2, 4])))
+    one, other = read(plain, layout), read(small, layout)
+    if one is None or other is None:
+        assert one is other
+    else:
+        assert one.tobytes() == other.tobytes()
+
+
+def test_what_blows_up_is_read_at_the_cost_of_the_model() -> None:
+    layout = (1_000_000,)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = packer.compress(bytes(100_000_000)) + packer.flush()
+    for size in (4_000_000, 100_000_000):
+        head = struct.pack("<BBIBI", 2, 0, sum(layout), 1, size)
+        assert _peak(lambda data=head + bomb: _unpacked(data, layout)) < 9_000_000
 
 
 @every_message

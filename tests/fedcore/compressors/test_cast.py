@@ -1,5 +1,6 @@
 """Half precision: rounding, saturation, and the bytes."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -73,7 +74,8 @@ def test_a_zero_keeps_its_sign(dtype: Kind) -> None:
 
 @every_kind
 def test_a_value_takes_two_bytes(dtype: Kind) -> None:
-    assert message(dtype, *range(100)).nbytes == 6 + 1 + 200
+    plain = replace(message(dtype, *range(100)), deflates=False)
+    assert plain.nbytes == 6 + 1 + 200
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float16", 2**-11), ("bfloat16", 2**-8)])

@@ -14,7 +14,8 @@ DRAWS = 4000
 
 
 def message(delta_D: Vector, seed: int = 0) -> Payload:
-    return Natural().build(delta_D.shape).encode(delta_D, None, Key.root(seed))[0]
+    config = Natural(deflate=False)
+    return config.build(delta_D.shape).encode(delta_D, None, Key.root(seed))[0]
 
 
 def draws(delta_D: Vector) -> Vector:

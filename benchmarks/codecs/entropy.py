@@ -1,0 +1,261 @@
+"""``python -m benchmarks.codecs.entropy``: what an entropy coder saves of real updates.
+
+A small federation with label skew trains a perceptron once for each codec; its last
+messages, of clients with their error memories and of the server, are packed as they are
+and deflated, and beside that given to other coders. Times are in passes of 10⁷ values.
+"""
+
+import argparse
+import bz2
+import lzma
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.bytes.data import FASHION, Rows, fashion_mnist, small_digits
+from benchmarks.bytes.mlp import perceptron
+from fedcore import payloads
+from fedcore.compressors import (
+    QSGD,
+    STC,
+    Cast,
+    CompressorConfig,
+    DeadZone,
+    LowRank,
+    Natural,
+    Rotation,
+    SignL1,
+    TopK,
+    Uniform,
+)
+from fedcore.payloads import Payload
+from fedcore.payloads.base import pack_plain
+from fedcore.rng import Key
+from fedcore.typing import Seconds, Vector
+from fedcore.workload import FlatModel
+
+CLIENTS, COHORT, ROUNDS, STEPS, BATCH, LR = 20, 5, 20, 20, 32, 0.1
+CONFIGS: dict[str, CompressorConfig] = {
+    "uniform 8 bits": Uniform(bits=8),
+    "uniform 4 bits": Uniform(bits=4),
+    "uniform 2 bits": Uniform(bits=2),
+    "qsgd 8 bits": QSGD(bits=8),
+    "natural": Natural(),
+    "cast float16": Cast(),
+    "cast bfloat16": Cast(dtype="bfloat16"),
+    "sign_l1": SignL1(),
+    "rotation, 1 bit": Rotation(),
+    "rotation, 4 bits": Rotation(inner=Uniform(bits=4)),
+    "top_k 1 %": TopK(ratio=0.01),
+    "stc 2 %": STC(ratio=0.02),
+    "dead_zone 1 %": DeadZone(ratio=0.01),
+    "dead_zone 10 %": DeadZone(ratio=0.1),
+    "low_rank 2": LowRank(rank=2),
+}
+
+
+def _zlib(level: int, strategy: int) -> Callable[[bytes], bytes]:
+    def packed(data: bytes) -> bytes:
+        stream = zlib.compressobj(level, zlib.DEFLATED, -15, 8, strategy)
+        return stream.compress(data) + stream.flush()
+
+    return packed
+
+
+Coder = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]
+CODERS: dict[str, Coder] = {
+    f"zlib {name}": (_zlib(level, strategy), lambda data: zlib.decompress(data, -15))
+    for name, level, strategy in (
+        ("Huffman only", 1, zlib.Z_HUFFMAN_ONLY),
+        ("RLE", 1, zlib.Z_RLE),
+        ("level 1", 1, zlib.Z_DEFAULT_STRATEGY),
+        ("level 9", 9, zlib.Z_DEFAULT_STRATEGY),
+    )
+} | {"bz2": (bz2.compress, bz2.decompress), "lzma": (lzma.compress, lzma.decompress)}
+
+
+class Row(NamedTuple):
+    """Bytes and seconds of one coder."""
+
+    nbytes: int
+    encode: Seconds
+    decode: Seconds
+
+
+class AsInTorch:
+    """The same model with a row of weights for each output, not for each input."""
+
+    def __init__(self, model: FlatModel) -> None:
+        self._model, self.spec = model, model.spec
+        self._places_D = np.concatenate(
+            [
+                at.offset + np.arange(at.size).reshape(at.shape).T.reshape(-1)
+                for at in model.spec.tensors
+            ]
+        )
+        self._back_D = np.argsort(self._places_D)
+
+    def initial(self, key: Key) -> Vector:
+        """The flat vector of version 0."""
+        initial_D: Vector = self._model.initial(key)[self._places_D]
+        return initial_D
+
+    def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
+        """The mean loss over a batch, and its gradient."""
+        loss, gradient_D = self._model.gradient(w_D[self._back_D], x, y)
+        return loss, gradient_D[self._places_D]
+
+
+def messages(
+    model: FlatModel | AsInTorch, parts: Sequence[Rows], config: CompressorConfig
+) -> tuple[list[Payload], list[Payload]]:
+    """What the clients and the server sent in the last rounds."""
+    compressor, rng = config.build_for(model.spec), np.random.default_rng(0)
+    remembers = config.bias == "contraction"
+    exact_D = model.initial(Key.root(0))
+    public_D, memory_ND = exact_D.copy(), np.zeros((len(parts), len(exact_D)), "f4")
+    up: list[Payload] = []
+    down: list[Payload] = []
+    for turn in range(ROUNDS):
+        total_D = np.zeros_like(exact_D)
+        for client in rng.choice(len(parts), COHORT, replace=False).tolist():
+            delta_D = _trained(model, public_D, parts[client], rng) + memory_ND[client]
+            key = Key.root(turn).fold_in(client)
+            message, _ = compressor.encode(delta_D, None, key)
+            if remembers:
+                memory_ND[client] = delta_D - payloads.decode(message)
+            payloads.add(message, total_D, 1 / COHORT)
+            up.append(message)
+        exact_D -= total_D
+        message, _ = compressor.encode(public_D - exact_D, None, Key.root(turn))
+        payloads.add(message, public_D, -1.0)
+        down.append(message)
+    return up[-2 * COHORT :], down[-5:]
+
+
+def _trained(
+    model: FlatModel | AsInTorch,
+    start_D: Vector,
+    rows: Rows,
+    rng: np.random.Generator,
+) -> Vector:
+    w_D = start_D.copy()
+    for _ in range(STEPS):
+        batch = rows.take(rng.integers(0, len(rows.y), BATCH))
+        w_D -= np.float32(LR) * model.gradient(w_D, batch.x, batch.y)[1]
+    return start_D - w_D
+
+
+def measured(
+    sent: Sequence[Payload], layout: payloads.Layout
+) -> Iterator[tuple[str, Row]]:
+    """Each coder's bytes and times for these messages, a message at a time."""
+    plain = [payloads.pack(replace(each, deflates=False)) for each in sent]
+    yield "as laid out", Row(sum(map(len, plain)), 0.0, 0.0)
+    ours = [payloads.pack(each) for each in sent]
+    yield (
+        "as it travels",
+        Row(
+            sum(map(len, ours)),
+            _seconds(lambda: [payloads.pack(each) for each in sent])
+            - _seconds(lambda: [pack_plain(each) for each in sent]),
+            _seconds(lambda: _read(ours, layout))
+            - _seconds(lambda: _read(plain, layout)),
+        ),
+    )
+    for name, (pack, unpack) in _coders().items():
+        packed = [pack(each) for each in plain]
+        encode = _seconds(partial(_each, pack, plain))
+        decode = _seconds(partial(_each, unpack, packed))
+        yield name, Row(sum(map(len, packed)), encode, decode)
+
+
+def _each(code: Callable[[bytes], bytes], data: Sequence[bytes]) -> None:
+    for each in data:
+        code(each)
+
+
+def _read(packed: Sequence[bytes], layout: payloads.Layout) -> None:
+    for each in packed:
+        payloads.unpack(each, layout)
+
+
+def _coders() -> dict[str, Coder]:
+    try:
+        zstandard: Any = import_module("zstandard")
+    except ImportError:
+        return CODERS
+    packer, unpacker = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
+    return CODERS | {"zstandard 1": (packer.compress, unpacker.decompress)}
+
+
+def _seconds(work: Callable[[], object]) -> Seconds:
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def show(
+    title: str, sent: Sequence[Payload], layout: payloads.Layout, passed: Seconds
+) -> None:
+    """Lines of one codec: what is left of the bytes, times, and the link speed."""
+    print(f"{title}, {sent[0].dim:,} values, {len(sent)} messages")
+    values = sum(each.dim for each in sent)
+    rows = dict(measured(sent, layout))
+    whole = rows.pop("as laid out").nbytes
+    for name, row in rows.items():
+        saved, seconds = whole - row.nbytes, max(row.encode + row.decode, 1e-9)
+        to_passes = 1e7 / values / passed
+        link = f"pays below {8e-6 * saved / seconds:,.0f} Mbit/s" if saved > 0 else ""
+        encode, decode = row.encode * to_passes, row.decode * to_passes
+        print(
+            f"  {name:18} {row.nbytes / len(sent):10,.0f} bytes"
+            f" {row.nbytes / whole:6.3f}"
+            f"  encode {encode:7.2f}  decode {decode:6.2f}  {link}"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints all of it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.codecs.entropy")
+    parser.add_argument(
+        "--data", type=Path, help=f"folder of {FASHION}, if there is one"
+    )
+    parser.add_argument("--codecs", nargs="*", choices=CONFIGS, default=[*CONFIGS])
+    parser.add_argument(
+        "--as-in-torch", action="store_true", help="a row of weights for each output"
+    )
+    given = parser.parse_args(arguments)
+    tasks: dict[str, tuple[Any, tuple[int, int, int], str]] = {
+        "digits": (small_digits, (64, 64, 10), "")
+    }
+    if given.data:
+        tasks["fashion_mnist"] = fashion_mnist, (784, 128, 10), str(given.data)
+    out_D, ones_D = np.zeros(10**7, np.float32), np.ones(10**7, np.float32)
+    passed = _seconds(partial(np.add, out_D, ones_D, out=out_D))
+    for task, (share, sizes, folder) in tasks.items():
+        shared = share(folder, CLIENTS, 0)
+        parts = [shared.train.take(part) for part in shared.parts]
+        model: FlatModel | AsInTorch = perceptron(sizes, share).flat()
+        if given.as_in_torch:
+            model = AsInTorch(perceptron(sizes, share).flat())
+        for name in given.codecs:
+            up, down = messages(model, parts, CONFIGS[name])
+            show(f"{task}, {name} up", up, model.spec.sizes, passed)
+            show(f"{task}, {name} down", down, model.spec.sizes, passed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+/* Inner loops of the codecs, and what they have in common.
+ *
+ * Every kernel has a twin in NumPy, in the Python file beside this folder, and gives
+ * the same bytes: sums have a fixed order, nothing is contracted into fused
+ * multiply-adds (-ffp-contract=off), and NaN never reaches an integer.
+ */
+#ifndef LATECOMER_KERNELS_H
+#define LATECOMER_KERNELS_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Compiled for wider registers as well; the library chooses when it is loaded. */
+#if !defined(__x86_64__) || !defined(__GLIBC__) || defined(LATECOMER_PLAIN)
+#define WIDE
+#elif defined(__clang__) || __GNUC__ < 12
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#endif
+
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
+enum { LANES = 64 };                /* of a sum: element i goes to lane i mod 64 */
+enum { LARGEST = 0, NORM = 1 };     /* what the step of a bucket is a share of */
+
+static const uint32_t NOT_A_NUMBER = 0x7FC00000;
+
+INLINE uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+INLINE float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+INLINE size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* The lanes are added by halves: lane j and lane j + 32, then j and j + 16, ... */
+INLINE double folded(double *lanes) {
+    for (size_t j = 0; j < 32; j++) lanes[j] += lanes[j + 32];
+    for (size_t j = 0; j < 16; j++) lanes[j] += lanes[j + 16];
+    for (size_t j = 0; j < 8; j++) lanes[j] += lanes[j + 8];
+    for (size_t j = 0; j < 4; j++) lanes[j] += lanes[j + 4];
+    double even = lanes[0] + lanes[2], odd = lanes[1] + lanes[3], sum = even + odd;
+    return sum == sum ? sum : (double)float_of(NOT_A_NUMBER);
+}
+
+/* SplitMix64 in counter form, as fedcore.rng.bits. */
+INLINE uint64_t word(uint64_t seed, uint64_t place) {
+    uint64_t z = seed + (place + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return z ^ (z >> 31);
+}
+
+/* sums.c: along rows of so many values, in double precision */
+void absolute_sums(const float *x, size_t rows, size_t size, double *out);
+void square_sums(const float *x, size_t rows, size_t size, double *out);
+void plain_sums(const float *x, size_t rows, size_t size, double *out);
+
+/* signs.c */
+void positive(const float *x, size_t rows, size_t dim, const uint64_t *seeds,
+              uint8_t *out);
+void put_signs(const uint8_t *plus, size_t count, float scale, float *out);
+void add_signs(const uint8_t *plus, size_t count, float scale, float *out);
+
+/* buckets.c */
+void quantise(const float *x, size_t rows, size_t dim, size_t bucket, int top,
+              int measure, const uint64_t *seeds, int8_t *levels, float *steps);
+void put_levels(const int8_t *levels, size_t dim, size_t bucket, const float *steps,
+                float *out);
+void add_levels(const int8_t *levels, size_t dim, size_t bucket, const float *steps,
+                float scale, float *out);
+
+/* selection.c */
+size_t above(const uint32_t *bits, size_t dim, int32_t threshold, size_t most,
+             int64_t *out);
+
+#endif

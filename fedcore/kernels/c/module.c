@@ -1,0 +1,264 @@
+/* The Python module: takes buffers, checks every size, and releases the lock.
+ *
+ * Types are for the callers in Python to check; whatever they pass, no kernel reads or
+ * writes outside of a buffer.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include "kernels.h"
+
+enum {
+    INTERFACE = 1, /* raised with every change to what the callers pass */
+    MOST_BUFFERS = 5
+};
+
+typedef struct {
+    Py_buffer of[MOST_BUFFERS];
+    int count;
+} Buffers;
+
+static void release(Buffers *buffers) {
+    while (buffers->count) PyBuffer_Release(&buffers->of[--buffers->count]);
+}
+
+static uint64_t nothing; /* what an empty buffer is said to start with */
+
+/* The memory of the next argument, or NULL with an exception: so many whole items. */
+static void *take(Buffers *buffers, PyObject *argument, size_t item, int writable,
+                  size_t *items) {
+    Py_buffer *buffer = &buffers->of[buffers->count];
+    if (PyObject_GetBuffer(argument, buffer, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE))
+        return NULL;
+    buffers->count++;
+    *items = (size_t)buffer->len / item;
+    if (!buffer->len) return &nothing; /* which may lie anywhere */
+    if ((size_t)buffer->len % item || (uintptr_t)buffer->buf % item) {
+        PyErr_Format(PyExc_ValueError, "expected aligned items of %zu bytes", item);
+        return NULL;
+    }
+    return buffer->buf;
+}
+
+static PyObject *finish(Buffers *buffers, PyObject *found) {
+    release(buffers);
+    return found;
+}
+
+static PyObject *refuse(Buffers *buffers, const char *expected) {
+    PyErr_SetString(PyExc_ValueError, expected);
+    return finish(buffers, NULL);
+}
+
+static PyObject *done(Buffers *buffers) { return finish(buffers, Py_NewRef(Py_None)); }
+
+static size_t wanted(size_t dim, size_t bucket) {
+    return dim / bucket + (dim % bucket != 0);
+}
+
+typedef void Sums(const float *, size_t, size_t, double *);
+
+static PyObject *summed(PyObject *args, Sums *sums) {
+    PyObject *x_, *out_;
+    Buffers buffers = {.count = 0};
+    size_t values, rows;
+    if (!PyArg_ParseTuple(args, "OO", &x_, &out_)) return NULL;
+    const float *x = take(&buffers, x_, sizeof *x, 0, &values);
+    if (!x) return finish(&buffers, NULL);
+    double *out = take(&buffers, out_, sizeof *out, 1, &rows);
+    if (!out) return finish(&buffers, NULL);
+    if (rows ? values % rows : values) return refuse(&buffers, "expected equal rows");
+    Py_BEGIN_ALLOW_THREADS
+    sums(x, rows, rows ? values / rows : 0, out);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+static PyObject *py_absolute_sums(PyObject *self, PyObject *args) {
+    (void)self;
+    return summed(args, absolute_sums);
+}
+
+static PyObject *py_square_sums(PyObject *self, PyObject *args) {
+    (void)self;
+    return summed(args, square_sums);
+}
+
+static PyObject *py_plain_sums(PyObject *self, PyObject *args) {
+    (void)self;
+    return summed(args, plain_sums);
+}
+
+static PyObject *py_positive(PyObject *self, PyObject *args) {
+    PyObject *x_, *seeds_, *out_;
+    Buffers buffers = {.count = 0};
+    size_t values, rows, marks;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &x_, &seeds_, &out_)) return NULL;
+    const float *x = take(&buffers, x_, sizeof *x, 0, &values);
+    if (!x) return finish(&buffers, NULL);
+    const uint64_t *seeds = take(&buffers, seeds_, sizeof *seeds, 0, &rows);
+    if (!seeds) return finish(&buffers, NULL);
+    uint8_t *out = take(&buffers, out_, 1, 1, &marks);
+    if (!out) return finish(&buffers, NULL);
+    if (marks != values || (rows ? values % rows : values))
+        return refuse(&buffers, "expected a seed a row, and a mark a value");
+    Py_BEGIN_ALLOW_THREADS
+    positive(x, rows, rows ? values / rows : 0, seeds, out);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+typedef void Signs(const uint8_t *, size_t, float, float *);
+
+static PyObject *signs(PyObject *args, Signs *each) {
+    PyObject *plus_, *sizes_, *scales_, *out_;
+    Buffers buffers = {.count = 0};
+    size_t values, parts, scaled, written, covered = 0;
+    if (!PyArg_ParseTuple(args, "OOOO", &plus_, &sizes_, &scales_, &out_)) return NULL;
+    const uint8_t *plus = take(&buffers, plus_, 1, 0, &values);
+    if (!plus) return finish(&buffers, NULL);
+    const int64_t *sizes = take(&buffers, sizes_, sizeof *sizes, 0, &parts);
+    if (!sizes) return finish(&buffers, NULL);
+    const float *scales = take(&buffers, scales_, sizeof *scales, 0, &scaled);
+    if (!scales) return finish(&buffers, NULL);
+    float *out = take(&buffers, out_, sizeof *out, 1, &written);
+    if (!out) return finish(&buffers, NULL);
+    for (size_t part = 0; part < parts; part++) {
+        if (sizes[part] < 0 || (uint64_t)sizes[part] > values - covered)
+            return refuse(&buffers, "expected parts that make up the vector");
+        covered += (size_t)sizes[part];
+    }
+    if (covered != values || written != values || scaled != parts)
+        return refuse(&buffers, "expected a scale a part, and parts of all values");
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t part = 0; part < parts; part++) {
+        size_t size = (size_t)sizes[part];
+        each(plus, size, scales[part], out);
+        plus += size;
+        out += size;
+    }
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+static PyObject *py_put_signs(PyObject *self, PyObject *args) {
+    (void)self;
+    return signs(args, put_signs);
+}
+
+static PyObject *py_add_signs(PyObject *self, PyObject *args) {
+    (void)self;
+    return signs(args, add_signs);
+}
+
+static PyObject *py_quantise(PyObject *self, PyObject *args) {
+    PyObject *x_, *seeds_, *levels_, *steps_;
+    Py_ssize_t rows, bucket;
+    int top, measure;
+    Buffers buffers = {.count = 0};
+    size_t values, seeded, coded, stepped;
+    const uint64_t *seeds = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OnniiOOO", &x_, &rows, &bucket, &top, &measure, &seeds_,
+                          &levels_, &steps_))
+        return NULL;
+    if (rows < 1 || bucket < 1 || top < 1 || top > 127 || measure < 0 || measure > NORM)
+        return refuse(&buffers, "expected rows, buckets, a top of 1 to 127 and a measure");
+    const float *x = take(&buffers, x_, sizeof *x, 0, &values);
+    if (!x) return finish(&buffers, NULL);
+    if (seeds_ != Py_None) {
+        seeds = take(&buffers, seeds_, sizeof *seeds, 0, &seeded);
+        if (!seeds) return finish(&buffers, NULL);
+        if (seeded != (size_t)rows) return refuse(&buffers, "expected a seed a row");
+    }
+    int8_t *levels = take(&buffers, levels_, 1, 1, &coded);
+    if (!levels) return finish(&buffers, NULL);
+    float *steps = take(&buffers, steps_, sizeof *steps, 1, &stepped);
+    if (!steps) return finish(&buffers, NULL);
+    size_t dim = values / (size_t)rows;
+    if (values % (size_t)rows || coded != values || stepped % (size_t)rows ||
+        stepped / (size_t)rows != wanted(dim, (size_t)bucket))
+        return refuse(&buffers, "expected a level a value, and a step a bucket");
+    Py_BEGIN_ALLOW_THREADS
+    quantise(x, (size_t)rows, dim, (size_t)bucket, top, measure, seeds, levels, steps);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+static PyObject *py_put_levels(PyObject *self, PyObject *args) {
+    PyObject *levels_, *steps_, *scale_, *out_;
+    Py_ssize_t bucket;
+    Buffers buffers = {.count = 0};
+    size_t dim, stepped, written;
+    double scale = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OnOOO", &levels_, &bucket, &steps_, &scale_, &out_))
+        return NULL;
+    if (scale_ != Py_None) {
+        scale = PyFloat_AsDouble(scale_);
+        if (PyErr_Occurred()) return NULL;
+    }
+    if (bucket < 1) return refuse(&buffers, "expected a bucket of at least one value");
+    const int8_t *levels = take(&buffers, levels_, 1, 0, &dim);
+    if (!levels) return finish(&buffers, NULL);
+    const float *steps = take(&buffers, steps_, sizeof *steps, 0, &stepped);
+    if (!steps) return finish(&buffers, NULL);
+    float *out = take(&buffers, out_, sizeof *out, 1, &written);
+    if (!out) return finish(&buffers, NULL);
+    if (written != dim || stepped != wanted(dim, (size_t)bucket))
+        return refuse(&buffers, "expected a value a level, and a step a bucket");
+    Py_BEGIN_ALLOW_THREADS
+    if (scale_ == Py_None)
+        put_levels(levels, dim, (size_t)bucket, steps, out);
+    else
+        add_levels(levels, dim, (size_t)bucket, steps, (float)scale, out);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+static PyObject *py_above(PyObject *self, PyObject *args) {
+    PyObject *x_, *out_;
+    int threshold;
+    Buffers buffers = {.count = 0};
+    size_t dim, most, found;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OiO", &x_, &threshold, &out_)) return NULL;
+    const uint32_t *bits = take(&buffers, x_, sizeof *bits, 0, &dim);
+    if (!bits) return finish(&buffers, NULL);
+    int64_t *out = take(&buffers, out_, sizeof *out, 1, &most);
+    if (!out) return finish(&buffers, NULL);
+    Py_BEGIN_ALLOW_THREADS
+    found = above(bits, dim, threshold, most, out);
+    Py_END_ALLOW_THREADS
+    return finish(&buffers, PyLong_FromSize_t(found));
+}
+
+static PyMethodDef methods[] = {
+    {"absolute_sums", py_absolute_sums, METH_VARARGS, "(x, out)"},
+    {"square_sums", py_square_sums, METH_VARARGS, "(x, out)"},
+    {"plain_sums", py_plain_sums, METH_VARARGS, "(x, out)"},
+    {"positive", py_positive, METH_VARARGS, "(x, seeds, out)"},
+    {"put_signs", py_put_signs, METH_VARARGS, "(plus, sizes, scales, out)"},
+    {"add_signs", py_add_signs, METH_VARARGS, "(plus, sizes, scales, out)"},
+    {"quantise", py_quantise, METH_VARARGS,
+     "(x, rows, bucket, top, measure, seeds or None, levels, steps)"},
+    {"put_levels", py_put_levels, METH_VARARGS,
+     "(levels, bucket, steps, scale to add with or None, out)"},
+    {"above", py_above, METH_VARARGS, "(x, threshold, out)"},
+    {NULL, NULL, 0, NULL}};
+
+static int started(PyObject *module) {
+    return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
+}
+
+static struct PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)started}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_compiled",
+    .m_doc = "Inner loops of the codecs; the callers are in fedcore.kernels.",
+    .m_size = 0, .m_methods = methods, .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__compiled(void);
+PyMODINIT_FUNC PyInit__compiled(void) { return PyModuleDef_Init(&definition); }

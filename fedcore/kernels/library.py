@@ -1,0 +1,71 @@
+"""Which loops are taken, and what they may be given."""
+
+import os
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.errors import ConfigError
+
+VARIABLE = "LATECOMER_KERNELS"
+INTERFACE = 1  # of the compiled module; another one was left by an older install
+
+
+def load(choice: str) -> ModuleType | None:
+    """The compiled module, or None where NumPy is chosen or is all there is.
+
+    Raises:
+        ConfigError: the choice is unknown, or what was asked for is not there.
+    """
+    if choice not in ("", "numpy", "compiled"):
+        raise ConfigError(
+            f"{VARIABLE} is {choice!r}, expected 'numpy', 'compiled' or nothing"
+        )
+    if choice == "numpy":
+        return None
+    try:
+        from fedcore.kernels import _compiled
+
+        if _compiled.INTERFACE != INTERFACE:
+            raise ImportError("they are of another version; install the package again")
+    except ImportError as absent:
+        if choice == "compiled":
+            raise ConfigError(
+                f"{VARIABLE} is 'compiled', but no kernels were compiled when the "
+                f"package was installed: {absent}"
+            ) from absent
+        return None
+    return _compiled
+
+
+compiled = load(os.environ.get(VARIABLE, ""))
+
+
+def in_use() -> Literal["compiled", "numpy"]:
+    """Which of the two the codecs of this process run on."""
+    return "numpy" if compiled is None else "compiled"
+
+
+def compiled_for(*arrays: Any) -> Any:
+    """The compiled module if it takes all of these arrays, or else None."""
+    if compiled is None or not all(map(_simple, arrays)):
+        return None
+    return compiled
+
+
+def _simple(x: Any) -> bool:
+    """One piece of memory, of the numbers that the kernels know."""
+    return (
+        isinstance(x, np.ndarray)
+        and x.dtype.char in "fbB?"
+        and x.flags.c_contiguous
+        and x.flags.aligned
+        and x.dtype.isnative
+    )
+
+
+def aligned(x: Any, dtype: npt.DTypeLike) -> Any:
+    """A few numbers as the kernels want them; copied only where needed."""
+    return np.require(x, dtype, ["C_CONTIGUOUS", "ALIGNED"])

@@ -1,0 +1,26 @@
+"""Which values are large."""
+
+import numpy as np
+
+from fedcore import arrays
+from fedcore.kernels.library import compiled_for
+from fedcore.typing import Array
+
+
+def above(x_D: Array, threshold: int, most: int) -> Array | None:
+    """Where magnitudes are above a threshold, ascending; None if more than ``most``.
+
+    The threshold is the bits of a float32 number that is not negative, or -1; NaN is
+    above all of them but itself.
+    """
+    kernels = compiled_for(x_D) if x_D.dtype == np.float32 else None
+    if not kernels:
+        return arrays.above(x_D, threshold, most)
+    places = np.empty(min(most, len(x_D)), np.int64)
+    found = kernels.above(x_D, threshold, places)
+    return None if found > len(places) else places[:found]
+
+
+def largest_indices(x: Array, k: int) -> Array:
+    """Where the ``k`` largest magnitudes lie, ascending, shape ``(..., k)``."""
+    return arrays.largest_indices(x, k, above)
