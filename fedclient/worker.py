@@ -27,6 +27,7 @@ from fedcore.workload import (
 )
 
 _log = logging.getLogger("fedclient")
+BESIDE = 400  # bytes of an update, both ways, that are no payload
 
 
 class Worker:
@@ -119,7 +120,7 @@ class Worker:
         passed = self._member.connection.moved.framed
         self._participant.used(passed - self._charged, time.time())
         self._charged = passed
-        wait = self._participant.rest(time.time())
+        wait = self._participant.rest(time.time(), BESIDE)
         if wait:
             self._member.save()
             _log.info("today's bytes are used up; going on in %.1f hours", wait / 3600)

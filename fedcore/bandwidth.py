@@ -8,12 +8,12 @@ there was time left. Where a client is ahead of its plan for the day, which is t
 quarter. An error memory keeps what a shorter message leaves out.
 
 The budget itself is kept whatever the share is: before a message that would exceed it
-the client rests until midnight UTC. Two things it cannot know before: how large the
-model is that it will receive, and that a message is larger than a whole day's budget.
-So a day may exceed its budget by one download, and begin with one such message.
+the client rests until midnight UTC. How large a download will be it knows only from the
+last one, and a message may be larger than a whole day's budget. So a day may exceed its
+budget by what a download has grown, and begin with one such message.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,7 @@ from fedcore.config import Config, Count, Duration
 from fedcore.typing import Seconds
 
 DAY: Seconds = 86_400.0
-_BURST = 1 / 24  # of the day's budget may be used at once
+_BURST = 1 / 24  # of the day's budget may be used at once, as its first hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Link:
     share: float = 1.0
     day: int = 0  # since 1970
     used: int = 0  # bytes on that day, both directions
+    patch: int = 0  # bytes of the last download, and so of the next one, more or less
 
 
 NEW_LINK = Link()
@@ -55,14 +56,16 @@ class Bandwidth(Config):
     def rest(self, link: Link, nbytes: int, at: Seconds) -> Seconds:
         """How long to wait before so many bytes may be used."""
         used = _on(link, at).used
-        if self.daily is None or not used or used + nbytes <= self.daily:
+        if self.daily is None or used + nbytes <= self.daily:
+            return 0.0
+        if used <= _BURST * self.daily:  # it would not fit on any day
             return 0.0
         return DAY - at % DAY
 
     def used(self, link: Link, nbytes: int, at: Seconds) -> Link:
         """So many bytes have passed, in either direction."""
         today = _on(link, at)
-        return Link(today.share, today.day, today.used + nbytes)
+        return replace(today, used=today.used + nbytes)
 
     def uploaded(self, link: Link, took: Seconds, at: Seconds) -> Link:
         """An upload took so long; the next one has another share."""
@@ -74,10 +77,10 @@ class Bandwidth(Config):
             ahead, behind = today.used > plan, today.used < 0.9 * plan
             factors.append(0.8 if ahead else 1.25 if behind else 1.0)
         share = min(1.0, max(self.least, today.share * min(factors)))
-        return Link(share, today.day, today.used)
+        return replace(today, share=share)
 
 
 def _on(link: Link, at: Seconds) -> Link:
     """The link on this day, of which nothing may have been used yet."""
     day = int(at // DAY)
-    return link if day == link.day else Link(link.share, day, 0)
+    return link if day == link.day else replace(link, day=day, used=0)

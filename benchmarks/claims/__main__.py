@@ -12,7 +12,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
-from benchmarks.claims import ada_sgd, both_memories, common_reference, exactly_once
+from benchmarks.claims import (
+    ada_sgd,
+    both_memories,
+    common_reference,
+    exactly_once,
+    linear_speed_up,
+    seen_once,
+    threshold_selection,
+)
 from benchmarks.claims.report import Report, Scale, Table
 
 CLAIMS: dict[int, Callable[[Scale], Report]] = {
@@ -21,6 +29,9 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     4: common_reference.run,
     5: ada_sgd.run,
     6: ada_sgd.run_straggler,
+    9: threshold_selection.run,
+    16: linear_speed_up.run,
+    17: seen_once.run,
 }
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
 TITLE_1 = "claim 1: No update is lost or counted twice"
@@ -56,7 +67,8 @@ def model_check(console: Console, scale: Scale) -> bool:
     events = scale.of(100_000, 3_000)
     words = [sys.executable, "-m", "tests.protocol.soak", "--events", str(events)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    console.print(done.stdout.strip().splitlines()[-1] if done.stdout else done.stderr)
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    console.print(lines[-1] if lines else f"ended with code {done.returncode}")
     verdict = "FAIL" if done.returncode else "PASS"
     console.print(f"claim 1: {verdict} (make soak for ten million events)")
     return done.returncode == 0
@@ -73,7 +85,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _claim(text: str) -> int:
     if text not in map(str, (1, *CLAIMS)):
-        raise argparse.ArgumentTypeError(f"no claim {text}; there are 1 to 6")
+        known = ", ".join(map(str, (1, *CLAIMS)))
+        raise argparse.ArgumentTypeError(f"no claim {text}; there are {known}")
     return int(text)
 
 
@@ -119,16 +132,21 @@ def _grid(table: Table) -> Grid:
 
 
 def save(reports: dict[int, tuple[Report, float]], scale: Scale) -> None:
-    """Writes the value of every seed to ``benchmarks/results/claims.json``."""
+    """Writes the value of every seed to ``benchmarks/results/claims.json``.
+
+    Claims that were not run now keep what they had.
+    """
     RESULTS.parent.mkdir(exist_ok=True)
-    results = {
-        "seeds": list(scale.seeds),
-        "quick": scale.quick,
-        "claims": [
-            {**report.to_json(), "seconds": round(seconds)}
-            for report, seconds in reports.values()
-        ],
-    }
+    text = RESULTS.read_text() if RESULTS.exists() else '{"claims": []}'
+    known = {found["claim"]: found for found in json.loads(text)["claims"]}
+    for number, (report, seconds) in reports.items():
+        known[number] = {
+            **report.to_json(),
+            "seeds": list(scale.seeds),
+            "quick": scale.quick,
+            "seconds": round(seconds),
+        }
+    results = {"claims": [known[number] for number in sorted(known)]}
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -4,7 +4,8 @@ This project's claim (docs/protocol.md): error memories in both directions need 
 common reference, and float addition is not associative. 20 clients of which some
 are hardly ever there, four a version, real float32 training; what a client missed
 comes as a replay, as values to overwrite, or as the full model, whichever is
-smallest. After each catch-up all bytes are compared.
+smallest. After each catch-up all bytes are compared. The same with every registered
+contraction on the downlink, in shorter runs with two seeds.
 
 The negative control sends one summed delta instead of the messages of 50 versions,
 summed in float32 and in float64.
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.claims.every_codec import every_codec
 from benchmarks.claims.report import (
     Cell,
     Check,
@@ -38,6 +40,7 @@ from fedcore.rng import Key
 from fedcore.typing import Vector
 
 CLIENTS, COHORT, SPAN = 20, 4, 50
+FEW = 2  # seeds for the table of all codecs
 DOWNLINKS: dict[str, CompressorConfig] = {
     "sign": SignL1(),
     "top-5 %": TopK(ratio=0.05),
@@ -70,11 +73,17 @@ def run(scale: Scale) -> Report:
     caught = {name: list(map(Cell, all_[:6])) for name, all_ in columns.items()}
     summed = {name: list(map(Cell, all_[6:])) for name, all_ in columns.items()}
     summed["sign"] = [Cell(cell.values, ".81") for cell in summed["sign"]]
+    every = _every(scale.few(FEW), scale.of(150, 13), span)
     kinds = [sum(cells[i].mean for cells in caught.values()) for i in (1, 2, 3)]
     checks: list[Check] = [
         at_most(
             "catch-ups that lead to other bytes than the server's",
             sum(sum(cells[5].values) for cells in caught.values()),
+            0,
+        ),
+        at_most(
+            "the same with every contraction",
+            sum(sum(cells[4].values) for cells in every.rows.values()),
             0,
         ),
         at_least("patches of the rarest kind, per seed", min(kinds), 1),
@@ -100,8 +109,23 @@ def run(scale: Scale) -> Report:
                 ("summed in float32", "in float64"),
                 summed,
             ),
+            every,
         ],
         checks=checks,
+    )
+
+
+def _every(scale: Scale, versions: int, span: int) -> Table:
+    """How one catches up with each registered contraction on the downlink."""
+    rows: dict[str, list[Cell]] = {}
+    for name, codec in every_codec().items():
+        found = [train(codec.downlink, versions, span, seed) for seed in scale.seeds]
+        columns = list(zip(*found, strict=True))
+        rows[name] = [Cell(columns[place]) for place in (0, 1, 2, 3, 5, 6)]
+    return Table(
+        f"Every contraction, {versions} versions, {len(scale.seeds)} seeds",
+        ("patches", "replay", "overwrite", "full", "mismatches", "one sum differs"),
+        rows,
     )
 
 

@@ -20,6 +20,10 @@ class Scale:
         """A number of rounds or updates."""
         return quick if self.quick else full
 
+    def few(self, seeds: int) -> "Scale":
+        """The first seeds only, for what has many rows."""
+        return Scale(self.seeds[:seeds], self.quick)
+
 
 class Cell(NamedTuple):
     """One measured quantity: a value for each seed, and what was expected."""
@@ -130,6 +134,8 @@ def at_least(
     return Check(f"{text} >= {bound:g}", value, value >= bound, gates, known)
 
 
-def at_most(text: str, value: float, bound: float, *, gates: bool = True) -> Check:
+def at_most(
+    text: str, value: float, bound: float, *, gates: bool = True, known: str = ""
+) -> Check:
     """The value must not exceed the bound."""
-    return Check(f"{text} <= {bound:g}", value, value <= bound, gates)
+    return Check(f"{text} <= {bound:g}", value, value <= bound, gates, known)

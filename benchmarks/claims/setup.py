@@ -36,6 +36,8 @@ from fedcore.partitions import Partition
 from fedcore.protocol import ModelName, Reply
 from fedcore.recipes import FedAvg
 from fedcore.rng import Key
+from fedcore.server_optimizers import SGD
+from fedcore.server_optimizers.base import ServerOptimizerConfig
 from fedcore.training import Trainer, initial_model, task_key
 from fedcore.typing import Vector
 from fedcore.workload import Metrics, Workload
@@ -146,7 +148,10 @@ class DigitsMLP:
 
 
 def in_rounds(
-    cohort: int, uplink: CompressorConfig, downlink: CompressorConfig
+    cohort: int,
+    uplink: CompressorConfig,
+    downlink: CompressorConfig,
+    server: ServerOptimizerConfig | None = None,
 ) -> FedAvg:
     """Rounds of 5 local steps, B 16, lr .1; every update counts alike.
 
@@ -161,6 +166,7 @@ def in_rounds(
         client=LocalSGD(lr=0.1, steps=5, batch=16),
         uplink=uplink,
         downlink=downlink,
+        server=server or SGD(),
     )
 
 
@@ -200,6 +206,7 @@ class Federation:
         self._deadline: Timer | None = None
         self.last_reply: Reply | None = None
         self.steps: list[Stepped] = []
+        self.sent, self.fetched = 0, 0  # bytes of messages up, and of patches down
         self.trainees: list[Trainee] = []
         for index in range(len(parts)):
             cid = str(index)
@@ -256,6 +263,7 @@ class Federation:
     def push(self, index: int) -> None:
         """A client's message in flight arrives, and its verdict comes back."""
         push = self.trainees[index].push()
+        self.sent += len(push.payload)
         self.handle(UpdatePushed(at=self._at, push=push, fresh_epoch=""))
 
     def handle(self, event: Event) -> None:
@@ -265,6 +273,7 @@ class Federation:
                 case SendReply(cid=cid, reply=reply):
                     self.trainees[int(cid)].receive(reply)
                     self.last_reply = reply
+                    self.fetched += reply.patch.nbytes
                 case SendAck(cid=cid, ack=ack):
                     self.trainees[int(cid)].settle(ack)
                 case Persist(record=Stepped() as record):

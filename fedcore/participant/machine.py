@@ -74,7 +74,8 @@ class Participant:
 
     @property
     def _holds_work(self) -> bool:
-        return self._memory is not None and self._memory.holds_work
+        # What is left of a memory that the algorithm had before it was amended does.
+        return self._memory is None or self._memory.holds_work
 
     @property
     def _layout(self) -> tuple[int, ...]:
@@ -209,17 +210,22 @@ class Participant:
             )
         self._wrong_full = 0
         held = Held(patch.epoch, patch.version, arrived)
-        self._change(held=held, public_D=public_D)
+        link = replace(self.state.link, patch=patch.nbytes)
+        self._change(held=held, public_D=public_D, link=link)
 
     # ---------------------------------------------------------------- bandwidth
 
-    def rest(self, at: Seconds) -> Seconds:
-        """How long to send nothing, since the day's budget of bytes is used up."""
-        limits, pending = self.algorithm.config.bandwidth, self.state.pending
+    def rest(self, at: Seconds, beside: int = 0) -> Seconds:
+        """How long to send nothing, since the day's budget of bytes is used up.
+
+        ``beside``: bytes that the next exchange takes beside its payload, about.
+        """
+        limits, link = self.algorithm.config.bandwidth, self.state.link
+        pending = self.state.pending
         if limits is None:
             return 0.0
-        nbytes = 0 if pending is None else len(pending.push.payload)
-        return limits.rest(self.state.link, nbytes, at)
+        nbytes = link.patch if pending is None else len(pending.push.payload)
+        return limits.rest(link, nbytes + beside, at)
 
     def used(self, nbytes: int, at: Seconds) -> None:
         """So many bytes have passed, in either direction."""
@@ -252,8 +258,10 @@ class Participant:
         corrected_D = (
             trained.delta_D if memory_D is None else memory_D + trained.delta_D
         )
-        if not self._is_usable(corrected_D):
-            return False
+        # Near the end of float32 a message may be infinite, and then what it leaves is.
+        for part_D in (corrected_D, residual_D):
+            if part_D is not None and not self._is_usable(part_D):
+                return False
         self._send(packed, residual_D, trained, base, norm(corrected_D))
         self._note(capped=state.ledger.capped + capped)
         self._change(kept=trained.kept)
@@ -273,11 +281,13 @@ class Participant:
         state = self.state
         if state.held is None or state.public_D is None:
             return None
-        previous = None
-        if state.history:
-            previous = payloads.unpack(state.history[-1].payload, self._layout)
-        share = state.link.share
-        return Context(state.held.version, state.public_D, previous, share)
+        last = state.history[-1].payload if state.history else None
+        return Context(
+            state.held.version,
+            state.public_D,
+            lambda: None if last is None else payloads.unpack(last, self._layout),
+            state.link.share,
+        )
 
     def push(self) -> Push:
         """The message in flight, to be sent, first or again."""

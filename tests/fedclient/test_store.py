@@ -139,7 +139,13 @@ states = st.builds(
         unique_by=lambda sent: sent.seq,
         max_size=4,
     ).map(lambda sent: tuple(sorted(sent, key=lambda one: one.seq))),
-    link=st.builds(Link, st.floats(0.01, 1), st.integers(0, 99), st.integers(0, 9)),
+    link=st.builds(
+        Link,
+        st.floats(0.01, 1),
+        st.integers(0, 99),
+        st.integers(0, 9),
+        st.integers(0, 9),
+    ),
     work=st.floats(0, 1),
     left=st.booleans(),
 )

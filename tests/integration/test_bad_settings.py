@@ -25,7 +25,7 @@ COMPRESSORS = (
     "cast, dead_zone, error_feedback, gaussian_k, identity, low_rank, natural, "
     "per_tensor, qsgd, random_k, rotation, sign_l1, sign_l2, stc, top_k, uniform"
 )
-RECIPES = "double_compression, fed_async, fed_avg, fed_buff, fleet, latecomer"
+RECIPES = "double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer"
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"
 DISTRIBUTIONS = "exponential, log_normal, pareto, same, uniform"
 

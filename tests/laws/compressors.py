@@ -94,7 +94,7 @@ def in_context(config: CompressorConfig, layout: Layout) -> Compressor:
         public_D, before_D = vector("laplace", dim, 1), vector("gaussian", dim, 2)
         memory_D = memory(config, np.zeros(dim, np.float32))
         previous, _ = compressor.encode(before_D, memory_D, Key.root(3))
-        return Context(4, public_D, previous)
+        return Context(4, public_D, lambda: previous)
 
     return compressor.at(context)
 

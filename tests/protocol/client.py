@@ -18,7 +18,14 @@ from fedcore.participant import (
 from fedcore.protocol import Ack, ModelName, Reply, Verdict
 from fedcore.rng import Key
 from fedcore.typing import Vector
-from tests.protocol.ghost import ClientGhost, Exact, ViolationError, nothing, vector
+from tests.protocol.ghost import (
+    ClientGhost,
+    Exact,
+    ViolationError,
+    differ,
+    nothing,
+    vector,
+)
 
 
 class CheckedClient:
@@ -32,8 +39,10 @@ class CheckedClient:
         name: str,
         algorithm: Algorithm,
         place: Path | None,
+        tolerance: float,
     ) -> None:
         self.name, self.algorithm = name, algorithm
+        self._tolerance = tolerance
         self._place = place
         self._disk: ParticipantState | None = None
         self._store: ClientStore | None = None
@@ -148,7 +157,7 @@ class CheckedClient:
         self.ghost.raw = self.ghost.raw + delta
         if not delta.any() and state.pending is None:
             after = self._memory() + pending_mass(self.participant.state)
-            if after.tolist() != before.tolist():
+            if differ(after, before, self._tolerance):
                 raise ViolationError("I14: an empty round changed the memory")
 
     def receive(self, reply: Reply) -> bool:
@@ -240,7 +249,7 @@ class CheckedClient:
                             "not so"
                         )
                     total = total + q if was_in else total - q
-        if total.tolist() != ghost.raw.tolist():
+        if differ(total, ghost.raw, self._tolerance):
             raise ViolationError(
                 f"I1: {state.cid} has learnt {ghost.raw.tolist()}, "
                 f"and {total.tolist()} is accounted for"

@@ -26,6 +26,11 @@ def pulls(who: int) -> list[Step]:
     return [("pull", who, 1), ("deliver", 0, 1), ("answer", 0, 1)]
 
 
+def goes_on(first: int, second: int) -> list[Step]:
+    """A version is made of the updates of two clients, who then know it."""
+    return [*counts(0, first), *counts(1, second), *pulls(0), *pulls(1)]
+
+
 LOSE_ANSWER: Step = ("lose", 0, 2)
 
 DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
@@ -266,6 +271,17 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             ("answer", 0, 1),
             ("answer", 0, 1),
             ("leave", 0, 1),
+        ],
+    ),
+    "a client missed many messages, each of which was rounded": (
+        Setting(downlink="sign_l1"),
+        [
+            *goes_on(1, 2),
+            *goes_on(4, 5),
+            *goes_on(6, 8),
+            *goes_on(9, 12),
+            *goes_on(13, 15),
+            *pulls(2),
         ],
     ),
 }

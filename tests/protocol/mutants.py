@@ -21,8 +21,11 @@ from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.participant import Outcome, Participant
 from fedcore.participant import machine as participant_module
+from fedcore.payloads import decode, dense_payload, pack, unpack
 from fedcore.protocol import Ack, Answer, Receipt, Settled, Verdict
 from fedrun.commit import GroupCommit
+from tests.protocol.ghost import vector
+from tests.protocol.parts import SPEC
 from tests.protocol.server import CheckedServer
 
 Mutant = Callable[[ExitStack], None]
@@ -167,9 +170,20 @@ def rejected_messages_are_not_in_the_history(stack: ExitStack) -> None:
 
 
 @mutant
-def residual_of_the_unencoded_value(stack: ExitStack) -> None:
+def residual_is_damped(stack: ExitStack) -> None:
     def send(self: Participant, packed: Any, residual_D: Any, *args: Any) -> None:
         old(self, packed, residual_D * np.float32(0.5), *args)
+
+    old = _swap(stack, Participant, "_send", send)
+
+
+@mutant
+def residual_of_the_values_before_encoding(stack: ExitStack) -> None:
+    """What was selected counts as sent, and not what its bytes say."""
+
+    def send(self: Participant, packed: Any, residual_D: Any, *args: Any) -> None:
+        left_D = np.where(vector(packed) != 0, np.float32(0), residual_D)
+        old(self, packed, left_D, *args)
 
     old = _swap(stack, Participant, "_send", send)
 
@@ -284,7 +298,20 @@ def base_known_by_number_without_digest(stack: ExitStack) -> None:
 
 
 @mutant
-def summed_messages_for_catch_up(stack: ExitStack) -> None:
+def messages_summed_in_float32_for_catch_up(stack: ExitStack) -> None:
+    def replay(self: Published, start: int) -> Any:
+        missed = self._missed(start)
+        if len(missed) < 2:
+            return old(self, start)
+        messages = [unpack(entry.message or b"", SPEC.sizes) for entry in missed]
+        packed = pack(dense_payload(sum(map(decode, messages))))
+        return self._named("replay", start, [packed], [len(packed)])
+
+    old = _swap(stack, Published, "_replay", replay)
+
+
+@mutant
+def first_message_left_out_of_catch_up(stack: ExitStack) -> None:
     def replay(self: Published, start: int) -> Any:
         made = old(self, start)
         if made is None or len(made.parts) < 3:

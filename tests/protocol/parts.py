@@ -1,8 +1,10 @@
 """The federation that the model check runs: tiny, and exact in float32.
 
 Updates are small whole numbers, weights powers of two, the buffer a power of two
-and the codecs exact, so every sum is a dyadic number that float32 holds exactly and
-the conservation laws can be asserted with ``==``.
+and most codecs exact, so every sum is a dyadic number that float32 holds exactly and
+the conservation laws can be asserted with ``==``. Every other registered contraction
+is drawn as well, now and then: its messages are means, norms or products, its sums
+are rounded, and the laws hold within ``TOLERANCE``.
 """
 
 from typing import Literal
@@ -12,12 +14,21 @@ import numpy as np
 from fedcore.admission.base import Admission, AdmissionConfig
 from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.compressors import (
+    STC,
+    Cast,
     CompressorConfig,
     DeadZone,
     ErrorFeedback,
+    Gaia,
+    GaussianK,
+    Identity,
+    Natural,
+    PerTensor,
     RandomK,
     TopK,
+    Uniform,
 )
+from fedcore.config import kind_of, methods
 from fedcore.params import ParamSpec
 from fedcore.recipes import Latecomer
 from fedcore.staleness.base import StalenessConfig, StalenessPolicy, memoryless
@@ -55,11 +66,46 @@ class Superstitious(AdmissionConfig):
         )
 
 
-CODECS: dict[str, CompressorConfig] = {
+EXACT: dict[str, CompressorConfig] = {  # of dyadic values they make dyadic values
     "top_k": TopK(ratio=0.1),
     "random_k": RandomK(ratio=0.1),
     "dead_zone": DeadZone(ratio=0.1),
+    "gaussian_k": GaussianK(ratio=0.1),
+    "gaia": Gaia(threshold=0.5, decay=False),
+    "stc": STC(ratio=0.025),  # the mean of one value
+    "uniform": Uniform(bits=2, bucket=8),  # the step is the largest value
+    "natural": Natural(),
+    "cast": Cast(dtype="bfloat16"),
+    "per_tensor": PerTensor(inner=TopK(ratio=0.1)),
+    "identity": Identity(),
 }
+TOLERANCE = 0.01  # a mistake is off by an eighth or more
+
+
+def _others() -> dict[str, CompressorConfig]:
+    """All other registered contractions, but those with a memory of their own."""
+    found: dict[str, CompressorConfig] = {}
+    for method in methods(CompressorConfig):
+        config = method.example()
+        assert isinstance(config, CompressorConfig)
+        known = kind_of(method) in EXACT or not method.__module__.startswith("fedcore.")
+        remembers = config.build((1,)).init(1) is not None
+        if not (known or remembers) and config.bias == "contraction":
+            found[kind_of(method)] = config
+    return found
+
+
+ROUNDED: dict[str, CompressorConfig] = {
+    **_others(),
+    "stc of means": STC(ratio=0.1),
+    "uniform, 4 bits": Uniform(bits=4, bucket=8),
+}
+CODECS = {**EXACT, **ROUNDED}
+
+
+def tolerance_of(*codecs: str) -> float:
+    """How far the books may be off with these codecs."""
+    return 0.0 if EXACT.keys() >= set(codecs) else TOLERANCE
 
 
 def algorithm_config(

@@ -11,15 +11,17 @@ from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig
 from fedrun.journal import restore
 from fedrun.run import open_run, start_run
-from tests.protocol.ghost import ServerGhost, ViolationError
+from tests.protocol.ghost import ServerGhost, ViolationError, differ
 from tests.protocol.parts import INITIAL, SPEC
 
 
 class CheckedServer:
     """A server process that can be killed, and the ghost of its history."""
 
-    def __init__(self, config: FederationConfig, place: Path, first: Epoch) -> None:
-        self.config, self.place = config, place
+    def __init__(
+        self, config: FederationConfig, place: Path, first: Epoch, tolerance: float
+    ) -> None:
+        self.config, self.place, self.tolerance = config, place, tolerance
         self._first = first
         self._backups = 0
         self.timers: dict[Timer, float] = {}
@@ -38,8 +40,8 @@ class CheckedServer:
         self.up = True
         self.timers = {}
         records = [entry.record for entry in self.run.journal.entries()]
-        self.durable = ServerGhost.of(records)  # of what is on disk
-        self.ghost = ServerGhost.of(records)  # of what was handled
+        self.durable = ServerGhost.of(records, self.tolerance)  # of what is on disk
+        self.ghost = ServerGhost.of(records, self.tolerance)  # of what was handled
         self._seen = self.run.journal.store.last
         if self._restored:
             self._restored = False
@@ -150,5 +152,5 @@ class CheckedServer:
             ("I4: W", state.published.public_D, self.ghost.public),
             ("I3: the buffer", state.buffer, self.ghost.waiting),
         ):
-            if have.tolist() != want.tolist():
+            if differ(have, want, self.tolerance):
                 raise ViolationError(f"{what} is {have.tolist()}, not {want.tolist()}")

@@ -35,10 +35,12 @@ from tests.protocol.client import CheckedClient
 from tests.protocol.ghost import ViolationError
 from tests.protocol.parts import (
     CODECS,
+    EXACT,
     INITIAL,
     REFUSED_SAMPLES,
     algorithm_config,
     build,
+    tolerance_of,
 )
 from tests.protocol.server import CheckedServer
 
@@ -59,9 +61,10 @@ class Setting:
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Setting":
+        codecs = sorted(EXACT if rng.random() < 0.8 else CODECS)
         return cls(
-            uplink=rng.choice(sorted(CODECS)),
-            downlink=rng.choice(sorted(CODECS)),
+            uplink=rng.choice(codecs),
+            downlink=rng.choice(codecs),
             deadline=rng.random() < 0.5,
             synchronous=rng.random() < 0.3,
             real_disks=rng.random() < 0.1,
@@ -107,7 +110,8 @@ class World:
             model=self.place / "none",
         )
         self.algorithm = build(config)
-        self.server = CheckedServer(federation, self.place, self._epoch())
+        off = tolerance_of(self.setting.uplink, self.setting.downlink)
+        self.server = CheckedServer(federation, self.place, self._epoch(), off)
         self.to_server: list[Message] = []
         self.to_clients: list[tuple[str, Message]] = []
         self.copies: list[Path] = []
@@ -120,7 +124,7 @@ class World:
         self.clients = []
         for i in range(CLIENTS):
             place = self.place / f"c{i}" if self.setting.real_disks else None
-            client = CheckedClient(f"c{i}", self.algorithm, place)
+            client = CheckedClient(f"c{i}", self.algorithm, place, off)
             self.clients.append(client)
             self._enrol(client)
             self._send(Enrol(client.cid, client.name))

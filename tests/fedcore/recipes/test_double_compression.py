@@ -1,7 +1,7 @@
 """Local SGD with double compression: Gao et al., AAAI 2021."""
 
 from fedcore.clients import LocalSGD
-from fedcore.compressors import ErrorFeedback, TopK
+from fedcore.compressors import DeadZone, ErrorFeedback
 from fedcore.recipes import DoubleCompression
 from fedcore.selection import All
 from fedcore.staleness import Constant
@@ -18,8 +18,8 @@ def test_all_workers_take_five_steps_in_step() -> None:
 
 def test_both_directions_are_compressed_with_a_memory() -> None:
     config = DoubleCompression()
-    assert config.uplink == ErrorFeedback(inner=TopK(ratio=0.01))
-    assert config.downlink == TopK(ratio=0.05)  # the server's memory is W - X
+    assert config.uplink == ErrorFeedback(inner=DeadZone(ratio=0.05))
+    assert config.downlink == DeadZone(ratio=0.1)  # the server's memory is W - X
 
 
 def test_the_momentum_variant_keeps_its_buffer_at_the_client() -> None:

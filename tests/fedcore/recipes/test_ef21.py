@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedcore import compressors, server_optimizers
+from fedcore.aggregators import TrimmedMean
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import ErrorFeedback, Identity, TopK
 from fedcore.coordinator import Coordinator
@@ -15,6 +16,7 @@ from fedcore.coordinator.events import (
     Event,
     UpdatePushed,
 )
+from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.participant import Participant, ParticipantState, Trained
 from fedcore.protocol import Ack, ModelName, Verdict
@@ -124,6 +126,34 @@ def test_the_server_holds_the_mean_of_what_all_clients_sent(cohort: int) -> None
     )
 
 
+def test_at_a_deadline_those_that_are_missing_count_as_zeros() -> None:
+    made = in_turn(settings(4, 0.1), versions=3, cohort=4)
+    for index in range(2):
+        made.train(index, 20 + index)
+    made.coordinator.flush(at=30.0, reason="deadline")
+    np.testing.assert_allclose(
+        made.coordinator.state.optimizer, made.followed_D, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_with_another_learning_rate_the_server_still_holds_what_was_sent() -> None:
+    made = in_turn(settings(4, 0.1), versions=3, cohort=4)
+    made.coordinator.state.amend(settings(4, 0.05).build(SPEC))
+    np.testing.assert_allclose(
+        made.coordinator.state.optimizer, made.followed_D, rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("other", [FedAvg(), FedAvg(uplink=ErrorFeedback())])
+def test_a_memory_of_another_kind_is_not_taken_over(other: AlgorithmConfig) -> None:
+    first = EF21()
+    for one, next_ in ((first, other), (other, first)):
+        with pytest.raises(ConfigError, match="cannot go on with"):
+            one.require_successor(next_)
+    first.require_successor(settings(2, 0.1))
+    FedAvg().require_successor(FedAvg(uplink=ErrorFeedback()))
+
+
 @pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.ACCEPTED])
 def test_a_message_that_did_not_count_changes_nothing(verdict: Verdict) -> None:
     client = in_turn(settings(4, 0.1), versions=3, cohort=4).clients[0]
@@ -162,6 +192,8 @@ def test_after_the_farewell_nothing_of_a_client_is_left_at_the_server() -> None:
         ({"server": SGD()}, "need each other: with uplink ef21 the server cannot be"),
         ({"uplink": ErrorFeedback()}, "with uplink error_feedback the server cannot"),
         ({"staleness": AdaSGD()}, "none may be dampened by staleness ada_sgd"),
+        ({"aggregator": TrimmedMean()}, "with aggregator trimmed_mean and weigh_by"),
+        ({"weigh_by": "samples"}, "and weigh_by samples it would not"),
         (
             {"uplink": {"kind": "ef21", "inner": compressors.EF21()}},
             "one memory is enough",
