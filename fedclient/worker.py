@@ -223,8 +223,9 @@ class Worker:
     def _push(self) -> None:
         push, began = self._participant.push(), time.monotonic()
         ack = self._member.connection.push(push, again=self._again)
+        if isinstance(ack.answer, Verdict) and not self._again:  # all of it was sent
+            self._participant.uploaded(time.monotonic() - began, time.time())
         self._again = True
-        self._participant.uploaded(time.monotonic() - began, time.time())
         try:
             outcome = self._participant.settle(ack)
         finally:

@@ -24,6 +24,7 @@ from fedcore.compressors import (
     MemoryConfig,
 )
 from fedcore.config import Count, Duration, Method, Versions
+from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.selection import AnySelection, Selection, UniformSelection
 from fedcore.server_optimizers import SGD, AnyServerOptimizer, ServerOptimizer
@@ -131,22 +132,51 @@ class AlgorithmConfig(Method):
         if (self.uplink.kind == "ef21") != (self.server.kind == "ef21"):
             raise ValueError(
                 "ef21 is an uplink and a server optimizer that need each other: with "
-                f"uplink {self.uplink.kind} the server cannot be {self.server.kind}"
+                f"uplink {self.uplink.kind} the server cannot be {self.server.kind}; "
+                "choose both, as the recipe ef21 does, or neither"
             )
-        if self.uplink.kind == "ef21" and self.staleness != Constant():
+        if self.uplink.kind == "ef21":
+            self._refuse_to_weigh()
+        if self.bandwidth and not (
+            isinstance(self.uplink, MemoryConfig) and self.uplink.shortens
+        ):
+            uplink = self.uplink.kind
+            if isinstance(self.uplink, MemoryConfig):
+                uplink += f" around {self.uplink.inner.kind}"
+            raise ValueError(
+                f"bandwidth: uplink {uplink} cannot send less and keep the rest; "
+                "choose error_feedback around top_k, dead_zone, stc, gaussian_k, "
+                "random_k or gaia"
+            )
+        return self
+
+    def _refuse_to_weigh(self) -> None:
+        """The server holds what the clients think that it holds, if all count alike."""
+        if self.staleness != Constant():
             raise ValueError(
                 f"uplink: ef21 sends changes, of which none may be dampened by "
                 f"staleness {self.staleness.kind}; take constant"
             )
-        if self.bandwidth and not (
-            isinstance(self.uplink, MemoryConfig) and self.uplink.shortens
-        ):
+        if self.aggregator != WeightedMean() or self.weigh_by != "updates":
             raise ValueError(
-                f"bandwidth: uplink {self.uplink.kind} cannot send less and keep the "
-                "rest; choose error_feedback around top_k, dead_zone, stc, gaussian_k, "
-                "random_k or gaia"
+                "uplink: ef21 sends changes, which the server must add up as they are: "
+                f"with aggregator {self.aggregator.kind} and weigh_by {self.weigh_by} "
+                "it would not; take weighted_mean and updates"
             )
-        return self
+
+    def require_successor(self, other: "AlgorithmConfig") -> None:
+        """Checks that a run which began with these settings can go on with others.
+
+        Raises:
+            ConfigError: what clients remember would mean something else.
+        """
+        kinds = [config.uplink.kind for config in (self, other)]
+        if "ef21" in kinds and kinds[0] != kinds[1]:
+            raise ConfigError(
+                f"algorithm.uplink: a run that began with {kinds[0]} cannot go on with "
+                f"{kinds[1]}: clients keep a memory, and that of ef21 is of another "
+                "kind; put it back, or start another run"
+            )
 
     def build(self, spec: ParamSpec) -> Algorithm:
         """The algorithm for this model."""

@@ -205,38 +205,3 @@ def norm(x_D: Array) -> float:
         if flat.dtype == np.float64
         else float(np.linalg.norm(flat.astype(np.float64)))
     )
-
-
-def norms(x: Array) -> Array:
-    """Euclidean norms along the last axis, however large or small the values are."""
-    xp = array_namespace(x)
-    if not x.shape[-1]:
-        return xp.sum(x, axis=-1)
-    if is_numpy(x):
-        # Without a copy of magnitudes; a zero is to be a positive one.
-        largest = np.maximum(np.max(x, axis=-1), -np.min(x, axis=-1)) + 0
-        safe = np.where(largest > 0, largest, np.ones_like(largest))
-        squares = _sums_of_squares(x, safe)
-    else:
-        largest = xp.max(xp.abs(x), axis=-1)
-        safe = xp.where(largest > 0, largest, xp.ones_like(largest))
-        shares = x / safe[..., np.newaxis]
-        squares = xp.sum(shares * shares, axis=-1, dtype=xp.float64)
-    return largest * xp.astype(xp.sqrt(squares), x.dtype)
-
-
-def _sums_of_squares(x: Any, unit: Any) -> Any:
-    """Of ``x / unit``, in double precision; long rows part by part, in a cache."""
-    if x.shape[-1] <= BLOCK or x.ndim > 2:
-        shares = x / unit[..., np.newaxis]
-        shares *= shares
-        return np.sum(shares, axis=-1, dtype=np.float64)
-    rows, units = x.reshape(-1, x.shape[-1]), np.reshape(unit, -1)
-    squares = np.zeros(len(rows), np.float64)
-    for place, row in enumerate(rows):
-        for at in range(0, len(row), BLOCK):
-            shares = row[at : at + BLOCK] / units[place]
-            shares *= shares
-            so_far = squares[place]  # goes first, as if the row were summed at once
-            squares[place] = shares.sum(dtype=np.float64, initial=so_far)
-    return squares.reshape(x.shape[:-1])

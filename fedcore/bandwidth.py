@@ -2,10 +2,11 @@
 
 Two controls, in the manner of Gaia's (Hsieh et al., NSDI 2017, §5.4), act on one
 number, the share of its usual size that a message may have. Where an upload took longer
-than ``upload_time`` the share falls by as much, at most by half, and rises again where
-there was time left. Where a client is ahead of its plan for the day, which is to use up
-``daily`` evenly, the share falls by a fifth; where it is a tenth behind, it rises by a
-quarter. An error memory keeps what a shorter message leaves out.
+than ``upload_time`` the share falls by as much, at most by half; where there was time
+left it rises by as much, at most to the double. Where a client is ahead of its plan for
+the day, which is to use up ``daily`` evenly, the share falls by a fifth; where it is a
+tenth behind, it rises by a quarter. An error memory keeps what a shorter message leaves
+out.
 
 The budget itself is kept whatever the share is: before a message that would exceed it
 the client rests until midnight UTC. How large a download will be it knows only from the

@@ -90,6 +90,7 @@ def _resume(
     recovered = recover(journal)
     coordinator = recovered.coordinator
     _check_model(config, coordinator, told)
+    coordinator.algorithm.config.require_successor(config.algorithm)
     at = max(at, coordinator.state.at)
     actions: list[Action] = []
     if journal.cut:

@@ -135,15 +135,15 @@ def overhead(
     """Bytes an update that are no payload: in messages, and around these.
 
     Of the clients whose sockets are measured; an update is a payload that went up.
-    None if there was none.
+    None if there was none, and at the beginning, while the kernel was not asked yet.
     """
     measured = crossed.keys() - {OTHERS}
     whole = {lane: load for lane, load in lanes.items() if lane.cid in measured}
     updates = sum(load.transfers for lane, load in whole.items() if lane.way == "up")
-    if not updates:
-        return None
     sums = total(whole.values())
     moved = sum(crossed[cid].up + crossed[cid].down for cid in measured)
+    if not updates or moved < sums.framed:
+        return None
     return (sums.framed - sums.payload) / updates, (moved - sums.framed) / updates
 
 
@@ -174,6 +174,7 @@ def _table(
     for place, column in enumerate([*columns, last]):
         is_text = place < 2 or column == "codec"
         table.add_column(column, justify="left" if is_text else "right")
+    table.columns[-1].no_wrap = True
     return table
 
 

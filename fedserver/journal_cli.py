@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fedcore.errors import ConfigError
 from fedrun.command import in_sentences
 
 RUN = click.argument("run", type=click.Path(path_type=Path))
@@ -35,8 +36,14 @@ def show(
     as_json: bool,
 ) -> None:
     """Print the records of a run."""
+    from fedrun.journal.codec import KINDS
+
+    _require("--kind", kind and kind.lower(), {name.lower() for name in KINDS})
     shown = 0
+    clients: set[str] = set()
     for number, facts in _facts(run):
+        if "client" in facts:
+            clients.add(facts["client"])
         wanted = (
             number > after
             and (kind is None or facts["kind"].lower() == kind.lower())
@@ -50,6 +57,8 @@ def show(
         shown += 1
         if limit is not None and shown >= limit:
             break
+    if not shown:
+        _require("--client", client, clients)
 
 
 @journal_commands.command()
@@ -114,6 +123,14 @@ def export(run: Path, folder: Path) -> None:
 
     for path in export_tables(run, folder):
         click.echo(path)
+
+
+def _require(option: str, given: str | None, known: set[str]) -> None:
+    """A filter that nothing can pass is a typo."""
+    if given is not None and given not in known:
+        raise ConfigError(
+            f"{option} {given}: unknown; there are {', '.join(sorted(known)) or 'none'}"
+        )
 
 
 def _facts(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -6,6 +6,7 @@ from fedcore.compressors.base import Compressor as Compressor
 from fedcore.compressors.base import CompressorConfig as CompressorConfig
 from fedcore.compressors.base import Context as Context
 from fedcore.compressors.cast import Cast as Cast
+from fedcore.compressors.cyclic import Cyclic as Cyclic
 from fedcore.compressors.dead_zone import DeadZone as DeadZone
 from fedcore.compressors.ef21 import EF21 as EF21
 from fedcore.compressors.error_feedback import ErrorFeedback as ErrorFeedback

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from fedcore.compressors.base import Compressor, Context, Keys, fold_in, stateless
 from fedcore.payloads import Layout, Payload, dense_payload, parts_payload
@@ -28,22 +29,20 @@ def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
         return parts_payload(layout, groups, own_messages, delta_D.shape[:-1])
 
     def given(context: Context) -> Compressor:
-        before = _by_group(context.previous)
-        known = [
-            replace(
+        before = cache(lambda: _by_group(context.previous()))
+
+        def own(group: Sequence[int], slices: Sequence[slice]) -> Context:
+            return replace(
                 context,
                 public_D=gather(context.public_D, slices),
-                previous=before.get(tuple(group)),
+                previous=lambda: before().get(tuple(group)),
             )
-            for group, slices in zip(groups, where, strict=True)
+
+        known = [
+            (group, compressor.at(partial(own, group, slices)))
+            for (group, compressor), slices in zip(parts, where, strict=True)
         ]
-        return by_parts(
-            layout,
-            [
-                (group, compressor.at(lambda own=own: own))  # type: ignore[misc]
-                for (group, compressor), own in zip(parts, known, strict=True)
-            ],
-        )
+        return by_parts(layout, known)
 
     depends = any(compressor.given for _, compressor in parts)
     return stateless(encode, given if depends else None)

@@ -36,8 +36,8 @@ class Context:
     """Of the model that the vector is a change of."""
     public_D: Array
     """That model, shape (D,); of a stack (D,) or (N, D)."""
-    previous: Payload | None = None
-    """The sender's last message that was decided on, if it is still there."""
+    previous: Callable[[], Payload | None] = lambda: None
+    """Reads the sender's last message that was decided on, if it is still there."""
     share: float = 1.0
     """How much of its usual size the message may have, for want of bandwidth."""
 

@@ -4,7 +4,7 @@ Richtárik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, an
 Practically Faster Error Feedback", NeurIPS 2021, arXiv 2106.05203, Algorithm 2:
 c_i = C(Δ_i - g_i), g_i ← g_i + c_i; with partial participation, where those who do not
 take part send nothing, Fatkhullin, Sokolov, Gorbunov, Li, Richtárik, arXiv 2110.03294,
-Algorithm 5. The server's side, g ← g + mean c_i, is the server optimiser of the same
+Algorithm 4. The server's side, g ← g + mean c_i, is the server optimiser of the same
 name. Where error feedback sends what it left out, EF21 forgets it: g_i follows the
 updates, and a new one replaces what was not sent of the last. The gradient of the paper
 is a client's update here.
@@ -13,7 +13,8 @@ The memory is e = -g_i, and so the rules of the protocol hold as they are: u = e
 and with q = C(u) accepted e becomes e - q. A message that was rejected, or undone by a
 restored server, gives its q back to e; so does a discarded one, since the server did
 not add it. The farewell sends e itself, after which nothing of the client is in g. Work
-of which no message could be made is gone, as g_i stands for it.
+of which no message could be made is gone, as g_i stands for it. A client that loses its
+disk begins anew, and what the server holds of its old self stays.
 """
 
 from typing import Literal

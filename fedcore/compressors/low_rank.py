@@ -7,10 +7,11 @@ a matrix of its first axis and all others; vectors, and matrices that two thin o
 would not make smaller, travel exactly.
 
 PowerSGD starts from the Q of the step before, its warm start. Here that Q is the one in
-the sender's last message, which a client keeps in any case until no restored server can
-ask for it, and the server in its ring of versions: there is no second memory to commit,
-to lose or to roll back. Without such a message, as in the first, the start is random.
-We depart from the paper in that P and Q are not averaged over clients, since messages
+the sender's last message, which a client with an error memory keeps in any case until
+no restored server can ask for it, and the server in its ring of versions: there is no
+second memory to commit, to lose or to roll back. Without such a message, as in the
+first, of a client without a memory, or with ``ring_bytes: 0``, the start is random. We
+depart from the paper in that P and Q are not averaged over clients, since messages
 arrive one by one.
 
 PQᵀ = PPᵀM is a projection of M, and so a contraction. The weight that a random start
@@ -89,7 +90,7 @@ class LowRank(CompressorConfig):
         self, shape: tuple[int, int], before: Array | None = None
     ) -> Compressor:
         def given(context: Context) -> Compressor:
-            return self._of_matrix(shape, _found_before(context.previous, shape))
+            return self._of_matrix(shape, _found_before(context.previous(), shape))
 
         return stateless(
             lambda delta_D, key: _encode(delta_D, key, shape, self, before),

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from pydantic import model_validator
 
-from fedcore.arrays import array_namespace, norms
+from fedcore.arrays import array_namespace
 from fedcore.compressors._sign import encode_signs
 from fedcore.compressors.base import (
     AnyCompressor,
@@ -33,6 +33,7 @@ from fedcore.compressors.base import (
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
+from fedcore.kernels import absolute_sums, square_sums
 from fedcore.payloads import Layout, Payload, rotated_payload
 from fedcore.payloads.rotated import INNER, blocks, rotate
 from fedcore.rng import Key, seeds
@@ -92,7 +93,6 @@ def _encode(delta_D: Array, key: Keys, inner: Compressor) -> Payload:
 
 def _unbiased(rows: Array) -> Array:
     """‖y‖₂²/‖y‖₁, and 0 of zeros."""
-    xp = array_namespace(rows)
-    sums, lengths = xp.sum(xp.abs(rows), axis=-1), norms(rows)
+    xp, sums = array_namespace(rows), absolute_sums(rows)
     safe = xp.where(sums > 0, sums, xp.ones_like(sums))
-    return lengths * (lengths / safe)
+    return xp.astype(square_sums(rows) / safe, rows.dtype)

@@ -14,7 +14,7 @@ from pydantic import Field
 from fedcore.arrays import array_namespace, take
 from fedcore.compressors._ratio import RatioConfig
 from fedcore.compressors.base import Keys
-from fedcore.kernels import largest_indices
+from fedcore.kernels import absolute_sums, largest_indices
 from fedcore.payloads import Payload, levels_payload
 from fedcore.typing import Array
 
@@ -33,5 +33,5 @@ class STC(RatioConfig):
         indices_K = largest_indices(delta_D, k)
         values_K = take(delta_D, indices_K)
         signs_K = xp.astype(xp.sign(values_K), xp.int32)
-        mean = xp.sum(xp.abs(values_K), axis=-1, keepdims=True) / max(1, k)
-        return levels_payload(dim, indices_K, signs_K, mean, (dim,))
+        mean = xp.astype(absolute_sums(values_K) / max(1, k), delta_D.dtype)
+        return levels_payload(dim, indices_K, signs_K, mean[..., None], (dim,))

@@ -367,10 +367,12 @@ class Coordinator:
     def _context(self) -> Context:
         """What is known when a version is published."""
         published = self.state.published
-        packed = published.ring[-1].message
-        layout = self.algorithm.spec.sizes
-        previous = None if packed is None else payloads.unpack(packed, layout)
-        return Context(published.version, published.public_D, previous)
+        packed, layout = published.ring[-1].message, self.algorithm.spec.sizes
+        return Context(
+            published.version,
+            published.public_D,
+            lambda: None if packed is None else payloads.unpack(packed, layout),
+        )
 
     def _fire(self, timer: Timer) -> list[Action]:
         match timer.kind:

@@ -166,7 +166,7 @@ class ServerState:
         Returns the packed message.
         """
         algorithm = self.algorithm
-        agg_D = algorithm.aggregator.finalize(self.buffer, self.samples)
+        agg_D = algorithm.aggregator.finalize(self.buffer, self._divisor())
         self.exact_D, self.optimizer = algorithm.server.update(
             self.exact_D, agg_D, self.optimizer
         )
@@ -186,6 +186,13 @@ class ServerState:
         self._remember_base()
         return packed
 
+    def _divisor(self) -> float:
+        """N; with those that are missing where the server counts on all K."""
+        algorithm = self.algorithm
+        if not algorithm.server.over_cohort:
+            return self.samples
+        return self.samples * algorithm.config.buffer / self.count
+
     def amend(self, algorithm: Algorithm) -> None:
         """Goes on with other settings: roles that changed start afresh.
 
@@ -193,7 +200,7 @@ class ServerState:
         """
         old, self.algorithm = self.algorithm, algorithm
         dim = algorithm.spec.dim
-        if old.config.server != algorithm.config.server:
+        if not algorithm.config.server.keeps_state(old.config.server):
             self.optimizer = algorithm.server.init(dim)
         if old.config.aggregator != algorithm.config.aggregator:
             assert not self.count

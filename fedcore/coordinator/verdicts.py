@@ -60,9 +60,8 @@ def _decide(
     if not payloads.magnitude(payload) <= LARGEST:  # nor if it is NaN
         with np.errstate(over="ignore", invalid="ignore"):
             tensor = algorithm.spec.beyond(payloads.decode(payload), LARGEST)
-        reason = (
-            f"the update holds NaN, infinite or absurdly large values in {tensor!r}"
-        )
+        where = f" in {tensor!r}" if tensor else ""  # only its bound may be so large
+        reason = f"the update holds NaN, infinite or absurdly large values{where}"
         return Verdict.DISCARDED, reason, 0.0
     if staleness > limit:
         reason = f"{_versions(staleness)} late, the limit is {limit}"

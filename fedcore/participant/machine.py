@@ -282,11 +282,12 @@ class Participant:
         if state.held is None or state.public_D is None:
             return None
         last = state.history[-1].payload if state.history else None
+        limited = self.algorithm.config.bandwidth is not None
         return Context(
             state.held.version,
             state.public_D,
             lambda: None if last is None else payloads.unpack(last, self._layout),
-            state.link.share,
+            state.link.share if limited else 1.0,
         )
 
     def push(self) -> Push:

@@ -12,6 +12,7 @@ from fedcore.payloads.base import pack_parts as pack_parts
 from fedcore.payloads.base import rows as rows
 from fedcore.payloads.base import support as support
 from fedcore.payloads.base import unpack as unpack
+from fedcore.payloads.block import block_payload as block_payload
 from fedcore.payloads.dense import dense_payload as dense_payload
 from fedcore.payloads.half import half_payload as half_payload
 from fedcore.payloads.indices import pack_indices as pack_indices

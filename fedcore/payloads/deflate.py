@@ -23,6 +23,7 @@ _RAW = -15  # a window of 2^15 bytes, and no header
 _OWN_CODE = 1 << 10  # bytes that are worth a Huffman code of their own
 _SAMPLE = 1 << 13  # bytes that show whether it is worth while
 _CHUNKS = 8  # of a part that are looked at
+_PARTS = 64  # of which each is looked at by itself
 _WORTH = 1 / 32  # of the bytes, less is not
 
 
@@ -34,7 +35,7 @@ def deflated(parts: Sequence[Bytes], stride: int) -> bytes | None:
     if size < LEAST:
         return None
     few = size <= _SAMPLE
-    sample = views if few else [_sample(view, _SAMPLE / size) for view in views]
+    sample = views if few else _samples(views, _SAMPLE / size)
     strategy, found = zlib.Z_RLE, _deflated(sample, zlib.Z_RLE)
     looked_at = sum(map(len, sample))
     if len(found) > (1 - _WORTH) * looked_at:
@@ -92,6 +93,13 @@ def _deflated(views: Sequence[memoryview], strategy: int) -> bytes:
         made.append(stream.compress(view))
         since += len(view)
     return b"".join([*made, stream.flush()])
+
+
+def _samples(views: Sequence[memoryview], share: float) -> list[memoryview]:
+    """A share of each part, or of all as one where there are too many parts."""
+    if len(views) > _PARTS:
+        views = [memoryview(b"".join(views))]
+    return [_sample(view, share) for view in views]
 
 
 def _sample(view: memoryview, share: float) -> memoryview:

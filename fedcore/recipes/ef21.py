@@ -1,8 +1,8 @@
 """EF21 with partial participation: clients send how their update has changed.
 
 Fatkhullin, Sokolov, Gorbunov, Li, Richtárik, "EF21 with Bells & Whistles: Practical
-Algorithmic Extensions of Modern Error Feedback", arXiv 2110.03294: Algorithm 5
-(EF21-PP), and compression in both directions as in its Algorithm 6 (EF21-BC). Set
+Algorithmic Extensions of Modern Error Feedback", arXiv 2110.03294: Algorithm 4
+(EF21-PP), and compression in both directions as in its Algorithm 5 (EF21-BC). Set
 ``server: {share: K/n}`` where fewer than all n clients take part in a version.
 
 The paper's downlink sends C(g - ĝ) of the mean update; ours sends that of the model,

@@ -18,12 +18,18 @@ class ServerOptimizer(NamedTuple):
 
     init: Callable[[int], State]
     update: Callable[[Vector, Vector, State], tuple[Vector, State]]  # (X, agg, state)
+    # whether the aggregate is a mean over K, of whom those that are missing sent zeros
+    over_cohort: bool = False
 
 
 class ServerOptimizerConfig(Method):
     """Settings of a server optimiser."""
 
     role: ClassVar[str] = "server optimizer"
+
+    def keeps_state(self, other: "ServerOptimizerConfig") -> bool:
+        """Whether the state of an optimiser with other settings goes on in this one."""
+        return self == other
 
     @abstractmethod
     def build(self) -> ServerOptimizer:

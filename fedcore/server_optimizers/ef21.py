@@ -1,10 +1,11 @@
 """EF21's server: g ← g + share·agg; X ← X - η·g.
 
 Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv 2106.05203, Algorithm 2, and with
-partial participation arXiv 2110.03294, Algorithm 5: clients send the change of what
+partial participation arXiv 2110.03294, Algorithm 4: clients send the change of what
 they would have sent, and g is the mean over all clients of what each stands for. The
-paper divides by all n clients, and the aggregate is a mean over the K that took part:
-``share`` is K/n.
+paper divides by all n clients, and the aggregate is a mean over K of them: ``share`` is
+K/n. If a deadline passes before K updates are there, the aggregate is a mean over K all
+the same, in which the missing ones are zeros.
 """
 
 from typing import Literal
@@ -27,7 +28,13 @@ class EF21(ServerOptimizerConfig):
 
     def build(self) -> ServerOptimizer:
         """The optimiser."""
-        return ServerOptimizer(lambda dim: np.zeros(dim, np.float32), self._update)
+        return ServerOptimizer(
+            lambda dim: np.zeros(dim, np.float32), self._update, over_cohort=True
+        )
+
+    def keeps_state(self, other: ServerOptimizerConfig) -> bool:
+        """Of any settings: what the clients sent stays what they think they sent."""
+        return isinstance(other, EF21)
 
     def _update(
         self, exact_D: Vector, agg_D: Vector, mean_D: Vector

@@ -49,6 +49,8 @@ def _sentence(
             return str(context["error"])
         case "model_type" | "dict_type":
             return f"should be a section of keys and values, got {given!r}"
+        case "tuple_type":
+            return f"should be a list, got {given!r}"
         case "path_type":
             return f"should be a path, got {given!r}"
         case _:

@@ -45,6 +45,8 @@ _CLASSES: dict[str, type[Any]] = {
     )
 }
 
+KINDS = frozenset(_CLASSES)  # of records, as `journal show` names them
+
 _WITH_PAYLOAD = {
     cls
     for cls in _CLASSES.values()

@@ -53,7 +53,7 @@ def parts(results: Results) -> Iterator[str]:
     is_framed = any(load.framed for load in lanes.values())
     yield note((_FRAMED if is_framed else _SIMULATED) + _overhead(lanes, crossed))
     groups = by_client(lanes)
-    title = f"Bytes of {units.counted(len(groups), 'client')}"
+    title = f"Bytes of {units.counted(len(groups.keys() - {OTHERS}), 'client')}"
     if len(groups) > MOST_ROWS:
         title += f" (the {MOST_ROWS} with the most)"
     yield folded(title, _clients(lanes, crossed, names, results.dim))

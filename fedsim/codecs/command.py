@@ -30,6 +30,7 @@ from fedsim.codecs.pool import stoppable
 from fedsim.codecs.table import codecs_table
 
 WIDTH = 140  # of the table where there is no terminal
+NARROW = 120  # a terminal with fewer columns breaks the names of codecs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ def _tell(comparison: Comparison, out: Path, console: Console) -> None:
     screen = Console()
     if not screen.is_terminal:
         screen.width = WIDTH
-    screen.print(codecs_table(comparison))
+    screen.print(codecs_table(comparison, narrow=screen.width < NARROW))
     console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"numbers: {numbers}", soft_wrap=True, markup=False, highlight=False)
     for doubt in comparison.doubts:

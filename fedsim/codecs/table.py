@@ -1,6 +1,7 @@
 """The comparison in the terminal."""
 
 import math
+import re
 
 from rich import box
 from rich.table import Table
@@ -18,8 +19,11 @@ CAPTION = (
 HEAD = ("bytes up", "bytes down", "times fewer", "encode ms", "decode ms")
 
 
-def codecs_table(comparison: Comparison) -> Table:
-    """A row for each pair, in the order in which they were asked for."""
+def codecs_table(comparison: Comparison, *, narrow: bool = False) -> Table:
+    """A row for each pair, in the order in which they were asked for.
+
+    On a narrow screen names are broken between their settings.
+    """
     table = Table(
         title=Text(heading(comparison)),
         title_justify="left",
@@ -36,9 +40,14 @@ def codecs_table(comparison: Comparison) -> Table:
     table.add_column("")
     for place, row in enumerate(comparison.rows):
         style = "bold green" if place == comparison.taken else ""
-        cells = [Text(cell) for cell in (*row.pair.names, *numbers(comparison, place))]
+        names = [_broken(name) if narrow else name for name in row.pair.names]
+        cells = [Text(cell) for cell in (*names, *numbers(comparison, place))]
         table.add_row(*cells, Text(mark(comparison, place)), style=style)
     return table
+
+
+def _broken(name: str) -> str:
+    return re.sub("(?<=[:,])(?=.)", "\n", name)
 
 
 def heading(comparison: Comparison) -> str:

@@ -1,5 +1,6 @@
 """How a client reaches a server: address, trust, and what went wrong."""
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,12 +72,17 @@ class Address:
         return not (self.plaintext or self.is_local)
 
     def channel(self) -> grpc.Channel:
-        """A connection that is made when it is first used."""
+        """A connection that is made when it is first used.
+
+        Raises:
+            ConfigError: what should hold certificates does not.
+        """
         if not self.is_encrypted:
             return grpc.insecure_channel(str(self), OPTIONS)
         credentials = grpc.ssl_channel_credentials(
             _read(self.ca), _read(self.key), _read(self.certificate)
         )
+        _check_certificates(self)
         return grpc.secure_channel(str(self), credentials, OPTIONS)
 
 
@@ -91,7 +97,7 @@ def parse_address(text: str, **trust: Any) -> Address:
         return Address(text, **trust)
     if not colon or text.endswith("]"):
         return Address(text.strip("[]"), **trust)
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or "/" in host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"{text}: expected HOST or HOST:PORT")
     return Address(host.strip("[]"), int(port), **trust)
 
@@ -107,6 +113,8 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
             f"here, or it wants one from this client (--ca, --certificate, --key): "
             f"{details}"
         )
+    if not address.is_encrypted and "Socket closed" in details:
+        details += "; if the server speaks TLS: --ca"
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
             return UnavailableError(f"{address} does not answer: {details}")
@@ -128,6 +136,27 @@ def _is_handshake(details: str) -> bool:
     # Not "handshake": a connection that times out is a "tcp handshaker shutdown".
     words = ("certificate", "verification", "ssl", "tls")
     return any(word in details.lower() for word in words)
+
+
+def _check_certificates(address: Address) -> None:
+    """Without this, gRPC tries for ever, for want of a "security handshaker"."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if address.ca is not None:
+            context.load_verify_locations(address.ca)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"--ca {address.ca}: expected certificates in PEM format: "
+            f"{error.reason or error}"
+        ) from error
+    try:
+        if address.certificate is not None:
+            context.load_cert_chain(address.certificate, address.key, password="")
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"--certificate {address.certificate} and --key {address.key} are not a "
+            f"certificate and its key: {error.reason or error}"
+        ) from error
 
 
 def _read(path: Path | None) -> bytes | None:

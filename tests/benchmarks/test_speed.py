@@ -16,7 +16,7 @@ from benchmarks.speed.report import RATIO, Report, Row
 from fedcore.payloads import decode, unpack
 
 QUICK = Scale(quick=True)
-PROCESSES = {"server", "start"}
+PROCESSES = {"counting", "server", "start"}
 
 
 def filled(report: Report) -> None:

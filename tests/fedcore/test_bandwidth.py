@@ -106,6 +106,12 @@ def test_an_uplink_that_cannot_send_less_and_keep_the_rest_is_refused(
         FedBuff(uplink=uplink, bandwidth=Bandwidth(daily=9))
 
 
+def test_an_uplink_that_is_refused_is_named_with_what_is_inside() -> None:
+    uplink = ErrorFeedback(inner=SignL1())
+    with pytest.raises(ValidationError, match="error_feedback around sign_l1 cannot"):
+        FedBuff(uplink=uplink, bandwidth=Bandwidth(daily=9))
+
+
 @pytest.mark.parametrize("inner", [TopK(), Gaia(), PerTensor(inner=TopK())])
 def test_sparsifiers_can_send_less(inner: TopK) -> None:
     config = FedBuff(uplink=ErrorFeedback(inner=inner), bandwidth=Bandwidth(daily=9))

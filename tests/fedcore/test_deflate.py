@@ -66,6 +66,14 @@ def test_a_bell_curve_is_smaller_deflated_and_says_the_same(
     assert [payloads.pack(each) for each in (one, other)] == [plain, small]
 
 
+@pytest.mark.parametrize("tensors", [50, 500, 2000])
+def test_so_is_a_message_of_many_parts(tensors: int) -> None:
+    layout = (200,) * tensors
+    payload = message(PerTensor(inner=Uniform(bits=4)), gaussian(sum(layout)), layout)
+    small = payloads.pack(payload)
+    assert len(small) < 0.9 * len(payloads.pack(replace(payload, deflates=False)))
+
+
 @pytest.mark.parametrize("config", [SignL1(), Rotation()], ids=str)
 def test_what_does_not_become_smaller_travels_as_it_is(
     config: CompressorConfig,

@@ -133,6 +133,15 @@ def test_a_changed_algorithm_is_refused_unless_it_is_said(tmp_path: Path) -> Non
     opened(tmp_path, **changes).journal.close()  # it was written down
 
 
+def test_what_clients_remember_cannot_change_its_meaning(tmp_path: Path) -> None:
+    lived(opened(tmp_path))
+    pair = {role: {"kind": "ef21"} for role in ("uplink", "server")}
+    changes: dict[str, Any] = {"algorithm": {**pair, "staleness": {"kind": "constant"}}}
+    with pytest.raises(ConfigError, match="cannot go on with ef21: clients keep a"):
+        opened(tmp_path, amend=True, **changes)
+    opened(tmp_path).journal.close()  # nothing was written down
+
+
 def test_an_ended_run_stays_ended_unless_its_end_lies_further_away(
     tmp_path: Path,
 ) -> None:

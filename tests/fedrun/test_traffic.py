@@ -194,6 +194,9 @@ def test_the_overhead_is_that_of_clients_whose_sockets_are_measured() -> None:
         "an update takes 77 bytes beside its payloads: 47 in messages, 30 around them"
     )
     assert overhead(traffic.lanes(), {}) is None
+    early = {"ann": Crossed(100, 439)}  # the kernel is asked every two seconds
+    assert overhead(traffic.lanes(), early) is None
+    assert overhead_line(traffic.lanes(), early) == ""
     assert overhead_line({}, {}) == ""
 
 

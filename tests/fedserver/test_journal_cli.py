@@ -60,6 +60,16 @@ def test_show_finds_the_records_that_are_asked_for(run: Written) -> None:
     assert len(command(*words, "--limit", 3).stdout.splitlines()) == 3
 
 
+def test_show_names_what_there_is_where_nothing_could_be_found(run: Written) -> None:
+    words = ("journal", "show", run.folder)
+    said = sentence(*words, "--kind", "accepted", status=78)
+    assert said.startswith("error: --kind accepted: unknown; there are admitted, c")
+    said = sentence(*words, "--client", "eve", status=78)
+    assert said == "error: --client eve: unknown; there are ann, bob\n"
+    assert command(*words, "--kind", "Lost").output == ""
+    assert command(*words, "--client", "bob", "--after", 99).output == ""
+
+
 def test_show_reads_a_run_that_is_being_served(tmp_path: Path) -> None:
     live = Written(tmp_path)
     live.push()

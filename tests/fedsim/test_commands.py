@@ -183,3 +183,18 @@ def test_more_clients_than_samples_are_refused() -> None:
     done = typed("fedsim", "data", WORKLOAD, "--clients", "5000")
     sentence = "1347 rows cannot be shared out among 5000 clients"
     assert done.sentence(os.EX_CONFIG) == sentence
+
+
+@pytest.mark.processes
+def test_kernels_that_do_not_exist_are_a_setting_like_any_other() -> None:
+    command = "from fedsim.cli import main; main(['run', 'federation.yaml'])"
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        env={"LATECOMER_KERNELS": "cython", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == os.EX_CONFIG
+    choices = "'numpy', 'compiled' or nothing"
+    assert done.stderr == f"error: LATECOMER_KERNELS is 'cython', expected {choices}\n"

@@ -4,6 +4,7 @@ from typing import Any
 
 import grpc
 import pytest
+import trustme
 from fedwire.connect import (
     DEFAULT_PORT,
     OPTIONS,
@@ -57,7 +58,9 @@ def test_an_address_is_a_host_with_or_without_a_port(
     assert (address.host, address.port) == (host, port)
 
 
-@pytest.mark.parametrize("text", ["a:", ":9", "a:b", "a:0", "a:65536", "a:-1"])
+@pytest.mark.parametrize(
+    "text", ["a:", ":9", "a:b", "a:0", "a:65536", "a:-1", "http://a:9", "http://a"]
+)
 def test_anything_else_is_answered_with_what_is_expected(text: str) -> None:
     with pytest.raises(ConfigError, match=f"{text}: expected HOST or HOST:PORT"):
         parse_address(text)
@@ -91,6 +94,19 @@ def test_a_certificate_and_its_key_belong_together() -> None:
 def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ca\.pem: No such file"):
         Address("example.org", ca=tmp_path / "ca.pem").channel()
+
+
+def test_files_without_certificates_are_refused_at_once(tmp_path: Path) -> None:
+    pair = trustme.CA().issue_cert("here")
+    key, certificate = tmp_path / "key.pem", tmp_path / "own.pem"
+    pair.private_key_pem.write_to_path(key)
+    pair.cert_chain_pems[0].write_to_path(certificate)
+    with pytest.raises(ConfigError, match=r"--ca .*: expected certificates in PEM"):
+        Address("example.org", ca=key).channel()
+    Address("example.org", certificate=certificate, key=key).channel().close()
+    trustme.CA().issue_cert("there").private_key_pem.write_to_path(key)
+    with pytest.raises(ConfigError, match="are not a certificate and its key: "):
+        Address("example.org", certificate=certificate, key=key).channel()
 
 
 def test_an_address_is_written_as_it_is_read() -> None:
@@ -133,6 +149,13 @@ def test_a_failed_handshake_names_the_options_that_help() -> None:
     broken = Failed(grpc.StatusCode.UNAVAILABLE, "Ssl handshake failed: CERTIFICATE")
     with pytest.raises(RefusedError, match="--ca, --certificate, --key"):
         raise explained(broken, HERE)
+
+
+def test_a_server_that_hangs_up_on_plain_text_may_speak_tls() -> None:
+    closed = Failed(grpc.StatusCode.UNAVAILABLE, "last error: Socket closed")
+    told = str(explained(closed, HERE))
+    assert told.endswith("Socket closed; if the server speaks TLS: --ca")
+    assert "speaks TLS" not in str(explained(closed, Address("example.org")))
 
 
 def test_a_connection_that_times_out_is_no_failed_handshake() -> None:

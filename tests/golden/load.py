@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcore.payloads import (
     Payload,
+    block_payload,
     dense_payload,
     half_payload,
     levels_payload,
@@ -73,6 +74,8 @@ def golden_payload(entry: Any) -> Payload:
             return rotated_payload(dim, np.array(arrays["seed"], np.uint64), inner)
         case "low_rank":
             return low_rank_payload(*(np.array(arrays[name], "f4") for name in "pq"))
+        case "block":
+            return block_payload(dim, arrays["start"], golden_payload(arrays["inner"]))
         case "parts":
             messages = [golden_payload(each) for each in arrays["messages"]]
             return parts_payload(layout, arrays["groups"], messages)

@@ -22,8 +22,9 @@ TOP = (
     "stop, timeouts"
 )
 COMPRESSORS = (
-    "cast, dead_zone, error_feedback, gaussian_k, identity, low_rank, natural, "
-    "per_tensor, qsgd, random_k, rotation, sign_l1, sign_l2, stc, top_k, uniform"
+    "cast, dead_zone, ef21, error_feedback, gaia, gaussian_k, identity, low_rank, "
+    "natural, per_tensor, qsgd, random_k, rotation, sign_l1, sign_l2, stc, top_k, "
+    "uniform"
 )
 RECIPES = "double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer"
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"
@@ -117,6 +118,10 @@ def test_a_typo_in_a_key_is_answered_with_the_nearest_one(
         ("stop: [1]", "1: stop: should be a section of keys and values, got [1]"),
         ("server:", "1: server: should be a section of keys and values, got None"),
         ("model: 3", "1: model: should be a path, got 3"),
+        (
+            "algorithm: {kind: fed_buff, uplink: {kind: per_tensor, exact: b}}",
+            "1: algorithm.uplink.exact: should be a list, got 'b'",
+        ),
         ("app: 5", "1: app: should be a valid string, got 5"),
         ("1: 2", "1: keys should be strings, got 1"),
     ],

@@ -11,9 +11,11 @@ from fedcore.compressors import (
     Compressor,
     CompressorConfig,
     Context,
+    Cyclic,
     ErrorFeedback,
     Gaia,
     GaussianK,
+    Identity,
     LowRank,
     MemoryConfig,
     Natural,
@@ -68,6 +70,11 @@ ALONE = [
         LowRank(rank=1, iterations=1),
         PerTensor(inner=LowRank(rank=1), exact_below=4),
         Gaia(threshold=1.0),
+        Cyclic(ratio=0.3),
+        Cyclic(ratio=0.3, inner=SignL1(per="vector")),
+        Cyclic(ratio=0.3, inner=Uniform(bits=4, bucket=5)),
+        Cyclic(ratio=0.3, inner=Identity()),
+        PerTensor(inner=Cyclic(ratio=0.3), exact_below=4),
         PerTensor(inner=Gaia(threshold=1.0), exact_below=4),
     )
     if not isinstance(config, MemoryConfig)

@@ -1,6 +1,8 @@
 """The laws that every compressor keeps."""
 
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -8,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore import payloads
-from fedcore.compressors import CompressorConfig, ErrorFeedback, MemoryConfig
+from fedcore.compressors import (
+    CompressorConfig,
+    Context,
+    ErrorFeedback,
+    MemoryConfig,
+)
 from fedcore.rng import Key
 from fedcore.typing import Vector
 from tests.laws.compressors import (
@@ -26,7 +33,8 @@ from tests.laws.vectors import SHAPES, Given, keys, layouts, updates, vector
 
 DIM, DRAWS = 24, 2000
 SPARSIFIERS = ("top_k", "gaussian_k", "random_k", "gaia")
-SUMMED = ("sign_l1", "sign_l2", "rotation", "low_rank")
+SUMMED = ("sign_l1", "sign_l2", "rotation", "low_rank", "cyclic")
+T = TypeVar("T")
 shapes = pytest.mark.parametrize("shape", SHAPES)
 
 
@@ -112,7 +120,11 @@ def test_a_compressor_is_random_for_all_keys_or_for_none(
     assert len(messages) in (1, 8)
 
 
-@named(CONTRACTIONS)
+# Those that take turns come closer over a cycle: tests/fedcore/compressors/test_cyclic.
+AT_ONCE = [config for config in CONTRACTIONS if innermost(config).kind != "cyclic"]
+
+
+@named(AT_ONCE)
 @shapes
 def test_a_contraction_comes_closer_in_expectation(
     config: CompressorConfig, shape: str
@@ -157,7 +169,7 @@ def test_message_and_memory_of_a_sparsifier_sum_to_the_update_exactly(
     assert (payloads.decode(payload) + left == update.memory_D + update.delta_D).all()
 
 
-@named(REMEMBERED)
+@named([each for each in REMEMBERED if each.inner in AT_ONCE])
 def test_a_memory_stays_bounded_on_a_steady_stream(config: ErrorFeedback) -> None:
     compressor = in_context(config, (9, 15))
     memory_D = compressor.init(DIM)
@@ -243,3 +255,24 @@ def _draws(config: CompressorConfig, x_D: Vector) -> Vector:
 def _squared(x: Vector) -> Vector:
     squares: Vector = np.square(x, dtype=np.float64).sum(axis=-1)
     return squares
+
+
+@named([config for config in EVERY if config.build((30, 12, 7)).given])
+def test_the_last_message_may_be_of_any_codec(config: CompressorConfig) -> None:
+    """The codec of a run that goes on with other settings is another one."""
+    layout = (30, 12, 7)
+    delta_D, public_D = vector("laplace", 49, 1), vector("gaussian", 49, 2)
+    nothing_D = np.zeros(49, np.float32)
+    for other in EVERY:
+        before, _ = other.build(layout).encode(
+            public_D, memory(other, nothing_D), Key.root(3)
+        )
+        known = Context(4, public_D, partial(_only, before))
+        compressor = config.build(layout).at(partial(_only, known))
+        message, _ = compressor.encode(delta_D, memory(config, nothing_D), Key.root(0))
+        arrived = payloads.unpack(payloads.pack(message), layout)
+        assert np.isfinite(payloads.decode(arrived)).all()
+
+
+def _only(known: T) -> T:
+    return known

@@ -131,6 +131,10 @@ def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
             struct.pack("<IB", rows := draw(st.integers(0, dim + 1)), coding),
             4 * coding * (rows + dim // max(1, rows)),
         ),
+        "block": (
+            struct.pack("<IIIBBIH", low, coding, count, 1, 3, count, 1),
+            4 + -(-count // 8),
+        ),
         "rotated": (
             (struct.pack("<QBBIH", low, 1, 3, 256, 1), 4 + 32)
             if coding % 2

@@ -7,10 +7,14 @@
 #ifndef LATECOMER_KERNELS_H
 #define LATECOMER_KERNELS_H
 
-#include <limits.h>
+#include <float.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#if FLT_EVAL_METHOD != 0 /* such as the x87 of 32-bit PCs */
+#error "products would not be rounded as NumPy rounds them"
+#endif
 
 /* Compiled for wider registers as well; the library chooses when it is loaded. */
 #if !defined(__x86_64__) || !defined(__GLIBC__) || defined(LATECOMER_PLAIN)

@@ -1,7 +1,7 @@
 /* The Python module: takes buffers, checks every size, and releases the lock.
  *
- * Types are for the callers in Python to check; whatever they pass, no kernel reads or
- * writes outside of a buffer.
+ * Types are for the callers in Python to check; whatever they pass, and whatever other
+ * threads write into it meanwhile, no kernel reads or writes outside of a buffer.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -119,7 +119,7 @@ static PyObject *signs(PyObject *args, Signs *each) {
     if (!PyArg_ParseTuple(args, "OOOO", &plus_, &sizes_, &scales_, &out_)) return NULL;
     const uint8_t *plus = take(&buffers, plus_, 1, 0, &values);
     if (!plus) return finish(&buffers, NULL);
-    const int64_t *sizes = take(&buffers, sizes_, sizeof *sizes, 0, &parts);
+    const volatile int64_t *sizes = take(&buffers, sizes_, sizeof *sizes, 0, &parts);
     if (!sizes) return finish(&buffers, NULL);
     const float *scales = take(&buffers, scales_, sizeof *scales, 0, &scaled);
     if (!scales) return finish(&buffers, NULL);
@@ -134,10 +134,11 @@ static PyObject *signs(PyObject *args, Signs *each) {
         return refuse(&buffers, "expected a scale a part, and parts of all values");
     Py_BEGIN_ALLOW_THREADS
     for (size_t part = 0; part < parts; part++) {
-        size_t size = (size_t)sizes[part];
+        size_t size = least((size_t)sizes[part], values); /* may have changed since */
         each(plus, size, scales[part], out);
         plus += size;
         out += size;
+        values -= size;
     }
     Py_END_ALLOW_THREADS
     return done(&buffers);

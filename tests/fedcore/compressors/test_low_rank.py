@@ -1,7 +1,6 @@
 """Low rank: PowerSGD."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -229,7 +228,9 @@ def test_a_rank_that_would_take_long_to_decode_is_refused() -> None:
 
 def at(compressor: Compressor, version: int, previous: Payload | None) -> Compressor:
     """The compressor of a sender whose last message was this."""
-    return compressor.at(lambda: Context(version, np.zeros(1, np.float32), previous))
+    return compressor.at(
+        lambda: Context(version, np.zeros(1, np.float32), lambda: previous)
+    )
 
 
 def streamed(config: LowRank, warm: bool) -> float:
@@ -277,12 +278,7 @@ def test_parts_of_an_earlier_message_warm_their_own_tensors() -> None:
     delta_D = np.random.default_rng(1).standard_normal(spec.dim).astype(np.float32)
     left, previous = [], None
     for turn in range(12):
-        given = Context(turn, delta_D, previous)
-        now = compressor.at(partial(_same, given))
+        now = at(compressor, turn, previous)
         previous, _ = now.encode(delta_D, None, Key.root(turn))
         left.append(float(np.square(delta_D - payloads.decode(previous)).sum()))
     assert left[-1] < left[0] - 1
-
-
-def _same(given: Context) -> Context:
-    return given

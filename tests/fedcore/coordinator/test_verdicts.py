@@ -5,7 +5,12 @@ import pytest
 
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
 from fedcore.coordinator.records import Decided, EpochOpened
-from fedcore.payloads import dense_payload, pack, values_payload
+from fedcore.payloads import (
+    dense_payload,
+    low_rank_payload,
+    pack,
+    values_payload,
+)
 from fedcore.protocol import Answer, ModelName, Settled, Verdict
 from fedcore.recipes import FedBuff
 from fedcore.staleness import Inverse
@@ -112,6 +117,15 @@ def test_a_reply_to_another_history_names_what_counts_in_this_one(desk: Desk) ->
         desk.push("a", seq)
     desk.pull("a", epoch=FRESH, history_from=4)
     assert desk.reply.accepted == (4, 5)
+
+
+def test_a_bound_that_is_too_large_names_no_tensor(desk: Desk) -> None:
+    """The largest of P times the largest of Q; here no product is as large."""
+    p_RM = np.array([[2.0**60, 0], [0, 1]], np.float32)
+    q_RN = np.array([[1, 0], [0, 2.0**60]], np.float32)
+    desk.push("a", 1, payload=pack(low_rank_payload(p_RM, q_RN)))
+    assert desk.ack.answer is Verdict.DISCARDED
+    assert desk.ack.reason.endswith("absurdly large values")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**101])

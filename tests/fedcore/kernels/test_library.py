@@ -1,7 +1,9 @@
 """Which kernels are taken, and what they refuse."""
 
+import contextlib
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -134,6 +136,34 @@ def test_sizes_that_do_not_agree_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match="expected"):
         getattr(COMPILED, name)(*arguments)
+
+
+@needed
+def test_sizes_that_another_thread_changes_meanwhile_are_harmless() -> None:
+    """The checks have passed by then; an overrun ends this process, or spoils more."""
+    parts, size = 200, 2_000
+    room = np.zeros(2 * parts * size, np.float32)
+    out_D, after_D = np.split(room, 2)
+    sizes_T, over = array(parts, "i8"), threading.Event()
+
+    def change() -> None:
+        while not over.is_set():
+            sizes_T[parts // 2 :] = size
+            sizes_T[parts // 2 :] = parts * size
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(200):
+            sizes_T[:] = size
+            with contextlib.suppress(ValueError):
+                kernels.put_signs(
+                    array(parts * size, "?"), np.ones(parts, "f4"), sizes_T, out_D
+                )
+    finally:
+        over.set()
+        thread.join()
+    assert not after_D.any()
 
 
 @needed

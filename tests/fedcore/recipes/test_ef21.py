@@ -190,7 +190,7 @@ def test_after_the_farewell_nothing_of_a_client_is_left_at_the_server() -> None:
     ("changed", "sentence"),
     [
         ({"server": SGD()}, "need each other: with uplink ef21 the server cannot be"),
-        ({"uplink": ErrorFeedback()}, "with uplink error_feedback the server cannot"),
+        ({"uplink": ErrorFeedback()}, "cannot be ef21; choose both, as"),
         ({"staleness": AdaSGD()}, "none may be dampened by staleness ada_sgd"),
         ({"aggregator": TrimmedMean()}, "with aggregator trimmed_mean and weigh_by"),
         ({"weigh_by": "samples"}, "and weigh_by samples it would not"),

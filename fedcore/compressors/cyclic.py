@@ -1,0 +1,104 @@
+"""Cyclic blocks: a quantiser on one part of the coordinates after the other.
+
+A random mask with quantised values is the structured update of Konečný, McMahan, Yu,
+Richtárik, Suresh, Bacon, "Federated Learning: Strategies for Improving Communication
+Efficiency", 2016, arXiv 1610.05492, §2; that masks follow a cycle is ours. A block is
+spread over the whole vector, and begins where the sender's last one ended, so that
+every coordinate has its turn after 1/ratio messages, and no index travels.
+
+With a contraction inside, each coordinate of the block comes closer, and the others
+wait in the memory for less than one cycle: a contraction over the messages of a cycle,
+with the δ of the inner compressor. It suits memories without outliers, as those of
+small models in which all clients take part have; where a few values carry the update,
+methods that look for them (top_k, dead_zone) are far better.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedcore.arrays import array_namespace, like
+from fedcore.compressors.base import (
+    AnyCompressor,
+    Class,
+    Compressor,
+    CompressorConfig,
+    Context,
+    Keys,
+    kept,
+    stateless,
+)
+from fedcore.compressors.sign_l1 import SignL1
+from fedcore.payloads import Layout, Payload, block_payload
+from fedcore.payloads.block import (
+    INNER,
+    block_layout,
+    block_places,
+    stride_of,
+    turn_of,
+)
+from fedcore.rng import Key
+from fedcore.typing import Array
+
+
+class Cyclic(CompressorConfig):
+    """A quantiser of k = max(1, ⌊ratio·d⌋) coordinates, others in each message."""
+
+    kind: Literal["cyclic"] = "cyclic"
+    ratio: float = Field(default=0.1, gt=0, le=1)
+    """Share of the values that travel."""
+    inner: AnyCompressor = SignL1()
+    """What they travel as: sign_l1, sign_l2, uniform, qsgd or identity."""
+
+    @property
+    def bias(self) -> Class:
+        """Of the inner compressor, over the messages of a cycle; never unbiased."""
+        return "contraction" if self.inner.bias == "contraction" else "neither"
+
+    @property
+    def shortens(self) -> bool:
+        """By shorter blocks."""
+        return True
+
+    @model_validator(mode="after")
+    def _inner_is_a_quantiser(self) -> "Cyclic":
+        kind, inner = self.inner.kind, self.inner.build((1,))
+        if inner.init(1) is not None:
+            raise ValueError(f"{kind} inside cyclic: put the memory around it")
+        message, _ = inner.encode(np.ones(1, np.float32), None, Key.root(0))
+        if message.format not in {form.name for form in INNER.values()}:
+            raise ValueError(
+                f"{kind} cannot be inside cyclic; choose sign_l1, sign_l2, uniform, "
+                "qsgd or identity"
+            )
+        return self
+
+    def build(self, layout: Layout) -> Compressor:
+        """The compressor for this layout."""
+        return self._from(layout, 0, self.ratio)
+
+    def _from(self, layout: Layout, start: int, ratio: float) -> Compressor:
+        dim = sum(layout)
+        k = kept(ratio, dim)
+
+        def encode(delta_D: Array, key: Keys) -> Payload:
+            places_K = block_places(dim, stride_of(dim), start, k)
+            inner = self.inner.build(block_layout(layout, places_K))
+            xp = array_namespace(delta_D)
+            values_K = xp.take(delta_D, like(places_K, delta_D), axis=-1)
+            return block_payload(dim, start, inner.encode(values_K, None, key)[0])
+
+        def given(context: Context) -> Compressor:
+            share = self.ratio * context.share
+            return self._from(layout, _end(context.previous(), dim), share)
+
+        return stateless(encode, given)
+
+
+def _end(previous: Payload | None, dim: int) -> int:
+    """Where the block of an earlier message ended."""
+    if previous is None or previous.format != "block" or previous.dim != dim:
+        return 0
+    _, start, count = turn_of(previous)
+    return (start + count) % max(1, dim)

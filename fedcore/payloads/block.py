@@ -1,0 +1,158 @@
+"""A message about every so-manieth value: ``u32 stride, u32 start, u32 k, payload``.
+
+==== ======== ==========================================================
+at   size     content
+==== ======== ==========================================================
+0    4        a, the stride, as u32; it has no divisor in common with D
+4    4        s, where the block starts, as u32; below D
+8    4        k, how many values it has, as u32; at most D
+12   the rest a payload with its own header: ``dense`` (1), ``sign`` (3)
+              or ``quantised`` (4), whose D is k
+==== ======== ==========================================================
+
+The block has the places a·j mod D for j = s, s+1, …, s+k-1 modulo D, in ascending
+order. Since a and D have no divisor in common, no place comes twice before all have
+come. The tensors of the payload inside are those of the model, each as long as the
+block has places in it. All other values are zero.
+"""
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.arrays import like
+from fedcore.errors import PayloadError
+from fedcore.payloads.base import (
+    Format,
+    Layout,
+    Payload,
+    Reader,
+    decode,
+    magnitude,
+    pack_plain,
+    register,
+    unpack_plain,
+)
+from fedcore.payloads.dense import DENSE
+from fedcore.payloads.quantised import QUANTISED
+from fedcore.payloads.sign import SIGN
+from fedcore.typing import Array, Bytes, Indices, Vector
+
+INNER = {form.code: form for form in (DENSE, SIGN, QUANTISED)}
+_HEAD = struct.Struct("<III")
+_FEW = 50  # one in so many places: then to sort them is faster than to mark them
+Places = npt.NDArray[np.int64]
+
+
+def block_payload(dim: int, start: int, inner: Payload) -> Payload:
+    """The message whose block starts here, and which ``inner`` is about."""
+    (code,) = (code for code, form in INNER.items() if form.name == inner.format)
+    first: Any = next(iter(inner.arrays.values()))
+    about: dict[str, npt.NDArray[np.generic]] = {
+        "turn": np.array([stride_of(dim), start, inner.dim], np.int64),
+        "inner": np.array([code], np.uint8),
+    }
+    arrays: dict[str, Array] = {  # a row's message has all its arrays
+        name: np.broadcast_to(array, (*first.shape[:-1], *array.shape))
+        for name, array in about.items()
+    }
+    return Payload("block", dim, {**arrays, **inner.arrays}, inner.deflates)
+
+
+def stride_of(dim: int) -> int:
+    """A stride that spreads each block over the whole vector: about .618·D."""
+    stride = max(1, dim * 377 // 610)
+    while math.gcd(stride, dim) > 1:
+        stride += 1
+    return stride
+
+
+def block_places(dim: int, stride: int, start: int, count: int) -> Places:
+    """The places of a block, ascending."""
+    places = np.arange(start, start + count, dtype=np.uint64)
+    if count:  # products of two numbers below 2^32 fit into 64 bits
+        size = np.uint64(dim)
+        places %= size
+        places *= np.uint64(stride)
+        places %= size
+    if _FEW * count < dim:  # at the cost of the message, and not of the model
+        places.sort()
+        return places.view(np.int64)
+    marks = np.zeros(dim, bool)
+    marks[places.view(np.int64)] = True
+    return np.flatnonzero(marks)
+
+
+def block_layout(layout: Layout, places: Places) -> Layout:
+    """How many places of the block each tensor has."""
+    ends = np.searchsorted(places, np.cumsum(np.asarray(layout, np.int64)))
+    return tuple(np.diff(ends, prepend=0).tolist())
+
+
+def turn_of(payload: Payload) -> tuple[int, int, int]:
+    """Stride, start and count; a stack has one block."""
+    turn = np.asarray(payload.arrays["turn"]).reshape(-1, 3)[0]
+    return int(turn[0]), int(turn[1]), int(turn[2])
+
+
+def _places(payload: Payload) -> Places:
+    return block_places(payload.dim, *turn_of(payload))
+
+
+def _inner(payload: Payload) -> Payload:
+    """The message about the values of the block."""
+    arrays = dict(payload.arrays)
+    code = int(np.asarray(arrays.pop("inner")).reshape(-1)[0])
+    del arrays["turn"]
+    return Payload(INNER[code].name, turn_of(payload)[2], arrays)
+
+
+def _pack(payload: Payload) -> list[Bytes]:
+    return [_HEAD.pack(*turn_of(payload)), *pack_plain(_inner(payload))]
+
+
+def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    dim = sum(layout)
+    stride, start, count = _HEAD.unpack(reader.bytes(_HEAD.size))
+    body = reader.bytes(reader.left)
+    if count > min(dim, 8 * len(body)):  # before the places are drawn
+        raise PayloadError(f"a block of {count} values in a message of {len(body)}")
+    if start >= max(1, dim) or math.gcd(stride, dim) > 1 or not 0 < stride <= dim + 1:
+        raise PayloadError(f"no block starts at {start} with stride {stride} in {dim}")
+    if len(body) > 1 and body[1] not in INNER:
+        known = ", ".join(f"{code} {form.name}" for code, form in INNER.items())
+        raise PayloadError(f"format {body[1]} cannot be in a block; these can: {known}")
+    places = block_places(dim, stride, start, count)
+    inner = unpack_plain(body, block_layout(layout, places))
+    return {
+        "turn": np.array([stride, start, count], np.int64),
+        "inner": np.array([body[1]], np.uint8),
+        **inner.arrays,
+    }
+
+
+def _decode(payload: Payload) -> Array:
+    values = decode(_inner(payload))
+    out_D = like(np.zeros((*values.shape[:-1], payload.dim), np.float32), values)
+    out_D[..., like(_places(payload), values)] = values
+    return out_D
+
+
+def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
+    out_D[_places(payload)] += decode(_inner(payload)) * scale
+
+
+def _support(payload: Payload) -> Indices | None:
+    return _places(payload)
+
+
+def _magnitude(payload: Payload) -> float:
+    return magnitude(_inner(payload))
+
+
+BLOCK = register(
+    Format("block", 12, _pack, _unpack, _decode, _add, _support, magnitude=_magnitude)
+)
