@@ -28,7 +28,7 @@ demo: $(VENV)/.stamp  ## a server, a dozen clients, four kills, and a report
 	$(PY) -m examples.demo
 
 test: $(VENV)/.stamp  ## all tests
-	$(PY) -m pytest -q
+	$(PY) -m pytest -q -n auto
 
 test-protobuf7:  ## the wire's tests with the newest protobuf
 	$(PYTHON) -m venv .venv-protobuf7

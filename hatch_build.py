@@ -6,6 +6,7 @@ leaves the compiler alone, ``LATECOMER_KERNELS=compiled`` lets a build fail with
 
 import os
 import shutil
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -26,7 +27,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds the module to the wheel, or puts it beside the sources."""
         choice = os.environ.get("LATECOMER_KERNELS", "")
-        if choice == "numpy":
+        if choice == "numpy" or sys.implementation.name != "cpython":
             return
         root = Path(self.root)
         try:

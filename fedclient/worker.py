@@ -111,20 +111,25 @@ class Worker:
         if self._participant.state.pending is not None:
             self._push()
             return False
-        if self._updates is not None and self._accepted >= self._updates:
-            return self.leave()
-        return self._pull()
+        return self.leave() if self._is_leaving else self._pull()
 
     def _rest(self) -> None:
-        """Waits for another day where this one's budget of bytes is used up."""
+        """Waits for another day where this one's budget of bytes is used up.
+
+        Who leaves for good does not wait.
+        """
         passed = self._member.connection.moved.framed
         self._participant.used(passed - self._charged, time.time())
         self._charged = passed
         wait = self._participant.rest(time.time(), BESIDE)
-        if wait:
+        if wait and not self._is_leaving:
             self._member.save()
             _log.info("today's bytes are used up; going on in %.1f hours", wait / 3600)
             time.sleep(wait)
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._updates is not None and self._accepted >= self._updates
 
     @property
     def _accepted(self) -> int:

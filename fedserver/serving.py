@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedcore import kernels
 from fedcore.coordinator.records import Measured
 from fedrun.config import FederationConfig
 from fedrun.journal.codec import Row
@@ -70,6 +71,7 @@ def serve(
                     address=progress.address,
                     run=run.run_id,
                     replayed=run.recovered,
+                    kernels=kernels.in_use(),
                 )
             helper = None
             if door is not None and server.ready.is_set():

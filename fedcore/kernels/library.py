@@ -33,8 +33,8 @@ def load(choice: str) -> ModuleType | None:
     except ImportError as absent:
         if choice == "compiled":
             raise ConfigError(
-                f"{VARIABLE} is 'compiled', but no kernels were compiled when the "
-                f"package was installed: {absent}"
+                f"{VARIABLE} is 'compiled', but none fit: install the package "
+                "with a C compiler, or leave the variable out"
             ) from absent
         return None
     return _compiled

@@ -87,6 +87,11 @@ def pairs_of(
         ConfigError: a candidate is none; the sentence is that of the config.
     """
     algorithm = config.algorithm
+    if algorithm.uplink.kind == "ef21":
+        raise ConfigError(
+            "the recipe ef21 cannot be compared with uncompressed pairs, since its "
+            "server adds up changes; compare its runs with those of fedsim run"
+        )
     if uplinks or downlinks:
         ups = [candidate("uplink", text, algorithm) for text in uplinks]
         downs = [candidate("downlink", text, algorithm) for text in downlinks]

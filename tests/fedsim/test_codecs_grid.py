@@ -113,6 +113,12 @@ def test_the_name_of_a_codec_means_that_codec(config: CompressorConfig) -> None:
 # ---------------------------------------------------------------------------- mistakes
 
 
+def test_the_recipe_ef21_is_compared_otherwise() -> None:
+    config = parse_config({"algorithm": {"kind": "ef21"}})
+    with pytest.raises(ConfigError, match="compare its runs with those of fedsim run"):
+        pairs_of(config, (), ())
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
