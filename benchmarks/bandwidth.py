@@ -88,12 +88,15 @@ def simulate(
 
 
 def _by_day(results: Results) -> Counter[tuple[str, int]]:
+    """Bytes of each client that trains; the evaluator has no budget."""
+    trains = set(results.updates["client"])
     used: Counter[tuple[str, int]] = Counter()
     for table in (results.updates, results.tasks):
         for client, at, nbytes in zip(
             table["client"], table["seconds"], table["bytes"], strict=True
         ):
-            used[client, int(at // DAY)] += nbytes
+            if client in trains:
+                used[client, int(at // DAY)] += nbytes
     return used
 
 
