@@ -123,7 +123,7 @@ def config(plan: Plan, setting: Setting, seed: int) -> dict[str, Any]:
         "model": "model.safetensors",
         "seed": seed,
         "server": {"listen": "127.0.0.1:0", "journal": "run"},
-        "algorithm": {**plan.task.algorithm(), **compressors},
+        "algorithm": {**plan.task.algorithm(plan.rounds), **compressors},
         "stop": {"versions": plan.rounds},
         "timeouts": TIMEOUTS,
     }

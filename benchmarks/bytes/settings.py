@@ -7,9 +7,10 @@ Method = dict[str, Any]
 
 # The share of values that go up and down, in per cent.
 _SHARES: dict[str, list[tuple[float, float]]] = {
-    "dead_zone": [(3, 0.1), (1.5, 0.1), (1, 0.1), (1.5, 0.5), (1.5, 1.5), (1, 1)],
-    "stc": [(2, 0.2), (1, 0.1)],
+    "dead_zone": [(3, 0.1), (1.5, 0.1), (1, 0.1), (0.9, 0.1), (1.5, 1.5)],
+    "stc": [(2, 0.2)],
     "top_k": [(1, 0.2)],
+    "cyclic": [(13, 13)],
 }
 
 

@@ -23,23 +23,32 @@ class Task:
     rounds: int = 300
     epochs: int = 1
     lr: float = 0.05
+    decays: bool = False  # the learning rate, over the second half of the rounds
     batch: int = 32
 
-    def algorithm(self) -> dict[str, Any]:
+    def algorithm(self, rounds: int) -> dict[str, Any]:
         """All of it but the compressors."""
         local = {"epochs": self.epochs, "lr": self.lr, "batch": self.batch}
+        decay = {"after": rounds // 2, "until": rounds} if self.decays else None
         return {
             "kind": "double_compression",
             "buffer": self.cohort,
             "min_clients": self.clients,
             "selection": {"kind": "uniform"},
-            "client": {"kind": "local_sgd", **local},
+            "client": {"kind": "local_sgd", "decay": decay, **local},
         }
 
 
 TASKS = {
     "mlp": Task(
         "Fashion-MNIST, MLP 784-128-10", "benchmarks.bytes.mlp:fashion", fashion_mnist
+    ),
+    "mlp_decay": Task(
+        "Fashion-MNIST, MLP 784-128-10, learning rate .1 that falls",
+        "benchmarks.bytes.mlp:fashion",
+        fashion_mnist,
+        lr=0.1,
+        decays=True,
     ),
     "cnn": Task(
         "Fashion-MNIST, CNN of 106,122", "benchmarks.bytes.cnn:fashion", fashion_mnist
@@ -50,6 +59,8 @@ TASKS = {
         shoulder_smartwatch,
         clients=10,
         epochs=2,
+        lr=0.2,
+        decays=True,
     ),
     "digits": Task(
         "digits, MLP 64-32-10, to try it out",

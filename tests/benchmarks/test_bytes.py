@@ -9,7 +9,12 @@ from fedwire.frames import chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
 
 from benchmarks.bytes import __main__ as command
+from benchmarks.bytes.federation import Plan, config
 from benchmarks.bytes.http2 import COUNT, PAYLOAD, PREFACE, Calls, Stream, Tally
+from benchmarks.bytes.settings import SETTINGS
+from benchmarks.bytes.tasks import TASKS
+from fedcore.clients import SGDConfig
+from fedrun.config import parse_config
 
 
 def frame(kind: int, stream: int, body: bytes) -> bytes:
@@ -87,6 +92,22 @@ def test_a_cut_message_is_passed_on_up_to_the_cut(cut_at: int) -> None:
     assert not any(kind == PAYLOAD for _, _, kind in tally)
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_every_setting_of_a_task_is_a_config_that_servers_read(
+    name: str, tmp_path: Path
+) -> None:
+    plan = Plan(task=TASKS[name], rounds=30, folder=tmp_path)
+    names = [setting.name for setting in SETTINGS]
+    assert len(set(names)) == len(names)
+    for setting in SETTINGS:
+        told = parse_config(config(plan, setting, seed=0))
+        client = told.algorithm.client
+        assert isinstance(client, SGDConfig)
+        rates = {client.at(version).lr for version in (0, 15)}
+        assert rates == {plan.task.lr}
+        assert (client.at(29).lr < plan.task.lr) == plan.task.decays
+
+
 def test_absent_data_are_told_with_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +139,14 @@ def test_a_short_run_adds_up(
         assert list(map(int, seed["curve"])) == list(range(7))
         assert seed["connections"] >= 6 + seed["cuts"]
         assert row["overhead"]["steady"] > 0, name
+        for counted in seed["counted"].values():
+            ends = seed["connections"]  # each counts as one byte
+            assert counted["socket"] <= counted["socket, proxy"] + ends + 200
+            if not seed["cuts"]:  # what is cut off does not reach the server
+                assert counted["payload"] == counted["payload, proxy"]
+                for level in ("messages", "socket"):  # a last word may not arrive
+                    there = counted[f"{level}, proxy"]
+                    assert counted[level] == pytest.approx(there, abs=200)
         if "cut" in name:
             assert seed["cuts"]
         else:

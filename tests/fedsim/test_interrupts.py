@@ -1,19 +1,10 @@
 """Ctrl-C is heard, but never in the middle of a commit."""
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from fedsim.interrupts import Interrupts
-
-
-@pytest.fixture(autouse=True)
-def _listening() -> Iterator[None]:
-    """As on a terminal; a shell's background jobs ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
