@@ -16,7 +16,7 @@ from fedcore.participant import (
     WrongModelError,
 )
 from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
-from fedcore.training import Trainer, task_key
+from fedcore.training import Trainer
 from fedcore.typing import Seconds
 from fedcore.workload import (
     AFTER_FAILURE,
@@ -180,26 +180,16 @@ class Worker:
             self._member.failures = 0
 
     def _train(self, began: Seconds) -> None:
-        state = self._participant.state
-        assert state.held is not None
-        assert state.public_D is not None
-        base = ModelName(state.held.epoch, state.held.version)
-        key = task_key(self._member.seed, self._member.name, state.seq + 1)
-        trained = self._trainer.train(
-            state.public_D,
-            self._samples(),
-            key,
-            state.kept,
-            state.work,
-            state.held.version,
+        participant, member = self._participant, self._member
+        trained, base, key = self._trainer.task(
+            participant.state, self._samples(), member.seed, member.name
         )
         time.sleep(max(0.0, began + self._pace - time.monotonic()))
-        before = self._participant.state.ledger.nonfinite
-        self._participant.finish(trained, base, key.fold_in("uplink"))
-        self._member.save()
+        participant.finish(trained, base, key)
+        member.save()
         self._again = False
-        if self._participant.state.ledger.nonfinite > before:
-            _log.warning("version %d: %s", base.version, self._participant.unusable)
+        if participant.unusable:
+            _log.warning("version %d: %s", base.version, participant.unusable)
             time.sleep(AFTER_FAILURE)
 
     def _samples(self) -> Any:

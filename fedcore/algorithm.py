@@ -129,13 +129,13 @@ class AlgorithmConfig(Method):
                 f"downlink: {self.downlink.kind} is {self.downlink.bias} with these "
                 "settings; the server's memory W - X needs a contraction"
             )
-        if (self.uplink.kind == "ef21") != (self.server.kind == "ef21"):
+        if self.uplink.sends_changes != self.server.adds_changes:
             raise ValueError(
                 "ef21 is an uplink and a server optimizer that need each other: with "
                 f"uplink {self.uplink.kind} the server cannot be {self.server.kind}; "
                 "choose both, as the recipe ef21 does, or neither"
             )
-        if self.uplink.kind == "ef21":
+        if self.uplink.sends_changes:
             self._refuse_to_weigh()
         if self.bandwidth and not (
             isinstance(self.uplink, MemoryConfig) and self.uplink.shortens
@@ -170,12 +170,12 @@ class AlgorithmConfig(Method):
         Raises:
             ConfigError: what clients remember would mean something else.
         """
-        kinds = [config.uplink.kind for config in (self, other)]
-        if "ef21" in kinds and kinds[0] != kinds[1]:
+        before, now = self.uplink, other.uplink
+        if before.sends_changes != now.sends_changes:
             raise ConfigError(
-                f"algorithm.uplink: a run that began with {kinds[0]} cannot go on with "
-                f"{kinds[1]}: clients keep a memory, and that of ef21 is of another "
-                "kind; put it back, or start another run"
+                f"algorithm.uplink: a run that began with {before.kind} cannot go on "
+                f"with {now.kind}: clients keep a memory, and that of ef21 is of "
+                "another kind; put it back, or start another run"
             )
 
     def build(self, spec: ParamSpec) -> Algorithm:

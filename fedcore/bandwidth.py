@@ -11,7 +11,9 @@ out.
 The budget itself is kept whatever the share is: before a message that would exceed it
 the client rests until midnight UTC. How large a download will be it knows only from the
 last one, and a message may be larger than a whole day's budget. So a day may exceed its
-budget by what a download has grown, and begin with one such message.
+budget by what a download has grown, and begin with one such message. The simulator
+counts payloads, a client the gRPC messages around them as well; HTTP/2, TLS and TCP
+come on top of that.
 """
 
 from dataclasses import dataclass, replace
@@ -44,7 +46,7 @@ class Bandwidth(Config):
     upload_time: Duration | None = None
     """Seconds that one upload may take on the client's own link."""
     daily: Count | None = None
-    """Bytes that a client may use in a day, both directions."""
+    """Bytes that a client may use in a day, both directions; see above what counts."""
     least: float = Field(default=0.1, gt=0, le=1)
     """No message is made shorter than this share of its usual size."""
 

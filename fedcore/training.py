@@ -11,7 +11,8 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig, SGDConfig
 from fedcore.errors import ConfigError, WorkloadError
-from fedcore.participant import Trained
+from fedcore.participant import ParticipantState, Trained
+from fedcore.protocol import ModelName
 from fedcore.rng import Key
 from fedcore.samples import Samples, count_labels
 from fedcore.typing import Array, State, Vector
@@ -45,6 +46,25 @@ class Trainer:
         self.model = model or workload.flat()
         check_fit(workload, algorithm)
         algorithm.spec.require(self.model.spec, "this workload's model")
+
+    def task(
+        self, state: ParticipantState, data: Any, seed: int, client: str
+    ) -> tuple[Trained, ModelName, Key]:
+        """A client's task on the model that it holds, for ``Participant.finish``.
+
+        Args:
+            state: of a participant that holds a model.
+            data: the client's own.
+            seed: of the run.
+            client: its name.
+        """
+        assert state.held is not None
+        assert state.public_D is not None
+        key, held = task_key(seed, client, state.seq + 1), state.held
+        trained = self.train(
+            state.public_D, data, key, state.kept, state.work, held.version
+        )
+        return trained, ModelName(held.epoch, held.version), key.fold_in("uplink")
 
     def train(
         self,

@@ -18,8 +18,8 @@ from fedcore.coordinator.events import (
 )
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.participant import Outcome, Participant, ParticipantState
-from fedcore.protocol import Ack, ModelName, Reply
-from fedcore.training import Trainer, task_key
+from fedcore.protocol import Ack, Reply
+from fedcore.training import Trainer
 from fedcore.typing import Seconds
 from fedcore.workload import (
     AFTER_FAILURE,
@@ -196,19 +196,15 @@ class SimulatedClient:
 
     def _train(self) -> bool:
         """Computes its task; says whether there is an update to send."""
-        state = self.participant.state
-        assert state.held is not None
-        assert state.public_D is not None
-        key = task_key(self._world.run.config.seed, self._device.name, state.seq + 1)
-        trained = self._trainer.train(
-            state.public_D, self._data, key, state.kept, state.work, state.held.version
+        participant, seed = self.participant, self._world.run.config.seed
+        trained, base, key = self._trainer.task(
+            participant.state, self._data, seed, self._device.name
         )
-        base = ModelName(state.held.epoch, state.held.version)
-        before = self.participant.unusable
-        sends = self.participant.finish(trained, base, key.fold_in("uplink"))
-        if self.participant.unusable != before:
+        before = participant.unusable
+        sends = participant.finish(trained, base, key)
+        if participant.unusable not in ("", before):  # once, where all of them are
             _log.warning(
-                "%s, version %d: %s", self.name, base.version, self.participant.unusable
+                "%s, version %d: %s", self.name, base.version, participant.unusable
             )
         return sends
 

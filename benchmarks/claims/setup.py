@@ -33,12 +33,12 @@ from fedcore.coordinator.records import Stepped
 from fedcore.params import ParamSpec
 from fedcore.participant import Participant, ParticipantState
 from fedcore.partitions import Partition
-from fedcore.protocol import ModelName, Reply
+from fedcore.protocol import Reply
 from fedcore.recipes import FedAvg
 from fedcore.rng import Key
 from fedcore.server_optimizers import SGD
 from fedcore.server_optimizers.base import ServerOptimizerConfig
-from fedcore.training import Trainer, initial_model, task_key
+from fedcore.training import Trainer, initial_model
 from fedcore.typing import Vector
 from fedcore.workload import Metrics, Workload
 
@@ -250,15 +250,9 @@ class Federation:
 
     def train(self, index: int) -> bool:
         """A client's local steps; says whether there is an update to send."""
-        one = self.trainees[index]
-        state = one.state
-        assert state.held is not None
-        assert state.public_D is not None
-        key = task_key(self._seed, state.cid, state.seq + 1)
-        data = self._data[index]
-        trained = self._trainer.train(state.public_D, data, key, state.kept, state.work)
-        base = ModelName(state.held.epoch, state.held.version)
-        return one.finish(trained, base, key.fold_in("uplink"))
+        one, data = self.trainees[index], self._data[index]
+        task = self._trainer.task(one.state, data, self._seed, one.state.cid)
+        return one.finish(*task)
 
     def push(self, index: int) -> None:
         """A client's message in flight arrives, and its verdict comes back."""

@@ -35,11 +35,6 @@ class MemoryConfig(CompressorConfig):
         """Of the inner compressor."""
         return self.inner.shortens
 
-    @property
-    @abstractmethod
-    def holds_work(self) -> bool:
-        """Whether the memory holds work, which must reach the model sooner or later."""
-
     @abstractmethod
     def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
         """The memory if the message counts: of the one before, u = e + Δ and q."""

@@ -72,6 +72,14 @@ class CompressorConfig(Method):
         return False
 
     @property
+    def sends_changes(self) -> bool:
+        """Whether a message is a change of the one before, which the server adds up.
+
+        Otherwise it is work that was done since; a memory of work must reach the model.
+        """
+        return False
+
+    @property
     def shortens(self) -> bool:
         """Whether its messages can be shorter where there is little bandwidth."""
         return False

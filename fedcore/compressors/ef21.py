@@ -29,9 +29,9 @@ class EF21(MemoryConfig):
     kind: Literal["ef21"] = "ef21"
 
     @property
-    def holds_work(self) -> bool:
-        """It is the sum of what was sent, and no work."""
-        return False
+    def sends_changes(self) -> bool:
+        """The memory is the sum of what was sent, and no work."""
+        return True
 
     def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
         """E ← e - q, that is g_i ← g_i + q."""

@@ -22,11 +22,6 @@ class ErrorFeedback(MemoryConfig):
     cap: float = Field(default=30.0, gt=0)
     """The memory may be at most this many times the norm of the new update."""
 
-    @property
-    def holds_work(self) -> bool:
-        """It is all that is not in the model yet."""
-        return True
-
     def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
         """E ← u - q."""
         return corrected_D - sent_D

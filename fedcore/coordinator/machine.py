@@ -12,7 +12,7 @@ from typing import assert_never
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
-from fedcore.compressors import Context, Identity
+from fedcore.compressors import Identity
 from fedcore.coordinator.actions import (
     Action,
     Finish,
@@ -359,20 +359,10 @@ class Coordinator:
         if isinstance(self.algorithm.config.downlink, Identity):
             return None
         key = self._key.fold_in("downlink", self.state.version + 1)
-        downlink = self.algorithm.downlink.at(self._context)
+        downlink = self.algorithm.downlink.at(self.state.published.context)
         payload, _ = downlink.encode(gap_D, None, key)
         packed = payloads.pack(payload)
         return packed, payloads.unpack(packed, self.algorithm.spec.sizes)
-
-    def _context(self) -> Context:
-        """What is known when a version is published."""
-        published = self.state.published
-        packed, layout = published.ring[-1].message, self.algorithm.spec.sizes
-        return Context(
-            published.version,
-            published.public_D,
-            lambda: None if packed is None else payloads.unpack(packed, layout),
-        )
 
     def _fire(self, timer: Timer) -> list[Action]:
         match timer.kind:

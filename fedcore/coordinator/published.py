@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
+from fedcore.compressors import Context
 from fedcore.coordinator.sums import Sums
 from fedcore.params import digest, is_named
 from fedcore.patch import moved_exactly
@@ -84,6 +85,15 @@ class Published:
         narrow = None if support is None else support.astype(np.int32)
         self._append(Entry(self.version, self.digest, packed, narrow, exact))
         self._forget_patches()
+
+    def context(self) -> Context:
+        """What is known when the next version is made."""
+        packed, layout = self.ring[-1].message, self.layout
+        return Context(
+            self.version,
+            self.public_D,
+            lambda: None if packed is None else payloads.unpack(packed, layout),
+        )
 
     def open_epoch(self, epoch: Epoch) -> None:
         """A new history: what clients hold of the old one is no base any more."""

@@ -187,11 +187,11 @@ class ServerState:
         return packed
 
     def _divisor(self) -> float:
-        """N; with those that are missing where the server counts on all K."""
-        algorithm = self.algorithm
-        if not algorithm.server.over_cohort:
+        """N; where updates are changes, those that are missing of K count as zeros."""
+        config = self.algorithm.config
+        if not config.server.adds_changes:
             return self.samples
-        return self.samples * algorithm.config.buffer / self.count
+        return self.samples * config.buffer / self.count
 
     def amend(self, algorithm: Algorithm) -> None:
         """Goes on with other settings: roles that changed start afresh.

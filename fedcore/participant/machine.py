@@ -57,7 +57,8 @@ class Participant:
         self.algorithm = algorithm
         self.state = state
         uplink = algorithm.config.uplink
-        self._memory = uplink if isinstance(uplink, MemoryConfig) else None
+        self.has_memory = isinstance(uplink, MemoryConfig)  # of what messages leave out
+        self._sends_changes = uplink.sends_changes
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
         self._nonce: int | None = None
         # A message that comes from the disk was sent before.
@@ -66,16 +67,6 @@ class Participant:
         self.unusable = ""  # why the last update was not used, in words
         if self.has_memory and state.memory_D is None:
             self._change(memory_D=np.zeros(algorithm.spec.dim, np.float32))
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether what a message leaves out is remembered."""
-        return self._memory is not None
-
-    @property
-    def _holds_work(self) -> bool:
-        # What is left of a memory that the algorithm had before it was amended does.
-        return self._memory is None or self._memory.holds_work
 
     @property
     def _layout(self) -> tuple[int, ...]:
@@ -242,8 +233,11 @@ class Participant:
     # ------------------------------------------------------------------ updates
 
     def finish(self, trained: Trained, base: ModelName, key: Key) -> bool:
-        """Makes the message of a task; says whether there is one to send now."""
-        state = self.state
+        """Makes the message of a task; says whether there is one to send now.
+
+        ``unusable`` says in words why the update was dropped, if it was.
+        """
+        state, self.unusable = self.state, ""
         if not self._is_usable(trained.delta_D):
             return False
         if state.pending is not None or base.epoch != state.epoch:
@@ -350,7 +344,7 @@ class Participant:
     def _remember(self, trained: Trained) -> None:
         """No message may be made now: the update stays in the memory."""
         memory_D = self.state.memory_D
-        if memory_D is None or not self._holds_work:
+        if memory_D is None or self._sends_changes:
             self._note(lost=self.state.ledger.lost + norm(trained.delta_D))
         else:
             self._change(memory_D=memory_D + trained.delta_D, kept=trained.kept)
@@ -406,9 +400,10 @@ class Participant:
             ledger = replace(ledger, rejected=ledger.rejected + 1)
             if verdict is Verdict.REJECTED_STALE and self._sendings == 1:
                 work = state.work / 2  # too slow; a message sent again was late anyhow
+        elif self._sends_changes:  # one that the server did not add is still to be sent
+            memory_D = self._fold(memory_D, pending.residual_D, push.payload)
         else:
-            undone = None if self._holds_work else push.payload
-            memory_D = self._fold(memory_D, pending.residual_D, undone)
+            memory_D = self._fold(memory_D, pending.residual_D, None)
             ledger = replace(ledger, discarded=ledger.discarded + push.update_norm)
         self._change(
             memory_D=memory_D,

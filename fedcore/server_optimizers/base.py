@@ -18,14 +18,20 @@ class ServerOptimizer(NamedTuple):
 
     init: Callable[[int], State]
     update: Callable[[Vector, Vector, State], tuple[Vector, State]]  # (X, agg, state)
-    # whether the aggregate is a mean over K, of whom those that are missing sent zeros
-    over_cohort: bool = False
 
 
 class ServerOptimizerConfig(Method):
     """Settings of a server optimiser."""
 
     role: ClassVar[str] = "server optimizer"
+
+    @property
+    def adds_changes(self) -> bool:
+        """Whether updates are changes that it adds up; who sent none has sent zeros.
+
+        Otherwise they are work, and the mean is over those that sent some.
+        """
+        return False
 
     def keeps_state(self, other: "ServerOptimizerConfig") -> bool:
         """Whether the state of an optimiser with other settings goes on in this one."""

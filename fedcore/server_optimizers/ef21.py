@@ -28,9 +28,12 @@ class EF21(ServerOptimizerConfig):
 
     def build(self) -> ServerOptimizer:
         """The optimiser."""
-        return ServerOptimizer(
-            lambda dim: np.zeros(dim, np.float32), self._update, over_cohort=True
-        )
+        return ServerOptimizer(lambda dim: np.zeros(dim, np.float32), self._update)
+
+    @property
+    def adds_changes(self) -> bool:
+        """G is the sum of all that was ever sent."""
+        return True
 
     def keeps_state(self, other: ServerOptimizerConfig) -> bool:
         """Of any settings: what the clients sent stays what they think they sent."""

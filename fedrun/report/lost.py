@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from fedcore.compressors import MemoryConfig
+from fedcore.config import kind_of, methods
 from fedcore.coordinator.records import Decided, EpochOpened
 from fedcore.protocol import Verdict
 from fedrun.report.lives import Life
@@ -117,4 +119,5 @@ def _refused(results: Results, refused: int, gone: int) -> str:
 def has_memory(results: Results) -> bool:
     """Whether clients can keep what a refused update held."""
     algorithm = results.configured.config.get("algorithm", {})
-    return bool(algorithm.get("uplink", {}).get("kind") in ("error_feedback", "ef21"))
+    remember = {kind_of(method) for method in methods(MemoryConfig)}
+    return algorithm.get("uplink", {}).get("kind") in remember

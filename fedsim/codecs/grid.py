@@ -87,7 +87,7 @@ def pairs_of(
         ConfigError: a candidate is none; the sentence is that of the config.
     """
     algorithm = config.algorithm
-    if algorithm.uplink.kind == "ef21":
+    if algorithm.uplink.sends_changes:
         raise ConfigError(
             "the recipe ef21 cannot be compared with uncompressed pairs, since its "
             "server adds up changes; compare its runs with those of fedsim run"
