@@ -17,6 +17,7 @@ from fedrun.command import in_sentences
 
 PATH = click.Path(path_type=Path)
 MOST = 2**32 - 1  # clients that the protocol can count
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE = 5.0  # seconds for a polite end; the state is on disk at any moment
 
 
@@ -157,19 +158,24 @@ def _politely(given: dict[str, Any]) -> Iterator[None]:
         stream=sys.stderr,
     )
 
+    last = threading.Timer(GRACE, _end_at_once)
+    last.daemon = True
+
     def interrupt(number: int, frame: FrameType | None) -> None:
-        # Interrupted inside gRPC, now and then its channel never closes.
-        last = threading.Timer(GRACE, _end_at_once)
-        last.daemon = True
-        last.start()
+        if not last.is_alive():
+            # Interrupted inside gRPC, now and then its channel never closes.
+            last.start()
         raise KeyboardInterrupt
 
-    for which in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(which, interrupt)
+    before = {which: signal.signal(which, interrupt) for which in _SIGNALS}
     try:
         yield
     except KeyboardInterrupt:
         _say_goodbye()
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)
+        last.cancel()
 
 
 def _end_at_once() -> None:

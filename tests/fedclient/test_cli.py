@@ -1,7 +1,6 @@
 """The command line: mistakes are answered with a sentence and a status."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ workload = Workload(
     train_data=lambda client: (np.zeros((8, 1)), np.zeros(8, np.int64)),
 )
 """
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """The command takes SIGTERM for itself; the tests want it back."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -67,6 +58,16 @@ def test_a_client_joins_works_and_leaves(
     assert server.state.version == 2
     done = command("leave", server.address, "--app", app, "--state", state)
     assert done.exit_code == 0, done.output
+
+
+def test_whoever_listened_to_signals_before_a_command_listens_again(
+    app: str, tmp_path: Path
+) -> None:
+    """Else a later Ctrl-C would end the process that called the command."""
+    both = (signal.SIGINT, signal.SIGTERM)
+    before = list(map(signal.getsignal, both))
+    join("127.0.0.1:1", app, tmp_path / "ann")
+    assert list(map(signal.getsignal, both)) == before
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What a user types, and what comes back: the commands themselves, in this process."""
 
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,12 +61,9 @@ def desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
     monkeypatch.setattr(sys, "path", sys.path[:])
     known = set(sys.modules)
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield folder
     finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
         for name in sys.modules.keys() - known:
             module = Path(getattr(sys.modules[name], "__file__", None) or "/")
             if module.is_relative_to(folder) or name.startswith("_latecomer_app_"):
