@@ -22,6 +22,7 @@ from fedcore.compressors import (
     PerTensor,
     RandomK,
     Rotation,
+    SemiDiscrete,
     TopK,
     Uniform,
 )
@@ -67,6 +68,7 @@ _SETTINGS: dict[str, dict[str, Codec]] = {
         "qsgd 4 bits, buckets of 64": _both(QSGD(bits=4, bucket=64)),
     },
     "low_rank": {"low_rank 1": _both(LowRank(rank=1))},
+    "semi_discrete": {"semi_discrete .3 bits": _both(SemiDiscrete(bits=0.3))},
     "cast": {
         "cast float16": _both(Cast()),
         "cast bfloat16": _both(Cast(dtype="bfloat16")),

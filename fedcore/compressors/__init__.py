@@ -19,6 +19,7 @@ from fedcore.compressors.per_tensor import PerTensor as PerTensor
 from fedcore.compressors.qsgd import QSGD as QSGD
 from fedcore.compressors.random_k import RandomK as RandomK
 from fedcore.compressors.rotation import Rotation as Rotation
+from fedcore.compressors.semi_discrete import SemiDiscrete as SemiDiscrete
 from fedcore.compressors.sign_l1 import SignL1 as SignL1
 from fedcore.compressors.sign_l2 import SignL2 as SignL2
 from fedcore.compressors.stc import STC as STC

@@ -28,6 +28,7 @@ import numpy as np
 from pydantic import Field
 
 from fedcore.arrays import array_namespace, as_numpy, like
+from fedcore.compressors._matrix import matrices, squarest
 from fedcore.compressors._parts import EXACT, by_parts
 from fedcore.compressors.base import (
     Class,
@@ -65,11 +66,11 @@ class LowRank(CompressorConfig):
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout, where each tensor is as square as can be."""
-        return self._build([_squarest(size) for size in layout])
+        return self._build([squarest(size) for size in layout])
 
     def build_for(self, spec: ParamSpec) -> Compressor:
         """The compressor for this model."""
-        return self._build([_matrix(tensor.shape) for tensor in spec.tensors])
+        return self._build(matrices(spec))
 
     def _build(self, shapes: Sequence[tuple[int, int]]) -> Compressor:
         sizes = tuple(rows * columns for rows, columns in shapes)
@@ -96,16 +97,6 @@ class LowRank(CompressorConfig):
             lambda delta_D, key: _encode(delta_D, key, shape, self, before),
             given if self.warm_start else None,
         )
-
-
-def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns: the first axis and all others; of a vector one row."""
-    return (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
-
-
-def _squarest(size: int) -> tuple[int, int]:
-    rows = next((n for n in range(math.isqrt(size), 0, -1) if size % n == 0), 1)
-    return rows, size // rows
 
 
 def _found_before(previous: Payload | None, shape: tuple[int, int]) -> Array | None:

@@ -28,6 +28,11 @@ from fedcore.payloads.quantised import quantised_payload as quantised_payload
 from fedcore.payloads.rotated import rotated_payload as rotated_payload
 from fedcore.payloads.seeded import seeded_indices as seeded_indices
 from fedcore.payloads.seeded import seeded_payload as seeded_payload
+from fedcore.payloads.semi_discrete import Term as Term
+from fedcore.payloads.semi_discrete import (
+    semi_discrete_payload as semi_discrete_payload,
+)
+from fedcore.payloads.semi_discrete import stacked as stacked
 from fedcore.payloads.sign import sign_payload as sign_payload
 from fedcore.payloads.sparse import sparse_payload as sparse_payload
 from fedcore.payloads.values import overwrite as overwrite

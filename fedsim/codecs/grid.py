@@ -28,7 +28,10 @@ GRID: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sign_l1", ("sign_l1", "dead_zone:ratio=0.1")),
     ("rotation", ("rotation", "dead_zone:ratio=0.1")),
     ("random_k:ratio=0.1", ("dead_zone:ratio=0.1",)),
+    ("cyclic", ("cyclic",)),
     ("low_rank", ("low_rank", "dead_zone:ratio=0.1")),
+    ("semi_discrete:bits=1", ("semi_discrete:bits=1", "dead_zone:ratio=0.1")),
+    ("semi_discrete:bits=0.3", ("semi_discrete:bits=0.5", "dead_zone:ratio=0.1")),
     (
         "per_tensor:inner.kind=stc,inner.ratio=0.05,exact_below=64",
         ("dead_zone:ratio=0.1",),

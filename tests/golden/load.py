@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcore.payloads import (
     Payload,
+    Term,
     block_payload,
     dense_payload,
     half_payload,
@@ -18,6 +19,7 @@ from fedcore.payloads import (
     quantised_payload,
     rotated_payload,
     seeded_payload,
+    semi_discrete_payload,
     sign_payload,
     sparse_payload,
     values_payload,
@@ -74,6 +76,12 @@ def golden_payload(entry: Any) -> Payload:
             return rotated_payload(dim, np.array(arrays["seed"], np.uint64), inner)
         case "low_rank":
             return low_rank_payload(*(np.array(arrays[name], "f4") for name in "pq"))
+        case "semi_discrete":
+            terms = [
+                Term(tensor, code, np.array(x, np.int8), np.array(y, np.int8))
+                for tensor, code, x, y in arrays["terms"]
+            ]
+            return semi_discrete_payload(layout, terms, arrays["step"])
         case "block":
             return block_payload(dim, arrays["start"], golden_payload(arrays["inner"]))
         case "parts":

@@ -131,6 +131,12 @@ def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
             struct.pack("<IB", rows := draw(st.integers(0, dim + 1)), coding),
             4 * coding * (rows + dim // max(1, rows)),
         ),
+        "semi_discrete": (
+            # One term; a body of more than 127 numbers would need longer ones.
+            bytes([low, 1, 0, (rows := draw(st.integers(0, dim + 1))) % 128, coding])
+            + bytes([(spoken := min(count, 127)), 2]),
+            -(-(rows + dim // max(1, rows)) // 8) + -(-spoken // 8),
+        ),
         "block": (
             struct.pack("<IIIBBIH", low, coding, count, 1, 3, count, 1),
             4 + -(-count // 8),

@@ -1,0 +1,219 @@
+"""Matrices as sums of a few weighted outer products of numbers -1, 0 and 1.
+
+==== ====== ==============================================================
+at   size   content
+==== ====== ==============================================================
+0    1      E, from -126 to 127, as i8; the step s is 2^E
+1           T, the number of terms
+…           for each term the number of its tensor, less that of the term
+            before it, or less 0
+…           for each tensor that has a term, the rows of its matrix; they
+            divide its size
+…    T      for each term its weight, as u8: 8·e + m
+…           k, how many numbers of the factors are not zero
+…           their places, as indices (:mod:`fedcore.payloads.indices`)
+…    ⌈k/8⌉  their signs; a set bit says plus, the lowest first
+==== ====== ==============================================================
+
+Numbers without a size are :mod:`varints <fedcore.payloads.varint>`. The matrix of a
+tensor, row after row, is the sum of its terms, w·x·yᵀ, where x has a number for each
+row and y one for each column, and w = (8 + m)·2^e·s, with e up to 31 and m up to 7. The
+factors follow each other: x and y of the first term, x and y of the second, and so on.
+Altogether they have no more numbers than there are values in the model and terms.
+
+Both sides must find the same bits. Sums of (8 + m)·2^e are whole numbers that float64
+holds exactly, in whatever order they are added; times s, each is rounded once.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.arrays import as_numpy, like
+from fedcore.errors import PayloadError
+from fedcore.payloads.base import Format, Layout, Payload, Reader, register, rows
+from fedcore.payloads.dense import add_scaled
+from fedcore.payloads.indices import pack_indices, unpack_indices
+from fedcore.payloads.varint import pack_varints, unpack_varints
+from fedcore.typing import Array, Bytes, Vector
+
+MANTISSA = 8  # of weights, from here to twice as much
+MOST_CODE = 255
+LEAST_STEP = -126  # 2^-126 is the smallest number of full precision
+Numbers = npt.NDArray[Any]
+
+
+class Term(NamedTuple):
+    """An outer product, and the code of its weight."""
+
+    tensor: int
+    code: int
+    x_M: Numbers
+    y_N: Numbers
+
+    @property
+    def numbers(self) -> int:
+        """Of both factors."""
+        return len(self.x_M) + len(self.y_N)
+
+
+def weight(code: Any) -> Any:
+    """(8 + m)·2^e, a whole number."""
+    exponent, mantissa = np.divmod(np.asarray(code, np.int64), MANTISSA)
+    return (MANTISSA + mantissa) << exponent
+
+
+def semi_discrete_payload(layout: Layout, terms: Sequence[Term], step: int) -> Payload:
+    """The message of these terms, whose tensors ascend; ``step`` is E."""
+    factors = [part for term in terms for part in (term.x_M, term.y_N)]
+    arrays: dict[str, Array] = {
+        "step": np.array([step], np.int8),
+        "tensors": np.array([term.tensor for term in terms], np.int64),
+        "rows": np.array([len(term.x_M) for term in terms], np.int64),
+        "codes": np.array([term.code for term in terms], np.uint8),
+        "factors": np.concatenate([np.zeros(0), *factors]).astype(np.int8),
+        "sizes": np.asarray(layout, np.int64),
+    }
+    return Payload("semi_discrete", sum(layout), arrays)
+
+
+def stacked(messages: Sequence[Payload]) -> Payload:
+    """One message a row; zeros fill up those that have fewer terms."""
+    arrays: dict[str, Array] = {}
+    for name, first in messages[0].arrays.items():
+        parts = [as_numpy(message.arrays[name]) for message in messages]
+        filled = np.zeros((len(parts), max(map(len, parts))), parts[0].dtype)
+        for row, part in zip(filled, parts, strict=True):
+            row[: len(part)] = part
+        arrays[name] = like(filled, first)
+    return Payload(messages[0].format, messages[0].dim, arrays)
+
+
+def terms_of(payload: Payload) -> Iterator[Term]:
+    """The terms of a message, whose tensors ascend."""
+    arrays = {name: as_numpy(array) for name, array in payload.arrays.items()}
+    about = (arrays[name].tolist() for name in ("tensors", "codes", "rows"))
+    at = 0
+    for tensor, code, size in zip(*about, strict=True):
+        if not size:  # what fills up a row of a stack
+            return
+        middle = at + size
+        end = middle + int(arrays["sizes"][tensor]) // size
+        x_M, y_N = arrays["factors"][at:middle], arrays["factors"][middle:end]
+        yield Term(tensor, code, x_M, y_N)
+        at = end
+
+
+def _pack(payload: Payload) -> list[Bytes]:
+    terms = list(terms_of(payload))
+    tensors = [term.tensor for term in terms]
+    rows_of = {term.tensor: len(term.x_M) for term in terms}
+    count = sum(term.numbers for term in terms)
+    factors = as_numpy(payload.arrays["factors"])[:count]
+    places_K = np.flatnonzero(factors)
+    return [
+        struct.pack("<b", int(payload.arrays["step"][0])),
+        pack_varints([len(terms), *np.diff(tensors, prepend=0).tolist()]),
+        pack_varints(rows_of.values()),
+        bytes(term.code for term in terms),
+        pack_varints([len(places_K)]),
+        *pack_indices(places_K, count),
+        np.packbits(factors[places_K] > 0, bitorder="little").tobytes(),
+    ]
+
+
+def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    step = reader.array("i1", 1)
+    if step[0] < LEAST_STEP:
+        raise PayloadError(f"a step of 2^{step[0]}, expected at least 2^{LEAST_STEP}")
+    (terms,) = unpack_varints(reader, 1)
+    if terms > sum(layout):
+        raise PayloadError(f"{terms} terms about {sum(layout)} values")
+    tensors, rows_T = _unpack_shapes(reader, terms, layout)
+    sizes = np.asarray(layout, np.int64)
+    count = int((rows_T + sizes[tensors] // rows_T).sum())
+    if count > sum(layout) + terms:
+        raise PayloadError(
+            f"factors of {count} numbers in {terms} terms about {sum(layout)} values"
+        )
+    codes = reader.array("u1", terms)
+    (spoken,) = unpack_varints(reader, 1)
+    places_K = unpack_indices(reader, spoken, count)
+    packed = reader.array("u1", (spoken + 7) // 8)
+    factors = np.zeros(count, np.int8)
+    factors[places_K] = np.unpackbits(packed, count=spoken, bitorder="little")
+    factors[places_K] *= 2
+    factors[places_K] -= 1
+    return {
+        "step": step,
+        "tensors": tensors,
+        "rows": rows_T,
+        "codes": codes,
+        "factors": factors,
+        "sizes": sizes,
+    }
+
+
+def _unpack_shapes(reader: Reader, terms: int, layout: Layout) -> tuple[Any, Any]:
+    """The tensor of each term, and the rows of its matrix."""
+    tensors = np.cumsum(unpack_varints(reader, terms), dtype=np.int64)
+    if terms and tensors[-1] >= len(layout):
+        raise PayloadError(f"a term of tensor {tensors[-1]}, known: {len(layout)}")
+    different, which = np.unique(tensors, return_inverse=True)
+    rows_of = unpack_varints(reader, len(different))
+    for tensor, size in zip(different.tolist(), rows_of, strict=True):
+        if not size or not layout[tensor] or layout[tensor] % size:
+            raise PayloadError(f"no matrix of {size} rows has {layout[tensor]} values")
+    return tensors, np.array(rows_of, np.int64)[which]
+
+
+def _decode(payload: Payload) -> Array:
+    reference = payload.arrays["step"]
+    if reference.ndim > 1:
+        return like(np.stack([_values(row) for row in rows(payload)]), reference)
+    return like(_values(payload), reference)
+
+
+def _values(payload: Payload) -> Vector:
+    step = int(payload.arrays["step"][0])
+    ends = np.cumsum(as_numpy(payload.arrays["sizes"]))
+    values_D = np.zeros(payload.dim, np.float32)
+    for tensor, group in groupby(terms_of(payload), key=lambda term: term.tensor):
+        terms = list(group)
+        x_TM = np.array([term.x_M for term in terms], np.float64)
+        y_TN = np.array([term.y_N for term in terms], np.float64)
+        y_TN *= np.ldexp(weight([term.code for term in terms]), step)[:, None]
+        matrix_MN = x_TM.T @ y_TN
+        values_D[ends[tensor] - matrix_MN.size : ends[tensor]] = matrix_MN.reshape(-1)
+    return values_D
+
+
+def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
+    add_scaled(_values(payload), out_D, scale)
+
+
+def _magnitude(payload: Payload) -> float:
+    """All terms of a tensor may meet in one value."""
+    sums = np.zeros(len(payload.arrays["sizes"]))
+    for term in terms_of(payload):
+        if term.x_M.any() and term.y_N.any():
+            sums[term.tensor] += float(weight(term.code))
+    return float(np.ldexp(sums.max(initial=0.0), int(payload.arrays["step"][0])))
+
+
+SEMI_DISCRETE = register(
+    Format(
+        "semi_discrete",
+        13,
+        _pack,
+        _unpack,
+        _decode,
+        _add,
+        lambda _: None,
+        magnitude=_magnitude,
+    )
+)
