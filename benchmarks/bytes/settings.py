@@ -14,6 +14,10 @@ _SHARES: dict[str, list[tuple[float, float]]] = {
 }
 
 
+# Bits of a message for each value of the model, up and down, in semi_discrete.
+_BITS = [(0.19, 0.02), (0.11, 0.04), (0.08, 0.01)]
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Compressors for both directions."""
@@ -30,6 +34,17 @@ def sparse(kind: str, up: float, down: float) -> Setting:
     return Setting(f"{kind} {_short(up)}/{_short(down)} %", memory, downlink)
 
 
+def semi_discrete(up: float, down: float) -> Setting:
+    """Terms that take so many bits a value, with error memories on both sides."""
+    name = f"semi_discrete {_short(up)}/{_short(down)} bits"
+    return Setting(name, _terms(up), {"kind": "semi_discrete", "bits": down})
+
+
+def _terms(bits: float) -> Method:
+    inner = {"kind": "semi_discrete", "bits": bits}
+    return {"kind": "error_feedback", "inner": inner}
+
+
 def _short(number: float) -> str:
     """.1 and 3."""
     return f"{number:g}".removeprefix("0")
@@ -38,4 +53,10 @@ def _short(number: float) -> str:
 SETTINGS = (
     Setting("uncompressed", {"kind": "identity"}, {"kind": "identity"}),
     *(sparse(kind, *both) for kind, rows in _SHARES.items() for both in rows),
+    *(semi_discrete(*both) for both in _BITS),
+    Setting(
+        "semi_discrete .14 bits up, cyclic 13 % down",
+        _terms(0.14),
+        {"kind": "cyclic", "ratio": 0.13},
+    ),
 )
