@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.bytes.data import FASHION, Rows, fashion_mnist, small_digits
-from benchmarks.bytes.mlp import perceptron
+from benchmarks.bytes.data import FASHION
+from benchmarks.codecs.federation import messages, tasks
 from fedcore import payloads
 from fedcore.compressors import (
     QSGD,
@@ -38,11 +38,8 @@ from fedcore.compressors import (
 )
 from fedcore.payloads import Payload
 from fedcore.payloads.base import pack_plain
-from fedcore.rng import Key
-from fedcore.typing import Seconds, Vector
-from fedcore.workload import FlatModel
+from fedcore.typing import Seconds
 
-CLIENTS, COHORT, ROUNDS, STEPS, BATCH, LR = 20, 5, 20, 20, 32, 0.1
 CONFIGS: dict[str, CompressorConfig] = {
     "uniform 8 bits": Uniform(bits=8),
     "uniform 4 bits": Uniform(bits=4),
@@ -88,70 +85,6 @@ class Row(NamedTuple):
     nbytes: int
     encode: Seconds
     decode: Seconds
-
-
-class AsInTorch:
-    """The same model with a row of weights for each output, not for each input."""
-
-    def __init__(self, model: FlatModel) -> None:
-        self._model, self.spec = model, model.spec
-        self._places_D = np.concatenate(
-            [
-                at.offset + np.arange(at.size).reshape(at.shape).T.reshape(-1)
-                for at in model.spec.tensors
-            ]
-        )
-        self._back_D = np.argsort(self._places_D)
-
-    def initial(self, key: Key) -> Vector:
-        """The flat vector of version 0."""
-        initial_D: Vector = self._model.initial(key)[self._places_D]
-        return initial_D
-
-    def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
-        """The mean loss over a batch, and its gradient."""
-        loss, gradient_D = self._model.gradient(w_D[self._back_D], x, y)
-        return loss, gradient_D[self._places_D]
-
-
-def messages(
-    model: FlatModel | AsInTorch, parts: Sequence[Rows], config: CompressorConfig
-) -> tuple[list[Payload], list[Payload]]:
-    """What the clients and the server sent in the last rounds."""
-    compressor, rng = config.build_for(model.spec), np.random.default_rng(0)
-    remembers = config.bias == "contraction"
-    exact_D = model.initial(Key.root(0))
-    public_D, memory_ND = exact_D.copy(), np.zeros((len(parts), len(exact_D)), "f4")
-    up: list[Payload] = []
-    down: list[Payload] = []
-    for turn in range(ROUNDS):
-        total_D = np.zeros_like(exact_D)
-        for client in rng.choice(len(parts), COHORT, replace=False).tolist():
-            delta_D = _trained(model, public_D, parts[client], rng) + memory_ND[client]
-            key = Key.root(turn).fold_in(client)
-            message, _ = compressor.encode(delta_D, None, key)
-            if remembers:
-                memory_ND[client] = delta_D - payloads.decode(message)
-            payloads.add(message, total_D, 1 / COHORT)
-            up.append(message)
-        exact_D -= total_D
-        message, _ = compressor.encode(public_D - exact_D, None, Key.root(turn))
-        payloads.add(message, public_D, -1.0)
-        down.append(message)
-    return up[-2 * COHORT :], down[-5:]
-
-
-def _trained(
-    model: FlatModel | AsInTorch,
-    start_D: Vector,
-    rows: Rows,
-    rng: np.random.Generator,
-) -> Vector:
-    w_D = start_D.copy()
-    for _ in range(STEPS):
-        batch = rows.take(rng.integers(0, len(rows.y), BATCH))
-        w_D -= np.float32(LR) * model.gradient(w_D, batch.x, batch.y)[1]
-    return start_D - w_D
 
 
 def measured(
@@ -237,23 +170,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--as-in-torch", action="store_true", help="a row of weights for each output"
     )
     given = parser.parse_args(arguments)
-    tasks: dict[str, tuple[Any, tuple[int, int, int], str]] = {
-        "digits": (small_digits, (64, 64, 10), "")
-    }
-    if given.data:
-        tasks["fashion_mnist"] = fashion_mnist, (784, 128, 10), str(given.data)
     out_D, ones_D = np.zeros(10**7, np.float32), np.ones(10**7, np.float32)
     passed = _seconds(partial(np.add, out_D, ones_D, out=out_D))
-    for task, (share, sizes, folder) in tasks.items():
-        shared = share(folder, CLIENTS, 0)
-        parts = [shared.train.take(part) for part in shared.parts]
-        model: FlatModel | AsInTorch = perceptron(sizes, share).flat()
-        if given.as_in_torch:
-            model = AsInTorch(perceptron(sizes, share).flat())
+    for task, model, parts in tasks(given.data, as_in_torch=given.as_in_torch):
         for name in given.codecs:
-            up, down = messages(model, parts, CONFIGS[name])
-            show(f"{task}, {name} up", up, model.spec.sizes, passed)
-            show(f"{task}, {name} down", down, model.spec.sizes, passed)
+            for direction, sent in messages(model, parts, CONFIGS[name]).items():
+                found = [message for _, message in sent]
+                show(f"{task}, {name} {direction}", found, model.spec.sizes, passed)
     return 0
 
 
