@@ -29,16 +29,14 @@ def moved_exactly(before_D: Vector, message: Payload | None, after_D: Vector) ->
 
     Where all did, in any order and also added up, they lead to the same bits.
     """
-    if message is None or message.format != "levels":
+    known = None if message is None else payloads.exact(message)
+    if known is None:
         return False
-    indices = message.arrays["indices"]
-    before_K = before_D[indices].astype(np.float64)
-    after_K = after_D[indices].astype(np.float64)
+    places, said_K = known
+    before_K = before_D[places].astype(np.float64)
+    after_K = after_D[places].astype(np.float64)
     moved_K = before_K - after_K
-    exact_K = (moved_K == payloads.level_values(message)) & (
-        moved_K + after_K == before_K
-    )
-    return bool(exact_K.all())
+    return bool(((moved_K == said_K) & (moved_K + after_K == before_K)).all())
 
 
 def apply_patch(

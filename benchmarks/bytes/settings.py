@@ -55,8 +55,8 @@ SETTINGS = (
     *(sparse(kind, *both) for kind, rows in _SHARES.items() for both in rows),
     *(semi_discrete(*both) for both in _BITS),
     Setting(
-        "semi_discrete .14 bits up, cyclic 13 % down",
-        _terms(0.14),
-        {"kind": "cyclic", "ratio": 0.13},
+        "semi_discrete .08 bits up, cyclic 19 % down",
+        _terms(0.08),
+        {"kind": "cyclic", "ratio": 0.19},
     ),
 )

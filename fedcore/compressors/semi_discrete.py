@@ -70,6 +70,11 @@ class SemiDiscrete(CompressorConfig):
         return "contraction"
 
     @property
+    def adds_exactly(self) -> bool:
+        """Whole multiples of powers of two do."""
+        return True
+
+    @property
     def shortens(self) -> bool:
         """By fewer terms."""
         return True

@@ -3,6 +3,7 @@
 They are sums of whole numbers, so each is made from the nearest one that is known, by
 adding the messages that it lacks or by taking away those that it should not have. In
 the long run a new version costs one addition for each older one that somebody holds.
+Messages of which nothing cancels are put together each time.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ class Sums:
         ``messages`` are all that there are, packed, by their versions.
         """
         end = max(messages)
+        if not payloads.cancels(self._read(messages[end])):
+            missed = [messages[version] for version in range(start + 1, end + 1)]
+            return payloads.merged(list(map(self._read, missed)))
         known, plus, minus = self._nearest(start, end, messages)
         parts = [known] if known is not None else []
         parts += [self._read(messages[version]) for version in plus]

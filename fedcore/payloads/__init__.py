@@ -19,7 +19,6 @@ from fedcore.payloads.indices import pack_indices as pack_indices
 from fedcore.payloads.indices import unpack_indices as unpack_indices
 from fedcore.payloads.levels import level_values as level_values
 from fedcore.payloads.levels import levels_payload as levels_payload
-from fedcore.payloads.levels import merged as merged
 from fedcore.payloads.levels import negative as negative
 from fedcore.payloads.low_rank import low_rank_payload as low_rank_payload
 from fedcore.payloads.natural import natural_payload as natural_payload
@@ -35,5 +34,8 @@ from fedcore.payloads.semi_discrete import (
 from fedcore.payloads.semi_discrete import stacked as stacked
 from fedcore.payloads.sign import sign_payload as sign_payload
 from fedcore.payloads.sparse import sparse_payload as sparse_payload
+from fedcore.payloads.sums import cancels as cancels
+from fedcore.payloads.sums import exact as exact
+from fedcore.payloads.sums import merged as merged
 from fedcore.payloads.values import overwrite as overwrite
 from fedcore.payloads.values import values_payload as values_payload

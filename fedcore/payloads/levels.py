@@ -48,14 +48,12 @@ def negative(message: Payload) -> Payload:
     return Payload(message.format, message.dim, {**message.arrays, "levels": levels_K})
 
 
-def merged(messages: Sequence[Payload]) -> Payload | None:
+def summed(messages: Sequence[Payload]) -> Payload | None:
     """One message that is the exact sum of these, or None if there is none.
 
     Steps that are powers of two add up without rounding: whole multiples of the
     largest step that allows it. A message that says nothing has no say.
     """
-    if any(message.format != "levels" for message in messages):
-        return None
     messages = [message for message in messages if message.arrays["indices"].size]
     if not messages:
         return None

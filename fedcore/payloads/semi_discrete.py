@@ -108,6 +108,47 @@ def terms_of(payload: Payload) -> Iterator[Term]:
         at = end
 
 
+def joined(messages: Sequence[Payload]) -> Payload | None:
+    """One message of all their terms, or None if its values would be rounded."""
+    messages = [message for message in messages if message.arrays["codes"].size]
+    if not messages:
+        return None
+    steps = [int(message.arrays["step"][0]) for message in messages]
+    terms = [
+        term._replace(code=term.code + MANTISSA * (step - min(steps)))
+        for message, step in zip(messages, steps, strict=True)
+        for term in terms_of(message)
+    ]
+    rows_of = {(term.tensor, len(term.x_M)) for term in terms}
+    numbers = sum(term.numbers for term in terms)
+    if (
+        max(term.code for term in terms) > MOST_CODE
+        or len({tensor for tensor, _ in rows_of}) < len(rows_of)
+        or numbers > messages[0].dim + len(terms)
+    ):
+        return None
+    layout = tuple(messages[0].arrays["sizes"].tolist())
+    terms.sort(key=lambda term: term.tensor)
+    total = semi_discrete_payload(layout, terms, min(steps))
+    exact_D = exact_values(total)
+    return total if (exact_D.astype(np.float32) == exact_D).all() else None
+
+
+def exact_values(payload: Payload) -> npt.NDArray[np.float64]:
+    """The values of one message before they are rounded."""
+    step = int(payload.arrays["step"][0])
+    ends = np.cumsum(as_numpy(payload.arrays["sizes"]))
+    values_D = np.zeros(payload.dim, np.float64)
+    for tensor, group in groupby(terms_of(payload), key=lambda term: term.tensor):
+        terms = list(group)
+        x_TM = np.array([term.x_M for term in terms], np.float64)
+        y_TN = np.array([term.y_N for term in terms], np.float64)
+        y_TN *= np.ldexp(weight([term.code for term in terms]), step)[:, None]
+        matrix_MN = x_TM.T @ y_TN
+        values_D[ends[tensor] - matrix_MN.size : ends[tensor]] = matrix_MN.reshape(-1)
+    return values_D
+
+
 def _pack(payload: Payload) -> list[Bytes]:
     terms = list(terms_of(payload))
     tensors = [term.tensor for term in terms]
@@ -179,17 +220,7 @@ def _decode(payload: Payload) -> Array:
 
 
 def _values(payload: Payload) -> Vector:
-    step = int(payload.arrays["step"][0])
-    ends = np.cumsum(as_numpy(payload.arrays["sizes"]))
-    values_D = np.zeros(payload.dim, np.float32)
-    for tensor, group in groupby(terms_of(payload), key=lambda term: term.tensor):
-        terms = list(group)
-        x_TM = np.array([term.x_M for term in terms], np.float64)
-        y_TN = np.array([term.y_N for term in terms], np.float64)
-        y_TN *= np.ldexp(weight([term.code for term in terms]), step)[:, None]
-        matrix_MN = x_TM.T @ y_TN
-        values_D[ends[tensor] - matrix_MN.size : ends[tensor]] = matrix_MN.reshape(-1)
-    return values_D
+    return exact_values(payload).astype(np.float32)
 
 
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:

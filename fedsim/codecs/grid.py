@@ -32,6 +32,7 @@ GRID: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("low_rank", ("low_rank", "dead_zone:ratio=0.1")),
     ("semi_discrete:bits=1", ("semi_discrete:bits=1", "dead_zone:ratio=0.1")),
     ("semi_discrete:bits=0.3", ("semi_discrete:bits=0.5", "dead_zone:ratio=0.1")),
+    ("semi_discrete:bits=0.1", ("cyclic:ratio=0.2",)),
     (
         "per_tensor:inner.kind=stc,inner.ratio=0.05,exact_below=64",
         ("dead_zone:ratio=0.1",),

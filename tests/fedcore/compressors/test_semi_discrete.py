@@ -219,6 +219,45 @@ def test_a_stack_of_messages_is_filled_up() -> None:
         assert payloads.decode(row).tolist() == payloads.decode(alone).tolist()
 
 
+def test_messages_are_merged_where_their_sum_is_exact() -> None:
+    layout, square = (2, 16), ("+-0+", "0+++")
+    one = semi_discrete_payload(layout, [term(1, 3, *square)], -2)
+    more = [term(0, 1, "+", "-+"), term(1, 2, "++++", "++++")]
+    two = semi_discrete_payload(layout, more, 1)
+    none = semi_discrete_payload(layout, [], 5)
+    total = payloads.merged([one, none, two])
+    assert total is not None
+    expected = payloads.decode(one) + payloads.decode(two)
+    assert payloads.decode(total).tolist() == expected.tolist()
+    arrived = payloads.unpack(payloads.pack(total), layout)
+    assert payloads.decode(arrived).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [semi_discrete_payload((4,), [], 0)],  # there is nothing to say
+        [  # a weight 2^32 times the other
+            semi_discrete_payload((4,), [term(0, 0, "+", "++++")], step)
+            for step in (0, 32)
+        ],
+        [  # 15·2^24 + 8 takes more than 24 bits
+            semi_discrete_payload((4,), [term(0, code, "+", "++++")], 0)
+            for code in (0, 8 * 24 + 7)
+        ],
+        [  # two shapes of one tensor
+            semi_discrete_payload((4,), [term(0, 0, "+", "++++")], 0),
+            semi_discrete_payload((4,), [term(0, 0, "++", "++")], 0),
+        ],
+        [semi_discrete_payload((4,), [term(0, 0, "++", "++")], 0)] * 2,  # 8 numbers
+    ],
+)
+def test_messages_are_not_merged_where_that_would_change_them(
+    messages: list[Payload],
+) -> None:
+    assert payloads.merged(messages) is None
+
+
 def test_no_terms_are_a_vector_of_zeros() -> None:
     payload, _ = SemiDiscrete().build((6,)).encode(np.zeros(6, "f"), None, Key.root(0))
     assert payload.nbytes == 6 + 1 + 1 + 1 + 1  # header, step, terms, k, coding

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcore.compressors import DeadZone, TopK
+from fedcore.compressors import DeadZone, SemiDiscrete, TopK
 from fedcore.compressors.base import CompressorConfig
 from fedcore.coordinator.published import Published
 from fedcore.params import on_grid
@@ -40,9 +40,20 @@ def start(seed: int = 1) -> Vector:
     return (normal_D / 10).astype(np.float32)
 
 
-@pytest.mark.parametrize("missed", [2, 5, 20])
-def test_the_sum_leads_to_the_same_bits_in_fewer_bytes(missed: int) -> None:
-    published, models = history(DeadZone(ratio=0.05), on_grid(start()), 60)
+@pytest.mark.parametrize(
+    ("downlink", "missed"),
+    [
+        (DeadZone(ratio=0.05), 2),
+        (DeadZone(ratio=0.05), 5),
+        (DeadZone(ratio=0.05), 20),
+        (SemiDiscrete(bits=0.1), 2),
+        (SemiDiscrete(bits=0.1), 9),
+    ],
+)
+def test_the_sum_leads_to_the_same_bits_in_fewer_bytes(
+    downlink: CompressorConfig, missed: int
+) -> None:
+    published, models = history(downlink, on_grid(start()), 60)
     held_D = models[60 - missed]
     held = Held("e" * 16, 60 - missed, published.ring[60 - missed].digest)
     patch = published.patch(held)
@@ -53,8 +64,9 @@ def test_the_sum_leads_to_the_same_bits_in_fewer_bytes(missed: int) -> None:
     assert arrived_D.tobytes() == published.public_D.tobytes()
 
 
-def test_every_order_of_asking_gives_the_same_sums() -> None:
-    published, models = history(DeadZone(ratio=0.02), on_grid(start()), 30)
+@pytest.mark.parametrize("downlink", [DeadZone(ratio=0.02), SemiDiscrete(bits=0.1)])
+def test_every_order_of_asking_gives_the_same_sums(downlink: CompressorConfig) -> None:
+    published, models = history(downlink, on_grid(start()), 30)
     rng = np.random.default_rng(5)
     for _ in range(60):
         version = int(rng.integers(1, published.version - 1))
@@ -63,16 +75,17 @@ def test_every_order_of_asking_gives_the_same_sums() -> None:
         assert arrived_D.tobytes() == published.public_D.tobytes()
         if rng.random() < 0.3:  # the next version; what is known is used again
             gap_D = rng.standard_t(3, DIM).astype(np.float32)
-            payload, _ = (
-                DeadZone(ratio=0.02).build((DIM,)).encode(gap_D, None, Key.root(0))
-            )
+            payload, _ = downlink.build((DIM,)).encode(gap_D, None, Key.root(0))
             public_D = publish(published.public_D, payload)
             published.publish(public_D, pack(payload), payload)
             models.append(public_D)
 
 
-def test_a_model_off_the_grid_is_rounded_and_gets_no_sum() -> None:
-    published, models = history(DeadZone(ratio=0.05), start(), 20)
+@pytest.mark.parametrize("downlink", [DeadZone(ratio=0.05), SemiDiscrete(bits=0.1)])
+def test_a_model_off_the_grid_is_rounded_and_gets_no_sum(
+    downlink: CompressorConfig,
+) -> None:
+    published, models = history(downlink, start(), 20)
     assert not all(entry.exact for entry in published.ring[1:])
     patch = published.patch(Held("e" * 16, 10, published.ring[10].digest))
     arrived_D = apply_patch(models[10], patch.kind, patch.messages(), (DIM,))
@@ -113,6 +126,15 @@ def test_a_move_is_exact_if_nothing_was_rounded(
     )
     assert level_values(message).tolist() == [step]
     assert moved_exactly(before_D, message, publish(before_D, message)) == exact
+
+
+def test_more_terms_than_a_message_may_have_are_replayed() -> None:
+    published, models = history(SemiDiscrete(bits=0.5), on_grid(start()), 40)
+    assert all(entry.exact for entry in published.ring[1:])
+    patch = published.patch(Held("e" * 16, 20, published.ring[20].digest))
+    assert (patch.kind, len(patch.messages())) == ("replay", 20)
+    arrived_D = apply_patch(models[20], patch.kind, patch.messages(), (DIM,))
+    assert arrived_D.tobytes() == published.public_D.tobytes()
 
 
 @pytest.mark.parametrize("room", [0, 1000, None])
