@@ -158,12 +158,15 @@ def _politely(given: dict[str, Any]) -> Iterator[None]:
         stream=sys.stderr,
     )
 
-    last = threading.Timer(GRACE, _end_at_once)
-    last.daemon = True
+    is_ending = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if not last.is_alive():
-            # Interrupted inside gRPC, now and then its channel never closes.
+        if not is_ending.is_set():
+            is_ending.set()
+            # Interrupted inside gRPC, now and then its channel never closes; a thread
+            # of the user's code may not end either.
+            last = threading.Timer(GRACE, _end_at_once)
+            last.daemon = True
             last.start()
         raise KeyboardInterrupt
 
@@ -174,8 +177,7 @@ def _politely(given: dict[str, Any]) -> Iterator[None]:
         _say_goodbye()
     finally:
         for which, handler in before.items():
-            signal.signal(which, handler)
-        last.cancel()
+            signal.signal(which, handler or signal.SIG_DFL)
 
 
 def _end_at_once() -> None:

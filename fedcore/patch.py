@@ -36,7 +36,10 @@ def moved_exactly(before_D: Vector, message: Payload | None, after_D: Vector) ->
     before_K = before_D[places].astype(np.float64)
     after_K = after_D[places].astype(np.float64)
     moved_K = before_K - after_K
-    return bool(((moved_K == said_K) & (moved_K + after_K == before_K)).all())
+    exact_K = (moved_K == said_K) & (moved_K + after_K == before_K)
+    # -0.0 that goes and comes back is 0.0; a sum would leave it alone.
+    negative_zero_K = (before_K == 0) & np.signbit(before_K) & (said_K != 0)
+    return bool((exact_K & ~negative_zero_K).all())
 
 
 def apply_patch(

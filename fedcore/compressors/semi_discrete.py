@@ -17,7 +17,7 @@ and so its terms are sparse signs.
 
 It is a contraction: of the j largest of n magnitudes one choice has (their sum)²/j ≥
 ‖Ry‖²/(1 + ln n), so a term takes at least ‖R‖²/(m(1 + ln m)(1 + ln n)) from its tensor,
-short of the rounding of w, which leaves 99 % of that.
+short of the rounding of w, which leaves 99 % of that, and of values below 2^-123.
 """
 
 import math
@@ -42,9 +42,14 @@ from fedcore.payloads import (
     Payload,
     Term,
     semi_discrete_payload,
-    stacked,
+    stacked_terms,
 )
-from fedcore.payloads.semi_discrete import LEAST_STEP, MANTISSA, MOST_CODE
+from fedcore.payloads.semi_discrete import (
+    LEAST_STEP,
+    MANTISSA,
+    MOST_CODE,
+    MOST_TERMS,
+)
 from fedcore.typing import Array
 
 _HEAD = 12  # bytes of a message beside its terms
@@ -91,7 +96,9 @@ class SemiDiscrete(CompressorConfig):
         def encode(delta_D: Array, _: Keys) -> Payload:
             if delta_D.ndim == 1:
                 return self._encode(delta_D, shapes, bits)
-            return stacked([self._encode(row_D, shapes, bits) for row_D in delta_D])
+            return stacked_terms(
+                [self._encode(row_D, shapes, bits) for row_D in delta_D]
+            )
 
         return stateless(
             encode, lambda context: self._build(shapes, self.bits * context.share)
@@ -132,8 +139,14 @@ def _entropy(share: float) -> float:
 def _decomposed(
     delta_D: Any, shapes: Sequence[Shape], budget: float, iterations: int
 ) -> list[_Weighted]:
-    """As many terms as the budget of bytes has, rounded, and at least one."""
-    _, scale = np.frexp(np.abs(delta_D).max(initial=0.0))
+    """As many terms as the budget of bytes has, rounded, and at least one.
+
+    None of what is not finite: the memory keeps it, and whoever looks at that sees it.
+    """
+    largest = np.abs(delta_D).max(initial=0.0)
+    if not np.isfinite(largest):
+        return []
+    _, scale = np.frexp(largest)
     unit_D = np.ldexp(delta_D, -scale)  # squares stay within float32
     ends = np.cumsum([rows * columns for rows, columns in shapes])
     rests = [
@@ -148,6 +161,8 @@ def _decomposed(
         budget -= term.nbytes
         numbers -= len(term.x_M) + len(term.y_N) - 1
         if terms and (budget < -term.nbytes / 2 or numbers < 0):
+            break
+        if len(terms) == MOST_TERMS:
             break
         terms.append(term._replace(exponent=term.exponent + int(scale)))
         rest_MN = rests[term.tensor]
@@ -195,7 +210,7 @@ def _fitted(products: Any) -> Any:
 def _coded(terms: Sequence[_Weighted]) -> tuple[list[Term], int]:
     """The terms as they travel, and the exponent of the step.
 
-    A weight of 2^-31 times the largest, or of less than normal size, says nothing.
+    A weight below 2^-31 times the largest, or below 2^-123, says nothing.
     """
     if not terms:
         return [], 0

@@ -21,6 +21,9 @@ from fedcore.payloads.levels import level_values as level_values
 from fedcore.payloads.levels import levels_payload as levels_payload
 from fedcore.payloads.levels import negative as negative
 from fedcore.payloads.low_rank import low_rank_payload as low_rank_payload
+from fedcore.payloads.merging import cancels as cancels
+from fedcore.payloads.merging import exact as exact
+from fedcore.payloads.merging import merged as merged
 from fedcore.payloads.natural import natural_payload as natural_payload
 from fedcore.payloads.parts import parts_payload as parts_payload
 from fedcore.payloads.quantised import quantised_payload as quantised_payload
@@ -31,11 +34,8 @@ from fedcore.payloads.semi_discrete import Term as Term
 from fedcore.payloads.semi_discrete import (
     semi_discrete_payload as semi_discrete_payload,
 )
-from fedcore.payloads.semi_discrete import stacked as stacked
+from fedcore.payloads.semi_discrete import stacked_terms as stacked_terms
 from fedcore.payloads.sign import sign_payload as sign_payload
 from fedcore.payloads.sparse import sparse_payload as sparse_payload
-from fedcore.payloads.sums import cancels as cancels
-from fedcore.payloads.sums import exact as exact
-from fedcore.payloads.sums import merged as merged
 from fedcore.payloads.values import overwrite as overwrite
 from fedcore.payloads.values import values_payload as values_payload

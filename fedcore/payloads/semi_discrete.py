@@ -4,14 +4,15 @@
 at   size   content
 ==== ====== ==============================================================
 0    1      E, from -126 to 127, as i8; the step s is 2^E
-1           T, the number of terms
+1           T, the number of terms, at most 65,536
 …           for each term the number of its tensor, less that of the term
             before it, or less 0
 …           for each tensor that has a term, the rows of its matrix; they
             divide its size
 …    T      for each term its weight, as u8: 8·e + m
 …           k, how many numbers of the factors are not zero
-…           their places, as indices (:mod:`fedcore.payloads.indices`)
+…           their places, as indices below the number of all factors'
+            numbers (:mod:`fedcore.payloads.indices`)
 …    ⌈k/8⌉  their signs; a set bit says plus, the lowest first
 ==== ====== ==============================================================
 
@@ -27,7 +28,6 @@ holds exactly, in whatever order they are added; times s, each is rounded once.
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ from fedcore.typing import Array, Bytes, Vector
 MANTISSA = 8  # of weights, from here to twice as much
 MOST_CODE = 255
 LEAST_STEP = -126  # 2^-126 is the smallest number of full precision
+MOST_TERMS = 1 << 16  # so that all sums stay below 2^53
 Numbers = npt.NDArray[Any]
 
 
@@ -81,7 +82,7 @@ def semi_discrete_payload(layout: Layout, terms: Sequence[Term], step: int) -> P
     return Payload("semi_discrete", sum(layout), arrays)
 
 
-def stacked(messages: Sequence[Payload]) -> Payload:
+def stacked_terms(messages: Sequence[Payload]) -> Payload:
     """One message a row; zeros fill up those that have fewer terms."""
     arrays: dict[str, Array] = {}
     for name, first in messages[0].arrays.items():
@@ -93,19 +94,32 @@ def stacked(messages: Sequence[Payload]) -> Payload:
     return Payload(messages[0].format, messages[0].dim, arrays)
 
 
-def terms_of(payload: Payload) -> Iterator[Term]:
-    """The terms of a message, whose tensors ascend."""
+class _Group(NamedTuple):
+    """The terms of a tensor."""
+
+    tensor: int
+    codes_T: Numbers
+    x_TM: Numbers
+    y_TN: Numbers
+
+
+def _groups(payload: Payload) -> Iterator[_Group]:
+    """The terms of one message, tensor by tensor."""
     arrays = {name: as_numpy(array) for name, array in payload.arrays.items()}
-    about = (arrays[name].tolist() for name in ("tensors", "codes", "rows"))
+    speaks = arrays["rows"] > 0  # zeros fill up a row of a stack
+    tensors, firsts, counts = np.unique(
+        arrays["tensors"][speaks], return_index=True, return_counts=True
+    )
     at = 0
-    for tensor, code, size in zip(*about, strict=True):
-        if not size:  # what fills up a row of a stack
-            return
-        middle = at + size
-        end = middle + int(arrays["sizes"][tensor]) // size
-        x_M, y_N = arrays["factors"][at:middle], arrays["factors"][middle:end]
-        yield Term(tensor, code, x_M, y_N)
-        at = end
+    for tensor, first, count in zip(
+        tensors.tolist(), firsts.tolist(), counts.tolist(), strict=True
+    ):
+        rows = int(arrays["rows"][first])
+        width = rows + int(arrays["sizes"][tensor]) // rows
+        both = arrays["factors"][at : at + count * width].reshape(count, width)
+        codes_T = arrays["codes"][first : first + count]
+        yield _Group(tensor, codes_T, both[:, :rows], both[:, rows:])
+        at += count * width
 
 
 def joined(messages: Sequence[Payload]) -> Payload | None:
@@ -114,10 +128,12 @@ def joined(messages: Sequence[Payload]) -> Payload | None:
     if not messages:
         return None
     steps = [int(message.arrays["step"][0]) for message in messages]
+    if sum(len(message.arrays["codes"]) for message in messages) > MOST_TERMS:
+        return None
     terms = [
         term._replace(code=term.code + MANTISSA * (step - min(steps)))
         for message, step in zip(messages, steps, strict=True)
-        for term in terms_of(message)
+        for term in _terms(message)
     ]
     rows_of = {(term.tensor, len(term.x_M)) for term in terms}
     numbers = sum(term.numbers for term in terms)
@@ -134,33 +150,35 @@ def joined(messages: Sequence[Payload]) -> Payload | None:
     return total if (exact_D.astype(np.float32) == exact_D).all() else None
 
 
+def _terms(payload: Payload) -> Iterator[Term]:
+    for group in _groups(payload):
+        for code, x_M, y_N in zip(*group[1:], strict=True):
+            yield Term(group.tensor, int(code), x_M, y_N)
+
+
 def exact_values(payload: Payload) -> npt.NDArray[np.float64]:
     """The values of one message before they are rounded."""
     step = int(payload.arrays["step"][0])
     ends = np.cumsum(as_numpy(payload.arrays["sizes"]))
     values_D = np.zeros(payload.dim, np.float64)
-    for tensor, group in groupby(terms_of(payload), key=lambda term: term.tensor):
-        terms = list(group)
-        x_TM = np.array([term.x_M for term in terms], np.float64)
-        y_TN = np.array([term.y_N for term in terms], np.float64)
-        y_TN *= np.ldexp(weight([term.code for term in terms]), step)[:, None]
-        matrix_MN = x_TM.T @ y_TN
+    for tensor, codes_T, x_TM, y_TN in _groups(payload):
+        weights_T = np.ldexp(weight(codes_T), step)
+        matrix_MN = x_TM.T.astype(np.float64) @ (y_TN * weights_T[:, None])
         values_D[ends[tensor] - matrix_MN.size : ends[tensor]] = matrix_MN.reshape(-1)
     return values_D
 
 
 def _pack(payload: Payload) -> list[Bytes]:
-    terms = list(terms_of(payload))
-    tensors = [term.tensor for term in terms]
-    rows_of = {term.tensor: len(term.x_M) for term in terms}
-    count = sum(term.numbers for term in terms)
+    groups = list(_groups(payload))
+    tensors = [group.tensor for group in groups for _ in group.codes_T]
+    count = sum(group.x_TM.size + group.y_TN.size for group in groups)
     factors = as_numpy(payload.arrays["factors"])[:count]
     places_K = np.flatnonzero(factors)
     return [
         struct.pack("<b", int(payload.arrays["step"][0])),
-        pack_varints([len(terms), *np.diff(tensors, prepend=0).tolist()]),
-        pack_varints(rows_of.values()),
-        bytes(term.code for term in terms),
+        pack_varints([len(tensors), *np.diff(tensors, prepend=0).tolist()]),
+        pack_varints(group.x_TM.shape[1] for group in groups),
+        as_numpy(payload.arrays["codes"])[: len(tensors)].tobytes(),
         pack_varints([len(places_K)]),
         *pack_indices(places_K, count),
         np.packbits(factors[places_K] > 0, bitorder="little").tobytes(),
@@ -172,8 +190,9 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     if step[0] < LEAST_STEP:
         raise PayloadError(f"a step of 2^{step[0]}, expected at least 2^{LEAST_STEP}")
     (terms,) = unpack_varints(reader, 1)
-    if terms > sum(layout):
-        raise PayloadError(f"{terms} terms about {sum(layout)} values")
+    most = min(MOST_TERMS, sum(layout))
+    if terms > most:
+        raise PayloadError(f"{terms} terms, expected at most {most}")
     tensors, rows_T = _unpack_shapes(reader, terms, layout)
     sizes = np.asarray(layout, np.int64)
     count = int((rows_T + sizes[tensors] // rows_T).sum())
@@ -229,11 +248,12 @@ def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
 
 def _magnitude(payload: Payload) -> float:
     """All terms of a tensor may meet in one value."""
-    sums = np.zeros(len(payload.arrays["sizes"]))
-    for term in terms_of(payload):
-        if term.x_M.any() and term.y_N.any():
-            sums[term.tensor] += float(weight(term.code))
-    return float(np.ldexp(sums.max(initial=0.0), int(payload.arrays["step"][0])))
+    step = int(payload.arrays["step"][0])
+    sums = [
+        float(weight(codes_T[x_TM.any(axis=1) & y_TN.any(axis=1)]).sum())
+        for _, codes_T, x_TM, y_TN in _groups(payload)
+    ]
+    return float(np.ldexp(max(sums, default=0.0), step))
 
 
 SEMI_DISCRETE = register(

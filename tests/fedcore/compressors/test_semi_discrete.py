@@ -18,7 +18,8 @@ from fedcore.compressors import (
 from fedcore.compressors.base import CompressorConfig
 from fedcore.errors import PayloadError
 from fedcore.params import ParamSpec
-from fedcore.payloads import Payload, Term, semi_discrete_payload, stacked
+from fedcore.payloads import Payload, Term, semi_discrete_payload, stacked_terms
+from fedcore.payloads.varint import pack_varints
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -207,13 +208,30 @@ def test_terms_add_up_and_each_value_is_rounded_once() -> None:
     assert payloads.magnitude(payload) == (whole + 16) / 8
 
 
+def test_many_terms_about_little_are_refused_at_once() -> None:
+    terms = pack_varints([70_000])
+    body = bytes.fromhex("01 0d 80841e00 00") + terms
+    with pytest.raises(PayloadError, match="70000 terms, expected at most 65536"):
+        payloads.unpack(body, (2_000_000,))
+
+
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_stays_in_the_memory(wrong: float) -> None:
+    delta_D = np.ones(12, np.float32)
+    delta_D[3] = wrong
+    compressor = ErrorFeedback(inner=SemiDiscrete()).build((12,))
+    payload, left_D = compressor.encode(delta_D, compressor.init(12), Key.root(0))
+    assert not payloads.decode(payload).any()
+    np.testing.assert_array_equal(left_D, delta_D)
+
+
 def test_a_stack_of_messages_is_filled_up() -> None:
     one = semi_discrete_payload((2, 4), [term(1, 3, "+-", "0+")], 0)
     two = semi_discrete_payload(
         (2, 4), [term(0, 1, "+", "-+"), term(1, 2, "++", "++")], 1
     )
     none = semi_discrete_payload((2, 4), [], 0)
-    stack = stacked([one, two, none])
+    stack = stacked_terms([one, two, none])
     for row, alone in zip(payloads.rows(stack), (one, two, none), strict=True):
         assert payloads.pack(row) == payloads.pack(alone)
         assert payloads.decode(row).tolist() == payloads.decode(alone).tolist()
@@ -277,7 +295,7 @@ def test_the_bytes_are_those_that_the_format_says() -> None:
     ("body", "reason"),
     [
         ("81 00", "a step of 2\\^-127, expected at least 2\\^-126"),
-        ("00 07", "7 terms about 6 values"),
+        ("00 07", "7 terms, expected at most 6"),
         ("00 ffffffff7f", "a number above 4294967295"),
         ("00 ffffffffff01", "a number of more than five bytes"),
         ("00 01 02", "a term of tensor 2, known: 2"),

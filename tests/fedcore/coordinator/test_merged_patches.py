@@ -115,6 +115,7 @@ def test_messages_of_other_compressors_are_replayed() -> None:
         (1e-18, 0.5, False),  # what was there is lost
         (0.1, 0.5, False),  # its last bits are lost
         (0.0, 0.5, True),
+        (-0.0, 0.5, False),  # and back it would be 0.0, which has other bits
     ],
 )
 def test_a_move_is_exact_if_nothing_was_rounded(
