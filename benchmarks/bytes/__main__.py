@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = options.rounds or task.rounds
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 140
+        console.width = 160
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         plan = Plan(
             task=task,
@@ -61,7 +61,7 @@ def run(plan: Plan, options: argparse.Namespace, console: Console) -> dict[str, 
     tests: dict[str, tuple[Setting, float]] = {s.name: (s, 0.0) for s in chosen}
     if options.cut:
         word = f", {options.cut:.0%} cut"
-        tests |= {s.name + word: (s, options.cut) for s in chosen[1:]}
+        tests |= {s.name + word: (s, options.cut) for s in chosen}
     found: dict[str, list[Outcome]] = {}
     for name, (setting, cut) in tests.items():
         with console.status(name):
@@ -100,7 +100,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="run compressed settings once more while this share of uploads breaks",
+        help="run all settings once more while this share of uploads breaks",
     )
     parser.add_argument(
         "--data",
