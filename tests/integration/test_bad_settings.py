@@ -23,8 +23,8 @@ TOP = (
 )
 COMPRESSORS = (
     "cast, cyclic, dead_zone, ef21, error_feedback, gaia, gaussian_k, identity, "
-    "low_rank, natural, per_tensor, qsgd, random_k, rotation, sign_l1, sign_l2, stc, "
-    "top_k, uniform"
+    "low_rank, natural, per_tensor, qsgd, random_k, rotation, semi_discrete, sign_l1, "
+    "sign_l2, stc, top_k, uniform"
 )
 RECIPES = "double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer"
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"
