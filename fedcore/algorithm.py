@@ -20,10 +20,11 @@ from fedcore.clients import AnyClientAlgorithm, LocalSGD
 from fedcore.compressors import (
     AnyCompressor,
     Compressor,
+    CompressorConfig,
     Identity,
     MemoryConfig,
 )
-from fedcore.config import Count, Duration, Method, Versions
+from fedcore.config import Count, Duration, Method, Versions, kind_of, methods
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.selection import AnySelection, Selection, UniformSelection
@@ -145,8 +146,7 @@ class AlgorithmConfig(Method):
                 uplink += f" around {self.uplink.inner.kind}"
             raise ValueError(
                 f"bandwidth: uplink {uplink} cannot send less and keep the rest; "
-                "choose error_feedback around top_k, dead_zone, stc, gaussian_k, "
-                "random_k or gaia"
+                f"choose error_feedback around one of {', '.join(_shortening())}"
             )
         return self
 
@@ -191,3 +191,15 @@ class AlgorithmConfig(Method):
             uplink=self.uplink.build_for(spec),
             downlink=self.downlink.build_for(spec),
         )
+
+
+def _shortening() -> list[str]:
+    """The kinds that can send less; what is around a memory can if its inside can."""
+    examples = [method.example() for method in methods(CompressorConfig)]
+    return sorted(
+        kind_of(type(example))
+        for example in examples
+        if isinstance(example, CompressorConfig)
+        and not isinstance(example, MemoryConfig)
+        and example.shortens
+    )

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import grpc
+from fedwire.certificates import require_pair
 from fedwire.connect import WINDOWS
 from fedwire.service import MESSAGE_LIMIT, SERVICE, raw_handlers
 from fedwire.v1 import federation_pb2 as pb
@@ -259,14 +259,8 @@ def _credentials(config: ServerConfig) -> grpc.ServerCredentials:
     assert config.tls is not None
     tls = config.tls
     pair = (_read(tls.key), _read(tls.certificate))
-    try:  # gRPC would only say that it cannot listen
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tls.certificate, tls.key, password="")
-    except ssl.SSLError as error:
-        raise ConfigError(
-            f"server.tls: {tls.certificate} and {tls.key} are not a certificate and "
-            f"its key: {error.reason or error}"
-        ) from error
+    names = f"server.tls: {tls.certificate} and {tls.key}"
+    require_pair(tls.certificate, tls.key, names)
     ca = None if tls.client_ca is None else _read(tls.client_ca)
     return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
 

@@ -30,18 +30,21 @@ class Setting:
 def sparse(kind: str, up: float, down: float) -> Setting:
     """A compressor that keeps so many per cent, with error memories on both sides."""
     uplink, downlink = ({"kind": kind, "ratio": share / 100} for share in (up, down))
-    memory = {"kind": "error_feedback", "inner": uplink}
-    return Setting(f"{kind} {_short(up)}/{_short(down)} %", memory, downlink)
+    name = f"{kind} {_short(up)}/{_short(down)} %"
+    return Setting(name, _remembered(uplink), downlink)
 
 
 def semi_discrete(up: float, down: float) -> Setting:
     """Terms that take so many bits a value, with error memories on both sides."""
     name = f"semi_discrete {_short(up)}/{_short(down)} bits"
-    return Setting(name, _terms(up), {"kind": "semi_discrete", "bits": down})
+    return Setting(name, _remembered(_terms(up)), _terms(down))
 
 
 def _terms(bits: float) -> Method:
-    inner = {"kind": "semi_discrete", "bits": bits}
+    return {"kind": "semi_discrete", "bits": bits}
+
+
+def _remembered(inner: Method) -> Method:
     return {"kind": "error_feedback", "inner": inner}
 
 
@@ -56,7 +59,7 @@ SETTINGS = (
     *(semi_discrete(*both) for both in _BITS),
     Setting(
         "semi_discrete .08 bits up, cyclic 19 % down",
-        _terms(0.08),
+        _remembered(_terms(0.08)),
         {"kind": "cyclic", "ratio": 0.19},
     ),
 )

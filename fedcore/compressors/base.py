@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from fedcore.config import Method, OneOf
 from fedcore.params import ParamSpec
 from fedcore.payloads import Layout, Payload
@@ -115,6 +117,19 @@ def fold_in(key: Keys, *names: str | int) -> Keys:
     if isinstance(key, Key):
         return key.fold_in(*names)
     return [each.fold_in(*names) for each in key]
+
+
+def format_inside(inner: CompressorConfig, outer: str) -> str:
+    """The format of the messages of a compressor inside another.
+
+    Raises:
+        ValueError: it has a memory, which belongs around the outer one.
+    """
+    compressor = inner.build((1,))
+    if compressor.init(1) is not None:
+        raise ValueError(f"{inner.kind} inside {outer}: put the memory around it")
+    message, _ = compressor.encode(np.ones(1, np.float32), None, Key.root(0))
+    return message.format
 
 
 def kept(ratio: float, dim: int) -> int:

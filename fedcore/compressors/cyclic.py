@@ -15,7 +15,6 @@ methods that look for them (top_k, dead_zone) are far better.
 
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from fedcore.arrays import array_namespace, like
@@ -26,6 +25,7 @@ from fedcore.compressors.base import (
     CompressorConfig,
     Context,
     Keys,
+    format_inside,
     kept,
     stateless,
 )
@@ -38,7 +38,6 @@ from fedcore.payloads.block import (
     stride_of,
     turn_of,
 )
-from fedcore.rng import Key
 from fedcore.typing import Array
 
 
@@ -63,14 +62,11 @@ class Cyclic(CompressorConfig):
 
     @model_validator(mode="after")
     def _inner_is_a_quantiser(self) -> "Cyclic":
-        kind, inner = self.inner.kind, self.inner.build((1,))
-        if inner.init(1) is not None:
-            raise ValueError(f"{kind} inside cyclic: put the memory around it")
-        message, _ = inner.encode(np.ones(1, np.float32), None, Key.root(0))
-        if message.format not in {form.name for form in INNER.values()}:
+        formats = {form.name for form in INNER.values()}
+        if format_inside(self.inner, self.kind) not in formats:
             raise ValueError(
-                f"{kind} cannot be inside cyclic; choose sign_l1, sign_l2, uniform, "
-                "qsgd or identity"
+                f"{self.inner.kind} cannot be inside cyclic; choose sign_l1, sign_l2, "
+                "uniform, qsgd or identity"
             )
         return self
 

@@ -18,7 +18,6 @@ what lies beside one huge value. So it obeys neither law.
 
 from typing import Literal
 
-import numpy as np
 from pydantic import model_validator
 
 from fedcore.arrays import array_namespace
@@ -30,13 +29,14 @@ from fedcore.compressors.base import (
     CompressorConfig,
     Keys,
     fold_in,
+    format_inside,
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
 from fedcore.kernels import absolute_sums, square_sums
 from fedcore.payloads import Layout, Payload, rotated_payload
 from fedcore.payloads.rotated import INNER, blocks, rotate
-from fedcore.rng import Key, seeds
+from fedcore.rng import seeds
 from fedcore.typing import Array
 
 
@@ -57,12 +57,8 @@ class Rotation(CompressorConfig):
 
     @model_validator(mode="after")
     def _inner_is_a_quantiser(self) -> "Rotation":
-        kind = self.inner.kind
-        inner = self.inner.build((1,))
-        if inner.init(1) is not None:
-            raise ValueError(f"{kind} inside rotation: put the memory around it")
-        message, _ = inner.encode(np.ones(1, np.float32), None, Key.root(0))
-        if message.format not in {form.name for form in INNER.values()}:
+        kind, formats = self.inner.kind, {form.name for form in INNER.values()}
+        if format_inside(self.inner, self.kind) not in formats:
             raise ValueError(
                 f"{kind} gains nothing from a rotation; choose a quantiser (sign_l1, "
                 "uniform, qsgd or natural)"

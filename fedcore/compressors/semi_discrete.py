@@ -122,14 +122,14 @@ class _Weighted(NamedTuple):
     x_M: Any
     y_N: Any
     gain: float  # by which ‖R‖² falls
+    nbytes: float  # about what it takes
 
-    @property
-    def nbytes(self) -> float:
-        """About what it takes: where the factors' numbers are, and their signs."""
-        n = len(self.x_M) + len(self.y_N)
-        k = np.count_nonzero(self.x_M) + np.count_nonzero(self.y_N)
-        bitmap, gaps = n, _GAPS * n * _entropy(k / n)
-        return (min(bitmap, gaps) + k) / 8 + _TERM
+
+def _nbytes(x_M: Any, y_N: Any) -> float:
+    """Where the factors' numbers are that are not zero, and their signs."""
+    n, k = len(x_M) + len(y_N), np.count_nonzero(x_M) + np.count_nonzero(y_N)
+    bitmap, gaps = n, _GAPS * n * _entropy(k / n)
+    return (min(bitmap, gaps) + k) / 8 + _TERM
 
 
 def _entropy(share: float) -> float:
@@ -160,9 +160,8 @@ def _decomposed(
         term = max(candidates, key=lambda term: term.gain / term.nbytes)
         budget -= term.nbytes
         numbers -= len(term.x_M) + len(term.y_N) - 1
-        if terms and (budget < -term.nbytes / 2 or numbers < 0):
-            break
-        if len(terms) == MOST_TERMS:
+        is_enough = budget < -term.nbytes / 2 or numbers < 0
+        if terms and (is_enough or len(terms) == MOST_TERMS):
             break
         terms.append(term._replace(exponent=term.exponent + int(scale)))
         rest_MN = rests[term.tensor]
@@ -193,7 +192,7 @@ def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
     exponent -= _BITS
     weight = math.ldexp(mantissa, exponent)
     gain = weight * (2 * product - weight * size)
-    return _Weighted(tensor, mantissa, exponent, x_M, y_N, gain)
+    return _Weighted(tensor, mantissa, exponent, x_M, y_N, gain, _nbytes(x_M, y_N))
 
 
 def _fitted(products: Any) -> Any:

@@ -20,6 +20,7 @@ from fedcore.arrays import finite, norm
 from fedcore.compressors import Context, ErrorFeedback, MemoryConfig
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
 from fedcore.params import content_digest, digest, is_named, version_0
+from fedcore.participant.memory import cap, fold, newest
 from fedcore.participant.state import (
     Outcome,
     OutdatedError,
@@ -430,37 +431,12 @@ class Participant:
         packed: Bytes | None,
         sign: float = 1.0,
     ) -> Vector | None:
-        """E + residual ± decode(packed); nothing where there is no memory."""
-        if memory_D is None:
-            return None
-        folded_D = memory_D.copy() if residual_D is None else memory_D + residual_D
-        if packed is not None:
-            payloads.add(payloads.unpack(packed, self._layout), folded_D, sign)
-        return folded_D
+        return fold(memory_D, residual_D, packed, self._layout, sign)
 
     def _bounded(self, history: Sequence[Sent]) -> tuple[Sent, ...]:
-        """The newest H messages, and at most one model of bytes of them."""
-        if self.state.memory_D is None:
-            return ()  # without a memory there is nowhere to fold back to
-        kept: list[Sent] = []
-        room = 4 * self.algorithm.spec.dim
-        for sent in reversed(history[-HISTORY:]):
-            room -= len(sent.payload)
-            if room < 0 and kept:
-                break
-            kept.append(sent)
-        return tuple(reversed(kept))
+        """Without a memory there is nowhere to fold back to."""
+        has_one = self.state.memory_D is not None
+        return newest(history, 4 * self.algorithm.spec.dim) if has_one else ()
 
     def _note(self, **entries: float) -> None:
         self._change(ledger=replace(self.state.ledger, **entries))  # type: ignore[arg-type]
-
-
-def cap(memory_D: Vector, limit: float) -> tuple[Vector, float]:
-    """The memory scaled down to a norm of ``limit``, and the norm that was removed.
-
-    A limit of 0 comes from an empty round, which leaves the memory alone.
-    """
-    size = norm(memory_D)
-    if limit == 0 or size <= limit:
-        return memory_D, 0.0
-    return memory_D * np.float32(limit / size), size - limit

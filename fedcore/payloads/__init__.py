@@ -4,9 +4,13 @@ from fedcore.payloads.base import Format as Format
 from fedcore.payloads.base import Layout as Layout
 from fedcore.payloads.base import Payload as Payload
 from fedcore.payloads.base import add as add
+from fedcore.payloads.base import cancels as cancels
 from fedcore.payloads.base import decode as decode
+from fedcore.payloads.base import exact as exact
 from fedcore.payloads.base import formats as formats
 from fedcore.payloads.base import magnitude as magnitude
+from fedcore.payloads.base import merged as merged
+from fedcore.payloads.base import negative as negative
 from fedcore.payloads.base import pack as pack
 from fedcore.payloads.base import pack_parts as pack_parts
 from fedcore.payloads.base import rows as rows
@@ -19,11 +23,7 @@ from fedcore.payloads.indices import pack_indices as pack_indices
 from fedcore.payloads.indices import unpack_indices as unpack_indices
 from fedcore.payloads.levels import level_values as level_values
 from fedcore.payloads.levels import levels_payload as levels_payload
-from fedcore.payloads.levels import negative as negative
 from fedcore.payloads.low_rank import low_rank_payload as low_rank_payload
-from fedcore.payloads.merging import cancels as cancels
-from fedcore.payloads.merging import exact as exact
-from fedcore.payloads.merging import merged as merged
 from fedcore.payloads.natural import natural_payload as natural_payload
 from fedcore.payloads.parts import parts_payload as parts_payload
 from fedcore.payloads.quantised import quantised_payload as quantised_payload

@@ -10,7 +10,7 @@ smaller, and only for a message that travels by itself, not for one inside anoth
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ _HEADER = struct.Struct("<BBI")
 _DEFLATED = struct.Struct("<BI")
 _STRIDES = (1, 2, 4)
 
+Exact = tuple[Any, npt.NDArray[np.float64]]  # places, and the values there
 Layout = tuple[int, ...]  # values per tensor; the formats' decoders are told it
 
 
@@ -65,6 +66,12 @@ class Format(NamedTuple):
     magnitude: Callable[[Payload], float] | None = None
     # bytes of the numbers that it is mostly made of: 1, 2 or 4; None: never deflated
     stride: int | None = 1
+    # where messages may add up without rounding: the places and values of one, in
+    # double precision; one that is the sum of many, or None if it would be rounded;
+    # and, where a sum becomes smaller by it, one that takes a message back
+    exact: Callable[[Payload], Exact] | None = None
+    merge: Callable[[Sequence[Payload]], Payload | None] | None = None
+    negative: Callable[[Payload], Payload] | None = None
 
 
 _by_name: dict[str, Format] = {}
@@ -190,6 +197,31 @@ def magnitude(payload: Payload) -> float:
     multiple = _by_name[payload.format].multiple
     largest = float(np.max(np.abs(extremes))) if extremes else 0.0
     return largest * (multiple(payload) if multiple else 1.0)
+
+
+def exact(message: Payload) -> Exact | None:
+    """Places and values, in double precision; None if they never add up exactly."""
+    own = _by_name[message.format].exact
+    return own(message) if own else None
+
+
+def merged(messages: Sequence[Payload]) -> Payload | None:
+    """One message that is the exact sum of these, or None if there is none."""
+    names = {message.format for message in messages}
+    own = _by_name[names.pop()].merge if len(names) == 1 else None
+    return own(messages) if own else None
+
+
+def cancels(message: Payload) -> bool:
+    """Whether a sum becomes smaller by taking this message away from it again."""
+    return _by_name[message.format].negative is not None
+
+
+def negative(message: Payload) -> Payload:
+    """The message that takes this one back, if it cancels."""
+    own = _by_name[message.format].negative
+    assert own is not None
+    return own(message)
 
 
 def rows(payload: Payload) -> list[Payload]:

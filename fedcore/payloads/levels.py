@@ -21,7 +21,15 @@ from fedcore.arrays import (
     take,
 )
 from fedcore.errors import PayloadError
-from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
+from fedcore.payloads.base import (
+    Exact,
+    Format,
+    Layout,
+    Payload,
+    Reader,
+    little,
+    register,
+)
 from fedcore.payloads.indices import pack_indices, unpack_indices
 from fedcore.payloads.rice import best_width, pack_rice, unpack_rice
 from fedcore.typing import Array, Bytes, Indices, Vector
@@ -42,17 +50,20 @@ def levels_payload(
     return Payload("levels", dim, {**arrays, "sizes": sizes})
 
 
-def negative(message: Payload) -> Payload:
-    """The message that takes this one back; of the format ``levels``."""
+def _exact(payload: Payload) -> Exact:
+    return payload.arrays["indices"], level_values(payload).astype(np.float64)
+
+
+def _negative(message: Payload) -> Payload:
     levels_K = -message.arrays["levels"]
     return Payload(message.format, message.dim, {**message.arrays, "levels": levels_K})
 
 
-def summed(messages: Sequence[Payload]) -> Payload | None:
-    """One message that is the exact sum of these, or None if there is none.
+def _merge(messages: Sequence[Payload]) -> Payload | None:
+    """Whole multiples of the largest step that allows it.
 
-    Steps that are powers of two add up without rounding: whole multiples of the
-    largest step that allows it. A message that says nothing has no say.
+    Steps that are powers of two add up without rounding. A message that says nothing
+    has no say.
     """
     messages = [message for message in messages if message.arrays["indices"].size]
     if not messages:
@@ -189,5 +200,17 @@ def _largest(payload: Payload) -> float:
 
 
 LEVELS = register(
-    Format("levels", 6, _pack, _unpack, _decode, _add, _support, _largest)
+    Format(
+        "levels",
+        6,
+        _pack,
+        _unpack,
+        _decode,
+        _add,
+        _support,
+        _largest,
+        exact=_exact,
+        merge=_merge,
+        negative=_negative,
+    )
 )

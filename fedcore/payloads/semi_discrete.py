@@ -122,7 +122,7 @@ def _groups(payload: Payload) -> Iterator[_Group]:
         at += count * width
 
 
-def joined(messages: Sequence[Payload]) -> Payload | None:
+def _merge(messages: Sequence[Payload]) -> Payload | None:
     """One message of all their terms, or None if its values would be rounded."""
     messages = [message for message in messages if message.arrays["codes"].size]
     if not messages:
@@ -146,7 +146,7 @@ def joined(messages: Sequence[Payload]) -> Payload | None:
     layout = tuple(messages[0].arrays["sizes"].tolist())
     terms.sort(key=lambda term: term.tensor)
     total = semi_discrete_payload(layout, terms, min(steps))
-    exact_D = exact_values(total)
+    exact_D = _whole(total)
     return total if (exact_D.astype(np.float32) == exact_D).all() else None
 
 
@@ -156,7 +156,7 @@ def _terms(payload: Payload) -> Iterator[Term]:
             yield Term(group.tensor, int(code), x_M, y_N)
 
 
-def exact_values(payload: Payload) -> npt.NDArray[np.float64]:
+def _whole(payload: Payload) -> npt.NDArray[np.float64]:
     """The values of one message before they are rounded."""
     step = int(payload.arrays["step"][0])
     ends = np.cumsum(as_numpy(payload.arrays["sizes"]))
@@ -239,7 +239,7 @@ def _decode(payload: Payload) -> Array:
 
 
 def _values(payload: Payload) -> Vector:
-    return exact_values(payload).astype(np.float32)
+    return _whole(payload).astype(np.float32)
 
 
 def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
@@ -266,5 +266,7 @@ SEMI_DISCRETE = register(
         _add,
         lambda _: None,
         magnitude=_magnitude,
+        exact=lambda payload: (slice(None), _whole(payload)),
+        merge=_merge,
     )
 )

@@ -14,6 +14,7 @@ from fedcore.errors import (
     RefusedError,
     UnavailableError,
 )
+from fedwire.certificates import require_pair
 from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
@@ -140,23 +141,17 @@ def _is_handshake(details: str) -> bool:
 
 def _check_certificates(address: Address) -> None:
     """Without this, gRPC tries for ever, for want of a "security handshaker"."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if address.ca is not None:
-            context.load_verify_locations(address.ca)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(address.ca)
     except ssl.SSLError as error:
         raise ConfigError(
             f"--ca {address.ca}: expected certificates in PEM format: "
             f"{error.reason or error}"
         ) from error
-    try:
-        if address.certificate is not None:
-            context.load_cert_chain(address.certificate, address.key, password="")
-    except ssl.SSLError as error:
-        raise ConfigError(
-            f"--certificate {address.certificate} and --key {address.key} are not a "
-            f"certificate and its key: {error.reason or error}"
-        ) from error
+    if address.certificate is not None:
+        names = f"--certificate {address.certificate} and --key {address.key}"
+        require_pair(address.certificate, address.key, names)
 
 
 def _read(path: Path | None) -> bytes | None:

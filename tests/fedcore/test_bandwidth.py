@@ -112,6 +112,16 @@ def test_an_uplink_that_is_refused_is_named_with_what_is_inside() -> None:
         FedBuff(uplink=uplink, bandwidth=Bandwidth(daily=9))
 
 
+def test_the_refusal_names_all_that_could_be_inside() -> None:
+    with pytest.raises(ValidationError) as caught:
+        FedBuff(uplink=SignL1(), bandwidth=Bandwidth(daily=9))
+    for kind in ("cyclic", "gaia", "random_k", "semi_discrete", "top_k"):
+        assert kind in str(caught.value)
+        uplink = {"kind": "error_feedback", "inner": {"kind": kind}}
+        FedBuff.model_validate({"uplink": uplink, "bandwidth": {"daily": 9}})
+    assert "natural" not in str(caught.value)
+
+
 @pytest.mark.parametrize("inner", [TopK(), Gaia(), PerTensor(inner=TopK())])
 def test_sparsifiers_can_send_less(inner: TopK) -> None:
     config = FedBuff(uplink=ErrorFeedback(inner=inner), bandwidth=Bandwidth(daily=9))

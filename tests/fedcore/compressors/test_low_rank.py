@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from fedcore import payloads
 from fedcore.compressors import (
     Compressor,
-    CompressorConfig,
     Context,
     ErrorFeedback,
     LowRank,
@@ -21,6 +20,12 @@ from fedcore.params import ParamSpec
 from fedcore.payloads import Payload, low_rank_payload
 from fedcore.rng import Key
 from fedcore.typing import Vector
+from tests.fedcore.compressors.matrices import (
+    approximated,
+    gaussian,
+    lost,
+    message,
+)
 
 CONV = ParamSpec.of(
     {
@@ -29,33 +34,6 @@ CONV = ParamSpec.of(
         "small": np.zeros((2, 2)),
     }
 )
-
-
-def message(
-    config: CompressorConfig, delta_D: Vector, spec: ParamSpec, seed: int = 0
-) -> Payload:
-    """What travels of an update of this model, over the wire."""
-    compressor = config.build_for(spec)
-    payload, _ = compressor.encode(delta_D, compressor.init(spec.dim), Key.root(seed))
-    return payloads.unpack(payloads.pack(payload), spec.sizes)
-
-
-def approximated(config: LowRank, m_MN: Vector, seed: int = 0) -> Vector:
-    spec = ParamSpec.of({"m": m_MN})
-    payload = message(config, m_MN.reshape(-1), spec, seed)
-    approximation: Vector = payloads.decode(payload).reshape(m_MN.shape)
-    return approximation
-
-
-def lost(config: LowRank, m_MN: Vector, seed: int = 0) -> float:
-    """The share of the squared norm."""
-    off = np.square(approximated(config, m_MN, seed) - m_MN, dtype=np.float64).sum()
-    return float(off / np.square(m_MN, dtype=np.float64).sum())
-
-
-def gaussian(rows: int, columns: int) -> Vector:
-    drawn = np.random.default_rng(0).standard_normal((rows, columns))
-    return drawn.astype(np.float32)
 
 
 def falling(rows: int, columns: int) -> Vector:

@@ -15,13 +15,18 @@ from fedcore.compressors import (
     SemiDiscrete,
     TopK,
 )
-from fedcore.compressors.base import CompressorConfig
 from fedcore.errors import PayloadError
 from fedcore.params import ParamSpec
 from fedcore.payloads import Payload, Term, semi_discrete_payload, stacked_terms
 from fedcore.payloads.varint import pack_varints
 from fedcore.rng import Key
 from fedcore.typing import Vector
+from tests.fedcore.compressors.matrices import (
+    approximated,
+    gaussian,
+    lost,
+    message,
+)
 
 MODEL = ParamSpec.of(
     {
@@ -30,29 +35,6 @@ MODEL = ParamSpec.of(
         "head": np.zeros((20, 30)),
     }
 )
-
-
-def message(config: CompressorConfig, delta_D: Vector, spec: ParamSpec) -> Payload:
-    """What travels of an update of this model, over the wire."""
-    payload, _ = config.build_for(spec).encode(delta_D, None, Key.root(0))
-    return payloads.unpack(payloads.pack(payload), spec.sizes)
-
-
-def approximated(config: CompressorConfig, m_MN: Vector) -> Vector:
-    spec = ParamSpec.of({"m": m_MN})
-    found: Vector = payloads.decode(message(config, m_MN.reshape(-1), spec))
-    return found.reshape(m_MN.shape)
-
-
-def lost(config: CompressorConfig, m_MN: Vector) -> float:
-    """The share of the squared norm."""
-    off = np.square(approximated(config, m_MN) - m_MN, dtype=np.float64).sum()
-    return float(off / np.square(m_MN, dtype=np.float64).sum())
-
-
-def gaussian(rows: int, columns: int, seed: int = 0) -> Vector:
-    drawn = np.random.default_rng(seed).standard_normal((rows, columns))
-    return drawn.astype(np.float32)
 
 
 def like_an_update(rows: int, columns: int, seed: int = 0) -> Vector:

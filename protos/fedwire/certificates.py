@@ -1,0 +1,24 @@
+"""A certificate and its key, looked at first: gRPC does not say what is wrong."""
+
+import ssl
+from os import PathLike
+
+from fedcore.errors import ConfigError
+
+
+def require_pair(
+    certificate: PathLike[str], key: PathLike[str] | None, names: str
+) -> None:
+    """Checks that these files are a certificate and its key.
+
+    Raises:
+        ConfigError: they are not; ``names`` is how the user knows them.
+    """
+    try:
+        # An empty password, so that nobody is asked for one.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{names} are not a certificate and its key: {error.reason or error}"
+        ) from error
