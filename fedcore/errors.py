@@ -7,6 +7,7 @@
     ├── WorkloadError        the user's file: its functions or its data
     │   ├── UserCodeError    the user's functions raised
     │   ├── ModelError       the user's model cannot be federated
+    │   │   └── NotStackableError  many of it cannot be computed at once
     │   └── SpecMismatchError  two models which should be the same are not
     ├── PayloadError         a peer's bytes do not describe a vector
     ├── ProtocolError        a peer's message breaks the protocol
@@ -37,6 +38,10 @@ class UserCodeError(WorkloadError):
 
 class ModelError(WorkloadError):
     """The user's model cannot be federated; the message names the layer."""
+
+
+class NotStackableError(ModelError):
+    """Many such models cannot be computed at once; the message says why."""
 
 
 class SpecMismatchError(WorkloadError):

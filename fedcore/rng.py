@@ -7,16 +7,16 @@ a replay. Streams that a peer has to reproduce (the support of ``random_k``) use
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+_STEP, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
+_FACTOR_1, _FACTOR_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_GOLDEN, _MIX_1, _MIX_2 = np.uint64(_STEP), np.uint64(_FACTOR_1), np.uint64(_FACTOR_2)
 _WEYL = np.uint32(0x9E3779B9)
 _NOISE_1 = np.uint32(0x21F0AAAD)
 _NOISE_2 = np.uint32(0xD35A2D97)
@@ -31,12 +31,12 @@ class Key:
 
     digest: bytes
 
-    @classmethod
-    def root(cls, seed: int) -> Self:
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def root(seed: int) -> "Key":
         """The key of a run."""
-        return cls(
-            hashlib.blake2b(f"latecomer:{seed}".encode(), digest_size=16).digest()
-        )
+        text = f"latecomer:{seed}".encode()
+        return Key(hashlib.blake2b(text, digest_size=16).digest())
 
     def fold_in(self, *names: str | int) -> "Key":
         """A key of its own for what these names say.
@@ -57,6 +57,15 @@ class Key:
     def seed(self) -> int:
         """A number below 2^63, for libraries that want one."""
         return int.from_bytes(self.digest[:8], "big") >> 1
+
+    def words(self) -> Iterator[int]:
+        """The words of :func:`bits` for this key's seed, one after the other."""
+        state = self.seed()
+        while True:
+            state = (state + _STEP) & _MASK
+            z = ((state ^ state >> 30) * _FACTOR_1) & _MASK
+            z = ((z ^ z >> 27) * _FACTOR_2) & _MASK
+            yield z ^ z >> 31
 
 
 def seeds(key: Key | Sequence[Key]) -> Words:
@@ -84,6 +93,20 @@ def bits(seed: Words, start: int, count: int) -> Words:
         np.right_shift(z, np.uint64(31), out=shifted)
         z ^= shifted
     return z
+
+
+def words(seed_K: Words, place_K: npt.NDArray[np.int64]) -> Words:
+    """Of each seed's stream the one word at its place, elementwise."""
+    with np.errstate(over="ignore"):
+        return bits(seed_K + place_K.astype(np.uint64) * _GOLDEN, 0, 1)[..., 0]
+
+
+def word(seed: int, place: int) -> int:
+    """The same for one seed, without arrays."""
+    z = (seed + (place + 1) * _STEP) & _MASK
+    z = ((z ^ z >> 30) * _FACTOR_1) & _MASK
+    z = ((z ^ z >> 27) * _FACTOR_2) & _MASK
+    return z ^ z >> 31
 
 
 def uniform(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.float32]:

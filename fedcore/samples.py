@@ -1,6 +1,6 @@
 """Data of one client as rows: how many, and the batch of some of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,6 +45,54 @@ class ArraySamples:
         return count_labels(self.y, rows)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Subset:
+    """Some rows of arrays that many clients share: nothing is copied until it is used.
+
+    ``train_data`` may return ``Subset(x, y, rows)`` for ``x[rows], y[rows]``. Clients
+    whose subsets are of the very same arrays take no memory but for their rows, and are
+    trained together without gathering their data first. The arrays may be mapped from a
+    file (``np.load(path, mmap_mode="r")``); ``x`` may be a dict or tuple of arrays.
+
+    ``x, y = subset`` copies the rows out, for a training loop that wants arrays.
+
+    Example:
+        >>> x, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+        >>> Subset(x, y, [2, 3]).batch(np.array([1]))
+        (array([[6., 7.]]), array([1]))
+    """
+
+    x: Any
+    y: Any
+    rows: Indices
+
+    def __post_init__(self) -> None:
+        """Rows as whole numbers; a mask of all rows becomes the rows that it marks.
+
+        Raises:
+            WorkloadError: they are not rows of these arrays.
+        """
+        object.__setattr__(self, "rows", _rows_of(self.rows, _rows_in(self)))
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The inputs and the targets of all its rows, copied out."""
+        yield take_rows(self.x, self.rows)
+        yield take_rows(self.y, self.rows)
+
+    def batch(self, rows: Indices) -> tuple[Any, Any]:
+        """Inputs and targets of these of its rows."""
+        places = self.rows[rows]
+        return take_rows(self.x, places), take_rows(self.y, places)
+
+    def label_counts(self, rows: Indices) -> Counts | None:
+        """Counts of integer labels, if the targets are a vector of them."""
+        return count_labels(self.y, self.rows[rows])
+
+
 @dataclass(frozen=True)
 class IndexedSamples:
     """Anything with ``len`` and ``[i]`` that yields (x, y): a map-style data set."""
@@ -69,10 +117,13 @@ def as_samples(data: Any, whose: str) -> Samples:
     """Rows of whatever a user's function returned.
 
     Raises:
-        WorkloadError: neither a pair of arrays nor a map-style data set, or empty.
+        WorkloadError: neither a pair of arrays, nor a subset of some, nor a map-style
+            data set; or empty.
     """
     samples: Samples
-    if isinstance(data, tuple) and len(data) == 2:
+    if isinstance(data, Subset):
+        samples = data
+    elif isinstance(data, tuple) and len(data) == 2:
         x, y = (np.asarray(p) if isinstance(p, list) else p for p in data)
         samples = ArraySamples(x, y)
         _check_lengths(x, len(y), whose)
@@ -80,12 +131,19 @@ def as_samples(data: Any, whose: str) -> Samples:
         samples = IndexedSamples(data, stack_pairs)
     else:
         raise WorkloadError(
-            f"{whose} returned {type(data).__name__}; expected (x, y) or a data set "
-            "with len() and [i]"
+            f"{whose} returned {type(data).__name__}; expected (x, y), "
+            "Subset(x, y, rows) or a data set with len() and [i]"
         )
     if not len(samples):
         raise WorkloadError(f"{whose} returned no samples")
     return samples
+
+
+def targets_of(data: Any) -> Any:
+    """The targets of a pair or a subset; None of anything else."""
+    if isinstance(data, Subset):
+        return take_rows(data.y, data.rows)
+    return data[1] if isinstance(data, tuple) and len(data) == 2 else None
 
 
 def stack_pairs(items: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
@@ -119,11 +177,51 @@ def count_labels(targets: Any, rows: Indices) -> Counts | None:
 
 
 def _check_lengths(x: Any, rows: int, whose: str) -> None:
-    parts = (
-        x.values() if isinstance(x, Mapping) else x if isinstance(x, tuple) else (x,)
-    )
-    for part in parts:
+    for part in _arrays_of(x):
         if len(part) != rows:
             raise WorkloadError(
                 f"{whose} returned {len(part)} inputs and {rows} targets"
             )
+
+
+def _arrays_of(x: Any) -> tuple[Any, ...]:
+    if isinstance(x, Mapping):
+        return tuple(x.values())
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _rows_in(subset: Subset) -> int:
+    """How many rows the arrays of a subset have, all alike."""
+    lengths = []
+    for part in (*_arrays_of(subset.x), subset.y):
+        if not getattr(part, "shape", ()):  # a list would be copied for each client
+            raise WorkloadError(
+                "a Subset is of arrays with a row for each sample, which its clients "
+                f"share; got {type(part).__name__}"
+            )
+        lengths.append(len(part))
+    if len(set(lengths)) > 1:
+        raise WorkloadError(
+            f"a Subset got {lengths[0]} inputs and {lengths[-1]} targets"
+            if lengths[0] != lengths[-1]
+            else f"a Subset got inputs of {sorted(set(lengths))} rows"
+        )
+    return lengths[0]
+
+
+def _rows_of(given: Any, count: int) -> Indices:
+    """Rows as whole numbers from 0 to ``count``."""
+    rows = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (count,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
+        raise WorkloadError(
+            "the rows of a Subset are a vector of whole numbers, or a mask of all "
+            f"{count}; got {rows.dtype} of shape {rows.shape}"
+        )
+    if rows.size and not 0 <= rows.min() <= rows.max() < count:
+        raise WorkloadError(
+            f"the rows of a Subset are 0 to {count - 1}; got {rows.min()} to "
+            f"{rows.max()}"
+        )
+    return rows.astype(np.int64, copy=False)

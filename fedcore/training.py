@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.clients import ClientAlgorithmConfig, SGDConfig
+from fedcore.clients import ClientAlgorithmConfig, SGDConfig, batches_of_one
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.participant import ParticipantState, Trained
 from fedcore.protocol import ModelName
 from fedcore.rng import Key
-from fedcore.samples import Samples, count_labels
+from fedcore.samples import Samples, count_labels, targets_of
 from fedcore.typing import Array, State, Vector
 from fedcore.workload import FlatModel, TrainingTask, Workload, user_code
 
@@ -22,6 +22,11 @@ from fedcore.workload import FlatModel, TrainingTask, Workload, user_code
 def task_key(seed: int, client: str, seq: int) -> Key:
     """The randomness of a client's task: of (run, client name, sequence number)."""
     return Key.root(seed).fold_in("client", client, "task", seq)
+
+
+def batches_key(task: Key) -> Key:
+    """The randomness of the order in which a task uses its client's samples."""
+    return task.fold_in("batches")
 
 
 def initial_model(model: FlatModel, seed: int) -> Vector:
@@ -94,7 +99,8 @@ class Trainer:
         work: float,
     ) -> Trained:
         algorithm = config.build()
-        plan = algorithm.plan(len(samples), key.fold_in("batches"), work)
+        steps = config.step_count(len(samples), work)
+        plan = batches_of_one(algorithm, len(samples), steps, batches_key(key))
 
         def gradient(w_D: Array, step: int) -> tuple[Array, Array]:
             return self.model.gradient(w_D, *samples.batch(plan[step]))
@@ -129,8 +135,9 @@ class Trainer:
         )
         params = self.model.spec.unflatten(public_D.copy())
         result = self._workload.train(params, data, task)
-        labels = data[1] if isinstance(data, tuple) and len(data) == 2 else None
-        counts = count_labels(labels, np.arange(size)) if self._share_labels else None
+        counts = None
+        if self._share_labels:
+            counts = count_labels(targets_of(data), np.arange(size))
         return Trained(
             delta_D=public_D - self.model.spec.flatten(result.params),
             samples=int(result.samples),
@@ -154,7 +161,8 @@ def check_fit(workload: Workload, algorithm: Algorithm) -> None:
 
 
 def _length(data: Any) -> int:
-    rows = len(data[1]) if isinstance(data, tuple) and len(data) == 2 else len(data)
+    targets = targets_of(data)
+    rows = len(data) if targets is None else len(targets)
     if not rows:
         raise WorkloadError("train_data returned no samples")
     return rows

@@ -14,11 +14,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedcore.errors import LatecomerError, UserCodeError, WorkloadError
+from fedcore.errors import (
+    LatecomerError,
+    NotStackableError,
+    UserCodeError,
+    WorkloadError,
+)
 from fedcore.params import ParamSpec, Tensors
 from fedcore.rng import Key
 from fedcore.samples import Samples, as_samples
-from fedcore.typing import Seconds, Vector
+from fedcore.typing import Array, Indices, Seconds, Vector
 
 Metrics = Mapping[str, float]
 EVALUATION_BATCH = 1024
@@ -90,6 +95,37 @@ class FlatModel(Protocol):
 
     def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
         """Metrics over a data set, and over how many samples."""
+
+    def stacked(self, device: str = "cpu") -> "StackedModel":
+        """The same model for many clients at once.
+
+        Raises:
+            NotStackableError: it can only be trained one by one; says why.
+        """
+
+
+class StackedModel(Protocol):
+    """The gradients of many models at once, each on its own batch."""
+
+    @property
+    def how(self) -> str:
+        """In words for the log: which way the gradients are computed."""
+
+    def seed(self, key: Key) -> None:
+        """Seeds what the model draws itself (dropout), for one stack."""
+
+    def gradient(
+        self, w_ND: Array, x_NB: Any, y_NB: Any, sizes_N: Indices
+    ) -> tuple[Array, Array]:
+        """The mean losses (N,) and their gradients (N, D), valid until the next call.
+
+        Args:
+            w_ND: one model a row; rows may be the first ones of a larger stack.
+            x_NB: inputs of shape (N, B, ...), or a dict or tuple of such.
+            y_NB: targets, likewise.
+            sizes_N: how many samples of each row count, 1 to B; what follows them is
+                padding: finite, and without any effect.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +206,12 @@ class NamedModel:
         return weighted_means(
             (evaluate(params, *samples.batch(rows)), len(rows))
             for rows in evaluation_batches(len(samples))
+        )
+
+    def stacked(self, device: str = "cpu") -> StackedModel:
+        """Functions of named arrays see one client at a time."""
+        raise NotStackableError(
+            "a workload of gradient= or train= functions sees one client at a time"
         )
 
 

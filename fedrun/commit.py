@@ -29,6 +29,8 @@ class GroupCommit:
         self._actions: list[Action] = list(run.actions)
         self._must_flush = False
         self._since_snapshot = 0
+        self.snapshots = True
+        """Whether the state is written now and then, to bound a restart."""
 
     def feed(self, event: Event) -> None:
         """Handles an event; its actions leave with the next commit."""
@@ -55,10 +57,21 @@ class GroupCommit:
                 self._observe(self._records)
             self._since_snapshot += len(self._records)
             self._records, self._must_flush = [], False
-            if self._since_snapshot >= self._run.config.journal.snapshot_records:
+            due = self._since_snapshot >= self._run.config.journal.snapshot_records
+            if due and self.snapshots:
                 self.snapshot(number)
         actions, self._actions = self._actions, []
         return actions
+
+    def note(self, actions: list[Action]) -> list[Action]:
+        """Keeps records for the next commit; what else there is to do needs no disk.
+
+        For those to whom nothing is promised: the clients of a simulation.
+        """
+        held, self._actions = self._actions, []
+        self._take(actions)
+        others, self._actions = self._actions, held
+        return others
 
     def snapshot(self, number: int) -> None:
         """Writes the state, which is that after record ``number``."""

@@ -1,11 +1,14 @@
-"""Takes models and tables out of a run."""
+"""Takes models, tables and the config out of a run."""
 
-import csv
+import json
 import shutil
 from pathlib import Path
 
+import yaml
+
 from fedcore.coordinator.records import Stepped
 from fedcore.errors import JournalError
+from fedrun.columns import write_columns
 from fedrun.files import save_model
 from fedrun.journal import Journal
 from fedrun.journal.recover import recover_from
@@ -53,16 +56,38 @@ def _record_of(journal: Journal, version: int) -> int:
 
 
 def export_tables(run: Path, folder: Path) -> list[Path]:
-    """Writes the tables of a run as CSV files."""
+    """Writes the tables of a run, as CSV files and, with pyarrow, as Parquet."""
     results = Results(run)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in TABLES:
-        table = getattr(results, name)
-        path = folder / f"{name}.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(table)
-            writer.writerows(zip(*table.values(), strict=True))
-        written.append(path)
+        written += write_columns(getattr(results, name), folder / name)
     return written
+
+
+def export_config(run: Path, place: Path | None = None) -> list[Path]:
+    """Writes ``config.yaml``, all of it with its defaults, and ``versions.json``.
+
+    The config can be simulated again as it is.
+
+    Args:
+        run: the folder of the run.
+        place: where the app was looked for; a file there is named by its full path.
+    """
+    configured = Results(run).configured
+    config = dict(configured.config)
+    if place is not None and config.get("app"):
+        config["app"] = _whole_name(config["app"], place)
+    told, versions = run / "config.yaml", run / "versions.json"
+    told.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    text = json.dumps(configured.versions, indent=1) + "\n"
+    versions.write_text(text, encoding="utf-8")
+    return [told, versions]
+
+
+def _whole_name(app: str, place: Path) -> str:
+    """``/where/it/is/my_app.py:workload``, if that is where the app is."""
+    where, _, attribute = app.partition(":")
+    path = where if where.endswith(".py") else f"{where.replace('.', '/')}.py"
+    file = (place / path).resolve()
+    return f"{file}:{attribute}" if file.is_file() else app

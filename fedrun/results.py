@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,29 @@ from fedcore.coordinator.records import (
     Measured,
     Reopened,
     Stepped,
+    Tallied,
 )
 from fedcore.coordinator.settings import lower_is_better
-from fedcore.errors import JournalError
+from fedcore.errors import ConfigError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 from fedcore.typing import Vector
 from fedrun.files import load_model
 from fedrun.journal import Configured, Journal
+from fedrun.journal.tally import in_order
+from fedrun.optional import needed
 
 Table = dict[str, list[Any]]
 
+FRAMES = (
+    "metrics",
+    "central",
+    "federated",
+    "versions",
+    "updates",
+    "tasks",
+    "losses",
+)
 NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
 
 
@@ -47,6 +60,10 @@ class Results:
             journal.close()
         if not records:
             raise JournalError(f"{self.folder}: the journal is empty")
+        if any(isinstance(record, Tallied) for record in records):
+            trainers = (r for r in records if isinstance(r, Admitted))
+            cids = [r.cid for r in trainers if r.role == "trainer"]
+            records = in_order(records, cids)
         return records
 
     @cached_property
@@ -238,6 +255,38 @@ class Results:
                 if self.central[name] and is_number(self.central[name][-1])
             },
         }
+
+    def frame(self, name: str = "metrics") -> Any:
+        """A table as a pandas data frame.
+
+        Args:
+            name: one of ``metrics``, ``central``, ``federated``, ``versions``,
+                ``updates``, ``tasks`` and ``losses``.
+
+        Raises:
+            ConfigError: there is no such table, or pandas is not installed.
+        """
+        if name not in FRAMES:
+            raise ConfigError(f"frame {name!r}: expected one of {', '.join(FRAMES)}")
+        pandas = needed("pandas", "frames", "Results.frame")
+        return pandas.DataFrame(getattr(self, name))
+
+    def _repr_html_(self) -> str:
+        """The run in a few lines, for a notebook."""
+        summary = self.summary
+        facts = {
+            "ended": summary["ended"] or "not yet",
+            "seconds": f"{summary['seconds']:,.4g}",
+            **{n: f"{summary[n]:,}" for n in ("versions", "clients", "accepted")},
+            **{n: f"{summary[n]:,}" for n in ("bytes_up", "bytes_down")},
+            **{f"final {n}": f"{v:.4g}" for n, v in summary["metrics"].items()},
+            **{f"best {n}": f"{v:.4g} at {at:,}" for n, (v, at) in self.best.items()},
+        }
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+            for name, value in facts.items()
+        )
+        return f"<table><caption>{escape(str(self.folder))}</caption>{rows}</table>"
 
     def _place(self, record: Any) -> dict[str, Any]:
         """When it was, and which client."""

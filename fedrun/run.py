@@ -68,6 +68,7 @@ def start_run(
     *,
     durable: bool = True,
     epoch: str | None = None,
+    kind: type[Coordinator] = Coordinator,
 ) -> Run:
     """A fresh run from this model, on the grid if messages are to add up."""
     if config.algorithm.downlink.adds_exactly:
@@ -77,7 +78,7 @@ def start_run(
     journal = Journal.create(
         config.server.journal, configured, initial_D, durable=durable
     )
-    coordinator = new_coordinator(config, spec, initial_D, epoch)
+    coordinator = new_coordinator(config, spec, initial_D, epoch, kind)
     return _begun(Run(config, run_id, journal, coordinator, [], None), at)
 
 

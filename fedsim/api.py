@@ -1,22 +1,26 @@
 """``fedsim.run``: a simulation from Python and notebooks."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedcore.algorithm import AlgorithmConfig
+from fedcore.coordinator import Coordinator, CrowdCoordinator
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError
 from fedcore.training import Trainer, initial_model
-from fedcore.workload import Workload, user_code
+from fedcore.workload import FlatModel, Workload, user_code
 from fedrun.config import FederationConfig, parse_config
+from fedrun.journal import WITHOUT_UPDATES
 from fedrun.results import Results
 from fedrun.run import Run, start_run
 from fedsim.arrivals import recorded_devices, recorded_start, replay_arrivals
 from fedsim.client import SimulatedClient
 from fedsim.evaluator import SimulatedEvaluator
-from fedsim.population import draw_population
+from fedsim.population import Device, Population, devices_of
+from fedsim.stacked import Crowd, make_crowd, stacked_model
 from fedsim.world import World
 
 
@@ -33,7 +37,8 @@ def run(
         config: as in the YAML, or a mapping of the same shape.
         workload: what clients and evaluator use in a deployment.
         folder: of the run; the next free one beside ``server.journal`` if left out.
-        on_event: called after each event, for progress.
+        on_event: called after each event, for progress; where clients are computed in
+            stacks, after each version and each evaluation.
 
     Raises:
         ConfigError: the config has mistakes, or says nothing of when to stop.
@@ -46,58 +51,108 @@ def run(
     config = config.model_copy(update={"server": server})
     needed = _must_measure(config.stop, workload)
     arrivals = config.simulate.arrivals
+    population, devices = None, []
     if arrivals is None:
-        began, least = 0.0, _least(config.algorithm)
-        devices = draw_population(config.simulate, config.seed)
+        population = Population(config.simulate, config.seed)
+        began, count, least = 0.0, population.count, _least(config.algorithm)
     else:
         # Its rounds were filled, perhaps by a client that delivered twice.
-        began, least = recorded_start(arrivals), config.algorithm.min_clients
         devices = recorded_devices(config.simulate, arrivals, config.seed)
-    spare = len(devices) - least
+        began, count = recorded_start(arrivals), len(devices)
+        least = config.algorithm.min_clients
+    spare = count - least
     if spare < 0:
-        raise ConfigError(
-            f"{len(devices)} clients are simulated, the algorithm needs {least}"
-        )
+        raise ConfigError(f"{count} clients are simulated, the algorithm needs {least}")
     with user_code("the model"):
         model = workload.flat()
+    stacked = stacked_model(config, workload, model)
     initial_D = initial_model(model, config.seed)
     started = start_run(
-        config, model.spec, initial_D, began, durable=False, epoch="0" * 16
+        config,
+        model.spec,
+        initial_D,
+        began,
+        durable=False,
+        epoch="0" * 16,
+        kind=Coordinator if stacked is None else CrowdCoordinator,
     )
+    if stacked is not None:
+        started.journal.store.note(WITHOUT_UPDATES, "yes")
     world = World(started, None if on_event is None else lambda e: on_event(started, e))
-    trainer = Trainer(
-        workload,
-        started.coordinator.algorithm,
-        model=model,
-        share_labels=config.share_labels and config.algorithm.uses_labels,
-    )
-    clients = [SimulatedClient(world, device, workload, trainer) for device in devices]
+    crowd: Crowd | None = None
+    clients: list[SimulatedClient] = []
+    if stacked is not None:
+        assert population is not None
+        crowd = make_crowd(world, population, workload, stacked)
+    else:
+        devices = devices if population is None else devices_of(population)
+        clients = _one_by_one(world, devices, workload, model)
     examiner = None
     if workload.test_data is not None:
         with user_code("test_data"):
             test_data = workload.test_data()
         examiner = SimulatedEvaluator(world, model, test_data, needed)
+
+    def is_over() -> bool:
+        measured = examiner is None or examiner.is_done
+        ended = world.ended is not None and measured
+        return ended or len(world.failures) > spare
+
     with world.interrupts:
         try:
             if arrivals is not None:
                 replay_arrivals(world, clients, arrivals)
             else:
+                if population is not None:
+                    _end_when_deserted(world, population)
                 for client in clients:
                     client.begin_life()
-                world.execute(
-                    lambda: (
-                        (
-                            world.ended is not None
-                            and (examiner is None or examiner.is_done)
-                        )
-                        or len(world.failures) > spare
-                    )
-                )
+                if crowd is not None:
+                    crowd.begin()
+                    crowd.execute(is_over)
+                else:
+                    world.execute(is_over)
         finally:
             world.close()
     if len(world.failures) > spare and world.ended is None:
         raise world.failures[0]
     return Results(config.server.journal)
+
+
+def _end_when_deserted(world: World, population: Population) -> None:
+    """Once all clients are gone for good, the evaluator alone would go on for ever."""
+    config, deserted = world.run.config, population.deserted
+    if math.isinf(deserted) or config.stop.seconds:
+        return
+
+    def give_up() -> None:
+        if world.ended is None:
+            version = world.run.coordinator.state.version
+            raise ConfigError(
+                f"simulate: after {deserted:g} seconds no client is ever there again, "
+                f"and the run, at version {version}, has not reached its stop; give "
+                "availability.repeat: true, or stop earlier"
+            )
+
+    patience = config.timeouts.lost + (config.algorithm.deadline or 0.0)
+    world.clock.at(deserted + patience, give_up)
+
+
+def _one_by_one(
+    world: World, devices: list[Device], workload: Workload, model: FlatModel
+) -> list[SimulatedClient]:
+    """Clients with the whole protocol."""
+    config, algorithm = world.run.config, world.run.coordinator.algorithm
+    trainer = Trainer(
+        workload,
+        algorithm,
+        model=model,
+        share_labels=config.share_labels and config.algorithm.uses_labels,
+    )
+    clients = [SimulatedClient(world, device, workload, trainer) for device in devices]
+    if devices[0].population.needs_labels:
+        devices[0].population.show_labels(lambda who: clients[who].label_counts)
+    return clients
 
 
 def _must_measure(stop: StopConfig, workload: Workload) -> Collection[str]:

@@ -16,7 +16,7 @@ from fedcore.typing import Seconds
 from fedrun.config import SimulateConfig
 from fedrun.journal import Journal
 from fedsim.client import SimulatedClient
-from fedsim.population import Device, draw_population
+from fedsim.population import Device, Population, devices_of
 from fedsim.world import World
 
 
@@ -32,16 +32,15 @@ def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[De
     if not admitted:
         raise ConfigError(f"simulate.arrivals: {folder} has no clients")
     names = {record.name: record for record in admitted}
-    plain = draw_population(
-        SimulateConfig(clients=len(names), step_seconds=config.step_seconds), seed
-    )
-    for device, record in zip(plain, names.values(), strict=True):
+    plain = SimulateConfig(clients=len(names), step_seconds=config.step_seconds)
+    devices = devices_of(Population(plain, seed))
+    for device, record in zip(devices, names.values(), strict=True):
         device.name, device.index, device.count = (
             record.name,
             record.index,
             record.count,
         )
-    return plain
+    return devices
 
 
 def recorded_start(folder: Path) -> Seconds:

@@ -26,7 +26,15 @@ def main() -> None:
     help="Another value than the config's, such as algorithm.buffer=8.",
 )
 @click.option("-o", "--out", type=PATH, help="The folder of the run.")
-@click.option("--no-report", is_flag=True, help="Do not write report.html.")
+@click.option(
+    "--no-report", is_flag=True, help="Write neither report.html nor the tables."
+)
+@click.option(
+    "--log",
+    multiple=True,
+    type=click.Choice(["tensorboard", "mlflow", "wandb"]),
+    help="Tell the metrics as they come.",
+)
 @click.option("-v", "--verbose", is_flag=True)
 @in_sentences
 def run(
@@ -34,13 +42,14 @@ def run(
     changes: tuple[str, ...],
     out: Path | None,
     no_report: bool,
+    log: tuple[str, ...],
     verbose: bool,
 ) -> None:
     """Simulate the federation that CONFIG describes."""
     log_to_stderr(verbose)
     from fedsim.commands import simulate
 
-    simulate(config, changes, out, report=not no_report)
+    simulate(config, changes, out, report=not no_report, log=log)
 
 
 @main.command()
@@ -59,6 +68,30 @@ def new(folder: Path, kind: str) -> None:
 
     for line in make_project(folder, kind):
         click.echo(line)
+
+
+@main.command()
+@click.argument("folder", metavar="RUN", type=PATH)
+@click.option(
+    "-o",
+    "--out",
+    type=PATH,
+    default=Path("trace.csv"),
+    show_default=True,
+    help="The CSV, which simulate.trace replays.",
+)
+@click.option(
+    "--fit",
+    "fitted",
+    is_flag=True,
+    help="Print a section simulate: with distributions that are like the run.",
+)
+@in_sentences
+def trace(folder: Path, out: Path, fitted: bool) -> None:
+    """Write down what the clients of RUN did, to simulate others like them."""
+    from fedsim.traces.command import trace_run
+
+    trace_run(folder, out, fitted=fitted)
 
 
 @main.command()
@@ -131,7 +164,90 @@ def codecs(jobs: int | None, verbose: bool, **wanted: Any) -> None:
     CONFIG describes the federation; without it, --app is federated with the defaults.
     """
     log_to_stderr(verbose)
+    from fedsim.campaign.pool import usual_jobs
     from fedsim.codecs.command import Wanted, compare_codecs
-    from fedsim.codecs.pool import usual_jobs
 
     compare_codecs(Wanted(jobs=jobs or usual_jobs(), verbose=verbose, **wanted))
+
+
+@main.command()
+@click.argument("config", type=PATH)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value than the config's, for all runs.",
+)
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    metavar="FIELD=VALUE,VALUE",
+    help="Values to try, such as algorithm.buffer=4,8; of several, all combinations.",
+)
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="FIELD=SCALE:LOW:HIGH",
+    help="What --random draws from: scale linear, log or int, such as "
+    "algorithm.client.lr=log:0.01:1.",
+)
+@click.option(
+    "--random",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Draw so many points, from --range and from the values of --grid.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Each point is simulated so many times.",
+)
+@click.option("--metric", help="What to compare by; accuracy, or what there is.")
+@click.option("-o", "--out", type=PATH, help="The folder of the sweep.")
+@click.option("--fresh", is_flag=True, help="Simulate also what is done already.")
+@click.option("--keep", is_flag=True, help="Keep the run folders.")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Processes; the results are the same."
+)
+@click.option("-v", "--verbose", is_flag=True)
+@in_sentences
+def sweep(jobs: int | None, verbose: bool, **wanted: Any) -> None:
+    """Try many settings of the federation that CONFIG describes.
+
+    Runs that are done are kept in the folder of the sweep: the same command, or one
+    with more values or seeds, simulates only what is new.
+    """
+    log_to_stderr(verbose)
+    from fedsim.campaign.pool import usual_jobs
+    from fedsim.sweep.command import Wanted, sweep_settings
+
+    sweep_settings(Wanted(jobs=jobs or usual_jobs(), verbose=verbose, **wanted))
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--metric", help="What to compare by; accuracy, or what there is.")
+@click.option(
+    "--target",
+    type=float,
+    help="Costs are told up to this value of the metric; without it, up to that of "
+    "stop.target, or to what all come to.",
+)
+@click.option("-o", "--out", type=PATH, help="A page with the curves.")
+@in_sentences
+def compare(
+    runs: tuple[str, ...], metric: str | None, target: float | None, out: Path | None
+) -> None:
+    """Compare RUNS: folders of runs or of sweeps.
+
+    Of a sweep its best point is taken, or that of another row: FOLDER:2. Runs which
+    differ in their seeds alone are taken together.
+    """
+    from fedsim.compare.command import compare_runs
+
+    compare_runs(runs, metric, target, out)

@@ -5,8 +5,11 @@ the same order of arrival gives the same model, bit for bit.
 """
 
 import logging
+import math
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -20,7 +23,7 @@ from fedcore.errors import ConfigError, UserCodeError
 from fedcore.participant import Outcome, Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
 from fedcore.training import Trainer
-from fedcore.typing import Seconds
+from fedcore.typing import Counts, Seconds
 from fedcore.workload import (
     AFTER_FAILURE,
     MOST_FAILURES,
@@ -45,8 +48,10 @@ class SimulatedClient:
     ) -> None:
         self._world, self._device = world, device
         self._workload, self._trainer = workload, trainer
-        self._config = world.run.config.simulate
         self._life = 0  # what was begun in an earlier life never happens
+        self._is_there = False  # what is sent to it meanwhile is lost
+        self._task = 0  # its number, which chance goes by
+        self._attempt = 0  # the number of this update's uploads
         self._deaf = False  # the next acknowledgement is lost
         self._recorded = False  # when it delivers is told, not simulated
         self._failures = 0
@@ -84,6 +89,13 @@ class SimulatedClient:
                 return len(data)
             return len(self._workload.samples(data, whose))
 
+    @cached_property
+    def label_counts(self) -> Counts | None:
+        """How often each class is in its data; None where there are no labels."""
+        with user_code(f"train_data of {self._device.name}"):
+            samples = self._workload.samples(self._data, "train_data")
+            return samples.label_counts(np.arange(len(samples)))
+
     @property
     def name(self) -> str:
         """Who it is."""
@@ -96,29 +108,52 @@ class SimulatedClient:
         if self._gave_up:
             return
         self._life += 1
-        there = self._device.there()
-        if there is not None:
-            self._later(there, lambda: self._go(self._device.gone()))
+        now = self._world.clock.now
+        change = self._device.next_change(now)
+        if change is not None:
+            when, comes = change
+            if comes:
+                self._at(when, self.begin_life)
+                return
+            self._at(when, self._leave)
+        elif not self._device.is_there(now):
+            return
+        self._is_there = True
         if self.participant.state.pending is not None:
             self._upload()
         else:
             self._pull()
 
-    def _go(self, how_long: Seconds) -> None:
+    def _leave(self) -> None:
+        """It goes, until it comes again, if ever."""
+        change = self._device.next_change(self._world.clock.now)
+        self._go(math.inf if change is None else change[0])
+
+    def _drop_out(self) -> None:
+        """It is lost in its task."""
+        self._go(self._world.clock.now + self._device.away(self._task))
+
+    def _go(self, until: Seconds) -> None:
         """It is lost, with whatever it was doing."""
         self._life += 1
-        lost = self._world.run.config.timeouts.lost
-        if how_long > lost:
-            self._later(lost, self._missed)
-        self._later(how_long, self.begin_life)
+        self._is_there = False
+        missed = self._world.clock.now + self._world.run.config.timeouts.lost
+        if until > missed:
+            self._at(missed, self._missed)
+        if until < math.inf:
+            self._at(until, self.begin_life)
 
     def _missed(self) -> None:
         self._world.feed(ClientLost(at=self._world.clock.now, cid=self._device.name))
 
     def _later(self, delay: Seconds, call: Call) -> None:
-        """Something happens to it, unless its life ends before."""
+        """Something happens to it after a while, unless its life ends before."""
+        self._at(self._world.clock.now + delay, call)
+
+    def _at(self, time: Seconds, call: Call) -> None:
+        """The same at a time."""
         life = self._life
-        self._world.clock.after(delay, lambda: call() if self._life == life else None)
+        self._world.clock.at(time, lambda: call() if self._life == life else None)
 
     # -------------------------------------------------------------------- tasks
 
@@ -135,6 +170,8 @@ class SimulatedClient:
 
     def replied(self, reply: Reply) -> None:
         """The model is on its way."""
+        if not self._is_there:
+            return
         delay = self._device.download(reply.patch.nbytes)
         self._later(delay, lambda: self._receive(reply))
 
@@ -148,13 +185,14 @@ class SimulatedClient:
         try:
             if reply.task.evaluate:
                 self._evaluate()
-            duration = self._device.compute(self._steps())
+            self._task += 1
+            duration = self._device.compute(self._task, self._steps())
+            lost = self._device.dropout(self._task)
         except UserCodeError as error:
             self._confess(error)
             return
-        if self._device.happens(self._config.dropout):
-            point = float(self._device.rng.random()) * duration
-            self._later(point, lambda: self._go(self._device.away()))
+        if lost is not None:
+            self._later(lost * duration, self._drop_out)
         else:
             self._later(duration, self._finish)
 
@@ -170,6 +208,7 @@ class SimulatedClient:
             return
         self._failures = 0
         if trained:
+            self._attempt = 0
             self._upload()
         else:
             self._pull()
@@ -240,8 +279,9 @@ class SimulatedClient:
             self._later(wait, self._upload)
             return
         duration = self._device.upload(nbytes)
-        if self._device.happens(self._config.upload_loss):
-            part = float(self._device.rng.random())
+        self._attempt += 1
+        part = self._device.upload_breaks(self._task, self._attempt)
+        if part is not None:
             self.participant.used(int(part * nbytes), now)
             self._later(part * duration + RETRY, self._upload)
         else:
@@ -258,7 +298,7 @@ class SimulatedClient:
     def _push(self) -> None:
         """Its update arrives."""
         world = self._world
-        self._deaf = self._device.happens(self._config.ack_loss)
+        self._deaf = self._device.ack_lost(self._task, self._attempt)
         event = UpdatePushed(
             at=world.clock.now,
             push=self.participant.push(),
@@ -273,7 +313,7 @@ class SimulatedClient:
         elif self._deaf:
             self._later(RETRY, self._upload)
         else:
-            self._later(self._config.link.latency, lambda: self._settle(ack))
+            self._later(self._device.latency, lambda: self._settle(ack))
 
     def _settle(self, ack: Ack) -> None:
         outcome = self.participant.settle(ack)

@@ -1,6 +1,7 @@
 """Virtual time: what falls due next, in the order of time and then of scheduling."""
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -15,13 +16,14 @@ class Clock(Generic[What]):
 
     def __init__(self) -> None:
         self.now: Seconds = 0.0
-        self._queue: list[tuple[Seconds, int, What]] = []
-        self._number = 0
+        self.queue: list[tuple[Seconds, int, What]] = []  # a heap
+        self._numbers = itertools.count(1)
+        self.ticket = self._numbers.__next__
+        """The next number: of two things at one time, the lower one comes first."""
 
     def at(self, time: Seconds, what: What) -> None:
         """Something happens at a time, which is not before now."""
-        self._number += 1
-        heapq.heappush(self._queue, (max(time, self.now), self._number, what))
+        heapq.heappush(self.queue, (max(time, self.now), self.ticket(), what))
 
     def after(self, delay: Seconds, what: What) -> None:
         """Something happens after a while."""
@@ -32,9 +34,9 @@ class Clock(Generic[What]):
 
         None: nothing will happen.
         """
-        if not self._queue or self._queue[0][0] > until:
+        if not self.queue or self.queue[0][0] > until:
             return None
-        time, _, what = heapq.heappop(self._queue)
+        time, _, what = heapq.heappop(self.queue)
         self.now = max(self.now, time)
         return what
 

@@ -3,18 +3,14 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
-from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.coordinator.events import Event
 from fedcore.errors import ConfigError
 from fedrun.app import load_app
+from fedrun.callbacks import CALLBACKS, Notifier
+from fedrun.columns import formats
 from fedrun.config import load_config
+from fedrun.export import export_config, export_tables
 from fedrun.report import (
     partition_page,
     partition_table,
@@ -26,36 +22,47 @@ from fedrun.run import Run
 from fedrun.tables import traffic_tables
 from fedrun.traffic import read_traffic
 from fedsim.api import run as run_simulation
+from fedsim.progress import RunProgress
+
+TABLES = "tables"  # beside the report
 
 
 def simulate(
-    path: Path, changes: tuple[str, ...], out: Path | None, *, report: bool
+    path: Path,
+    changes: tuple[str, ...],
+    out: Path | None,
+    *,
+    report: bool,
+    log: tuple[str, ...] = (),
 ) -> None:
-    """Runs a simulation with a progress bar, and tells what came of it."""
+    """Runs a simulation with a progress bar, and tells what came of it.
+
+    Args:
+        path: of the config.
+        changes: of ``--set``.
+        out: the folder of the run.
+        report: whether the report and the tables are written.
+        log: names of callbacks.
+    """
     config = load_config(path, changes)
     if config.app is None:
         raise ConfigError(f"{path}: app: is missing; the simulator needs the workload")
-    workload = load_app(config.app, path.resolve().parent)
+    place = path.resolve().parent
+    workload = load_app(config.app, place)
     console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[measured]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        goal = config.stop.versions
-        task = bar.add_task("versions", total=goal, measured="")
+    notifier = Notifier([CALLBACKS[name]() for name in log])
+    with notifier, RunProgress(config.stop, console) as progress:
 
-        def show(run: Run, event: Event) -> None:
-            version = run.coordinator.state.version
-            if isinstance(event, ModelMeasured):
-                values = (f"{k} {v:.3f}" for k, v in event.values.items())
-                bar.update(task, measured="  ".join(values))
-            bar.update(task, completed=version)
+        def told(run: Run, event: Event) -> None:
+            progress(run, event)
+            notifier(run, event)
 
-        results = run_simulation(config, workload, folder=out, on_event=show)
+        is_watched = bool(log) or console.is_terminal
+        results = run_simulation(
+            config, workload, folder=out, on_event=told if is_watched else None
+        )
+        notifier.end(results)
+    export_config(results.folder, place)
     shown = Console()
     shown.print(summary_table(results))
     traffic = read_traffic(results.folder)
@@ -63,6 +70,9 @@ def simulate(
         for table in traffic_tables(traffic, results.names, results.dim):
             shown.print(table)
     if report:
+        export_tables(results.folder, results.folder / TABLES)
+        tables = f"tables: {results.folder / TABLES} ({formats()})"
+        console.print(tables, soft_wrap=True, markup=False, highlight=False)
         console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
 
 

@@ -24,6 +24,7 @@ from fedcore.protocol import Ack, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.commit import GroupCommit
+from fedrun.journal import WITHOUT_UPDATES
 from fedrun.run import Run
 from fedrun.traffic import Lane, TrafficFile, Way, codec_of
 from fedsim.clock import Call, Clock
@@ -53,7 +54,10 @@ class World:
         self.ended: str | None = None
         self.failures: list[UserCodeError] = []  # for which clients gave up
         self.interrupts = Interrupts()
+        self.closing: list[Callable[[], None]] = []  # what is to be written at the end
+        self.follow: Callable[[], None] = lambda: None  # after the server's actions
         self._group = GroupCommit(run)
+        self._group.snapshots = not run.journal.store.noted(WITHOUT_UPDATES)
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
         self._on_event = on_event
@@ -67,9 +71,15 @@ class World:
         return self.run.journal.initial()[1]
 
     def execute(self, until: Callable[[], bool]) -> None:
-        """Lets things happen until a condition holds or nothing happens any more."""
-        while not until() and (what := self.clock.next()) is not None:
+        """Lets things happen until a condition holds or nothing happens any more.
+
+        It is asked once the run has ended, or a client has given up.
+        """
+        happens = self.clock.next
+        while (what := happens()) is not None:
             what()
+            if (self.ended is not None or self.failures) and until():
+                return
 
     def catch_up(self) -> None:
         """Lets everything happen that is due by now."""
@@ -84,8 +94,29 @@ class World:
             self._group.feed(event)
             actions = self._group.commit()
         self._carry_out(actions)
+        self.tell(event)
+
+    def carry_out_now(self, actions: list[Action]) -> None:
+        """Carries actions out, and keeps their records for the next commit."""
+        with self.interrupts.held():
+            others = self._group.note(actions)
+        if others:
+            self._carry_out(others)
+
+    def commit(self) -> None:
+        """Writes the records that are kept."""
+        with self.interrupts.held():
+            actions = self._group.commit(lazy_too=True)
+        self._carry_out(actions)
+
+    def tell(self, event: Event) -> None:
+        """Whoever watches is told."""
         if self._on_event is not None:
             self._on_event(event)
+
+    def count(self, lane: Lane, nbytes: int, transfers: int) -> None:
+        """So many bytes have travelled on a lane."""
+        self._traffic.count(lane, payload=nbytes, transfers=transfers)
 
     def step(self, at: Seconds, reason: StepReason) -> None:
         """A version is made of what has arrived."""
@@ -96,6 +127,8 @@ class World:
 
     def close(self) -> None:
         """Writes what is left of the story."""
+        for write in self.closing:
+            write()
         with self.interrupts.held():
             self._group.commit(lazy_too=True)
             self.run.journal.close()
@@ -120,6 +153,7 @@ class World:
                     raise LatecomerError(f"{action.cid} is not enrolled")
                 case _:
                     assert_never(action)
+        self.follow()
 
     def download(self, cid: str, patch: Patch) -> None:
         """A client gets this; its bytes count, as those of an update do."""

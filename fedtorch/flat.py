@@ -22,9 +22,11 @@ from fedcore.typing import Vector
 from fedcore.workload import (
     Metrics,
     evaluation_batches,
+    StackedModel,
     user_code,
     weighted_means,
 )
+from fedtorch.tensors import to_tensor as to_tensor
 
 Loss = Callable[[Any, Any], torch.Tensor]
 # Below so many values several threads cost more than they gain: on two cores a step of
@@ -77,7 +79,7 @@ class FlatModule:
 
     def seed(self, key: Key) -> None:
         """Seeds dropout and the like for one task."""
-        torch.manual_seed(key.seed())
+        torch.default_generator.manual_seed(key.seed())  # of the CPU alone
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
         """The mean loss over a batch and its gradient; the buffer is used again."""
@@ -87,6 +89,17 @@ class FlatModule:
         loss = self._loss(self._module(to_tensor(x)), to_tensor(y))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item(), self._g
+
+    def stacked(self, device: str = "cpu") -> StackedModel:
+        """Gradients of many such models at once.
+
+        Raises:
+            NotStackableError: neither layer by layer nor with ``torch.func.vmap``. What
+                shows only with data is raised by the first gradient.
+        """
+        from fedtorch.stacked import stack
+
+        return stack(self._module, self.spec, self._loss, self.gradient, device)
 
     def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
         """The loss and the user's metrics over a data set."""
@@ -149,17 +162,3 @@ def frozen_fingerprint(module: nn.Module) -> str:
         flat = tensor.detach().reshape(-1)  # a scalar has no bytes to view
         content.update(flat.view(torch.uint8).numpy().tobytes())
     return content.hexdigest()[:32]
-
-
-def to_tensor(data: Any) -> Any:
-    """Arrays as tensors that share their memory; float64 becomes float32."""
-    if isinstance(data, dict):
-        return {name: to_tensor(part) for name, part in data.items()}
-    if isinstance(data, tuple):
-        return tuple(to_tensor(part) for part in data)
-    if isinstance(data, torch.Tensor):
-        return data
-    array = np.asarray(data)
-    if array.dtype == np.float64:
-        array = array.astype(np.float32)
-    return torch.from_numpy(np.ascontiguousarray(array))

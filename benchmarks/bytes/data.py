@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import WorkloadError
-from fedcore.partitions import dirichlet
+from fedcore.partitions import Partition, dirichlet
 from fedcore.typing import Indices
 from fedcore.workload import Client
 from fedrun.data import digits
@@ -39,7 +39,7 @@ class Shared(NamedTuple):
 
     train: Rows
     test: Rows
-    parts: list[Indices]
+    parts: Partition
 
 
 Share = Callable[[str, int, int], Shared]  # of a folder, for so many clients, a seed
@@ -99,7 +99,7 @@ def small_digits(folder: str, clients: int, seed: int) -> Shared:
     return Shared(train, test, _skewed(train.y, clients, seed))
 
 
-def _skewed(y: npt.NDArray[np.int64], clients: int, seed: int) -> list[Indices]:
+def _skewed(y: npt.NDArray[np.int64], clients: int, seed: int) -> Partition:
     return dirichlet(y, clients=clients, alpha=ALPHA, seed=seed, min_size=LEAST)
 
 

@@ -30,6 +30,7 @@ from fedcore.coordinator.events import (
     UpdatePushed,
 )
 from fedcore.coordinator.records import Stepped
+from fedcore.errors import NotStackableError
 from fedcore.params import ParamSpec
 from fedcore.participant import Participant, ParticipantState
 from fedcore.partitions import Partition
@@ -40,7 +41,7 @@ from fedcore.server_optimizers import SGD
 from fedcore.server_optimizers.base import ServerOptimizerConfig
 from fedcore.training import Trainer, initial_model
 from fedcore.typing import Vector
-from fedcore.workload import Metrics, Workload
+from fedcore.workload import Metrics, StackedModel, Workload
 
 PIXELS, HIDDEN, CLASSES = 64, 32, 10
 
@@ -120,6 +121,10 @@ class DigitsMLP:
         np.matmul(x.T, back_BH, out=g_hidden)
         np.sum(back_BH, axis=0, out=g_hidden_bias)
         return loss, self._gradient_D
+
+    def stacked(self, device: str = "cpu") -> StackedModel:
+        """The claims are checked on clients one by one."""
+        raise NotStackableError("the claims are checked on clients one by one")
 
     def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
         """Accuracy and loss."""

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
 from fedcore.payloads import Payload
-from fedcore.typing import State, Vector
+from fedcore.typing import Array, State, Vector
 
 
 class Contribution(NamedTuple):
@@ -31,6 +31,8 @@ class Aggregator(NamedTuple):
     # the aggregate of what was accumulated, N = Σ n given
     finalize: Callable[[State, float], Vector]
     mixes_models: bool = False  # whether contributions need their gap_D
+    # the same for dense updates (K, D) that arrive together, λ·n of each given (K,)
+    fold: Callable[[State, Array, Array], State] | None = None
 
 
 class AggregatorConfig(Method):

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
-from fedcore.typing import Vector
+from fedcore.arrays import as_numpy, like
+from fedcore.typing import Array, Vector
 
 
 class WeightedMean(AggregatorConfig):
@@ -21,11 +22,18 @@ class WeightedMean(AggregatorConfig):
 
     def build(self) -> Aggregator:
         """The aggregator."""
-        return Aggregator(lambda dim: np.zeros(dim, np.float32), _accumulate, _finalize)
+        return Aggregator(
+            lambda dim: np.zeros(dim, np.float32), _accumulate, _finalize, fold=_fold
+        )
 
 
 def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
     payloads.add(update.payload, sum_D, update.weight * update.samples)
+    return sum_D
+
+
+def _fold(sum_D: Vector, rows_KD: Array, shares_K: Array) -> Vector:
+    sum_D += as_numpy(like(shares_K, rows_KD) @ rows_KD)
     return sum_D
 
 

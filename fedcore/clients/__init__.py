@@ -3,10 +3,11 @@
 from fedcore.clients._sgd import Decay as Decay
 from fedcore.clients._sgd import SGDConfig as SGDConfig
 from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
+from fedcore.clients.base import Batches as Batches
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
 from fedcore.clients.base import ClientAlgorithmConfig as ClientAlgorithmConfig
 from fedcore.clients.base import Gradient as Gradient
-from fedcore.clients.base import Plan as Plan
 from fedcore.clients.base import Trained as Trained
+from fedcore.clients.base import batches_of_one as batches_of_one
 from fedcore.clients.fed_prox import FedProx as FedProx
 from fedcore.clients.local_sgd import LocalSGD as LocalSGD

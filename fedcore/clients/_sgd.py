@@ -6,17 +6,18 @@ from pydantic import Field, model_validator
 
 from fedcore.arrays import array_namespace
 from fedcore.clients.base import (
+    Batches,
     ClientAlgorithm,
     ClientAlgorithmConfig,
     Gradient,
-    Plan,
     Trained,
     mean_loss,
     shuffled_batches,
+    training_rows,
 )
 from fedcore.config import Config, Count, Versions
-from fedcore.rng import Key
-from fedcore.typing import Array
+from fedcore.rng import Words
+from fedcore.typing import Array, Counts, State
 
 
 class Decay(Config):
@@ -93,32 +94,38 @@ class SGDConfig(ClientAlgorithmConfig):
         """The algorithm."""
         return ClientAlgorithm(lambda dim: None, self._plan, self._run)
 
-    def _plan(self, samples: int, key: Key, work: float) -> Plan:
-        return shuffled_batches(
-            samples, self.batch, self.step_count(samples, work), key
-        )
+    def _plan(self, samples_N: Counts, steps_N: Counts, seeds_N: Words) -> Batches:
+        return shuffled_batches(samples_N, steps_N, seeds_N, self.batch)
 
     def correction(self, w_D: Array, start_D: Array) -> Array | None:
         """What is added to the gradient; None for nothing."""
         return self.weight_decay * w_D if self.weight_decay else None
 
     def _run(
-        self, start_D: Array, steps: int, gradient: Gradient, state: Array | None
+        self, start_D: Array, steps: int | Counts, gradient: Gradient, state: State
     ) -> Trained:
         xp = array_namespace(start_D)
-        w_D = xp.asarray(start_D, copy=True)
-        v_D = xp.zeros_like(w_D) if state is None else xp.asarray(state, copy=True)
-        losses = []
-        for step in range(steps):
+        end_D = xp.asarray(start_D, copy=True)
+        losses = xp.zeros(start_D.shape[:-1], dtype=xp.float64, device=start_D.device)
+        kept_D = None
+        if self.momentum:
+            kept_D = (
+                xp.zeros_like(end_D) if state is None else xp.asarray(state, copy=True)
+            )
+        for step, rows in enumerate(training_rows(steps)):
+            w_D = end_D[rows]
             loss, g_D = gradient(w_D, step)
-            losses.append(loss)
-            extra_D = self.correction(w_D, start_D)
+            losses[rows] += loss
+            extra_D = self.correction(w_D, start_D[rows])
             if extra_D is not None:
                 g_D += extra_D
-            if self.momentum:
+            if kept_D is not None:
+                v_D = kept_D[rows]
                 v_D *= self.momentum
                 v_D += g_D
-                g_D = v_D
-            w_D -= self.lr * g_D
-        kept = v_D if self.momentum and self.keep_momentum else None
-        return Trained(w_D, mean_loss(losses), kept)
+                g_D[...] = v_D
+            g_D *= self.lr
+            w_D -= g_D
+        return Trained(
+            end_D, mean_loss(losses, steps), kept_D if self.keep_momentum else None
+        )

@@ -1,24 +1,44 @@
 """The contract of client algorithms: what a client does with one task.
 
-``plan`` says which samples each step uses, from the key alone; ``run`` is plain
+``plan`` says which samples each step uses, from a seed alone; ``run`` is plain
 arithmetic along the last axis with a gradient function that it is given, so the
 same lines train one client ``(D,)`` or a stack of them ``(N, D)``.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import EllipsisType
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from fedcore.arrays import like
 from fedcore.config import Method, OneOf
-from fedcore.rng import Key
-from fedcore.typing import Array, Indices, State
+from fedcore.rng import Key, Words, bits, seeds
+from fedcore.typing import Array, Counts, Indices, State
 
-Plan = list[Indices]  # the rows of the samples of each step
 # (w_D, step) -> (loss, g_D): the mean loss over the step's samples, and its gradient,
-# in an array that the caller may write into until the next call.
+# in an array that the caller may write into until the next call. Of a stack, w_ND are
+# the rows that still train.
 Gradient = Callable[[Array, int], tuple[Array, Array]]
+_PASSES = 1 << 40  # words of a seed's stream that each shuffle may take
+
+
+class Batches(NamedTuple):
+    """The rows of the samples of each step of each client, padded with any row."""
+
+    rows_NSB: Indices
+    sizes_NS: Counts
+    """Samples of each step; 0 after a client's last one."""
+
+    def of(self, client: int) -> list[Indices]:
+        """The rows of each step of one client."""
+        sizes = self.sizes_NS[client]
+        return [
+            rows_B[:size]
+            for rows_B, size in zip(self.rows_NSB[client], sizes, strict=True)
+            if size
+        ]
 
 
 class Trained(NamedTuple):
@@ -33,9 +53,11 @@ class ClientAlgorithm(NamedTuple):
     """Local training. ``run`` leaves its inputs untouched."""
 
     init: Callable[[int], State]  # what the client keeps from task to task
-    plan: Callable[[int, Key, float], Plan]  # (samples, key, share of the work)
-    # (w_D, steps, gradient, state)
-    run: Callable[[Array, int, Gradient, State], Trained]
+    plan: Callable[
+        [Counts, Counts, Words], Batches
+    ]  # (samples, steps, seeds), each (N,)
+    # (w_D, steps, gradient, state); of a stack, steps (N,) do not increase
+    run: Callable[[Array, int | Counts, Gradient, State], Trained]
 
 
 class ClientAlgorithmConfig(Method):
@@ -59,19 +81,56 @@ class ClientAlgorithmConfig(Method):
 AnyClientAlgorithm = Annotated[ClientAlgorithmConfig, OneOf()]
 
 
-def shuffled_batches(samples: int, batch: int, steps: int, key: Key) -> Plan:
-    """The rows of ``steps`` batches, from one shuffle of all samples after the other.
+def shuffled_batches(
+    samples_N: Counts, steps_N: Counts, seeds_N: Words, batch: int
+) -> Batches:
+    """The rows of each client's batches, from one shuffle of its samples after another.
 
-    A pass ends with what is left over, so every sample is used equally often.
+    A pass ends with what is left over, so every sample is used equally often. A shuffle
+    puts the samples in the order of as many words of the client's seed; so a stack
+    draws what its clients would draw one by one.
     """
-    rng, plan = key.generator(), Plan()
-    size = min(batch, samples)
-    while len(plan) < steps:
-        order = rng.permutation(samples)
-        plan += [order[at : at + size] for at in range(0, samples, size)]
-    return plan[:steps]
+    most = int(samples_N.max())
+    per_pass_N = -(-samples_N // batch)
+    passes = int((-(-steps_N // per_pass_N)).max())
+    beyond_Nn = np.arange(most) >= samples_N[:, None]
+    order_PNn = np.empty((passes, len(samples_N), most), np.int64)
+    for number in range(passes):
+        words_Nn = bits(seeds_N, number * _PASSES, most)
+        words_Nn[beyond_Nn] = np.iinfo(np.uint64).max
+        order_PNn[number] = np.argsort(words_Nn, axis=-1, kind="stable")
+    step_S = np.arange(int(steps_N.max()))
+    pass_NS, within_NS = np.divmod(step_S, per_pass_N[:, None])
+    first_NS = within_NS * batch
+    sizes_NS = np.clip(samples_N[:, None] - first_NS, 0, batch)
+    sizes_NS[step_S >= steps_N[:, None]] = 0
+    width = min(batch, most)
+    places_NSB = np.minimum(first_NS[..., None] + np.arange(width), most - 1)
+    pass_NS = np.minimum(pass_NS, passes - 1)
+    rows = np.arange(len(samples_N))[:, None, None]
+    rows_NSB = order_PNn[pass_NS[..., None], rows, places_NSB]
+    spare = np.arange(width) >= sizes_NS[..., None]
+    rows_NSB[spare] = 0
+    return Batches(rows_NSB, sizes_NS)
 
 
-def mean_loss(losses: Sequence[Array]) -> Array:
+def batches_of_one(
+    algorithm: ClientAlgorithm, samples: int, steps: int, key: Key
+) -> list[Indices]:
+    """The rows of each step of one client's task."""
+    return algorithm.plan(np.array([samples]), np.array([steps]), seeds([key])).of(0)
+
+
+def training_rows(steps: int | Counts) -> list[EllipsisType | slice]:
+    """Of each step: the rows of the stack that still train, or the one client."""
+    if isinstance(steps, int):
+        return [...] * steps
+    most = int(steps[0]) if len(steps) else 0
+    return [slice(int(np.count_nonzero(steps > step))) for step in range(most)]
+
+
+def mean_loss(losses: Array, steps: int | Counts) -> Array:
     """The mean over the steps; NaN if there were none."""
-    return sum(losses[1:], losses[0]) / len(losses) if losses else np.float32("nan")
+    if isinstance(steps, int):
+        return losses / steps if steps else losses + np.nan
+    return losses / like(steps, losses)

@@ -35,6 +35,11 @@ class MemoryConfig(CompressorConfig):
         """Of the inner compressor."""
         return self.inner.shortens
 
+    @property
+    def looks_back(self) -> bool:
+        """Of the inner compressor."""
+        return self.inner.looks_back
+
     @abstractmethod
     def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
         """The memory if the message counts: of the one before, u = e + Δ and q."""

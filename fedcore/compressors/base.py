@@ -86,6 +86,11 @@ class CompressorConfig(Method):
         """Whether its messages can be shorter where there is little bandwidth."""
         return False
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether a message depends on the sender's last one."""
+        return False
+
     @abstractmethod
     def build(self, layout: Layout) -> Compressor:
         """The compressor for a model whose tensors have these sizes."""

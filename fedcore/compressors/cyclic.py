@@ -60,6 +60,11 @@ class Cyclic(CompressorConfig):
         """By shorter blocks."""
         return True
 
+    @property
+    def looks_back(self) -> bool:
+        """A block begins where the last one ended."""
+        return True
+
     @model_validator(mode="after")
     def _inner_is_a_quantiser(self) -> "Cyclic":
         formats = {form.name for form in INNER.values()}

@@ -64,6 +64,11 @@ class LowRank(CompressorConfig):
         """A projection; δ ≥ 1/min(m, n) of the squarest matrix."""
         return "contraction"
 
+    @property
+    def looks_back(self) -> bool:
+        """A warm start is what the last message found."""
+        return self.warm_start
+
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout, where each tensor is as square as can be."""
         return self._build([squarest(size) for size in layout])

@@ -62,6 +62,11 @@ class PerTensor(CompressorConfig):
         """Of the inner compressor."""
         return self.inner.shortens
 
+    @property
+    def looks_back(self) -> bool:
+        """Of the inner compressor."""
+        return self.inner.looks_back
+
     @model_validator(mode="after")
     def _settings_make_sense(self) -> "PerTensor":
         kind = self.inner.kind

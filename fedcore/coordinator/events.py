@@ -109,6 +109,14 @@ class HistoryReopened:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatesEntered:
+    """Updates of simulated clients have made a version; whoever watches is told."""
+
+    at: Seconds
+    count: int  # of all updates that are in the model
+
+
 Event = (
     ClientEnrolled
     | ClientPulled
@@ -120,4 +128,5 @@ Event = (
     | TimerFired
     | StopRequested
     | HistoryReopened
+    | UpdatesEntered
 )

@@ -3,14 +3,21 @@
 None of this is durable: a restart forgets it, clients pull again, and an update
 of a forgotten lease is weighed by its staleness like any other. A lease limits
 concurrency, never the right to deliver.
+
+What an event costs does not depend on how many clients there are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Generic, TypeVar
 
 from fedcore.algorithm import Algorithm
-from fedcore.protocol import Pull
 from fedcore.rng import Key
+
+Wish = TypeVar("Wish")  # what a waiting client asked with
+# Of a smaller part of all clients, a choice is not made by trying names.
+LEAST_SHARE = 8
 
 
 @dataclass(slots=True)
@@ -21,49 +28,69 @@ class Lease:
     number: int
 
 
-class Leases:
+class Leases(Generic[Wish]):
     """The clients that are there, those that wait, and those that train."""
 
     def __init__(
         self, algorithm: Algorithm, key: Key, name_of: Callable[[str], str]
     ) -> None:
         self._config = algorithm.config
-        self._select = algorithm.selection.choose
+        self._synchronous = algorithm.config.synchronous
+        self._order = algorithm.selection.order
+        self._in_turn = algorithm.config.selection.in_turn
         self._name_of = name_of
         self._key = key.fold_in("selection")
         self.present: dict[str, None] = {}  # an ordered set
-        self.parked: dict[str, Pull] = {}  # waiting for a task, in order of arrival
+        self.parked: dict[str, Wish] = {}  # waiting for a task, in order of arrival
         # None: the lease has ended, and the client trains on.
         self.busy: dict[str, Lease | None] = {}
-        self._invited: set[str] = set()
-        self._delivered: set[str] = set()  # to this version
+        self._training = 0  # leases that have not ended
+        self._invited: dict[str, None] = {}
+        self._ready: dict[str, None] = {}  # invited, and waiting
+        self._delivered: dict[str, None] = {}  # to this version
+        # Who may be invited, being neither busy nor invited: first those that have
+        # not delivered to this version.
+        self._fresh: dict[str, None] = {}
+        self._known: dict[str, None] = {}
+        self._by_name: list[str] = []  # those known, in the order of their names
         self._number = 0
         self.attempt = 0  # the cohort of this version, counted from 0
 
-    def arrive(self, pull: Pull) -> None:
+    def arrive(self, cid: str, wish: Wish) -> None:
         """A client waits for a task. Whatever it did before, it does no more."""
-        self.present[pull.cid] = None
-        self.busy.pop(pull.cid, None)
-        self.parked.pop(pull.cid, None)
-        self.parked[pull.cid] = pull
+        self.present[cid] = self._known[cid] = None
+        self._free(cid)
+        self.parked.pop(cid, None)
+        self.parked[cid] = wish
+        if not self._synchronous:
+            return
+        if cid in self._invited:
+            self._ready[cid] = None
+        elif cid not in self._delivered:
+            self._fresh[cid] = None
 
-    def withdraw(self, cid: str) -> Pull | None:
+    def withdraw(self, cid: str) -> Wish | None:
         """A waiting client gets no task, and may wait again."""
+        self._ready.pop(cid, None)
         return self.parked.pop(cid, None)
 
     def deliver(self, cid: str) -> None:
         """A client is through with its task."""
         self.present.pop(cid, None)
-        self.present[cid] = None
-        self.busy.pop(cid, None)
-        self._delivered.add(cid)
+        self.present[cid] = self._known[cid] = None
+        self._free(cid)
+        if self._synchronous:
+            self._fresh.pop(cid, None)
+            self._delivered[cid] = None
 
     def lose(self, cid: str) -> bool:
         """A client is gone; says whether it was there."""
         was_there = cid in self.present
-        for place in (self.present, self.parked, self.busy):
+        self._free(cid)
+        places: tuple[dict[str, Any], ...]
+        places = self.present, self.parked, self._invited, self._ready, self._fresh
+        for place in places:
             place.pop(cid, None)
-        self._invited.discard(cid)
         return was_there
 
     def expire(self, cid: str, number: int) -> None:
@@ -71,34 +98,47 @@ class Leases:
         lease = self.busy.get(cid)
         if lease is not None and lease.number == number:
             self.busy[cid] = None
+            self._training -= 1
 
     def new_cohort(self, *, same_version: bool) -> None:
         """A version was published, or the cohort of this one melted away."""
         self.attempt = self.attempt + 1 if same_version else 0
-        self._delivered.clear()
-        if self._config.synchronous:
-            self._invited.clear()
-            self.busy = dict.fromkeys(self.busy)
+        if not self._synchronous:
+            return
+        idle = chain(self._delivered, self._invited)
+        self._delivered, self._invited, self._ready = {}, {}, {}
+        for cid in idle:
+            if cid in self.present and cid not in self.busy:
+                self._fresh[cid] = None
+        self.busy = dict.fromkeys(self.busy)
+        self._training = 0
 
-    def grant(self, version: int, accepted: int) -> list[tuple[Pull, Lease]]:
+    def grant(self, version: int, accepted: int) -> list[tuple[str, Wish, Lease]]:
         """The waiting clients that shall train now, ``accepted`` updates being in."""
         if len(self.present) < self._config.min_clients:
             return []
-        if self._config.synchronous:
+        if self._synchronous:
             self._invite(version, accepted)
-            chosen: Iterable[str] = [cid for cid in self.parked if cid in self._invited]
+            if not self._ready:
+                return []
+            chosen: Collection[str] = list(self._ready)
         else:
             chosen = self._free_places()
         return [self._lease(cid, version) for cid in chosen]
 
-    def _free_places(self) -> list[str]:
+    def _free(self, cid: str) -> None:
+        """It does not train any more."""
+        if self.busy.pop(cid, None) is not None:
+            self._training -= 1
+
+    def _free_places(self) -> Collection[str]:
         limit = self._config.concurrency
-        if limit is None or not self.parked:
+        if limit is None:
             return list(self.parked)
-        room = limit - self._training()
-        if room <= 0:
-            return []
-        return self._choose(list(self.parked), room, self._key.fold_in(self._number))
+        room = limit - self._training
+        if room <= 0 or not self.parked:
+            return ()
+        return self._choose(self.parked, room, self._key.fold_in(self._number))
 
     def _invite(self, version: int, accepted: int) -> None:
         """Fills the cohort from all idle clients, waiting or about to pull.
@@ -107,31 +147,48 @@ class Leases:
         A draw by lot does not depend on who came first: with all clients present, a
         seed gives the same cohorts on any machine.
         """
-        room = self._config.cohort - self._training() - len(self._invited) - accepted
-        waiting = [cid for cid in self.parked if cid not in self._invited]
-        about_to_pull = [
+        room = self._config.cohort - self._training - len(self._invited) - accepted
+        if room <= 0:
+            return
+        idle: Collection[str] = self._fresh or [
             cid
-            for cid in self.present
-            if not (cid in self.busy or cid in self._invited or cid in self.parked)
+            for cid in self._delivered
+            if cid in self.present and cid not in self.busy and cid not in self._invited
         ]
-        idle = [*waiting, *about_to_pull]  # whoever has waited longest comes first
-        idle = [cid for cid in idle if cid not in self._delivered] or idle
-        if room > 0 and idle:
-            key = self._key.fold_in(version, self.attempt, self._number)
-            self._invited.update(self._choose(idle, room, key))
+        if not idle:
+            return
+        key = self._key.fold_in(version, self.attempt, self._number)
+        for cid in self._choose(idle, room, key):
+            self._fresh.pop(cid, None)
+            self._invited[cid] = None
+            if cid in self.parked:
+                self._ready[cid] = None
 
-    def _choose(self, idle: list[str], room: int, key: Key) -> list[str]:
-        if not self._config.selection.in_turn:
-            # A client's id is random, its name is not.
-            idle = sorted(idle, key=lambda cid: (self._name_of(cid), cid))
-        return self._select(idle, room, key)
+    def _choose(self, idle: Collection[str], room: int, key: Key) -> list[str]:
+        if len(idle) <= room:
+            return list(idle)
+        preferred = self._order(self._candidates(idle), key)
+        return list(islice((cid for cid in preferred if cid in idle), room))
 
-    def _training(self) -> int:
-        return sum(lease is not None for lease in self.busy.values())
+    def _candidates(self, idle: Collection[str]) -> list[str]:
+        """A list that holds those who are idle, in the order that the rule wants."""
+        if self._in_turn:  # whoever has waited longest comes first
+            return list(dict.fromkeys(chain(self.parked, self.present)))
+        if LEAST_SHARE * len(idle) < len(self._known):
+            return self._sorted(idle)
+        if len(self._by_name) != len(self._known):
+            self._by_name = self._sorted(self._known)
+        return self._by_name
 
-    def _lease(self, cid: str, version: int) -> tuple[Pull, Lease]:
+    def _sorted(self, cids: Collection[str]) -> list[str]:
+        """By their names; a client's id is random."""
+        return sorted(cids, key=lambda cid: (self._name_of(cid), cid))
+
+    def _lease(self, cid: str, version: int) -> tuple[str, Wish, Lease]:
         self._number += 1
+        self._training += 1
         lease = Lease(version, self._number)
-        self._invited.discard(cid)
+        self._invited.pop(cid, None)
+        self._ready.pop(cid, None)
         self.busy[cid] = lease
-        return self.parked.pop(cid), lease
+        return cid, self.parked.pop(cid), lease

@@ -36,6 +36,7 @@ from fedcore.coordinator.events import (
     Timer,
     TimerFired,
     UpdatePushed,
+    UpdatesEntered,
 )
 from fedcore.coordinator.examinations import Examinations
 from fedcore.coordinator.leases import Leases
@@ -97,7 +98,7 @@ class Coordinator:
         self.evaluate = evaluate or EvaluateConfig()
         self.timeouts = timeouts or TimeoutsConfig()
         self._key = Key.root(seed).fold_in("server")
-        self.leases = Leases(algorithm, self._key, self._name_of)
+        self.leases = Leases[Pull | None](algorithm, self._key, self._name_of)
         self.examinations = Examinations()
         self._deadline: Timer | None = None
 
@@ -129,7 +130,7 @@ class Coordinator:
         self.state.amend(algorithm)
         self.algorithm, self.stop = algorithm, stop
         self.evaluate, self.timeouts = evaluate, timeouts
-        self.leases = Leases(algorithm, self._key, self._name_of)
+        self.leases = Leases[Pull | None](algorithm, self._key, self._name_of)
 
     def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
         """Applies what is in the buffer now."""
@@ -160,6 +161,8 @@ class Coordinator:
                 return [] if self.state.closed else self._close(event.reason)
             case HistoryReopened():
                 return self._open_epoch(event.fresh_epoch, event.reason)
+            case UpdatesEntered():
+                return []  # they were decided on already
             case _:
                 assert_never(event)
 
@@ -225,7 +228,7 @@ class Coordinator:
         if row.role == "evaluator":
             self.examinations.arrive(pull, self.state.measured)
         else:
-            self.leases.arrive(pull)
+            self.leases.arrive(pull.cid, pull)
         actions += self._hand_out()
         if self._waits(pull.cid):
             timer = Timer("hold", pull.cid, pull.nonce)
@@ -243,16 +246,22 @@ class Coordinator:
         """Gives tasks to whoever waits and may have one."""
         if self.state.closed:
             return []
+        actions = self._start_training()
+        for pull in self.examinations.grant(self.state.version, self.evaluate):
+            actions += self._task(pull, "evaluate")
+        return actions
+
+    def _start_training(self) -> list[Action]:
+        """Gives those tasks that are leased."""
         actions: list[Action] = []
-        for pull, lease in self.leases.grant(self.state.version, self.state.count):
+        for _, pull, lease in self.leases.grant(self.state.version, self.state.count):
+            assert pull is not None
             actions += self._task(pull, "train")
             timer = Timer("lease", pull.cid, lease.number)
             actions.append(
                 SetTimer(timer=timer, at=self.state.at + self.timeouts.lease)
             )
             actions += self._arm_deadline()
-        for pull in self.examinations.grant(self.state.version, self.evaluate):
-            actions += self._task(pull, "evaluate")
         return actions
 
     def _name_of(self, cid: str) -> str:
@@ -263,7 +272,8 @@ class Coordinator:
 
     def _withdraw_all(self) -> list[Pull]:
         """Whoever waits, waits no more."""
-        pulls = [*self.leases.parked.values(), *self.examinations.waiting.values()]
+        waiting = [*self.leases.parked.values(), *self.examinations.waiting.values()]
+        pulls = [pull for pull in waiting if pull is not None]
         for pull in pulls:
             self.leases.withdraw(pull.cid)
             self.examinations.withdraw(pull.cid)

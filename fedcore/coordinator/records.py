@@ -152,6 +152,16 @@ class Lost:
     cid: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tallied:
+    """Leases and decisions of a simulation, many in one; their updates are not kept."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+    count: int
+    columns: str  # packed (fedrun.journal.tally)
+
+
 # Those that move no model.
 Note = (
     Admitted
@@ -163,5 +173,6 @@ Note = (
     | Failed
     | Leased
     | Lost
+    | Tallied
 )
 Record = Note | Decided | Stepped

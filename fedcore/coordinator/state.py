@@ -4,8 +4,8 @@
 coordinator applies its decisions through the same methods.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,22 @@ from fedcore.coordinator.records import (
     Record,
     Reopened,
     Stepped,
+    Tallied,
 )
 from fedcore.patch import publish
-from fedcore.payloads import Payload
+from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Counts, Seconds, Vector
+from fedcore.typing import JSON, Array, Counts, Seconds, Vector
+
+
+class Arrived(NamedTuple):
+    """An update that is to be decided on."""
+
+    payload: Payload | None  # None: it is a row of a stack
+    base: int
+    samples: int
+    counts: Counts | None
 
 
 class ServerState:
@@ -118,7 +128,7 @@ class ServerState:
                 self.closed = record.reason
             case Reopened():
                 self.closed = None
-            case Failed() | Leased() | Lost():
+            case Failed() | Leased() | Lost() | Tallied():
                 pass
             case _:
                 assert_never(record)
@@ -136,22 +146,48 @@ class ServerState:
             return
         assert payload is not None
         counts = counts_array(record.counts)
-        algorithm = self.algorithm
-        samples = self.weighed_samples(record.samples)
-        gap_D = None
-        if algorithm.aggregator.mixes_models:
-            gap_D = self.exact_D - self.bases[record.base]
-        self.buffer = algorithm.aggregator.accumulate(
-            self.buffer, Contribution(payload, record.weight, samples, gap_D)
-        )
-        self.samples += samples
-        self.count += 1
+        update = Arrived(payload, record.base, record.samples, counts)
+        self.observe(update, record.staleness, record.weight)
+        self.take([update], [record.weight])
+
+    def observe(self, update: Arrived, staleness: int, weight: float) -> None:
+        """Takes note of an accepted update, for the verdicts on those after it."""
+        algorithm, counts = self.algorithm, update.counts
         self.staleness = algorithm.staleness.observe(
-            self.staleness, record.staleness, counts, record.weight
+            self.staleness, staleness, counts, weight
         )
         self.admission = algorithm.admission.observe(
-            self.admission, record.samples, counts
+            self.admission, update.samples, counts
         )
+
+    def take(
+        self,
+        updates: Sequence[Arrived],
+        weights: Sequence[float],
+        rows_KD: Array | None = None,
+    ) -> None:
+        """Accepted updates join the buffer; ``rows_KD`` are what they say, if dense."""
+        aggregator = self.algorithm.aggregator
+        samples = [self.weighed_samples(update.samples) for update in updates]
+        if rows_KD is not None and aggregator.fold is not None:
+            shares_K = np.array(weights, np.float32) * np.array(samples, np.float32)
+            self.buffer = aggregator.fold(self.buffer, rows_KD, shares_K)
+        else:
+            for place, update in enumerate(updates):
+                payload = update.payload
+                if payload is None:
+                    assert rows_KD is not None
+                    payload = dense_payload(rows_KD[place])
+                gap_D = None
+                if aggregator.mixes_models:
+                    gap_D = self.exact_D - self.bases[update.base]
+                self.buffer = aggregator.accumulate(
+                    self.buffer,
+                    Contribution(payload, weights[place], samples[place], gap_D),
+                )
+        for count in samples:  # in the order of arrival, as one by one
+            self.samples += count
+        self.count += len(updates)
 
     def weighed_samples(self, samples: int) -> float:
         """n: for how many samples an update counts."""

@@ -11,6 +11,7 @@ from fedcore.errors import PayloadError
 from fedcore.payloads import Payload
 from fedcore.protocol import MOST_COUNTED, Push, Verdict
 from fedcore.samples import MOST_CLASSES
+from fedcore.typing import Counts
 
 LARGEST = 2.0**100  # times its share, and added up, it must still be finite
 
@@ -55,27 +56,38 @@ def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
 def _decide(
     push: Push, payload: Payload, state: ServerState
 ) -> tuple[Verdict, str, float]:
-    algorithm, staleness = state.algorithm, state.version - push.base.version
-    limit = algorithm.config.staleness_limit
+    algorithm = state.algorithm
     if not payloads.magnitude(payload) <= LARGEST:  # nor if it is NaN
         with np.errstate(over="ignore", invalid="ignore"):
             tensor = algorithm.spec.beyond(payloads.decode(payload), LARGEST)
         where = f" in {tensor!r}" if tensor else ""  # only its bound may be so large
         reason = f"the update holds NaN, infinite or absurdly large values{where}"
         return Verdict.DISCARDED, reason, 0.0
+    return judge_update(state, push.base.version, push.samples, push.counts)
+
+
+def judge_update(
+    state: ServerState, base: int, samples: int, counts: Counts | None
+) -> tuple[Verdict, str, float]:
+    """The verdict on an update of sound values, its reason, and the weight λ."""
+    algorithm, staleness = state.algorithm, state.version - base
+    limit = algorithm.config.staleness_limit
     if staleness > limit:
         reason = f"{_versions(staleness)} late, the limit is {limit}"
         return Verdict.REJECTED_STALE, reason, 0.0
-    if algorithm.aggregator.mixes_models and push.base.version not in state.bases:
-        reason = f"the server no longer has version {push.base.version} to mix with"
+    if algorithm.aggregator.mixes_models and base not in state.bases:
+        reason = f"the server no longer has version {base} to mix with"
         return Verdict.REJECTED_STALE, reason, 0.0
     if state.closed:
         return Verdict.REJECTED_CLOSED, f"the run has ended: {state.closed}", 0.0
-    refusal = algorithm.admission.admit(state.admission, push.samples, push.counts)
+    refusal = algorithm.admission.admit(state.admission, samples, counts)
     if refusal is not None:
         return Verdict.REJECTED_POLICY, refusal, 0.0
-    weight = algorithm.staleness.weigh(state.staleness, staleness, push.counts)
-    return Verdict.ACCEPTED, "", weight
+    return (
+        Verdict.ACCEPTED,
+        "",
+        algorithm.staleness.weigh(state.staleness, staleness, counts),
+    )
 
 
 def _check_claims(push: Push, payload: Payload) -> None:

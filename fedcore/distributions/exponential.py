@@ -3,16 +3,24 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from fedcore.distributions.base import DistributionConfig
+from fedcore.distributions.base import DistributionConfig, Fitted, Floats
 
 
 class ExponentialDistribution(DistributionConfig):
-    """Mean 1, no memory."""
+    """Mean 1, median 0.69, no memory."""
 
     kind: Literal["exponential"] = "exponential"
 
-    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        """Values with mean 1."""
-        return rng.exponential(1.0, count) + np.finfo(np.float64).tiny
+    def quantile(self, u_N: Floats) -> Floats:
+        """-ln(1 - u)."""
+        return -np.log1p(-u_N)
+
+    def cdf(self, x_N: Floats) -> Floats:
+        """1 - e^-x."""
+        return -np.expm1(-x_N)
+
+    @classmethod
+    def fitted(cls, x_N: Floats) -> Fitted | None:
+        """By the mean."""
+        return Fitted(float(x_N.mean()), cls())

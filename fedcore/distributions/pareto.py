@@ -3,19 +3,31 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-from fedcore.distributions.base import DistributionConfig
+from fedcore.distributions.base import DistributionConfig, Fitted, Floats
 
 
 class Pareto(DistributionConfig):
-    """At least 1, above x with probability x^-shape."""
+    """At least 1, above x with probability x^-shape: median 2^(1/shape).
+
+    The mean is shape / (shape - 1) where the shape is above 1, and infinite otherwise.
+    """
 
     kind: Literal["pareto"] = "pareto"
-    shape: float = Field(default=2.0, gt=0)
+    shape: float = Field(default=2.0, ge=0.1)
     """The smaller, the heavier the tail."""
 
-    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        """Values of at least 1."""
-        return 1.0 + rng.pareto(self.shape, count)
+    def quantile(self, u_N: Floats) -> Floats:
+        """(1 - u)^(-1/shape)."""
+        return np.exp(np.log1p(-u_N) / -self.shape)
+
+    def cdf(self, x_N: Floats) -> Floats:
+        """1 - x^-shape from 1 on."""
+        return -np.expm1(-self.shape * np.log(np.maximum(x_N, 1.0)))
+
+    @classmethod
+    def fitted(cls, x_N: Floats) -> Fitted | None:
+        """By maximum likelihood: the minimum, and Hill's shape."""
+        least = float(x_N.min())
+        return Fitted(least, cls(shape=len(x_N) / float(np.log(x_N / least).sum())))

@@ -3,9 +3,8 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from fedcore.distributions.base import DistributionConfig
+from fedcore.distributions.base import DistributionConfig, Floats
 
 
 class Same(DistributionConfig):
@@ -13,6 +12,10 @@ class Same(DistributionConfig):
 
     kind: Literal["same"] = "same"
 
-    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+    def quantile(self, u_N: Floats) -> Floats:
         """Ones."""
-        return np.ones(count)
+        return np.ones(len(u_N))
+
+    def cdf(self, x_N: Floats) -> Floats:
+        """All from 1 on."""
+        return (x_N >= 1).astype(np.float64)

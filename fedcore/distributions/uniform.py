@@ -3,14 +3,13 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from fedcore.distributions.base import DistributionConfig
+from fedcore.distributions.base import DistributionConfig, Fitted, Floats
 
 
 class UniformDistribution(DistributionConfig):
-    """Between low and high."""
+    """Between low and high: mean and median are in the middle."""
 
     kind: Literal["uniform"] = "uniform"
     low: float = Field(default=0.5, gt=0)
@@ -24,6 +23,19 @@ class UniformDistribution(DistributionConfig):
             raise ValueError(f"low {self.low} is above high {self.high}")
         return self
 
-    def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        """Values between the bounds."""
-        return rng.uniform(self.low, self.high, count)
+    def quantile(self, u_N: Floats) -> Floats:
+        """On the line from low to high."""
+        return self.low + (self.high - self.low) * u_N
+
+    def cdf(self, x_N: Floats) -> Floats:
+        """The way from low to x."""
+        if self.low == self.high:
+            return (x_N >= self.low).astype(np.float64)
+        return np.clip((x_N - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    @classmethod
+    def fitted(cls, x_N: Floats) -> Fitted | None:
+        """By the extremes, in units of the middle between them."""
+        low, high = float(x_N.min()), float(x_N.max())
+        middle = (low + high) / 2
+        return Fitted(middle, cls(low=low / middle, high=high / middle))

@@ -3,9 +3,10 @@
 import numpy as np
 
 from fedcore.errors import ConfigError
-from fedcore.partitions.base import Labels, Partition
+from fedcore.partitions.base import Labels, Partition, Parts, remembered
 
 
+@remembered
 def by_column(ids: Labels) -> Partition:
     """The rows of each distinct id, in the order of the sorted ids.
 
@@ -15,6 +16,5 @@ def by_column(ids: Labels) -> Partition:
     """
     if not len(ids):
         raise ConfigError("by_column needs at least one row")
-    _, owner = np.unique(np.asarray(ids), return_inverse=True)
-    order = np.argsort(owner, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(owner))[:-1])
+    names, owner_R = np.unique(np.asarray(ids), return_inverse=True)
+    return Parts(owner_R, len(names))

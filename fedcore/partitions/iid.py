@@ -1,13 +1,30 @@
 """Independent and identically distributed: a shuffle, cut into equal parts."""
 
+from functools import lru_cache
+
 import numpy as np
 
-from fedcore.partitions.base import Labels, Partition, check_clients
+from fedcore.partitions.base import (
+    REMEMBERED,
+    Labels,
+    Partition,
+    Parts,
+    check_clients,
+    even_sizes,
+    owners,
+)
 from fedcore.rng import Key
 
 
 def iid(y: Labels, *, clients: int, seed: int = 0) -> Partition:
     """Random parts whose sizes differ by at most one."""
-    check_clients(len(y), clients)
-    order = Key.root(seed).fold_in("iid").generator().permutation(len(y))
-    return [np.sort(part) for part in np.array_split(order, clients)]
+    return _shuffled(len(y), clients, seed)
+
+
+@lru_cache(REMEMBERED, typed=True)
+def _shuffled(rows: int, clients: int, seed: int) -> Partition:
+    check_clients(rows, clients)
+    order = Key.root(seed).fold_in("iid").generator().permutation(rows)
+    owner_R = np.empty(rows, np.int64)
+    owner_R[order] = owners(even_sizes(rows, clients))
+    return Parts(owner_R, clients)

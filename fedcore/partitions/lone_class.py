@@ -8,16 +8,18 @@ its late updates can teach the class.
 import numpy as np
 
 from fedcore.errors import ConfigError
-from fedcore.partitions.base import Labels, Partition, deal_shards
+from fedcore.partitions.base import Labels, Partition, Parts, deal_shards, remembered
 
 
+@remembered
 def lone_class(
     y: Labels, *, clients: int, label: int = 0, per_client: int = 2, seed: int = 0
 ) -> Partition:
     """Client 0 has all rows of ``label``, the others random shards of the rest."""
     labels = np.asarray(y)
-    alone, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
-    if clients < 2 or not len(alone):
+    rest = np.flatnonzero(labels != label)
+    if clients < 2 or len(rest) == len(labels):
         raise ConfigError(f"lone_class needs 2 clients and rows of label {label}")
-    others = deal_shards(labels[rest], clients - 1, per_client, seed)
-    return [alone, *(rest[part] for part in others)]
+    owner_R = np.zeros(len(labels), np.int64)
+    owner_R[rest] = 1 + deal_shards(labels[rest], clients - 1, per_client, seed)
+    return Parts(owner_R, clients)

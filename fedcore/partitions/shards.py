@@ -4,9 +4,10 @@ McMahan et al., "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", AISTATS 2017, §3: with two shards most clients have two labels.
 """
 
-from fedcore.partitions.base import Labels, Partition, deal_shards
+from fedcore.partitions.base import Labels, Partition, Parts, deal_shards, remembered
 
 
+@remembered
 def shards(y: Labels, *, clients: int, per_client: int = 2, seed: int = 0) -> Partition:
     """``per_client`` random shards of the rows sorted by label."""
-    return deal_shards(y, clients, per_client, seed)
+    return Parts(deal_shards(y, clients, per_client, seed), clients)

@@ -33,7 +33,10 @@ def add_scaled(values_D: Vector, out_D: Vector, scale: np.float32) -> None:
     if scale == 1:
         out_D += values_D
         return
-    product = np.empty(min(BLOCK, len(out_D)), np.float32)
+    if len(out_D) <= BLOCK:
+        out_D += values_D * scale
+        return
+    product = np.empty(BLOCK, np.float32)
     for at in range(
         0, len(out_D), BLOCK
     ):  # by blocks, so that the product stays in cache

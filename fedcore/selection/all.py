@@ -1,9 +1,7 @@
 """First come, first served: whoever has waited longest."""
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from fedcore.rng import Key
 from fedcore.selection.base import Selection, SelectionConfig
 
 
@@ -15,8 +13,4 @@ class All(SelectionConfig):
 
     def build(self) -> Selection:
         """The rule."""
-        return Selection(_choose)
-
-
-def _choose(candidates: Sequence[str], count: int, key: Key) -> list[str]:
-    return list(candidates[:count])
+        return Selection(lambda candidates, key: candidates)

@@ -1,7 +1,7 @@
 """The contract of selection: who joins a cohort."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
@@ -9,13 +9,15 @@ from fedcore.rng import Key
 
 
 class Selection(NamedTuple):
-    """``choose(candidates, count, key)``: at most ``count`` of the candidates.
+    """``order(candidates, key)``: the candidates by preference, one after the other.
 
     They come in the order of arrival if the rule is ``in_turn``, otherwise by name, so
-    that the same clients and the same key make the same choice.
+    that the same clients and the same key make the same choice. Whoever asks takes the
+    first ones that are free, so a choice costs as much as it chooses, however many
+    clients there are.
     """
 
-    choose: Callable[[Sequence[str], int, Key], list[str]]
+    order: Callable[[Sequence[str], Key], Iterable[str]]
 
 
 class SelectionConfig(Method):

@@ -1,6 +1,6 @@
 """A uniform sample without replacement (McMahan et al., AISTATS 2017)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from fedcore.rng import Key
@@ -14,11 +14,13 @@ class UniformSelection(SelectionConfig):
 
     def build(self) -> Selection:
         """The rule."""
-        return Selection(_choose)
+        return Selection(_order)
 
 
-def _choose(candidates: Sequence[str], count: int, key: Key) -> list[str]:
-    if len(candidates) <= count:
-        return list(candidates)
-    chosen = key.generator().choice(len(candidates), count, replace=False)
-    return [candidates[i] for i in sorted(chosen.tolist())]
+def _order(candidates: Sequence[str], key: Key) -> Iterator[str]:
+    """The shuffle of Fisher and Yates, of which only what was swapped is kept."""
+    count, swapped = len(candidates), dict[int, int]()
+    for place, word in zip(range(count), key.words(), strict=False):
+        other = place + (word * (count - place) >> 64)
+        yield candidates[swapped.get(other, other)]
+        swapped[other] = swapped.pop(place, place)

@@ -5,5 +5,5 @@ from fedrun.config.load import parse_config as parse_config
 from fedrun.config.model import FederationConfig as FederationConfig
 from fedrun.config.model import JournalConfig as JournalConfig
 from fedrun.config.model import ServerConfig as ServerConfig
-from fedrun.config.model import SimulateConfig as SimulateConfig
 from fedrun.config.model import TLSConfig as TLSConfig
+from fedrun.config.simulate import SimulateConfig as SimulateConfig

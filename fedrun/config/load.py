@@ -109,16 +109,18 @@ def _not_yaml(path: Path, error: yaml.YAMLError) -> str:
 
 def _resolve(config: FederationConfig, folder: Path) -> FederationConfig:
     """Makes the paths absolute."""
-    server, simulate = config.server, config.simulate
+    server = config.server
     if server.tls is not None:
         tls = server.tls
         updates = {"certificate": folder / tls.certificate, "key": folder / tls.key}
         if tls.client_ca is not None:
             updates["client_ca"] = folder / tls.client_ca
         server = server.model_copy(update={"tls": tls.model_copy(update=updates)})
-    if simulate.arrivals is not None:
-        simulate = simulate.model_copy(update={"arrivals": folder / simulate.arrivals})
     server = server.model_copy(update={"journal": folder / server.journal})
     return config.model_copy(
-        update={"model": folder / config.model, "server": server, "simulate": simulate}
+        update={
+            "model": folder / config.model,
+            "server": server,
+            "simulate": config.simulate.in_folder(folder),
+        }
     )

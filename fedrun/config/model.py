@@ -1,16 +1,13 @@
 """The one YAML, as pydantic models: read by server, client and simulator alike."""
 
 from pathlib import Path
-from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from fedcore.config import Config, Count, Duration
+from fedcore.config import Config, Count
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
-from fedcore.distributions import AnyDistribution, ExponentialDistribution, Same
 from fedcore.recipes import AnyRecipe, Latecomer
-
-Share = Annotated[float, Field(ge=0, lt=1)]  # at 1 nothing would ever arrive
+from fedrun.config.simulate import SimulateConfig
 
 
 class TLSConfig(Config):
@@ -75,58 +72,6 @@ class ServerConfig(Config):
                 "say plaintext: true"
             )
         return self
-
-
-class LinkConfig(Config):
-    """The network link of simulated clients, with their differences."""
-
-    up_mbit: Annotated[float, Field(gt=0)] = 10.0
-    """Median uplink rate, in Mbit/s."""
-    down_mbit: Annotated[float, Field(gt=0)] = 50.0
-    """Median downlink rate, in Mbit/s."""
-    latency: Annotated[float, Field(ge=0)] = 0.05
-    """Seconds that each message takes besides."""
-    spread: AnyDistribution = Same()
-    """How much the clients' rates differ."""
-
-
-class AvailabilityConfig(Config):
-    """Clients that come and go: exponential times there and away."""
-
-    kind: Literal["always", "on_off"] = "always"
-    there_seconds: Duration = 600.0
-    """Mean seconds that a client is there."""
-    gone_seconds: Duration = 300.0
-    """Mean seconds that it is away."""
-
-
-class SimulateConfig(Config):
-    """A population of clients for the simulator."""
-
-    clients: Count = 100
-    """How many there are."""
-    step_seconds: Duration = 0.01
-    """Seconds that one local step takes on a median device."""
-    speed: AnyDistribution = Same()
-    """Slowness of a device: its steps take this many times longer."""
-    jitter: AnyDistribution = Same()
-    """The same, drawn anew for each task."""
-    link: LinkConfig = LinkConfig()
-    """The clients' network."""
-    availability: AvailabilityConfig = AvailabilityConfig()
-    """When clients are there."""
-    dropout: Share = 0.0
-    """Share of tasks whose client is lost before it sends anything."""
-    upload_loss: Share = 0.0
-    """Share of uploads which break before the server has them."""
-    ack_loss: Share = 0.0
-    """Share of uploads which arrive, but whose acknowledgement is lost."""
-    away: AnyDistribution = ExponentialDistribution()
-    """How long a lost client stays away, in units of away_seconds."""
-    away_seconds: Duration = 30.0
-    """Seconds that a lost client stays away."""
-    arrivals: Path | None = None
-    """Instead of all this: the order of arrival that a run in this folder recorded."""
 
 
 class FederationConfig(Config):

@@ -1,45 +1,73 @@
-"""Arrays from a device's own files: ``.npz`` with x and y, ``.csv`` with a header."""
+"""Arrays from a device's own files: ``.npz``, ``.csv`` with a header, ``.parquet``."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import WorkloadError
 from fedcore.workload import Client
+from fedrun.data.archive import Archive, reading
+from fedrun.data.tables import CSVTable, ParquetTable, Table, check_numeric
 
-_KINDS = (".npz", ".csv")
-Arrays = dict[str, npt.NDArray[Any]]
+KINDS = (".npz", ".csv", ".parquet")
+_NAMED = "{}, {} or {}".format(*KINDS)
 
 
-def load(path: str | Path, *, target: str = "y") -> tuple[Any, Any]:
+_READERS: dict[str, Callable[[Path], Table]] = dict(
+    zip(KINDS, (Archive, CSVTable, ParquetTable), strict=True)
+)
+
+
+def load(
+    path: str | Path, *, target: str = "y", inputs: Sequence[str] | None = None
+) -> tuple[Any, Any]:
     """Inputs and targets of a file.
 
-    Of an ``.npz``: its array ``x`` and the array ``target``. Of a ``.csv``: all other
-    columns as float32 (N, F), and the column ``target``.
+    Of an ``.npz``: its array ``x``, or a dict of those that ``inputs`` names, and the
+    array ``target``. Of a table: the columns ``inputs``, or all but the target, as
+    float32 (N, F), and the column ``target``. A Parquet column of equally long lists
+    counts as so many columns; if it is the only one, it keeps its type.
+
+    Args:
+        path: of the file; its ending says what it is.
+        target: the name of the targets.
+        inputs: the names of the inputs, where not all others are meant.
 
     Raises:
-        WorkloadError: no such file, no such column, or a value is missing.
+        WorkloadError: no such file, no such column, no rows, or a value that is
+            missing, not finite or no number; the message names file, line and column.
+        ConfigError: it is Parquet, and pyarrow is not installed.
     """
-    arrays = _read(Path(path))
-    y = _column(arrays, target, path)
-    if Path(path).suffix == ".npz":
-        return _column(arrays, "x", path), y
-    names = [name for name in arrays if name != target]
+    table = _open(Path(path))
+    if isinstance(inputs, str):
+        inputs = [inputs]
+    y = _column(table, target, path)
+    if isinstance(table, Archive):
+        parts = {name: _column(table, name, path) for name in inputs or ["x"]}
+        for name, part in parts.items():
+            if len(part) != len(y):
+                raise WorkloadError(
+                    f"{path}: {name!r} has {len(part)} rows, {target!r} has {len(y)}"
+                )
+        return (parts if inputs else parts["x"]), y
+    names = inputs or [name for name in table.names if name != target]
     if not names:
         raise WorkloadError(f"{path}: no column beside {target!r}")
-    for name in names:
-        if not np.issubdtype(arrays[name].dtype, np.number):
-            raise WorkloadError(f"{path}: column {name!r} is not numeric")
-    columns = [_column(arrays, name, path) for name in names]
-    return np.stack(columns, axis=1).astype(np.float32), y
+    columns = [_column(table, name, path) for name in names]
+    for name, column in zip(names, columns, strict=True):
+        check_numeric(column, name, table, path)
+    if len(columns) == 1 and columns[0].ndim > 1:
+        return columns[0], y
+    flat = [column.reshape(len(y), -1).astype(np.float32) for column in columns]
+    return np.concatenate(flat, axis=1), y
 
 
 def load_column(path: str | Path, column: str) -> npt.NDArray[Any]:
     """One column or array of a file, such as who produced each row."""
-    return _column(_read(Path(path)), column, path)
+    return _column(_open(Path(path)), column, path)
 
 
 def client_file(folder: str | Path, client: Client) -> Path:
@@ -49,51 +77,34 @@ def client_file(folder: str | Path, client: Client) -> Path:
         WorkloadError: there is none; the message lists what there is.
     """
     root = Path(folder)
-    for kind in _KINDS:
+    for kind in KINDS:
         if (root / f"{client.name}{kind}").is_file():
             return root / f"{client.name}{kind}"
-    found = sorted(path for path in root.glob("*") if path.suffix in _KINDS)
+    found = sorted(path for path in root.glob("*") if path.suffix in KINDS)
     if client.index >= len(found):
-        names = ", ".join(path.name for path in found[:8]) or "no .npz or .csv file"
+        names = ", ".join(path.name for path in found[:8]) or f"no {_NAMED} file"
         raise WorkloadError(
             f"{root}: nothing for client {client.name!r}; found {names}"
         )
     return found[client.index]
 
 
-def _read(path: Path) -> Arrays:
-    if path.suffix not in _KINDS:
-        raise WorkloadError(f"{path}: expected a file that ends in .npz or .csv")
+def _open(path: Path) -> Table:
+    if path.suffix not in KINDS:
+        raise WorkloadError(f"{path}: expected a file that ends in {_NAMED}")
     if not path.is_file():
         raise WorkloadError(f"{path}: no such file")
-    try:
-        if path.suffix == ".npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as raw:
-                return dict(raw)
-        return _read_csv(path)
-    except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:
-        reason = " ".join(str(error).split())
-        raise WorkloadError(f"{path}: cannot be read: {reason}") from error
+    with reading(path):
+        return _READERS[path.suffix](path)
 
 
-def _read_csv(path: Path) -> Arrays:
-    """The columns; what is missing in them is masked."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if not any(lines):
-        raise ValueError("it is empty")
-    table = np.genfromtxt(
-        lines, delimiter=",", names=True, dtype=None, encoding="utf-8", usemask=True
-    )
-    table = np.atleast_1d(table)
-    return {name: table[name] for name in table.dtype.names or ()}
-
-
-def _column(arrays: Arrays, name: str, path: str | Path) -> npt.NDArray[Any]:
-    if name not in arrays:
-        raise WorkloadError(f"{path}: no column {name!r}; it has {', '.join(arrays)}")
-    missing = np.flatnonzero(np.ma.getmaskarray(arrays[name]))
-    if len(missing):
+def _column(table: Table, name: str, path: str | Path) -> npt.NDArray[Any]:
+    if name not in table.names:
         raise WorkloadError(
-            f"{path}: column {name!r} has no value in row {missing[0] + 1}"
+            f"{path}: no column {name!r}; it has {', '.join(table.names)}"
         )
-    return np.ma.getdata(arrays[name])
+    with reading(path):
+        column = table.column(name)
+    if not column.ndim or not len(column):
+        raise WorkloadError(f"{path}: there are no rows in {name!r}")
+    return column

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.records import Stepped
@@ -14,6 +15,7 @@ from fedrun.journal.codec import Configured
 from fedrun.journal.journal import Journal
 
 _log = logging.getLogger(__name__)
+WITHOUT_UPDATES = "without updates"  # noted in the journal of such a run
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,18 @@ class Recovered:
     replayed: int  # records applied after it
 
 
+Kind = TypeVar("Kind", bound=Coordinator)
+
+
 def new_coordinator(
-    config: FederationConfig, spec: ParamSpec, initial_D: Vector, epoch: Epoch
-) -> Coordinator:
+    config: FederationConfig,
+    spec: ParamSpec,
+    initial_D: Vector,
+    epoch: Epoch,
+    kind: type[Kind],
+) -> Kind:
     """A coordinator at version 0."""
-    return Coordinator(
+    return kind(
         config.algorithm.build(spec),
         initial_D,
         epoch=epoch,
@@ -65,6 +74,12 @@ def recover_from(
     journal: Journal, start: int | None, until: int | None = None
 ) -> Recovered:
     """The coordinator from one snapshot, or from version 0, up to a record."""
+    if journal.store.noted(WITHOUT_UPDATES):
+        raise JournalError(
+            f"{journal.folder}: this run was simulated in stacks; its journal tells "
+            "what was decided, but holds no updates. Simulate it once more with --set "
+            "simulate.engine.kind=exact"
+        )
     first = journal.store.first_payload()
     if (start or 0) < min(first, first if until is None else until):
         raise JournalError(
@@ -75,7 +90,7 @@ def recover_from(
     newest = told[-1][1]
     spec, initial_D = _initial(journal, newest)
     config = parse_config(newest.config)
-    coordinator = new_coordinator(config, spec, initial_D, newest.epoch)
+    coordinator = new_coordinator(config, spec, initial_D, newest.epoch, Coordinator)
     algorithms = {
         n: parse_config(each.config).algorithm.build(spec) for n, each in told
     }

@@ -77,7 +77,7 @@ class Replay:
         chosen = config or parse_config(first.config)
         endless = chosen.model_copy(update={"stop": StopConfig()})
         self.coordinator: Coordinator = new_coordinator(
-            endless, spec, initial_D, first.epoch
+            endless, spec, initial_D, first.epoch, Coordinator
         )
         self._journal, self._config = journal, config
         self._without = set(without)

@@ -12,6 +12,7 @@ from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
+from fedcore.samples import Subset
 from fedcore.workload import Client, Workload, user_code
 from fedrun.report import look, units
 from fedrun.report.page import Section, note, page, plot, text
@@ -48,7 +49,7 @@ def shares_of(workload: Workload, clients: int) -> Shares:
     for index, name in enumerate(names):
         with user_code(f"train_data of {name}"):
             data = workload.train_data(Client(name, index, clients))
-        if workload.train is not None and not isinstance(data, tuple):
+        if workload.train is not None and not isinstance(data, tuple | Subset):
             sizes.append(len(data))  # an own training loop may hold its data as it will
             counted.append(None)
             continue

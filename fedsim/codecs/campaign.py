@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedcore.errors import WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig, parse_config
+from fedsim.campaign.play import require_measured
+from fedsim.campaign.pool import run_all
 from fedsim.codecs.compare import Comparison, Row
 from fedsim.codecs.grid import Pair
-from fedsim.codecs.measure import Task, Trial, settings_of
-from fedsim.codecs.pool import measure_all
+from fedsim.codecs.measure import Task, Trial, measure, settings_of
 from fedsim.codecs.timing import CodecTimes, PairTimes, first_updates, pair_times
 
 
@@ -41,11 +41,7 @@ class Campaign:
             ConfigError: a pair does not fit the federation.
             WorkloadError: nothing would measure the models.
         """
-        workload, by_clients = self.workload, self.config.evaluate.clients
-        if workload.test_data is None and not (by_clients and workload.valid_data):
-            raise WorkloadError(
-                f"app {self.app!r}: has no test_data to compare the pairs with"
-            )
+        require_measured(self.workload, self.config, self.app, "pairs")
         for pair in self.pairs:
             parse_config(self._settings(pair, self.config.seed), str(pair))
 
@@ -86,7 +82,7 @@ class Campaign:
                 for number, pair in enumerate(self.pairs)
                 for seed in range(self.config.seed, self.config.seed + self.seeds)
             ]
-            with closing(measure_all(tasks, jobs, verbose=verbose)) as results:
+            with closing(run_all(measure, tasks, jobs, verbose=verbose)) as results:
                 for task, trial in results:
                     self.trials[task.number, task.seed] = trial
                     yield task.number, trial

@@ -8,28 +8,22 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from fedcore.errors import ConfigError
 from fedrun.app import load_app
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.config.load import change_config
 from fedsim.api import free_folder
+from fedsim.campaign.pool import stoppable
+from fedsim.campaign.progress import bars, tell
+from fedsim.campaign.words import screen
 from fedsim.codecs.campaign import Campaign
 from fedsim.codecs.compare import Comparison, summary
 from fedsim.codecs.grid import pairs_of
 from fedsim.codecs.numbers import as_json
 from fedsim.codecs.page import codecs_page
-from fedsim.codecs.pool import stoppable
 from fedsim.codecs.table import codecs_table
 
-WIDTH = 140  # of the table where there is no terminal
 NARROW = 120  # a terminal with fewer columns breaks the names of codecs
 
 
@@ -105,14 +99,7 @@ def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
 def _measure(campaign: Campaign, out: Path, wanted: Wanted, console: Console) -> None:
     """With a bar on a terminal, and a line for each pair elsewhere."""
     pairs, live = len(campaign.pairs), console.is_terminal
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}", markup=False),
-    )
-    with Progress(*columns, console=console, disable=not live) as bar:
+    with bars(console) as bar:
         timed = bar.add_task("codecs timed", total=pairs, last="")
         runs = bar.add_task("simulations", total=pairs * campaign.seeds, last="")
         for pair in campaign.take_times():
@@ -128,8 +115,7 @@ def _measure(campaign: Campaign, out: Path, wanted: Wanted, console: Console) ->
                     continue
                 done += 1
                 if not live:
-                    line = f"{done}/{pairs} {summary(row)}"
-                    console.print(line, soft_wrap=True, markup=False, highlight=False)
+                    tell(console, f"{done}/{pairs} {summary(row)}")
 
 
 def _tell(comparison: Comparison, out: Path, console: Console) -> None:
@@ -138,12 +124,10 @@ def _tell(comparison: Comparison, out: Path, console: Console) -> None:
     page, numbers = out / "codecs.html", out / "codecs.json"
     page.write_text(codecs_page(comparison), encoding="utf-8")
     numbers.write_text(as_json(comparison), encoding="utf-8")
-    screen = Console()
-    if not screen.is_terminal:
-        screen.width = WIDTH
-    screen.print(codecs_table(comparison, narrow=screen.width < NARROW))
-    console.print(f"page: {page}", soft_wrap=True, markup=False, highlight=False)
-    console.print(f"numbers: {numbers}", soft_wrap=True, markup=False, highlight=False)
+    shown = screen()
+    shown.print(codecs_table(comparison, narrow=shown.width < NARROW))
+    tell(console, f"page: {page}")
+    tell(console, f"numbers: {numbers}")
     for doubt in comparison.doubts:
         click.echo(doubt)
     click.echo(comparison.advice)

@@ -10,6 +10,7 @@ from fedcore.errors import WorkloadError
 from fedrun.models import main_metric
 from fedrun.report import units
 from fedrun.results import NOT_METRICS
+from fedsim.campaign.statistics import ONE_SEED
 from fedsim.codecs.choose import Point, pareto_front, recommended, standard_error
 from fedsim.codecs.grid import Pair
 from fedsim.codecs.measure import Trial
@@ -172,10 +173,7 @@ class Comparison:
         if self.taken:
             error = self.errors[self.taken]
             if error is None:
-                found.append(
-                    "One seed does not tell a small difference from chance; "
-                    "--seeds 3 does."
-                )
+                found.append(ONE_SEED)
             elif 2 * error > self.tolerance:
                 found.append(
                     f"Over {self.seeds} seeds the difference of the pair to take is "

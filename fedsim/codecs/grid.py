@@ -16,6 +16,7 @@ from fedcore.compressors import CompressorConfig, ErrorFeedback, Identity, Memor
 from fedcore.config import Method, kind_of
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
+from fedsim.campaign.words import split
 
 # An uplink, and the downlinks that it is tried with. Another line is all it takes.
 GRID: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -150,7 +151,7 @@ def _from_short(source: str, text: str) -> dict[str, Any]:
     """Reads ``kind:field=value,field.field=value``; values are YAML, as of --set."""
     kind, _, settings = text.strip().partition(":")
     given: dict[str, Any] = {"kind": kind}
-    for setting in filter(None, _split(settings)):
+    for setting in filter(None, split(settings)):
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise ConfigError(
@@ -164,18 +165,6 @@ def _from_short(source: str, text: str) -> dict[str, Any]:
                 raise ConfigError(f"{source}: {parent!r} is a value, not a section")
         place[last] = _from_yaml(source, value)
     return given
-
-
-def _split(settings: str) -> list[str]:
-    """The parts between commas, except for those inside a list."""
-    parts, depth = [""], 0
-    for char in settings:
-        depth += (char in "[{") - (char in "]}")
-        if char == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
 
 
 # ----------------------------------------------------------------------------- names

@@ -1,9 +1,4 @@
-"""One pair, one seed: a simulation, and what it came to.
-
-Bytes are those of the payloads that travelled. Counted are updates that got a
-verdict and what went down to clients with their tasks, patches included; what the
-evaluator is given is not counted, since it is there to compare alone.
-"""
+"""One pair, one seed: a simulation, and what it came to."""
 
 import math
 from dataclasses import dataclass
@@ -11,22 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fedcore.coordinator.events import Event
-from fedcore.coordinator.records import Decided, Leased
-from fedcore.errors import LatecomerError
 from fedcore.workload import Workload
 from fedrun.app import load_app
 from fedrun.config import FederationConfig
-from fedrun.results import NOT_METRICS, Results, Table, is_number
-from fedrun.run import Run
-from fedsim.api import run
+from fedrun.results import NOT_METRICS, Table, is_number
+from fedsim.campaign.play import Played, costs_of, evaluations, play
 from fedsim.codecs.grid import Pair
 
 EVALUATIONS = 20  # of each simulation, evenly spread over its versions
 TAIL = 0.75  # evaluations after this share of the versions make the result
-# Events without a new version, per client, after which a federation has broken down:
-# its clients train and train, and nothing that can be used comes of it.
-PATIENCE = 500
 
 
 @dataclass(frozen=True)
@@ -68,10 +56,6 @@ class Trial:
         return self.bytes_down / self.updates if self.updates else math.nan
 
 
-class _BrokenDownError(LatecomerError):
-    """The federation makes no versions any more."""
-
-
 def settings_of(
     config: FederationConfig, pair: Pair, seed: int, versions: int
 ) -> dict[str, Any]:
@@ -95,48 +79,22 @@ def simulate(
     workload: Workload, settings: dict[str, Any], seed: int, scratch: Path
 ) -> Trial:
     """What a simulation with these settings comes to."""
-    broken = False
     with TemporaryDirectory(dir=scratch) as folder:
-        run_folder = Path(folder) / "run"
-        try:
-            run(settings, workload, folder=run_folder, on_event=_Patience(settings))
-        except _BrokenDownError:
-            broken = True
-        return _read(Results(run_folder), seed, broken=broken)
+        played = play(workload, settings, Path(folder) / "run")
+        return _read(played, seed)
 
 
-class _Patience:
-    """Ends a simulation in which nothing comes of the clients' work."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._most = PATIENCE * settings["simulate"]["clients"]
-        self._version, self._events = 0, 0
-
-    def __call__(self, run: Run, event: Event) -> None:
-        """Counts what happens between two versions."""
-        version = run.coordinator.state.version
-        if version != self._version:
-            self._version, self._events = version, 0
-        self._events += 1
-        if self._events > self._most and run.coordinator.state.closed is None:
-            raise _BrokenDownError(f"no version after {version}")
-
-
-def _read(results: Results, seed: int, *, broken: bool) -> Trial:
-    decided = results.of(Decided)
-    down = [r for r in results.of(Leased) if r.cid not in results.evaluators]
-    table = results.central
-    if not table.get("version"):
-        table = results.federated
+def _read(played: Played, seed: int) -> Trial:
+    table, costs = evaluations(played.results), costs_of(played.results)
     return Trial(
         seed=seed,
-        metrics={} if broken else last_means(table),
+        metrics={} if played.broken else last_means(table),
         evaluations=table,
-        updates=len(decided),
-        bytes_up=sum(record.nbytes for record in decided),
-        bytes_down=sum(record.nbytes for record in down),
-        seconds=results.seconds,
-        broken=broken,
+        updates=costs.updates,
+        bytes_up=costs.bytes_up,
+        bytes_down=costs.bytes_down,
+        seconds=played.results.seconds,
+        broken=played.broken,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcore import rng
 from fedcore.rng import Key, bits, noise, seeds, subset, uniform
 from tests.golden.load import golden
 
@@ -47,6 +48,15 @@ def test_bits_are_splitmix64_for_every_seed(seed: int) -> None:
 def test_a_stream_can_be_read_from_any_place(seed: int, start: int, count: int) -> None:
     whole = bits(word(seed), 0, start + count)
     assert bits(word(seed), start, count).tolist() == whole[start:].tolist()
+
+
+@given(st.lists(st.tuples(words, st.integers(0, 2**62)), max_size=5))
+def test_single_words_are_those_of_the_stream(some: list[tuple[int, int]]) -> None:
+    seed_K = np.array([seed for seed, _ in some], np.uint64)
+    place_K = np.array([place for _, place in some], np.int64)
+    one_by_one = [rng.word(seed, place) for seed, place in some]
+    assert rng.words(seed_K, place_K).tolist() == one_by_one
+    assert one_by_one == [int(bits(word(s), place, 1)[0]) for s, place in some]
 
 
 @given(st.lists(words, min_size=1, max_size=4))
@@ -179,3 +189,8 @@ def test_noise_is_even_and_neither_places_nor_seeds_know_of_each_other() -> None
     for one, other in [*lagged, *((first_D, other_D) for other_D in others_D)]:
         assert abs(float(np.mean(one * other))) < 5 * deviation
     assert abs(float(first_D.mean())) < 5 * (12 * count) ** -0.5
+
+
+def test_the_words_of_a_key_are_those_of_its_stream() -> None:
+    key = Key.root(5).fold_in("words")
+    assert list(islice(key.words(), 20)) == bits(seeds(key), 0, 20).tolist()

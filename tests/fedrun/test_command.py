@@ -16,6 +16,7 @@ STATUSES = {
     "WorkloadError": os.EX_DATAERR,
     "UserCodeError": os.EX_SOFTWARE,
     "ModelError": os.EX_DATAERR,
+    "NotStackableError": os.EX_DATAERR,
     "SpecMismatchError": os.EX_DATAERR,
     "PayloadError": os.EX_DATAERR,
     "ProtocolError": os.EX_PROTOCOL,

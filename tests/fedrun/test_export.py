@@ -1,6 +1,7 @@
 """Models and tables taken out of a run."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from safetensors.numpy import load_file
 import fedsim
 from fedcore.errors import JournalError
 from fedcore.params import digest
-from fedrun.export import TABLES, export_model, export_tables
+from fedrun.config import load_config
+from fedrun.export import TABLES, export_config, export_model, export_tables
 from fedrun.results import Results
 from tests.fedrun.journal.runs import Written
 from tests.fedsim import toys
@@ -112,6 +114,7 @@ def test_without_an_evaluation_there_is_no_best(tmp_path: Path) -> None:
 def test_the_tables_are_files_of_rows(run: Path, tmp_path: Path) -> None:
     results = Results(run)
     paths = export_tables(run, tmp_path / "tables")
+    paths = [path for path in paths if path.suffix == ".csv"]
     assert [path.name for path in paths] == [f"{name}.csv" for name in TABLES]
     for name, path in zip(TABLES, paths, strict=True):
         table = getattr(results, name)
@@ -122,3 +125,30 @@ def test_the_tables_are_files_of_rows(run: Path, tmp_path: Path) -> None:
     with (tmp_path / "tables" / "versions.csv").open(encoding="utf-8") as file:
         versions = [int(row["version"]) for row in csv.DictReader(file)]
     assert versions == list(range(1, 9))
+
+
+def test_with_pyarrow_the_tables_are_parquet_as_well(run: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export_tables(run, tmp_path)
+    results = Results(run)
+    for name in TABLES:
+        table = getattr(results, name)
+        path = tmp_path / f"{name}.parquet"
+        assert path.exists() == bool(table)
+        if table:
+            assert parquet.read_table(path).to_pydict() == table
+
+
+def test_the_config_can_be_simulated_again_as_it_is(tmp_path: Path) -> None:
+    place = tmp_path / "project"
+    place.mkdir()
+    (place / "mine.py").write_text(toys.APP)
+    settings = {**toys.settings(**DOWNLINK), "app": "mine:workload"}
+    results = fedsim.run(settings, toys.toy(), folder=tmp_path / "run")
+    paths = export_config(results.folder, place)
+    assert [path.name for path in paths] == ["config.yaml", "versions.json"]
+    config = load_config(paths[0])
+    assert config.app == f"{place / 'mine.py'}:workload"
+    again = fedsim.run(config, toys.toy(), folder=tmp_path / "again")
+    assert toys.digests(again.records) == toys.digests(results.records)
+    assert json.loads(paths[1].read_text())["numpy"] == np.__version__

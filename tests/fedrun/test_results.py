@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcore.errors import JournalError, ModelError
+from fedcore.errors import ConfigError, JournalError, ModelError
 from fedcore.protocol import Verdict
 from fedrun.results import Results
 from tests.fedrun.report.story import Story, short_story
@@ -95,3 +95,29 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         _ = Results(tmp_path).records
     with pytest.raises(ModelError, match=r"last\.safetensors: no such file"):
         results(Story(), tmp_path).model()
+
+
+def test_tables_are_data_frames_where_pandas_is(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    done = results(short_story(), tmp_path)
+    frame = done.frame()
+    assert list(frame.columns) == list(done.metrics)
+    assert list(done.frame("updates")["client"]) == ["ann", "bob", "bob"]
+
+
+def test_where_it_is_not_a_sentence_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = results(short_story(), tmp_path)
+    monkeypatch.setattr("fedrun.optional.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pandas: pip install 'latecomer\[frames\]'"):
+        done.frame()
+    with pytest.raises(ConfigError, match="frame 'rounds': expected one of metrics, "):
+        done.frame("rounds")
+
+
+def test_a_notebook_shows_the_run_in_a_few_lines(tmp_path: Path) -> None:
+    shown = results(short_story(), tmp_path / "<b>")._repr_html_()
+    assert "<th>best accuracy</th><td>0.6 at 1</td>" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown

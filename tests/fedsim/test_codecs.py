@@ -23,7 +23,8 @@ from fedcore.rng import Key
 from fedrun.app import load_app
 from fedrun.config import load_config, parse_config
 from fedrun.results import Table
-from fedsim.codecs import campaign, measure, pool
+from fedsim.campaign import play, pool
+from fedsim.codecs import campaign
 from fedsim.codecs.grid import pairs_of
 from fedsim.codecs.measure import last_means, settings_of, simulate
 from fedsim.codecs.timing import Sample, codec_times, first_updates
@@ -212,7 +213,7 @@ def test_a_federation_that_breaks_down_ends_and_nothing_is_recommended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(DIVERGING)
-    monkeypatch.setattr(measure, "PATIENCE", 20)
+    monkeypatch.setattr(play, "PATIENCE", 20)
     config = load_config(Path("fed.yaml"))
     (_, pair) = pairs_of(config, ["top_k"], ["identity"])
     given = settings_of(config, pair, 0, 10)
@@ -233,14 +234,14 @@ def test_a_pair_with_which_nothing_is_learnt_is_told_and_not_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write()
-    whole = pool.measure_all
+    whole = pool.run_all
 
     def breaking(*args: Any, **options: Any) -> Any:
         for task, trial in whole(*args, **options):
             lost = replace(trial, metrics={}, updates=0)
             yield task, lost if task.number == 1 else trial
 
-    monkeypatch.setattr(campaign, "measure_all", breaking)
+    monkeypatch.setattr(campaign, "run_all", breaking)
     done = typed("fedsim", "codecs", "fed.yaml", *ONE, *SHORT, "-o", "out")
     assert done.status == 0
     assert "nothing learnt" in done.out
@@ -258,7 +259,7 @@ def test_ctrl_c_tells_what_is_there(
     after: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write()
-    whole = pool.measure_all
+    whole = pool.run_all
 
     def interrupted(*args: Any, **options: Any) -> Any:
         for done, found in enumerate(whole(*args, **options)):
@@ -266,7 +267,7 @@ def test_ctrl_c_tells_what_is_there(
                 raise KeyboardInterrupt
             yield found
 
-    monkeypatch.setattr(campaign, "measure_all", interrupted)
+    monkeypatch.setattr(campaign, "run_all", interrupted)
     done = typed(
         "fedsim", "codecs", "fed.yaml", *ONE, "--uplink", "stc", *SHORT, "-o", "out"
     )

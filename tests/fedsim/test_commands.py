@@ -43,7 +43,7 @@ def test_a_new_project_runs_as_it_is(
     monkeypatch.chdir(folder / "project")
     assert typed("fedserver", "check", "federation.yaml").status == 0
     # All as it is, except that it ends sooner.
-    done = typed("fedsim", "run", "federation.yaml", "--set", "stop.versions=12")
+    done = typed("fedsim", "run", "federation.yaml", "--set", "stop.versions=20")
     assert (done.status, done.errors) == (0, [])
     results = Results(Path("runs/digits-sim-1"))
     assert results.summary["clients"] == 20
@@ -56,10 +56,10 @@ def test_off_a_terminal_there_is_no_progress_and_no_escape_code() -> None:
     write()
     done = typed("fedsim", "run", "fed.yaml")
     assert done.status == 0
-    assert done.err.split() == [
-        "report:",
-        str(Path.cwd() / "runs/latecomer-sim-1" / "report.html"),
-    ]
+    run = Path.cwd() / "runs/latecomer-sim-1"
+    tables, report = done.err.splitlines()
+    assert tables.startswith(f"tables: {run / 'tables'} (CSV")
+    assert report == f"report: {run / 'report.html'}"
     assert "6 versions" in done.out
     assert "\x1b" not in done.out + done.err
 
@@ -161,8 +161,8 @@ def test_the_data_of_an_own_training_loop_are_counted_too() -> None:
         (
             "None",
             os.EX_DATAERR,
-            "train_data of client-0 returned NoneType; expected (x, y) or a data set "
-            "with len() and [i]",
+            "train_data of client-0 returned NoneType; expected (x, y), "
+            "Subset(x, y, rows) or a data set with len() and [i]",
         ),
         (
             "1 / 0",

@@ -15,7 +15,7 @@ from fedcore.coordinator.records import Leased, Lost, Measured, Stepped
 from fedrun.config import parse_config
 from fedrun.journal import Journal, verify
 from fedrun.results import Results
-from fedsim.population import draw_population
+from fedsim.population import Population
 from tests.fedsim import toys
 from tests.fedsim.toys import toy
 
@@ -92,9 +92,9 @@ def test_whoever_is_slower_delivers_less(tmp_path: Path) -> None:
         },
         stop={"versions": 40},
     )
-    devices = draw_population(parse_config(done.configured.config).simulate, 0)
-    delivered = [done.updates["client"].count(d.name) for d in devices]
-    order = np.argsort([d.slowness for d in devices])
+    population = Population(parse_config(done.configured.config).simulate, 0)
+    delivered = [done.updates["client"].count(name) for name in population.names]
+    order = np.argsort([population.compute(who, 1, 1) for who in range(4)])
     assert [delivered[i] for i in order] == sorted(delivered, reverse=True)
     assert max(delivered) > 2 * min(delivered)
 

@@ -28,7 +28,7 @@ COMPRESSORS = (
 )
 RECIPES = "double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer"
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"
-DISTRIBUTIONS = "exponential, log_normal, pareto, same, uniform"
+DISTRIBUTIONS = "empirical, exponential, log_normal, pareto, same, uniform, weibull"
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def compression(uplink: str) -> str:
         (
             "simulate: {link: {uplink_mbit: 3}}",
             "1: simulate.link.uplink_mbit: unknown key; did you mean 'up_mbit'?; "
-            "allowed: down_mbit, latency, spread, up_mbit",
+            "allowed: down_mbit, latency, latency_spread, spread, up_mbit",
         ),
         ("zzz: 1", f"1: zzz: unknown key; allowed: {TOP}"),
         ("server: {tls: {certificate: a.pem}}", "1: server.tls.key: is missing"),
@@ -155,7 +155,7 @@ def test_a_value_of_the_wrong_type_is_shown_beside_what_is_expected(
         ),
         (
             "simulate: {dropout: 1}",
-            "1: simulate.dropout: should be less than 1, got 1",
+            "1: simulate.dropout.share: should be less than 1, got 1",
         ),
         (
             "stop: {seconds: .inf}",
@@ -175,8 +175,8 @@ def test_a_value_of_the_wrong_type_is_shown_beside_what_is_expected(
         ),
         (
             "simulate: {availability: {kind: never}}",
-            "1: simulate.availability.kind: should be 'always' or 'on_off', got "
-            "'never'",
+            "1: simulate.availability.kind: should be 'always', 'on_off', 'diurnal' "
+            "or 'trace', got 'never'",
         ),
     ],
 )
@@ -276,6 +276,33 @@ UNBIASED = (
         (
             "simulate: {speed: {kind: uniform, low: 3, high: 1}}",
             "1: simulate.speed: low 3.0 is above high 1.0",
+        ),
+        (
+            "simulate: {speed: {kind: empirical}}",
+            "1: simulate.speed: give values or a file that has them, one of both",
+        ),
+        (
+            "simulate: {availability: {there_seconds: 60}}",
+            "1: simulate.availability: there_seconds belongs to kind on_off, and the "
+            "kind is always",
+        ),
+        (
+            "simulate: {availability: {kind: trace}}",
+            "1: simulate: availability of kind trace needs a file, unless "
+            "simulate.trace is one",
+        ),
+        (
+            "simulate: {trace: a.csv, arrivals: run}",
+            "1: simulate: trace and arrivals exclude one another: give one",
+        ),
+        (
+            "simulate: {dropout: {kind: by_labels, share: 0.2}}",
+            "1: simulate.dropout: by_labels needs labels, such as [0, 1]",
+        ),
+        (
+            "simulate: {dropout: {share: 0.2, power: 2}}",
+            "1: simulate.dropout: power belongs to kind by_speed, and the kind is "
+            "independent",
         ),
         (
             "timeouts: {heartbeat: 5, lost: 2}",

@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.arrays import array_namespace
-from fedcore.clients import ClientAlgorithmConfig, FedProx, Gradient, LocalSGD, Trained
-from fedcore.rng import Key
-from fedcore.typing import Array
+from fedcore.clients import (
+    ClientAlgorithmConfig,
+    FedProx,
+    Gradient,
+    LocalSGD,
+    Trained,
+    batches_of_one,
+)
+from fedcore.rng import Key, seeds
+from fedcore.typing import Array, Indices
 from tests.laws.registered import named, variants
 from tests.laws.vectors import keys, vector
 
@@ -82,6 +89,26 @@ def test_a_stack_is_its_clients_one_by_one(
 
 
 @named(EVERY)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 2**16))
+def test_clients_of_a_stack_end_after_their_own_steps(
+    config: ClientAlgorithmConfig, steps: list[int], seed: int
+) -> None:
+    steps, count = sorted(steps, reverse=True), len(steps)
+    start_ND = vector("gaussian", count * DIM, seed).reshape(count, DIM)
+    goal_ND = vector("laplace", count * DIM, seed).reshape(count, DIM)
+
+    def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
+        return towards(goal_ND[: len(w_ND)])(w_ND, step)
+
+    run = config.build().run
+    stack = run(start_ND, np.array(steps), gradient, None)
+    for row, own in enumerate(steps):
+        alone = run(start_ND[row], own, towards(goal_ND[row]), None)
+        np.testing.assert_allclose(stack.w_D[row], alone.w_D, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(stack.loss[row], alone.loss, rtol=1e-5)
+
+
+@named(EVERY)
 def test_torch_tensors_give_what_numpy_gives(config: ClientAlgorithmConfig) -> None:
     torch = pytest.importorskip("torch")
     start_ND = vector("gaussian", 2 * DIM).reshape(2, DIM)
@@ -105,12 +132,32 @@ def test_the_loss_is_the_mean_over_the_steps(config: ClientAlgorithmConfig) -> N
     assert np.isnan(config.build().run(w_D, 0, flat, None).loss)
 
 
+def planned(
+    config: ClientAlgorithmConfig, samples: int, key: Key, work: float = 1.0
+) -> list[Indices]:
+    steps = config.step_count(samples, work)
+    return batches_of_one(config.build(), samples, steps, key)
+
+
+@named(EVERY)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6), keys)
+def test_a_stack_plans_what_its_clients_plan_one_by_one(
+    config: ClientAlgorithmConfig, samples: list[int], key: Key
+) -> None:
+    own = [key.fold_in(place) for place in range(len(samples))]
+    steps = [config.step_count(count) for count in samples]
+    plan = config.build().plan(np.array(samples), np.array(steps), seeds(own))
+    for place, count in enumerate(samples):
+        alone = planned(config, count, own[place])
+        assert [r.tolist() for r in plan.of(place)] == [r.tolist() for r in alone]
+
+
 @named(EVERY)
 @given(st.integers(1, 60), keys, st.sampled_from([1.0, 0.5, 0.01]))
 def test_a_plan_has_the_promised_steps_of_rows_that_exist(
     config: ClientAlgorithmConfig, samples: int, key: Key, work: float
 ) -> None:
-    plan = config.build().plan(samples, key, work)
+    plan = planned(config, samples, key, work)
     assert len(plan) == config.step_count(samples, work) >= 1
     for rows in plan:
         assert len(rows) >= 1
@@ -123,9 +170,8 @@ def test_a_plan_has_the_promised_steps_of_rows_that_exist(
 def test_a_plan_follows_from_the_key(
     config: ClientAlgorithmConfig, samples: int, key: Key
 ) -> None:
-    plan = config.build().plan
     first, second = (
-        [rows.tolist() for rows in plan(samples, key, 1.0)] for _ in range(2)
+        [rows.tolist() for rows in planned(config, samples, key)] for _ in range(2)
     )
     assert first == second
 
@@ -133,7 +179,7 @@ def test_a_plan_follows_from_the_key(
 @named(EVERY)
 def test_another_key_gives_another_plan(config: ClientAlgorithmConfig) -> None:
     plans = {
-        str([rows.tolist() for rows in config.build().plan(50, Key.root(seed), 1.0)])
+        str([rows.tolist() for rows in planned(config, 50, Key.root(seed))])
         for seed in range(8)
     }
     assert len(plans) == 8
@@ -144,7 +190,7 @@ def test_another_key_gives_another_plan(config: ClientAlgorithmConfig) -> None:
 def test_epochs_use_every_sample_equally_often(
     config: ClientAlgorithmConfig, samples: int, key: Key
 ) -> None:
-    plan = config.build().plan(samples, key, 1.0)
+    plan = planned(config, samples, key)
     uses = Counter(np.concatenate(plan).tolist())
     assert set(uses) == set(range(samples))
     assert len(set(uses.values())) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedcore.clients import Decay, Gradient, LocalSGD
+from fedcore.clients import Decay, Gradient, LocalSGD, batches_of_one
 from fedcore.rng import Key
 from fedcore.typing import Array
 
@@ -60,7 +60,8 @@ def test_weight_decay_pulls_to_zero() -> None:
 )
 def test_a_task_has_so_many_steps(config: LocalSGD, samples: int, steps: int) -> None:
     assert config.step_count(samples) == steps
-    assert len(config.build().plan(samples, Key.root(0), 1.0)) == steps
+    plan = batches_of_one(config.build(), samples, steps, Key.root(0))
+    assert len(plan) == steps
 
 
 @pytest.mark.parametrize(("work", "steps"), [(1.0, 8), (0.5, 4), (0.25, 2), (0.01, 1)])
@@ -70,7 +71,8 @@ def test_late_clients_do_a_share_of_the_work(work: float, steps: int) -> None:
 
 
 def test_a_pass_ends_with_what_is_left_over() -> None:
-    plan = LocalSGD(epochs=2, batch=4).build().plan(10, Key.root(0), 1.0)
+    algorithm = LocalSGD(epochs=2, batch=4).build()
+    plan = batches_of_one(algorithm, 10, 6, Key.root(0))
     assert [len(rows) for rows in plan] == [4, 4, 2, 4, 4, 2]
 
 

@@ -1,5 +1,7 @@
 """Label skew by a Dirichlet draw: Hsu et al., 2019."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,60 @@ def test_alpha_must_be_a_number_above_zero(alpha: float) -> None:
         dirichlet(Y, clients=3, alpha=alpha)
 
 
-def test_what_no_draw_can_reach_is_refused_with_advice() -> None:
-    with pytest.raises(ConfigError, match="use fewer clients or a larger alpha"):
+def test_more_rows_than_there_are_cannot_be_promised() -> None:
+    with pytest.raises(ConfigError, match="use fewer clients or a smaller min_size"):
         dirichlet(np.arange(30) % 3, clients=3, alpha=0.5, min_size=11)
+    with pytest.raises(ConfigError, match="min_size must be 0 or more, got -1"):
+        dirichlet(np.arange(30) % 3, clients=3, alpha=0.5, min_size=-1)
+
+
+def test_a_client_may_be_without_rows_if_that_is_asked_for() -> None:
+    parts = dirichlet(Y, clients=1500, alpha=0.05, min_size=0)
+    assert min(map(len, parts)) == 0
+    assert sum(map(len, parts)) == len(Y)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 2.0])
+def test_the_shares_of_a_class_have_the_moments_of_a_dirichlet_draw(
+    alpha: float,
+) -> None:
+    """E[Σ p²] = (α + 1) / (αN + 1), over many draws."""
+    clients = 10
+    y = np.repeat(np.arange(400), 500)  # each class is a draw
+    parts = dirichlet(y, clients=clients, alpha=alpha, min_size=0)
+    counts_NC = np.stack([np.bincount(y[part], minlength=400) for part in parts])
+    found = ((counts_NC / 500) ** 2).sum(axis=0).mean()
+    assert found == pytest.approx((alpha + 1) / (alpha * clients + 1), rel=0.05)
+
+
+def test_where_no_draw_suffices_the_largest_give_to_the_short() -> None:
+    """Beside what the first draws left: only rows of those above a level have moved."""
+    clients, least = 600, 2
+    parts = dirichlet(Y, clients=clients, alpha=0.1, min_size=least)
+    sizes = np.array([len(part) for part in parts])
+    assert sizes.min() == least
+    assert sizes.sum() == len(Y)
+    assert (sizes == least).sum() > 24  # so many were short: drawing on was hopeless
+    tops = np.sort(sizes)[::-1]
+    assert tops[0] - tops[5] <= 1  # those that gave are cut to one level
+    labels = [len(set(Y[part].tolist())) for part in parts]
+    assert np.mean(labels) < 2.5  # the skew is still there
+
+
+def test_a_single_short_client_is_drawn_for_until_the_thousandth_time() -> None:
+    parts = dirichlet(np.arange(24) % 2, clients=2, alpha=0.5, min_size=12)
+    assert [len(part) for part in parts] == [12, 12]
+
+
+def test_partitions_of_earlier_releases_are_found_again() -> None:
+    """Computed when each client drew again until all had a row."""
+    known = {
+        (20, 1): "1f49da5bd99e91a2",
+        (300, 1): "2578291e4f8b8f30",
+        (50, 5): "0b45b550e8b7fbb4",
+    }
+    for (clients, min_size), digest in known.items():
+        parts = dirichlet(Y, clients=clients, alpha=0.3, seed=7, min_size=min_size)
+        flat = np.concatenate([[len(part), *part] for part in parts])
+        content = flat.astype("<i8").tobytes()
+        assert hashlib.blake2b(content, digest_size=8).hexdigest() == digest

@@ -2,16 +2,19 @@
 
 import os
 import signal
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from threading import Thread
+from typing import TypeVar
 
 from fedcore.errors import LatecomerError
 from fedrun.command import log_to_stderr
-from fedsim.codecs.measure import Task, Trial, measure
+
+Task = TypeVar("Task")
+Found = TypeVar("Found")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MOST_BY_DEFAULT = 4  # each process holds the model and the data
@@ -23,29 +26,39 @@ def usual_jobs() -> int:
     return min(cores or os.cpu_count() or 1, MOST_BY_DEFAULT)
 
 
-def measure_all(
-    tasks: Sequence[Task], jobs: int, *, verbose: bool = False
-) -> Generator[tuple[Task, Trial]]:
+def run_all(
+    function: Callable[[Task], Found],
+    tasks: Sequence[Task],
+    jobs: int,
+    *,
+    verbose: bool = False,
+) -> Generator[tuple[Task, Found]]:
     """Each task with its result, as they end; the first error ends all.
 
     Close it, if it is left early: its processes end with it.
+
+    Args:
+        function: of a module, so that another process finds it.
+        tasks: plain data, for another process.
+        jobs: processes; with one, all is done in this one.
+        verbose: of their warnings.
     """
-    if jobs == 1 or len(tasks) == 1:
+    if jobs == 1 or len(tasks) <= 1:
         for task in tasks:
-            yield task, measure(task)
+            yield task, function(task)
         return
     with _processes(min(jobs, len(tasks)), verbose=verbose) as pool:
         with _deaf():  # and so are the processes that begin here, for ever
-            futures = {pool.submit(measure, task): task for task in tasks}
+            futures = {pool.submit(function, task): task for task in tasks}
         for future in as_completed(futures):
             try:
-                trial = future.result()
+                found = future.result()
             except BrokenProcessPool as error:
                 raise LatecomerError(
                     "a process of the simulations has died, perhaps for want of "
                     "memory; --jobs 1 needs the least"
                 ) from error
-            yield futures[future], trial
+            yield futures[future], found
 
 
 @contextmanager

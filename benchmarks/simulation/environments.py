@@ -1,0 +1,135 @@
+"""The peers' environments: each library with pinned versions, in a folder of its own.
+
+pip is called as anybody would; where to find packages is told to it by its own
+configuration (``PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`` spares the
+CUDA libraries that torch from PyPI brings along).
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TORCH = "torch==2.13.0"
+Python = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What pip installs, and under which versions of Python."""
+
+    requirements: Sequence[str]
+    least: Python = (3, 11)
+    below: Python = (3, 13)
+
+
+ENVIRONMENTS = {
+    # 1.42.0 asks for a certifi that PyPI does not have.
+    "flower": Environment(("flwr[simulation]==1.41.0", TORCH)),
+    "pfl": Environment(("pfl[pytorch]==0.6.0", TORCH)),
+    # 3.0.0 needs Python 3.14.
+    "blazefl": Environment(
+        ("blazefl[contrib,reproducibility]==2.0.3", TORCH), least=(3, 12)
+    ),
+    # It was last released in 2023; newer versions of JAX lack what it calls.
+    "fedjax": Environment(
+        (
+            "fedjax==0.0.17",
+            "jax==0.4.30",
+            "jaxlib==0.4.30",
+            "optax==0.2.3",
+            "dm-haiku==0.0.12",
+            "chex==0.1.89",
+            "numpy==2.2.6",
+        )
+    ),
+}
+
+
+def python_of(folder: Path, name: str) -> Path:
+    """The interpreter of an environment, whether it is there or not."""
+    return folder / name / "bin" / "python"
+
+
+def absent(folder: Path, name: str) -> str:
+    """Why an environment cannot be used; nothing if it can."""
+    if _stamp(folder, name).is_file():
+        if _stamp(folder, name).read_text().split("\n") == _pins(name):
+            return ""
+        return "installed with other versions: run `install` again"
+    if _failure(folder, name).is_file():
+        return f"does not install: {_failure(folder, name).read_text().strip()}"
+    return "not installed: run `install`"
+
+
+def install(folder: Path, name: str, pythons: Sequence[str]) -> str:
+    """Makes an environment, unless it is there; says why it could not."""
+    if not absent(folder, name):
+        return ""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (_stamp(folder, name), _failure(folder, name)):
+        path.unlink(missing_ok=True)
+    problem = _make(folder, name, [sys.executable, *pythons])
+    if problem:
+        _failure(folder, name).write_text(problem)
+    else:
+        _stamp(folder, name).write_text("\n".join(_pins(name)))
+    return problem
+
+
+def _make(folder: Path, name: str, pythons: Sequence[str]) -> str:
+    environment = ENVIRONMENTS[name]
+    python = _suitable(environment, pythons)
+    if python is None:
+        least, below = (
+            ".".join(map(str, v)) for v in (environment.least, environment.below)
+        )
+        return f"needs Python {least} or later, below {below}; name one with --python"
+    pip = [str(python_of(folder, name)), "-m", "pip", "install", "-q"]
+    made = [python, "-m", "venv", "--clear", str(folder / name)]
+    for command in (made, [*pip, *environment.requirements]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return _last_error(done.stderr)
+    return ""
+
+
+def _suitable(environment: Environment, pythons: Sequence[str]) -> str | None:
+    for python in pythons:
+        asked = subprocess.run(
+            [python, "-c", "import sys; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        words = asked.stdout.split()
+        if asked.returncode or len(words) != 2:
+            continue
+        if environment.least <= (int(words[0]), int(words[1])) < environment.below:
+            return python
+    return None
+
+
+def _last_error(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith("ERROR")]
+    return (lines or text.splitlines() or ["pip failed"])[-1][:300]
+
+
+def _pins(name: str) -> list[str]:
+    return sorted(ENVIRONMENTS[name].requirements)
+
+
+def _stamp(folder: Path, name: str) -> Path:
+    return folder / f"{name}.installed"
+
+
+def _failure(folder: Path, name: str) -> Path:
+    return folder / f"{name}.failed"
+
+
+def default_folder() -> Path:
+    """Where environments are kept if nothing else is said."""
+    cache = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
+    return Path(cache) / "latecomer" / "peers"

@@ -1,0 +1,130 @@
+"""The samples of many clients in one place, from which stacks are gathered.
+
+A client that hands out a :class:`~fedcore.samples.Subset` of arrays which all share is
+known by its rows alone; what others hand out is put one behind the other.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedcore.arrays import as_numpy, is_numpy
+from fedcore.errors import WorkloadError
+from fedcore.samples import Samples, Subset, count_labels, take_rows
+from fedcore.typing import Counts, Indices
+
+
+class Pool:
+    """Samples by client. A client's samples never change."""
+
+    def __init__(self) -> None:
+        self.x: Any = None
+        self.y: Any = None
+        self._shared = False
+        self._used = 0  # rows of x and y
+        self._rows = np.empty(0, np.int64)  # of all clients, one behind the other
+        self._placed = 0
+        self._starts: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._counts: dict[int, Counts | None] = {}
+
+    def __contains__(self, client: int) -> bool:
+        """Whether this client's samples are here."""
+        return client in self._starts
+
+    def size(self, client: int) -> int:
+        """How many samples a client has."""
+        return self._sizes[client]
+
+    def counts(self, client: int) -> Counts | None:
+        """How often each class is among a client's samples."""
+        return self._counts[client]
+
+    def add(self, client: int, samples: Samples) -> None:
+        """Takes in the samples of a client.
+
+        Raises:
+            WorkloadError: they do not have the shape of those before.
+        """
+        count = len(samples)
+        if isinstance(samples, Subset) and self._shares(samples):
+            rows = np.asarray(samples.rows, np.int64)
+        else:
+            if self._shared:
+                self._own()
+            rows = self._append(*samples.batch(np.arange(count)))
+        self._rows = _grown(self._rows, self._placed, rows)
+        self._starts[client], self._sizes[client] = self._placed, count
+        self._placed += count
+        self._counts[client] = samples.label_counts(np.arange(count))
+
+    def rows(self, clients: Indices, local: Indices) -> Indices:
+        """Where the rows of clients (N,), counted by themselves (N, ...), lie here."""
+        starts_N = np.fromiter((self._starts[c] for c in clients.tolist()), np.int64)
+        rows: Indices = self._rows[
+            starts_N.reshape(-1, *[1] * (local.ndim - 1)) + local
+        ]
+        return rows
+
+    def batch(self, rows: Indices) -> tuple[Any, Any]:
+        """Inputs and targets of these rows, shape ``rows.shape + (...)``."""
+        return take_rows(self.x, rows), take_rows(self.y, rows)
+
+    def label_counts(self, rows: Indices) -> Counts | None:
+        """How often each class is among these rows."""
+        return count_labels(self.y, rows)
+
+    def _shares(self, samples: Subset) -> bool:
+        """Whether all clients up to this one share their arrays."""
+        if not self._starts:
+            self.x, self.y, self._shared = samples.x, samples.y, True
+        return self._shared and samples.x is self.x and samples.y is self.y
+
+    def _own(self) -> None:
+        """From now on each client's samples are copied: they share no arrays."""
+        rows, self._shared = self._rows[: self._placed], False
+        self.x, self.y = take_rows(self.x, rows), take_rows(self.y, rows)
+        self._rows = np.arange(self._placed)
+        self._used = self._placed
+
+    def _append(self, x: Any, y: Any) -> Indices:
+        count = len(y)
+        self.x = _put(self.x, self._used, x)
+        self.y = _put(self.y, self._used, y)
+        self._used += count
+        return np.arange(self._used - count, self._used)
+
+
+def _put(whole: Any, used: int, part: Any) -> Any:
+    """The arrays with a part behind what is used of them."""
+    if isinstance(part, Mapping):
+        known = {} if whole is None else whole
+        return {name: _put(known.get(name), used, p) for name, p in part.items()}
+    if isinstance(part, tuple):
+        known_parts = [None] * len(part) if whole is None else whole
+        return tuple(
+            _put(known, used, p) for known, p in zip(known_parts, part, strict=True)
+        )
+    array = np.asarray(part if is_numpy(part) else as_numpy(part))
+    if whole is None:
+        return array.copy()
+    if array.shape[1:] != whole.shape[1:]:
+        raise WorkloadError(
+            f"train_data returned samples of shape {array.shape[1:]}, and of "
+            f"{whole.shape[1:]} to other clients"
+        )
+    return _grown(whole, used, array)
+
+
+def _grown(whole: Any, used: int, part: Any) -> Any:
+    """The array with a part behind what is used of it; it grows by halves."""
+    needed = used + len(part)
+    if needed > len(whole):
+        larger = np.empty(
+            (max(needed, len(whole) * 3 // 2), *whole.shape[1:]), whole.dtype
+        )
+        larger[:used] = whole[:used]
+        whole = larger
+    whole[used:needed] = part
+    return whole

@@ -1,0 +1,120 @@
+"""What a callback is told, and who tells it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.typing import Seconds
+from fedrun.results import NOT_METRICS, Results, is_number
+from fedrun.run import Run
+
+TOTALS = ("seconds", "versions", "accepted", "bytes_up", "bytes_down")
+
+
+class Callback:
+    """Told of a run as it goes; a class of one's own replaces what it needs."""
+
+    def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
+        """The run has begun.
+
+        Args:
+            config: all of it, as plain data.
+            folder: of the run.
+        """
+
+    def on_metrics(
+        self, version: int, seconds: Seconds, values: Mapping[str, float]
+    ) -> None:
+        """The evaluator has measured a version.
+
+        What clients measured is told at the end, as ``clients/NAME``, for each version
+        the mean weighted by samples.
+
+        Args:
+            version: of the model.
+            seconds: since the run began, virtual ones of a simulation.
+            values: of each metric.
+        """
+
+    def on_end(self, results: Results | None) -> None:
+        """The run has ended; with None it was stopped by an error or by Ctrl-C."""
+
+
+class Notifier:
+    """Tells callbacks what happens: ``fedsim.run(..., on_event=notifier)``.
+
+    At its end a ``with`` block tells those that were not told of the run's end.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks = callbacks
+        self._began, self._ended = False, False
+
+    def __call__(self, run: Run, event: Event) -> None:
+        """Something has happened in a run."""
+        if not self._began:
+            self._began = True
+            config = run.config.model_dump(mode="json")
+            for callback in self._callbacks:
+                callback.on_begin(config, run.journal.folder)
+        if isinstance(event, ModelMeasured):
+            state = run.coordinator.state
+            if state.clients[event.cid].role == "evaluator":
+                started = event.at if state.started is None else state.started
+                self._tell(event.version, event.at - started, event.values)
+
+    def end(self, results: Results | None) -> None:
+        """The run has ended."""
+        if self._ended or not self._began:
+            return
+        self._ended = True
+        for row in _by_clients(results) if results is not None else ():
+            self._tell(*row)
+        for callback in self._callbacks:
+            callback.on_end(results)
+
+    def _tell(
+        self, version: int, seconds: Seconds, values: Mapping[str, float]
+    ) -> None:
+        known = {name: value for name, value in values.items() if is_number(value)}
+        for callback in self._callbacks:
+            callback.on_metrics(version, seconds, known)
+
+    def __enter__(self) -> Self:
+        """Nothing is told yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """A run that did not come to its end was stopped."""
+        self.end(None)
+
+
+def _by_clients(
+    results: Results,
+) -> Iterator[tuple[int, Seconds, dict[str, float]]]:
+    table = results.federated
+    names = [name for name in table if name not in NOT_METRICS]
+    for place, version in enumerate(table.get("version", [])):
+        values = {f"clients/{name}": table[name][place] for name in names}
+        yield version, table["seconds"][place], values
+
+
+def totals(results: Results) -> dict[str, float]:
+    """A run in a few numbers."""
+    return {f"total/{name}": float(results.summary[name]) for name in TOTALS}
+
+
+def flat(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings one by one, named as ``--set`` names them."""
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value

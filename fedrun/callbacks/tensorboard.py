@@ -1,0 +1,55 @@
+"""TensorBoard: scalars over versions, in ``tensorboard/`` of the run folder."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcore.typing import Seconds
+from fedrun.callbacks.base import Callback, totals
+from fedrun.optional import needed
+from fedrun.results import Results
+
+FOLDER = "tensorboard"
+
+
+class TensorBoard(Callback):
+    """Steps are versions; the axis "relative" shows the seconds of the run."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder``: of the event file, if not in the run's."""
+        self._module = needed(
+            "tensorboard.summary", "tensorboard", "logging to TensorBoard"
+        )
+        self._folder = folder
+        self._writer: Any = None
+        self._began = 0.0
+        self._version = 0
+
+    def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
+        """Opens the event file, and beside it leaves the config."""
+        place = self._folder or folder / FOLDER
+        self._writer = self._module.Writer(str(place))
+        self._began = time.time()
+        text = json.dumps(config, indent=1) + "\n"
+        (place / "config.json").write_text(text, encoding="utf-8")
+
+    def on_metrics(
+        self, version: int, seconds: Seconds, values: Mapping[str, float]
+    ) -> None:
+        """A point of each metric's curve."""
+        self._version = max(self._version, version)
+        for name, value in values.items():
+            self._writer.add_scalar(
+                name, value, version, wall_time=self._began + seconds
+            )
+        self._writer.flush()
+
+    def on_end(self, results: Results | None) -> None:
+        """The totals, and the end of the file."""
+        if results is not None:
+            at = self._began + results.seconds
+            for name, value in totals(results).items():
+                self._writer.add_scalar(name, value, self._version, wall_time=at)
+        self._writer.close()

@@ -1,0 +1,224 @@
+"""The section ``simulate``: a population of clients that exists only in numbers."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedcore.config import Config, Count, Duration
+from fedcore.distributions import (
+    AnyDistribution,
+    DistributionConfig,
+    Empirical,
+    ExponentialDistribution,
+    Same,
+)
+from fedrun.config.engine import EngineConfig
+
+Share = Annotated[float, Field(ge=0, lt=1)]  # at 1 nothing would ever arrive
+Change = Callable[[DistributionConfig], DistributionConfig]
+
+
+_AVAILABILITY = {
+    "always": (),
+    "on_off": ("there_seconds", "gone_seconds"),
+    "diurnal": ("day_seconds", "share", "zones", "zone_spread", "attendance"),
+    "trace": ("file", "repeat"),
+}
+_DROPOUT = {
+    "independent": ("share",),
+    "by_speed": ("share", "power"),
+    "by_labels": ("share", "labels", "above", "others"),
+}
+
+
+def _only(section: Config, kind: str, fields_of: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises ValueError if a field was changed that the section's kind ignores."""
+    used = fields_of[kind]
+    for name, field in type(section).model_fields.items():
+        if name == "kind" or name in used or getattr(section, name) == field.default:
+            continue
+        owners = " or ".join(kind for kind, names in fields_of.items() if name in names)
+        raise ValueError(f"{name} belongs to kind {owners}, and the kind is {kind}")
+
+
+class LinkConfig(Config):
+    """The network link of simulated clients, with their differences."""
+
+    up_mbit: Annotated[float, Field(gt=0)] = 10.0
+    """Uplink rate in Mbit/s; the spread divides it."""
+    down_mbit: Annotated[float, Field(gt=0)] = 50.0
+    """Downlink rate in Mbit/s, likewise."""
+    latency: Annotated[float, Field(ge=0)] = 0.05
+    """Seconds that each message takes besides."""
+    spread: AnyDistribution = Same()
+    """How much the clients' rates differ."""
+    latency_spread: AnyDistribution = Same()
+    """How much their latencies differ."""
+
+
+class AvailabilityConfig(Config):
+    """When clients are there. A field that the kind does not use is an error.
+
+    `always`; `on_off`: times there and away are exponential (a Markov chain, in its
+    steady state from the beginning); `diurnal`: for a share of each day, by time zones;
+    `trace`: as a file says, see the page on simulation.
+    """
+
+    kind: Literal["always", "on_off", "diurnal", "trace"] = "always"
+    there_seconds: Duration = 600.0
+    """on_off: mean seconds that a client is there."""
+    gone_seconds: Duration = 300.0
+    """on_off: mean seconds that it is away."""
+    day_seconds: Duration = 86400.0
+    """diurnal: how long a day is."""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.4
+    """diurnal: the share of a day that a client is there, in one piece."""
+    zones: Count = 1
+    """diurnal: time zones, spread over the day; a client is in any of them."""
+    zone_spread: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """diurnal: clients of a zone begin their day within this share of a day."""
+    attendance: Annotated[float, Field(ge=0.001, le=1)] = 1.0
+    """diurnal: the share of days on which a client comes at all."""
+    file: Path | None = None
+    """trace: the CSV, whose clients are taken in turn; none: that of simulate.trace."""
+    repeat: bool = False
+    """trace: it begins again at its end; otherwise all are then gone for good."""
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> Self:
+        _only(self, self.kind, _AVAILABILITY)
+        return self
+
+
+class DropoutConfig(Config):
+    """Clients that are lost while they compute. A plain number is a share.
+
+    `independent`: every task alike; `by_speed`: the slower a device, the more of its
+    tasks; `by_labels`: those of clients whose data are mostly of some classes.
+    """
+
+    kind: Literal["independent", "by_speed", "by_labels"] = "independent"
+    share: Share = 0.0
+    """Share of tasks that are lost; by_labels: of those of the clients concerned."""
+    power: Annotated[float, Field(gt=0)] = 1.0
+    """by_speed: a device's share is as slowness to this power (.99 at most)."""
+    labels: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """by_labels: the classes."""
+    above: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    """by_labels: more than this share of a client's data is of these classes."""
+    others: Share = 0.0
+    """by_labels: the share of tasks that are lost of all other clients."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_number(cls, given: Any) -> Any:
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        return {"share": given} if is_number else given
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> Self:
+        _only(self, self.kind, _DROPOUT)
+        if self.kind == "by_labels" and not self.labels:
+            raise ValueError("by_labels needs labels, such as [0, 1]")
+        return self
+
+
+class PreemptionConfig(Config):
+    """Devices that take their processor back for a while; the task goes on later."""
+
+    share: Share = 0.0
+    """Share of tasks that are interrupted."""
+    seconds: Duration = 60.0
+    """How long an interruption is."""
+    spread: AnyDistribution = ExponentialDistribution()
+    """How much interruptions differ, in units of seconds."""
+
+
+class SimulateConfig(Config):
+    """A population of clients for the simulator."""
+
+    clients: Count = 100
+    """How many there are; with a trace, as many as it has."""
+    step_seconds: Duration = 0.01
+    """Seconds that one local step takes on a device of slowness 1."""
+    speed: AnyDistribution = Same()
+    """Slowness of a device: its steps take this many times longer."""
+    jitter: AnyDistribution = Same()
+    """The same, drawn anew for each task."""
+    link: LinkConfig = LinkConfig()
+    """The clients' network."""
+    availability: AvailabilityConfig = AvailabilityConfig()
+    """When clients are there."""
+    preemption: PreemptionConfig = PreemptionConfig()
+    """Tasks that are interrupted."""
+    dropout: DropoutConfig = DropoutConfig()
+    """Share of tasks whose client is lost before it sends anything."""
+    upload_loss: Share = 0.0
+    """Share of uploads which break before the server has them."""
+    ack_loss: Share = 0.0
+    """Share of uploads which arrive, but whose acknowledgement is lost."""
+    away: AnyDistribution = ExponentialDistribution()
+    """How long a lost client stays away, in units of away_seconds."""
+    away_seconds: Duration = 30.0
+    """Seconds that a lost client stays away."""
+    trace: Path | None = None
+    """A CSV that says how fast, how well connected and when there each client is."""
+    arrivals: Path | None = None
+    """Instead of all this: the order of arrival that a run in this folder recorded."""
+    engine: EngineConfig = EngineConfig()
+    """How it is computed."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        kind, file = self.availability.kind, self.availability.file
+        if kind == "trace" and file is None and self.trace is None:
+            raise ValueError(
+                "availability of kind trace needs a file, unless simulate.trace is one"
+            )
+        if self.trace is not None and self.arrivals is not None:
+            raise ValueError("trace and arrivals exclude one another: give one")
+        return self
+
+    def in_folder(self, folder: Path) -> Self:
+        """The same with its files looked for from a folder."""
+
+        def placed(distribution: DistributionConfig) -> DistributionConfig:
+            if isinstance(distribution, Empirical) and distribution.file is not None:
+                file = str(folder / distribution.file)
+                return distribution.model_copy(update={"file": file})
+            return distribution
+
+        changed: dict[str, Any] = {
+            name: folder / path
+            for name in ("trace", "arrivals")
+            if (path := getattr(self, name)) is not None
+        }
+        if self.availability.file is not None:
+            file = folder / self.availability.file
+            changed["availability"] = self.availability.model_copy(
+                update={"file": file}
+            )
+        return self.model_copy(update=changed).map_distributions(placed)
+
+    def map_distributions(self, change: Change) -> Self:
+        """The same with every distribution changed."""
+        link = self.link.model_copy(
+            update={
+                "spread": change(self.link.spread),
+                "latency_spread": change(self.link.latency_spread),
+            }
+        )
+        preemption = self.preemption.model_copy(
+            update={"spread": change(self.preemption.spread)}
+        )
+        return self.model_copy(
+            update={
+                "speed": change(self.speed),
+                "jitter": change(self.jitter),
+                "away": change(self.away),
+                "link": link,
+                "preemption": preemption,
+            }
+        )

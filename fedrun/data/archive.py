@@ -1,0 +1,60 @@
+"""Arrays by name from an ``.npz``, and what is said of a file that cannot be read."""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.errors import WorkloadError
+
+_UNREADABLE = (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error)
+
+
+@contextmanager
+def reading(path: str | Path, wanted: str = "") -> Iterator[None]:
+    """What cannot be read in here becomes a ``WorkloadError`` that names the file.
+
+    Args:
+        path: of the file.
+        wanted: what should be in it, for the message.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        more = f"; {wanted}" if wanted else ""
+        raise WorkloadError(f"{path}: cannot be read: {reason}{more}") from error
+
+
+class Archive:
+    """The arrays of an ``.npz``; each is read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the names.
+
+        Raises:
+            OSError, ValueError, BadZipFile: it is no archive of arrays.
+        """
+        self._path = path
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as raw:
+            self.names = list(raw)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """The array of this name.
+
+        Raises:
+            ValueError: there is none, or it holds Python objects.
+        """
+        if name not in self.names:
+            raise ValueError(f"no array {name!r}; it has {', '.join(self.names)}")
+        with self._path.open("rb") as file, np.load(file, allow_pickle=False) as raw:
+            return np.asarray(raw[name])
+
+    def place(self, row: int) -> str:
+        """Its number, from 1."""
+        return f"row {row + 1}"

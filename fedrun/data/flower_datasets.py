@@ -1,0 +1,65 @@
+"""Flower Datasets' partitioners (the package ``flwr-datasets``) for our clients.
+
+Only the methods that they document are called, so any partitioner with those will do.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedcore.errors import WorkloadError
+from fedcore.partitions import Partition
+from fedrun.optional import needed
+
+_ROW = "latecomer row"  # the column by which rows are found again
+
+
+def flower_partition(partitioner: Any, data: Any) -> Partition:
+    """The rows of each client, as a Flower partitioner shares them out.
+
+    Call it once, at the top of a file: it asks for one partition after the other.
+
+    Args:
+        partitioner: of ``flwr_datasets.partitioner``, without a data set so far.
+        data: a ``datasets.Dataset``, or the columns that the partitioner looks at, by
+            name, such as ``{"label": y}``.
+
+    Returns:
+        The rows of each client, ascending.
+
+    Raises:
+        WorkloadError: the partitioner has a data set already, splits columns instead of
+            rows, or leaves a client without rows.
+        ConfigError: ``data`` are columns, and ``datasets`` is not installed.
+    """
+    if isinstance(data, Mapping) and not hasattr(data, "column_names"):
+        datasets = needed("datasets", "flower-datasets", "a Flower partitioner")
+        data = datasets.Dataset.from_dict(dict(data))
+    for name in ("dataset", "load_partition", "num_partitions"):
+        if not hasattr(type(partitioner), name):
+            raise WorkloadError(
+                "expected a partitioner of flwr_datasets.partitioner, got "
+                f"{type(partitioner).__name__}, which has no {name}"
+            )
+    if partitioner.is_dataset_assigned():
+        raise WorkloadError(
+            f"this {type(partitioner).__name__} has a data set already; make a new one"
+        )
+    partitioner.dataset = data.add_column(_ROW, np.arange(len(data)))
+    parts = []
+    for client in range(partitioner.num_partitions):
+        part = partitioner.load_partition(client)
+        if _ROW not in part.column_names or len(part.column_names) < len(
+            partitioner.dataset.column_names
+        ):
+            raise WorkloadError(
+                f"{type(partitioner).__name__} splits columns; clients here share rows"
+            )
+        if not len(part):
+            raise WorkloadError(
+                f"{type(partitioner).__name__} leaves client {client} without rows"
+            )
+        rows = part.select_columns([_ROW]).with_format("numpy")[:][_ROW]
+        parts.append(np.sort(np.asarray(rows, np.int64)))
+    return parts

@@ -1,0 +1,139 @@
+"""Leases and decisions of many clients as columns: a simulation's short story.
+
+A simulation makes thousands of decisions a second. It keeps what was decided, and when,
+but not the updates themselves, which it can compute again.
+"""
+
+import base64
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedcore.coordinator.records import Decided, Leased, Stepped, Tallied
+from fedcore.protocol import Verdict
+from fedcore.typing import Seconds
+from fedrun.journal.codec import Configured, Row
+
+NO_VERDICT = 255  # the client was lost, or trains on
+_VERDICTS = tuple(Verdict)
+_PATCHES = ("none", "replay", "overwrite", "full")
+VERDICT_CODES = {verdict: code for code, verdict in enumerate(_VERDICTS)}
+PATCH_CODES = {kind: code for code, kind in enumerate(_PATCHES)}
+_COLUMNS: Mapping[str, str] = {
+    "client": "<i4",  # its place among the clients
+    "leased": "<f8",
+    "at": "<f8",  # of the verdict
+    "seq": "<i4",
+    "base": "<i4",
+    "staleness": "<i4",
+    "patch": "|u1",
+    "down": "<i8",  # bytes of the patch
+    "verdict": "|u1",
+    "weight": "<f8",
+    "samples": "<i4",
+    "steps": "<i4",
+    "update_norm": "<f4",
+    "memory_norm": "<f4",
+    "loss": "<f4",
+    "up": "<i8",  # bytes of the update
+}
+
+
+class Tally:
+    """Rows that wait to be kept."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, ...]] = []
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
+    def add(self, *row: float) -> None:
+        """A lease and its decision, in the order of the columns."""
+        self._rows.append(row)
+
+    def take(self, at: Seconds) -> Tallied:
+        """All that there is, as a record."""
+        rows, self._rows = self._rows, []
+        columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
+        packed = b"".join(
+            np.array(values, kind).tobytes()
+            for values, kind in zip(columns, _COLUMNS.values(), strict=True)
+        )
+        text = base64.b85encode(zlib.compress(packed, 1)).decode()
+        return Tallied(at=at, count=len(rows), columns=text)
+
+
+def columns_of(record: Tallied) -> dict[str, np.ndarray]:
+    """The columns that a record holds.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    packed = zlib.decompress(base64.b85decode(record.columns))
+    columns, at = {}, 0
+    for name, kind in _COLUMNS.items():
+        columns[name] = np.frombuffer(packed, kind, record.count, at)
+        at += columns[name].nbytes
+    if at != len(packed):
+        raise ValueError(f"{len(packed) - at} bytes too many in the columns of a tally")
+    return columns
+
+
+def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
+    """The records that its rows stand for; ``cids`` are the clients by their place."""
+    columns = {name: values.tolist() for name, values in columns_of(record).items()}
+    for row in zip(*columns.values(), strict=True):
+        each: dict[str, Any] = dict(zip(columns, row, strict=True))
+        cid, base = cids[each["client"]], each["base"]
+        yield Leased(
+            at=each["leased"],
+            cid=cid,
+            version=base,
+            task="train",
+            patch=_PATCHES[each["patch"]],
+            nbytes=each["down"],
+        )
+        if each["verdict"] == NO_VERDICT:
+            continue
+        loss = each["loss"]
+        yield Decided(
+            at=each["at"],
+            cid=cid,
+            seq=each["seq"],
+            digest="",
+            base=base,
+            staleness=each["staleness"],
+            verdict=_VERDICTS[each["verdict"]],
+            weight=each["weight"],
+            reason="",
+            samples=each["samples"],
+            steps=each["steps"],
+            update_norm=each["update_norm"],
+            memory_norm=each["memory_norm"],
+            oldest=None,
+            counts=None,
+            loss=loss if np.isfinite(loss) else None,
+            nbytes=each["up"],
+            payload=b"",
+        )
+
+
+def in_order(records: Iterable[Row], cids: Sequence[str]) -> list[Row]:
+    """All records in the order of time, those of tallies among them."""
+    whole: list[Row] = []
+    for record in records:
+        whole += told(record, cids) if isinstance(record, Tallied) else [record]
+    return sorted(whole, key=lambda record: (record.at, _place(record)))
+
+
+def _place(record: Row) -> int:
+    """At one moment, updates come before the version that they make, leases after."""
+    if isinstance(record, Configured):
+        return 0
+    if isinstance(record, Decided):
+        return 1
+    return 2 if isinstance(record, Stepped) else 3

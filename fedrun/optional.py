@@ -1,0 +1,31 @@
+"""Packages that only some users need."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from fedcore.errors import ConfigError
+
+
+def installed(module: str) -> bool:
+    """Whether a package is there; it is not imported."""
+    return find_spec(module) is not None
+
+
+def needed(module: str, extra: str, purpose: str) -> Any:
+    """A module of an optional package.
+
+    Args:
+        module: its dotted name.
+        extra: of this project, which installs it.
+        purpose: what cannot be done without it, for the message.
+
+    Raises:
+        ConfigError: it is not installed; the message says how to install it.
+    """
+    package = module.partition(".")[0]
+    if not installed(package):
+        raise ConfigError(
+            f"{purpose} needs the package {package}: pip install 'latecomer[{extra}]'"
+        )
+    return import_module(module)

@@ -1,0 +1,1 @@
+"""What commands share that simulate many times: processes, costs, statistics."""

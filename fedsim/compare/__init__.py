@@ -1,0 +1,1 @@
+"""``fedsim compare``: runs side by side, and whether they differ by chance."""

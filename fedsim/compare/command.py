@@ -1,0 +1,121 @@
+"""What ``fedsim compare`` does: a table, what differs, and what it means."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedrun.report import units
+from fedrun.report.page import Section, page, plot, table, text
+from fedsim.campaign.curves import Group, curves_figure
+from fedsim.campaign.progress import tell
+from fedsim.campaign.words import column, largest, screen, with_interval
+from fedsim.compare.comparison import COSTS, Comparison, compare
+from fedsim.compare.sides import read_sides
+
+_INTRO = """<h1>Comparison by {metric}</h1>
+<div class="verdict">{sentences}</div>"""
+
+
+def compare_runs(
+    names: Sequence[str], metric: str | None, target: float | None, out: Path | None
+) -> None:
+    """Compares what these folders hold.
+
+    Args:
+        names: of folders of runs or sweeps; ``FOLDER:2`` is a row of a sweep.
+        metric: to compare by.
+        target: a value of it, up to which costs are told.
+        out: a page, if one is wanted.
+    """
+    comparison = compare(read_sides(names), metric, target)
+    screen().print(_table(comparison))
+    for line in _differences(comparison):
+        click.echo(line)
+    for line in comparison.sentences():
+        click.echo(line)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(_page(comparison), encoding="utf-8")
+        tell(Console(stderr=True), f"page: {out}")
+
+
+def _differences(comparison: Comparison) -> list[str]:
+    """How the configs differ from the first one."""
+    first, *others = comparison.sides
+    found = []
+    for side in others:
+        lines = first.differences(side) or ["the config is the same"]
+        found += [f"{side.name}: {line}" for line in lines]
+    return found
+
+
+def _cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    sides, goal = comparison.sides, f"to {comparison.target:.4g}"
+    costs = {name: [comparison.cost(side, name) for side in sides] for name in COSTS}
+    used = {
+        "seconds": units.time_unit(largest(costs["seconds"])),
+        "updates": units.Unit(1.0, "updates"),
+        "nbytes": units.byte_unit(largest(costs["nbytes"])),
+    }
+    columns = [
+        [side.name for side in sides],
+        [str(len(side.trials)) for side in sides],
+        [with_interval(comparison.final(side)) for side in sides],
+        [with_interval(comparison.best(side)) for side in sides],
+        *(column(costs[name], used[name]) for name in COSTS),
+        [
+            f"{missed} never" if (missed := comparison.missed(side)) else ""
+            for side in sides
+        ],
+    ]
+    head = [
+        "",
+        "seeds",
+        f"final {comparison.metric}",
+        "best",
+        *(f"{used[name].name} {goal}" for name in COSTS),
+        "",
+    ]
+    return head, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _table(comparison: Comparison) -> Table:
+    head, rows = _cells(comparison)
+    found = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for place, name in enumerate(head):
+        is_text = place in (0, len(head) - 1)
+        found.add_column(
+            Text(name), justify="left" if is_text else "right", overflow="fold"
+        )
+    for row in rows:
+        found.add_row(*map(Text, row))
+    return found
+
+
+def _page(comparison: Comparison) -> str:
+    groups = [Group(s.name, list(s.trials.values())) for s in comparison.sides]
+    figure = curves_figure(groups, comparison.metric, comparison.target)
+    title = f"{comparison.metric} over versions, time and bytes"
+    lead = "The mean over the seeds with its 95 % interval; the target is dotted."
+    head, rows = _cells(comparison)
+    cells = [[text(cell) for cell in row] for row in rows]
+    sentences = "".join(f"<p>{text(line)}</p>" for line in comparison.sentences())
+    differences = "".join(f"<p>{text(line)}</p>" for line in _differences(comparison))
+    return page(
+        f"Comparison by {comparison.metric}",
+        _INTRO.format(metric=text(comparison.metric), sentences=sentences),
+        [
+            Section("curves", "Curves", lead, [plot(figure, title)]),
+            Section(
+                "sides",
+                "All",
+                "Means with 95 % intervals (Student t) over the seeds.",
+                [table([text(h) for h in head], cells, " rrrrrr "), differences],
+            ),
+        ],
+    )

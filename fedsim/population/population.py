@@ -1,0 +1,303 @@
+"""A population of devices: how fast, how well connected, how reliable each one is.
+
+A struct of arrays. Everything that happens to a device is a function of the seed, the
+device, the purpose and a number, so that two engines which ask in different orders, one
+by one or for many devices at once, see the same fates.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedcore.distributions import DistributionConfig, Empirical, Floats, Same
+from fedcore.errors import ConfigError
+from fedcore.rng import Key
+from fedcore.typing import Indices, Seconds
+from fedrun.config import SimulateConfig
+from fedsim.evaluator import NAME as EVALUATOR
+from fedsim.population.availability import (
+    Always,
+    Availability,
+    Change,
+    Diurnal,
+    OnOff,
+    Recorded,
+)
+from fedsim.population.chance import Chance, Values
+from fedsim.population.dropout import Dropout, LabelsOf
+from fedsim.population.tasks import RecordedTasks
+from fedsim.traces import ClientTrace, read_trace, read_values
+
+_MBIT = 125_000  # bytes
+_ATTEMPT = 40  # tasks are counted in the bits below, attempts in those above
+
+
+class Population:
+    """N devices, by number; ``client-0`` is device 0.
+
+    Args:
+        config: with a trace, that of ``trace``; its files are read here.
+        seed: of the run.
+
+    Raises:
+        ConfigError: a file is missing or wrong, or nobody is ever there.
+    """
+
+    def __init__(self, config: SimulateConfig, seed: int) -> None:
+        config = config.map_distributions(_with_values)
+        key = Key.root(seed).fold_in("population")
+        trace = None if config.trace is None else read_trace(config.trace)
+        self.count = config.clients if trace is None else len(trace)
+        self.names: Sequence[str] = (
+            [f"client-{i}" for i in range(self.count)]
+            if trace is None
+            else [client.name for client in trace]
+        )
+        if trace is not None and EVALUATOR in self.names:
+            raise ConfigError(
+                f"{config.trace}: a client is called {EVALUATOR!r}, as the simulated "
+                "evaluator is; give it another name"
+            )
+        self._speeds(config, key, trace)
+        self._links(config, key, trace)
+        self._misfortunes(config, key)
+        self._availability = self._presence(config, key, trace)
+
+    # ------------------------------------------------------------------- making
+
+    def _drawn(self, distribution: DistributionConfig, key: Key) -> Floats:
+        """One value for each device."""
+        return distribution.quantile(Chance(key, self.count).each())[: self.count]
+
+    def _varying(self, distribution: DistributionConfig, key: Key) -> Values | None:
+        if isinstance(distribution, Same):
+            return None
+        return Values.of(distribution, key, self.count)
+
+    def _speeds(
+        self, config: SimulateConfig, key: Key, trace: list[ClientTrace] | None
+    ) -> None:
+        slowness_N = self._drawn(config.speed, key.fold_in("speed"))
+        step_N = config.step_seconds * slowness_N
+        self._tasks = None
+        if trace is not None:
+            _take_known(step_N, [client.step_seconds for client in trace])
+            default = config.link.latency
+            recorded = [
+                client.seconds_a_step(
+                    default if client.latency is None else client.latency
+                )
+                for client in trace
+            ]
+            if any(recorded):
+                self._tasks = RecordedTasks(recorded, step_N)
+        self._slowness_N = step_N / config.step_seconds
+        self._step_N = step_N
+        self._step: list[Seconds] = step_N.tolist()
+        self._jitter = self._varying(config.jitter, key.fold_in("jitter"))
+        self._pauses = None
+        preemption = config.preemption
+        if preemption.share:
+
+            def pause(u_N: Floats) -> Floats:
+                inner_N = np.minimum(u_N / preemption.share, 1 - 2.0**-53)
+                seconds_N = preemption.seconds * preemption.spread.quantile(inner_N)
+                return np.where(u_N < preemption.share, seconds_N, 0.0)
+
+            draws = Chance(key.fold_in("preemption"), self.count)
+            self._pauses = Values(draws, pause)
+        self._is_steady = (
+            self._tasks is None and self._jitter is None and self._pauses is None
+        )
+
+    def _links(
+        self, config: SimulateConfig, key: Key, trace: list[ClientTrace] | None
+    ) -> None:
+        link = config.link
+        spread_N = self._drawn(link.spread, key.fold_in("link"))
+        up_N, down_N = link.up_mbit / spread_N, link.down_mbit / spread_N
+        delay_N = link.latency * self._drawn(
+            link.latency_spread, key.fold_in("latency")
+        )
+        if trace is not None:
+            # A recorded task's time holds its transfers.
+            measured = [np.inf if any(c.seconds_a_step(0)) else None for c in trace]
+            for rate_N, name in ((up_N, "up_mbit"), (down_N, "down_mbit")):
+                _take_known(rate_N, measured)
+                _take_known(rate_N, [getattr(client, name) for client in trace])
+            _take_known(delay_N, [client.latency for client in trace])
+        self._up_N, self._down_N = up_N * _MBIT, down_N * _MBIT
+        self._delay_N, self._request_N = delay_N, 2 * delay_N
+        self._up: list[float] = self._up_N.tolist()
+        self._down: list[float] = self._down_N.tolist()
+        self._delay: list[Seconds] = delay_N.tolist()
+        self._request: list[Seconds] = self._request_N.tolist()
+
+    def _misfortunes(self, config: SimulateConfig, key: Key) -> None:
+        dropout = config.dropout
+        self._dropout = None
+        if dropout.share or dropout.others:
+            self._dropout = Dropout(
+                dropout, key.fold_in("dropout"), self.count, self._slowness_N
+            )
+        self._upload_loss, self._ack_loss = config.upload_loss, config.ack_loss
+        self._uploads = Chance(key.fold_in("upload"), self.count)
+        self._acks = Chance(key.fold_in("ack"), self.count)
+        self._away_seconds = config.away_seconds
+        self._away = self._varying(config.away, key.fold_in("away"))
+
+    def _presence(
+        self, config: SimulateConfig, key: Key, trace: list[ClientTrace] | None
+    ) -> Availability:
+        availability = config.availability
+        key = key.fold_in("availability", availability.kind)
+        if availability.kind == "on_off":
+            return OnOff(availability, key, self.count)
+        if availability.kind == "diurnal":
+            return Diurnal(availability, key, self.count)
+        file = availability.file or config.trace
+        if availability.file is not None:
+            trace = read_trace(availability.file)
+        if trace is None:
+            return Always()
+        of_device = trace[: self.count]
+        stays = [list(client.stays) for client in of_device]
+        if not any(stays):
+            raise ConfigError(
+                f"{file}: none of its first {self.count} clients is ever there"
+            )
+        if not availability.repeat:
+            return Recorded(stays)
+        period = max(client.end for client in of_device)
+        if np.isinf(period):
+            raise ConfigError(
+                f"{file}: availability.repeat needs an end in every client's last row"
+            )
+        return Recorded(stays, period)
+
+    # ---------------------------------------------------------------- durations
+
+    def compute(self, who: int, task: int, steps: int) -> Seconds:
+        """How long local training takes; ``task`` is the client's own number, from 1.
+
+        The client may be interrupted meanwhile, which is included.
+        """
+        if self._is_steady:
+            return steps * self._step[who]
+        step = self._step[who] if self._tasks is None else self._tasks.one(who, task)
+        seconds = steps * step
+        if self._jitter is not None:
+            seconds *= self._jitter.one(who, task)
+        if self._pauses is not None:
+            seconds += self._pauses.one(who, task)
+        return seconds
+
+    def compute_many(self, who_K: Indices, task_K: Indices, steps_K: Indices) -> Floats:
+        """The same for many tasks at once."""
+        if self._tasks is None:
+            seconds_K = steps_K * self._step_N[who_K]
+        else:
+            seconds_K = steps_K * self._tasks.many(who_K, task_K)
+        if self._jitter is not None:
+            seconds_K *= self._jitter.many(who_K, task_K)
+        if self._pauses is not None:
+            seconds_K += self._pauses.many(who_K, task_K)
+        return seconds_K
+
+    def download(self, who: int, nbytes: int) -> Seconds:
+        """How long a download takes, the request included."""
+        return self._request[who] + nbytes / self._down[who]
+
+    def download_many(self, who_K: Indices, nbytes_K: Indices) -> Floats:
+        """The same for many downloads at once."""
+        return self._request_N[who_K] + nbytes_K / self._down_N[who_K]
+
+    def upload(self, who: int, nbytes: int) -> Seconds:
+        """How long an upload takes."""
+        return self._delay[who] + nbytes / self._up[who]
+
+    def upload_many(self, who_K: Indices, nbytes_K: Indices) -> Floats:
+        """The same for many uploads at once."""
+        return self._delay_N[who_K] + nbytes_K / self._up_N[who_K]
+
+    def latency(self, who: int) -> Seconds:
+        """How long a message without content takes, such as a verdict."""
+        return self._delay[who]
+
+    # -------------------------------------------------------------- misfortunes
+
+    def dropout(self, who: int, task: int) -> float | None:
+        """The share of its computing after which the client is lost; None: it is not.
+
+        Raises:
+            ConfigError: it depends on labels, and there are none.
+        """
+        return None if self._dropout is None else self._dropout.one(who, task)
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether ``show_labels`` must be called before the first task."""
+        return self._dropout is not None and self._dropout.needs_labels
+
+    def show_labels(self, labels_of: LabelsOf) -> None:
+        """Says how often each class is in a device's data, when it is asked for."""
+        if self._dropout is not None:
+            self._dropout.labels_of = labels_of
+
+    def upload_breaks(self, who: int, task: int, attempt: int) -> float | None:
+        """The share of the upload after which it breaks; None: it does not.
+
+        ``attempt`` counts the uploads of one task's update.
+        """
+        if not self._upload_loss:
+            return None
+        drawn = self._uploads.one(who, task | attempt << _ATTEMPT)
+        return drawn / self._upload_loss if drawn < self._upload_loss else None
+
+    def ack_lost(self, who: int, task: int, attempt: int) -> bool:
+        """Whether the verdict on this attempt never arrives."""
+        return bool(self._ack_loss) and (
+            self._acks.one(who, task | attempt << _ATTEMPT) < self._ack_loss
+        )
+
+    def away(self, who: int, task: int) -> Seconds:
+        """How long a client stays away that was lost in this task."""
+        if self._away is None:
+            return self._away_seconds
+        return self._away_seconds * self._away.one(who, task)
+
+    # ------------------------------------------------------------- availability
+
+    @property
+    def comes_and_goes(self) -> bool:
+        """Whether any device might; otherwise all are there for ever."""
+        return not isinstance(self._availability, Always)
+
+    @property
+    def deserted(self) -> Seconds:
+        """When the last device goes for good; infinite if that never happens."""
+        return self._availability.deserted
+
+    def next_change(self, who: int, after: Seconds) -> Change | None:
+        """When it comes or goes next, and whether it is then there; None: never."""
+        return self._availability.next_change(who, after)
+
+    def is_there(self, who: int, at: Seconds) -> bool:
+        """Whether it is there."""
+        return self._availability.is_there(who, at)
+
+
+def _with_values(distribution: DistributionConfig) -> DistributionConfig:
+    """The same with its file read."""
+    if isinstance(distribution, Empirical) and distribution.file is not None:
+        values = read_values(Path(distribution.file))
+        return distribution.model_copy(update={"values": values})
+    return distribution
+
+
+def _take_known(value_N: Floats, known: Sequence[float | None]) -> None:
+    """Writes what is known of devices over what was drawn."""
+    for who, value in enumerate(known):
+        if value is not None:
+            value_N[who] = value

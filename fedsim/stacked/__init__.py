@@ -1,0 +1,5 @@
+"""Many clients at once: their fates one by one, their training in stacks."""
+
+from fedsim.stacked.crowd import Crowd as Crowd
+from fedsim.stacked.engine import make_crowd as make_crowd
+from fedsim.stacked.engine import stacked_model as stacked_model

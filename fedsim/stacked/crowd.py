@@ -1,0 +1,546 @@
+"""Simulated clients by the thousand: what happens to each of them, and when.
+
+A client is a row of a few lists. What it does is what
+:class:`fedsim.client.SimulatedClient` does, which keeps the whole protocol: it waits,
+gets a model, trains, uploads, is acknowledged; or is lost on the way and comes again.
+Times come from the population, decisions from the coordinator, updates from the work.
+"""
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.crowd import CrowdCoordinator
+from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
+from fedcore.coordinator.leases import Lease
+from fedcore.coordinator.records import Admitted
+from fedcore.coordinator.state import Arrived
+from fedcore.errors import UserCodeError
+from fedcore.pool import Pool
+from fedcore.protocol import Held, Verdict
+from fedcore.typing import Array, Counts, Seconds
+from fedcore.workload import (
+    AFTER_FAILURE,
+    MOST_FAILURES,
+    Client,
+    Workload,
+    last_words,
+    user_code,
+)
+from fedrun.journal.tally import NO_VERDICT, PATCH_CODES, VERDICT_CODES, Tally
+from fedrun.traffic import Lane, Way, codec_of
+from fedsim.client import RETRY
+from fedsim.population import Population
+from fedsim.stacked.work import Stack, Waiting, Work
+from fedsim.world import World
+
+_log = logging.getLogger("fedsim")
+_FLUSH_ROWS = 20_000
+_FLUSH_SECONDS = 1.0  # of real time
+
+# What can happen to a client; the numbers are places in ``Crowd._handlers``.
+_ARRIVES, _READY, _FINISHES, _UPLOADS, _BEGINS, _LEAVES, _DROPS, _MISSED = range(8)
+
+
+_NEVER = math.inf, 0, 0, 0, 0
+_UP_TO_DATE = 0, PATCH_CODES["none"], ""
+
+
+class _Given(NamedTuple):
+    """A task, and how its model came."""
+
+    at: Seconds
+    version: int
+    patch: int  # its kind
+    down: int  # bytes
+    steps: int
+
+
+class _Entering(NamedTuple):
+    """An update that has arrived."""
+
+    who: int
+    at: Seconds
+    seq: int
+    given: _Given
+    stack: Stack
+    row: int
+
+
+class Crowd:
+    """All clients of a world."""
+
+    def __init__(
+        self,
+        world: World,
+        population: Population,
+        workload: Workload,
+        pool: Pool,
+        work: Work,
+    ) -> None:
+        coordinator = world.run.coordinator
+        assert isinstance(coordinator, CrowdCoordinator)
+        self._world, self._clock = world, world.clock
+        self._coordinator, self._state = coordinator, coordinator.state
+        self._population, self._workload = population, workload
+        self._pool, self._work = pool, work
+        self._client = coordinator.algorithm.config.client
+        self._lease, self._lost = coordinator.timeouts.lease, coordinator.timeouts.lost
+        count = self.count = population.count
+        self._names = population.names
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._latency = [population.latency(who) for who in range(count)]
+        self._direct = self._is_direct()
+        self._life = [0] * count  # what was begun in an earlier life never happens
+        self._there = [False] * count  # what is sent to it otherwise is lost
+        self._seq = [0] * count  # messages that were made
+        self._tasks = [0] * count  # tasks that were given
+        self._attempts = [0] * count  # uploads of the message in flight
+        self._pending = [False] * count  # whether there is such a message
+        self._decided = [False] * count  # whether the server has it
+        self._returns = [False] * count  # whether it goes back into the memory
+        self._held = [0] * count  # versions
+        self._share: dict[int, float] = {}  # of the work, where it is not all of it
+        self._samples = [0] * count
+        self._steps = [0] * count  # of a whole task
+        self._given: dict[int, _Given] = {}
+        self._failures: dict[int, int] = {}
+        self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
+        self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
+        self._expiries: deque[tuple[Seconds, str, int]] = deque()
+        self._entering: list[_Entering] = []
+        self._digests = {0: self._state.published.digest}
+        self._patches: dict[int, tuple[int, int, str]] = {}
+        self._patched = 0  # the version that they lead to
+        self._replays = False  # or the whole model comes, whatever is held
+        self._moved: dict[tuple[Way, str], tuple[list[int], list[int]]] = {}
+        self._tally, self._flushed = Tally(), time.monotonic()
+        self._handlers: tuple[Callable[[int], None], ...] = (
+            self._arrive,
+            self._acknowledged,
+            self._finish,
+            self._upload,
+            self._begin_life,
+            self._leave,
+            self._drop_out,
+            self._missed,
+        )
+        if population.needs_labels:
+            population.show_labels(self._label_counts)
+        world.closing.append(self._end)
+        world.follow = self._follow
+        self._admit()
+
+    def _is_direct(self) -> bool:
+        """Whether it is known when a task is given when its update will arrive."""
+        return (
+            self._work.fixed_bytes is not None
+            and not self._world.run.config.simulate.upload_loss
+            and not self._population.comes_and_goes
+        )
+
+    def begin(self) -> None:
+        """Everyone comes who is there."""
+        for who in range(self.count):
+            self._begin_life(who)
+
+    def _admit(self) -> None:
+        at, actions = self._clock.now, list[Action]()
+        for index, name in enumerate(self._names):
+            record = Admitted(
+                at=at,
+                cid=name,
+                name=name,
+                role="trainer",
+                index=index,
+                count=self.count,
+            )
+            self._state.note(record)
+            actions.append(Persist(record=record))
+        self._do(actions)
+
+    # --------------------------------------------------------------------- time
+
+    def _at(self, when: Seconds, kind: int, who: int) -> None:
+        """Something happens to a client, unless its life ends before."""
+        event = when, self._clock.ticket(), kind, who, self._life[who]
+        heappush(self._events, event)
+
+    def execute(self, is_over: Callable[[], bool]) -> None:
+        """Lets things happen until it is over or nothing happens any more.
+
+        Three queues are merged: what happens to clients, acknowledgements, which come
+        in the order of arrival where all take equally long, and the timers and the
+        evaluator of the world.
+        """
+        world, clock = self._world, self._clock
+        events, acks, others = self._events, self._acks, clock.queue
+        handlers, lives = self._handlers, self._life
+        while events or acks or others:
+            is_ack = bool(acks) and (not events or acks[0] < events[0])
+            first = acks[0] if is_ack else events[0] if events else _NEVER
+            if others and others[0][:2] < first[:2]:
+                if self._entering:
+                    self._enter()
+                    continue
+                what = clock.next()
+                assert what is not None
+                what()
+            else:
+                when, _, kind, who, life = acks.popleft() if is_ack else heappop(events)
+                if lives[who] == life:
+                    clock.now = when
+                    handlers[kind](who)
+            if (world.ended is not None or world.failures) and is_over():
+                return
+
+    def _do(self, actions: list[Action]) -> None:
+        """Carries out what follows from an event."""
+        if actions:
+            self._world.carry_out_now(actions)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Does what the coordinator has decided on beside its actions."""
+        if self._state.version != self._patched:
+            self._step_made()
+        if self._coordinator.granted:
+            granted, self._coordinator.granted = self._coordinator.granted, []
+            for cid, lease in granted:
+                self._start(self._places[cid], lease)
+
+    def _step_made(self) -> None:
+        """A version was published."""
+        published = self._state.published
+        self._patched = published.version
+        self._digests[published.version] = published.digest
+        self._patches.clear()
+        self._replays = published.ring[-1].message is not None
+        if (
+            len(self._tally) >= _FLUSH_ROWS
+            or time.monotonic() - self._flushed > _FLUSH_SECONDS
+        ):
+            self._flush()
+
+    # -------------------------------------------------------------------- books
+
+    def _end(self) -> None:
+        """Tasks that were given are told of, though nothing comes of them any more."""
+        for entering in self._entering:
+            self._tally.add(*_unfinished(entering.who, entering.seq, entering.given))
+        for who, given in self._given.items():
+            if not self._decided[who]:
+                self._tally.add(*_unfinished(who, self._seq[who], given))
+        for (way, codec), (transfers, nbytes) in self._moved.items():
+            for who, times in enumerate(transfers):
+                if times:
+                    lane = Lane(self._names[who], way, codec)
+                    self._world.count(lane, nbytes[who], times)
+        self._flush()
+        self._work.close()
+
+    def _flush(self) -> None:
+        """Writes what has happened since this was done last."""
+        self._flushed = time.monotonic()
+        if len(self._tally):
+            record = self._tally.take(self._clock.now)
+            self._world.carry_out_now([Persist(record=record)])
+        self._world.commit()
+
+    def _count(self, who: int, way: Way, codec: str, nbytes: int) -> None:
+        moved = self._moved.get((way, codec))
+        if moved is None:
+            moved = self._moved[way, codec] = [0] * self.count, [0] * self.count
+        moved[0][who] += 1
+        moved[1][who] += nbytes
+
+    # --------------------------------------------------------------------- fate
+
+    def _begin_life(self, who: int) -> None:
+        """It comes, for the first time or again."""
+        self._life[who] += 1
+        now, population = self._clock.now, self._population
+        change = population.next_change(who, now)
+        if change is not None:
+            when, comes = change
+            self._at(when, _BEGINS if comes else _LEAVES, who)
+            if comes:
+                return
+        elif not population.is_there(who, now):
+            return
+        self._there[who] = True
+        if self._pending[who]:
+            self._upload(who)
+        else:
+            self._ready(who)
+
+    def _leave(self, who: int) -> None:
+        """It is not available any more, until it is again."""
+        change = self._population.next_change(who, self._clock.now)
+        self._go(who, math.inf if change is None else change[0])
+
+    def _drop_out(self, who: int) -> None:
+        away = self._population.away(who, self._tasks[who])
+        self._go(who, self._clock.now + away)
+
+    def _go(self, who: int, until: Seconds) -> None:
+        """It is lost, with whatever it was doing; a message waits for its return."""
+        now = self._clock.now
+        self._life[who] += 1
+        self._there[who] = False
+        if not self._pending[who]:
+            self._work.drop(who)
+            given = self._given.pop(who, None)
+            if given is not None:
+                self._tally.add(*_unfinished(who, self._seq[who], given))
+        if until - now > self._lost:
+            self._at(now + self._lost, _MISSED, who)
+        if until < math.inf:
+            self._at(until, _BEGINS, who)
+
+    def _missed(self, who: int) -> None:
+        self._feed(ClientLost(at=self._clock.now, cid=self._names[who]))
+
+    def _feed(self, event: Event) -> None:
+        if self._entering:
+            self._enter()
+        self._do(self._coordinator.handle(event))
+
+    # -------------------------------------------------------------------- tasks
+
+    def _ready(self, who: int) -> None:
+        """It waits for a task."""
+        now, expiries = self._clock.now, self._expiries
+        while expiries and expiries[0][0] <= now:
+            _, cid, number = expiries.popleft()
+            self._do(self._coordinator.expire(cid, number, now))
+        self._do(self._coordinator.ready(self._names[who], now))
+
+    def _start(self, who: int, lease: Lease) -> None:
+        """It may train; the model is on its way."""
+        now, population = self._clock.now, self._population
+        self._expiries.append((now + self._lease, self._names[who], lease.number))
+        if not self._samples[who] and not self._load(who):
+            return
+        version = lease.version
+        held = self._held[who]
+        if held == version:
+            nbytes, kind, codec = _UP_TO_DATE
+        else:
+            way = held if self._replays else -1
+            nbytes, kind, codec = self._patches.get(way) or self._patch(way)
+        if nbytes:
+            self._count(who, "down", codec, nbytes)
+        if not self._there[who]:
+            given = _Given(now, version, kind, nbytes, 0)
+            self._tally.add(*_unfinished(who, self._seq[who], given))
+            return
+        self._held[who] = version
+        task = self._tasks[who] = self._tasks[who] + 1
+        steps = self._steps[who]
+        if who in self._share:
+            share = self._share[who]
+            steps = self._client.step_count(self._samples[who], share)
+        received = now + population.download(who, nbytes)
+        duration = population.compute(who, task, steps)
+        self._given[who] = _Given(now, version, kind, nbytes, steps)
+        lost = population.dropout(who, task)
+        if lost is not None:
+            self._at(received + lost * duration, _DROPS, who)
+            return
+        due, public_D = received + duration, self._state.published.public_D
+        seq = self._seq[who] + 1
+        self._work.give(who, Waiting(due, seq, version, public_D, steps))
+        if self._direct:
+            size = self._work.fixed_bytes
+            assert size is not None
+            self._at(due + population.upload(who, size), _ARRIVES, who)
+        else:
+            self._at(due, _FINISHES, who)
+
+    def _patch(self, held: int) -> tuple[int, int, str]:
+        """Bytes, kind and codec of the way from a version to the newest one."""
+        published = self._state.published
+        name = None if held < 0 else Held(published.epoch, held, self._digests[held])
+        patch = published.patch(name)
+        codec = codec_of(patch.parts[0]) if patch.parts else ""
+        known = patch.nbytes, PATCH_CODES[patch.kind], codec
+        self._patches[held] = known
+        return known
+
+    def _load(self, who: int) -> bool:
+        """Reads a client's data, once."""
+        name = self._names[who]
+        whose = f"train_data of {name}"
+        try:
+            with user_code(whose):
+                data = self._workload.train_data(Client(name, who, self.count))
+                samples = self._workload.samples(data, whose)
+                self._pool.add(who, samples)
+        except UserCodeError as error:
+            self._confess(who, error)
+            return False
+        self._samples[who] = len(samples)
+        self._steps[who] = self._client.step_count(len(samples))
+        return True
+
+    def _label_counts(self, who: int) -> Counts | None:
+        return self._pool.counts(who)
+
+    def _confess(self, who: int, error: UserCodeError) -> None:
+        """The user's code raised: the server is told, and the federation goes on."""
+        failures = self._failures[who] = self._failures.get(who, 0) + 1
+        now, name = self._clock.now, self._names[who]
+        if failures == 1:
+            _log.warning("%s: %s", name, error)
+        self._feed(ClientFailed(at=now, cid=name, error=last_words(error)))
+        if failures < MOST_FAILURES:
+            self._at(now + AFTER_FAILURE * 2**failures, _BEGINS, who)
+            return
+        failure = UserCodeError(f"{name}: {failures} times in a row: {error}")
+        failure.__cause__ = error.__cause__
+        self._world.failures.append(failure)
+        self._life[who] += 1
+        self._at(now + self._lost, _MISSED, who)
+
+    def _finish(self, who: int) -> None:
+        """It has trained."""
+        stack, row = self._work.result(who)
+        if not stack.sound[row]:
+            self._waste(who)
+            return
+        self._seq[who] += 1
+        self._pending[who], self._attempts[who] = True, 0
+        self._upload(who)
+
+    def _waste(self, who: int) -> None:
+        """Its update holds what is not finite: it is not used."""
+        _log.warning("%s: its update is not finite; unused", self._names[who])
+        self._work.drop(who)
+        self._tally.add(*_unfinished(who, self._seq[who], self._given.pop(who)))
+        self._tell()
+        self._ready(who)
+
+    def _tell(self) -> None:
+        """Whoever watches is told that something was decided."""
+        event = UpdatesEntered(at=self._clock.now, count=self._state.applied)
+        self._world.tell(event)
+
+    # ------------------------------------------------------------------ updates
+
+    def _upload(self, who: int) -> None:
+        stack, row = self._work.result(who)
+        now, population = self._clock.now, self._population
+        duration = population.upload(who, stack.nbytes[row])
+        attempt = self._attempts[who] = self._attempts[who] + 1
+        part = population.upload_breaks(who, self._tasks[who], attempt)
+        if part is not None:
+            self._at(now + part * duration + RETRY, _UPLOADS, who)
+        else:
+            self._at(now + duration, _ARRIVES, who)
+
+    def _arrive(self, who: int) -> None:
+        """Its update is there."""
+        stack, row = self._work.result(who)
+        now = self._clock.now
+        if self._direct and not self._pending[who]:
+            if not stack.sound[row]:
+                self._waste(who)
+                return
+            self._seq[who] += 1
+            self._pending[who], self._attempts[who] = True, 1
+        self._count(who, "up", stack.codec[row], stack.nbytes[row])
+        if not self._decided[who]:
+            self._decided[who] = True
+            given, coordinator = self._given[who], self._coordinator
+            update = _Entering(who, now, self._seq[who], given, stack, row)
+            self._entering.append(update)
+            if coordinator.deliver(self._names[who], given.version, now):
+                self._enter()
+            else:
+                self._share.pop(who, None)
+                if coordinator.leases.parked:
+                    self._do(coordinator.hand_out(now))
+        if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
+            self._at(now + RETRY, _UPLOADS, who)
+            return
+        when = now + self._latency[who]
+        if self._acks and self._acks[-1][0] > when:
+            self._at(when, _READY, who)
+        else:
+            self._acks.append(
+                (when, self._clock.ticket(), _READY, who, self._life[who])
+            )
+
+    def _enter(self) -> None:
+        """The server decides on what has arrived."""
+        entering, self._entering = self._entering, []
+        updates = [
+            Arrived(
+                each.stack.messages[each.row],
+                each.given.version,
+                self._samples[each.who],
+                each.stack.counts[each.row],
+            )
+            for each in entering
+        ]
+        decisions, actions = self._coordinator.enter(updates, _rows(entering))
+        for each, decision in zip(entering, decisions, strict=True):
+            who, stack, row, given = each.who, each.stack, each.row, each.given
+            verdict = decision.verdict
+            if verdict is not Verdict.ACCEPTED:
+                self._returns[who] = verdict.returns_mass
+                if verdict is Verdict.REJECTED_STALE and self._attempts[who] == 1:
+                    self._share[who] = self._share.get(who, 1.0) / 2
+            else:
+                self._share.pop(who, None)
+            self._tally.add(
+                who,
+                given.at,
+                each.at,
+                each.seq,
+                given.version,
+                decision.staleness,
+                given.patch,
+                given.down,
+                VERDICT_CODES[verdict],
+                decision.weight,
+                self._samples[who],
+                given.steps,
+                stack.update_norm[row],
+                stack.memory_norm[row],
+                stack.loss[row],
+                stack.nbytes[row],
+            )
+        self._do(actions)
+        self._tell()
+
+    def _acknowledged(self, who: int) -> None:
+        """It knows the verdict, and wants to go on."""
+        del self._given[who]
+        self._work.settle(who, returns_mass=self._returns[who])
+        self._returns[who] = self._pending[who] = self._decided[who] = False
+        self._ready(who)
+
+
+def _unfinished(who: int, seq: int, given: _Given) -> tuple[float, ...]:
+    """The row of a task of which nothing came."""
+    at, version, patch, down, steps = given
+    nan = math.nan
+    before = who, at, nan, seq, version, 0, patch, down, NO_VERDICT
+    return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)
+
+
+def _rows(entering: list[_Entering]) -> Array | None:
+    """What updates say that were not compressed, one a row."""
+    first = entering[0].stack
+    if first.messages[entering[0].row] is not None:
+        return None
+    if all(each.stack is first for each in entering):
+        return first.delta_ND[[each.row for each in entering]]
+    return first.gathered([(each.stack, each.row) for each in entering])

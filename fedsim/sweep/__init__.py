@@ -1,0 +1,1 @@
+"""``fedsim sweep``: many settings, several seeds each, in one table."""

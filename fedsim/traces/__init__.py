@@ -1,0 +1,7 @@
+"""What clients did, as a table that anyone can write: read, written, fitted."""
+
+from fedsim.traces.format import ClientTrace as ClientTrace
+from fedsim.traces.format import Segment as Segment
+from fedsim.traces.read import read_trace as read_trace
+from fedsim.traces.read import read_values as read_values
+from fedsim.traces.write import write_trace as write_trace

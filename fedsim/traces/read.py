@@ -1,0 +1,220 @@
+"""Reads a trace; whatever is wrong with it is one sentence with file and line."""
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from fedcore.errors import ConfigError
+from fedsim.traces.format import (
+    COLUMNS,
+    MUST_HAVE,
+    OF_CLIENT,
+    STATES,
+    ClientTrace,
+    Segment,
+)
+
+Cells = dict[str, str]
+
+
+def read_trace(path: Path) -> list[ClientTrace]:
+    """The clients of a trace, in the order in which they first appear.
+
+    Raises:
+        ConfigError: the file, the line, what is wrong and what is allowed.
+    """
+    return _Reader(path).read()
+
+
+def read_values(path: Path) -> tuple[float, ...]:
+    """The numbers of a file with one a line; its first line may be a heading.
+
+    Raises:
+        ConfigError: a line is not a number above 0, or there is none.
+    """
+    values = []
+    for line, cells in _lines(path):
+        if len(cells) != 1:
+            _fail(path, line, f"expected one value a line, got {len(cells)}")
+        value = _float(cells[0])
+        if value is None and line == 1:
+            continue
+        if value is None or not 0 < value < math.inf:
+            _fail(path, line, f"expected a number above 0, got {cells[0]!r}")
+        values.append(value)
+    if not values:
+        raise ConfigError(f"{path}: no values; expected one number above 0 a line")
+    return tuple(values)
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._line = 0
+        self._clients: dict[str, ClientTrace] = {}
+        self._with_tasks: set[str] = set()
+
+    def read(self) -> list[ClientTrace]:
+        header: list[str] | None = None
+        for line, cells in _lines(self._path):
+            self._line = line
+            if header is None:
+                header = self._checked(cells)
+            else:
+                self._take(header, cells)
+        if not self._clients:
+            raise ConfigError(
+                f"{self._path}: no clients; expected the columns {', '.join(COLUMNS)} "
+                "and a row for each segment of a client's life"
+            )
+        if not any(True for client in self._clients.values() for _ in client.stays):
+            raise ConfigError(
+                f"{self._path}: no client is ever there; expected rows of state "
+                "there or task"
+            )
+        return list(self._clients.values())
+
+    def _fail(self, what: str) -> NoReturn:
+        _fail(self._path, self._line, what)
+
+    def _checked(self, header: list[str]) -> list[str]:
+        names = [name.strip() for name in header]
+        for place, name in enumerate(names):
+            if name not in COLUMNS:
+                allowed = ", ".join(COLUMNS)
+                self._fail(f"unknown column {name!r}; allowed: {allowed}")
+            if name in names[:place]:
+                self._fail(f"column {name!r} is there twice")
+        missing = [name for name in MUST_HAVE if name not in names]
+        if missing:
+            self._fail(f"no column {missing[0]!r}; needed: {', '.join(MUST_HAVE)}")
+        return names
+
+    def _take(self, header: list[str], cells: list[str]) -> None:
+        if len(cells) != len(header):
+            self._fail(f"{len(cells)} values, and the header has {len(header)} columns")
+        row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+        name = row["client"]
+        if not name:
+            self._fail("client is empty; expected its name")
+        segment = self._segment(row)
+        client = self._clients.setdefault(name, ClientTrace(name))
+        self._follows(client, segment)
+        client.segments.append(segment)
+        for column in OF_CLIENT:
+            if row.get(column):
+                self._learn(client, column, row[column])
+        if segment.state == "task":
+            self._with_tasks.add(name)
+        if name in self._with_tasks:
+            self._check_link(client)
+
+    def _segment(self, row: Cells) -> Segment:
+        state = next((s for s in STATES if s == row["state"]), None)
+        if state is None:
+            self._fail(f"state {row['state']!r}; allowed: {', '.join(STATES)}")
+        start = self._seconds("start", row["start"])
+        end = self._seconds("end", row["end"]) if row["end"] else math.inf
+        if end <= start:
+            self._fail(f"end {end:g} is not after start {start:g}")
+        return Segment(start, end, state, self._steps(state, row.get("steps", "")))
+
+    def _steps(self, state: str, text: str) -> int:
+        if state != "task":
+            if text:
+                self._fail(f"steps {text!r} in state {state}; only a task has steps")
+            return 0
+        if not (text.isascii() and text.isdigit() and int(text)):
+            self._fail(f"steps {text!r}; a task needs a whole number of at least 1")
+        return int(text)
+
+    def _seconds(self, column: str, text: str) -> float:
+        value = _float(text)
+        if value is None or not 0 <= value < math.inf:
+            self._fail(f"{column} {text!r}; expected seconds, a number of at least 0")
+        return value
+
+    def _follows(self, client: ClientTrace, segment: Segment) -> None:
+        """A client's rows are a chain without gaps."""
+        before = client.segments[-1] if client.segments else None
+        due = 0.0 if before is None else before.end
+        if segment.start == due:
+            return
+        start = f"{client.name}: start {segment.start:.12g}"
+        if before is None:
+            self._fail(
+                f"{start}, and its first row must start at 0; state away fills the "
+                "time before it comes"
+            )
+        if math.isinf(due):
+            self._fail(f"{start}, but its row before has no end; only the last may")
+        if segment.start > due:
+            self._fail(
+                f"{start} leaves a gap, since its row before ends at {due:.12g}; "
+                "state away fills the time in which it is not there"
+            )
+        if segment.start < before.start:
+            self._fail(
+                f"{start} is out of order, since its row before starts at "
+                f"{before.start:.12g}; a client's rows must be in the order of time"
+            )
+        self._fail(f"{start} overlaps its row before, which ends at {due:.12g}")
+
+    def _learn(self, client: ClientTrace, column: str, text: str) -> None:
+        value = _float(text)
+        is_rate = column.endswith("_mbit")
+        if (
+            value is None
+            or value < 0
+            or math.isnan(value)
+            or (math.isinf(value) and not is_rate)
+            or (value == 0 and column != "latency")
+        ):
+            bound = "of at least 0" if column == "latency" else "above 0"
+            also = ", or inf" if is_rate else ""
+            self._fail(f"{column} {text!r}; expected a number {bound}{also}")
+        known = getattr(client, column)
+        if known is not None and known != value:
+            self._fail(
+                f"{client.name}: {column} is {value:g} here and {known:g} above; a "
+                "client has one, said in any of its rows"
+            )
+        setattr(client, column, value)
+
+    def _check_link(self, client: ClientTrace) -> None:
+        """A task's time holds its transfers: nothing may count them again."""
+        for column in ("up_mbit", "down_mbit"):
+            if math.isfinite(getattr(client, column) or math.inf):
+                self._fail(
+                    f"{client.name}: {column} beside a task, whose time includes its "
+                    "transfers; leave it empty, or say inf"
+                )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the lines on which they end; empty lines are left out."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.reader(file, strict=True)
+            for cells in table:
+                if cells:
+                    yield table.line_num, cells
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text in UTF-8") from error
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{table.line_num}: not CSV: {error}") from error
+
+
+def _fail(path: Path, line: int, what: str) -> NoReturn:
+    raise ConfigError(f"{path}:{line}: {what}")
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,127 @@
+"""A plain sequence of layers: forward and backward by hand, without a graph."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from fedcore.errors import NotStackableError
+from fedcore.params import TensorSpec
+from fedtorch.stacked.batch import Batch
+from fedtorch.stacked.layers import Layer, Maker, refusal
+from fedtorch.stacked.layers.activation import InPlaceReLU
+from fedtorch.stacked.layers.linear import Linear
+from fedtorch.stacked.losses import CrossEntropy, Found, Loss
+from fedtorch.stacked.rows import Rows, Workspace
+
+
+class _Steps(NamedTuple):
+    """What is called for one stack and one shape of batches, in this order."""
+
+    forward: tuple[Callable[[torch.Tensor], torch.Tensor], ...]
+    loss: Callable[[torch.Tensor], Callable[[Any, Batch], Found]]
+    backward: tuple[Callable[[torch.Tensor], Any], ...]
+
+
+class Chain:
+    """The layers of an ``nn.Sequential``, one after the other."""
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        words: str,
+        loss: Loss,
+        to_clear: Sequence[TensorSpec],
+        workspace: Workspace,
+    ) -> None:
+        self._layers = tuple(layers)
+        self._loss, self._to_clear = loss, tuple(to_clear)
+        self._workspace = workspace
+        self._first = next(at for at, layer in enumerate(layers) if layer.trained)
+        self.words = f"stacked by layer ({words}), {loss.words}"
+        self.per_sample = 1.0
+        self._most = 0  # samples that the workspace has grown for
+
+    def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
+        """All layers forward, the loss, and all layers back."""
+        with torch.no_grad():
+            key = (self, x.shape)
+            steps = rows.remembered.get(key)
+            if steps is None:
+                steps = rows.remember(key, self._bind(rows, x))
+            for forward in steps.forward:
+                x = forward(x)
+            loss_N, g = steps.loss(x)(y, batch)
+            if self._to_clear:
+                rows.clear(self._to_clear)
+            for backward in steps.backward:
+                g = backward(g)
+        return loss_N
+
+    def _bind(self, rows: Rows, x: torch.Tensor) -> _Steps:
+        """Runs forward once, to know the shapes and the memory that they take."""
+        samples = x.shape[0] * x.shape[1]
+        bound, kept = [], 0
+        for at, layer in enumerate(self._layers):
+            bound.append(layer.bind(rows, x.shape, wanted=at > self._first))
+            x = bound[-1].forward(x)
+            kept += layer.kept * x.nbytes
+        self._most = max(self._most, samples)
+        self.per_sample = self._workspace.nbytes / self._most + kept / samples + 1
+        loss = self._loss.bound
+        if self._layers[-1].fresh:
+            loss = _always(loss(x))
+        return _Steps(
+            tuple(one.forward for one in bound),
+            loss,
+            tuple(one.backward for one in reversed(bound[self._first :])),
+        )
+
+
+def _always(
+    loss: Callable[[Any, Batch], Found],
+) -> Callable[[torch.Tensor], Callable[[Any, Batch], Found]]:
+    """For outputs that are always in the same place."""
+    return lambda out: loss
+
+
+def flattened(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] | None:
+    """The layers of a sequence of sequences; None for any other module."""
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        return None
+    if type(module) is not nn.Sequential:
+        return [(name, module)] if refusal(module) is None else None
+    layers: list[tuple[str, nn.Module]] = []
+    for key, child in module.named_children():
+        inner = flattened(child, f"{name}.{key}" if name else key)
+        if inner is None:
+            return None
+        layers += inner
+    return layers
+
+
+def chain(
+    layers: Sequence[tuple[str, nn.Module]], maker: Maker, loss: Loss
+) -> Chain:
+    """The layers of a sequence for many models at once.
+
+    Raises:
+        NotStackableError: a recurrent layer, whose output is not one tensor.
+    """
+    for name, layer in layers:
+        if isinstance(layer, nn.RNNBase):
+            raise NotStackableError(f"the output of layer {name!r} is not one tensor")
+        maker.count(layer)
+    made: list[Layer] = []
+    for _, layer in layers:
+        one = maker.make(layer)
+        if type(layer) is nn.ReLU and made and made[-1].fresh:
+            one = InPlaceReLU(maker.workspace)
+        made.append(one)
+    if isinstance(loss, CrossEntropy) and isinstance(made[-1], Linear):
+        made[-1].classes_first = True
+    counts = Counter(type(layer).__name__ for _, layer in layers)
+    words = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return Chain(made, words, loss, maker.slots.to_clear(), maker.workspace)

@@ -1,0 +1,296 @@
+"""The mean losses of many models over their batches, and the gradient of the outputs.
+
+A loss that is known is computed for all samples at once and weighed, so that padding
+has no effect. Any other function of the user's sees the samples of one model at a
+time, without padding.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedtorch.stacked.batch import Batch
+from fedtorch.tensors import mapped
+
+Found = tuple[Any, torch.Tensor]
+"""The losses (N,), in NumPy or torch, and the gradient of the outputs (N, B, ...)."""
+TINY = np.float32(1.2e-38)  # its logarithm exists, and it changes no sum in sight
+SMALL = 1e-30  # below, a probability is too coarse in float32 for its logarithm
+
+
+class Known(NamedTuple):
+    """A function of ``torch.nn.functional``, and how it is called."""
+
+    function: Callable[..., torch.Tensor]
+    settings: Mapping[str, Any]
+    of_classes: bool  # targets are indices of classes: there may be fewer of them
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.__name__
+
+
+_OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
+_OF_VALUES = (
+    functional.mse_loss,
+    functional.l1_loss,
+    functional.smooth_l1_loss,
+    functional.huber_loss,
+    functional.binary_cross_entropy,
+    functional.binary_cross_entropy_with_logits,
+    functional.soft_margin_loss,
+)
+_MODULES: Mapping[type[nn.Module], tuple[Callable[..., Any], tuple[str, ...]]] = {
+    nn.CrossEntropyLoss: (
+        functional.cross_entropy,
+        ("weight", "ignore_index", "label_smoothing"),
+    ),
+    nn.NLLLoss: (functional.nll_loss, ("weight", "ignore_index")),
+    nn.MSELoss: (functional.mse_loss, ()),
+    nn.L1Loss: (functional.l1_loss, ()),
+    nn.SmoothL1Loss: (functional.smooth_l1_loss, ("beta",)),
+    nn.HuberLoss: (functional.huber_loss, ("delta",)),
+    nn.BCELoss: (functional.binary_cross_entropy, ("weight",)),
+    nn.BCEWithLogitsLoss: (
+        functional.binary_cross_entropy_with_logits,
+        ("weight", "pos_weight"),
+    ),
+    nn.SoftMarginLoss: (functional.soft_margin_loss, ()),
+}
+
+
+def known(loss: Any) -> Known | None:
+    """The loss if it is a mean that is known by its type or as a function."""
+    if loss in (*_OF_CLASSES, *_OF_VALUES):
+        return known_call(loss, {})
+    found = _MODULES.get(type(loss))
+    if found is None or loss.reduction != "mean" or loss._forward_hooks:
+        return None
+    function, names = found
+    return known_call(function, {name: getattr(loss, name) for name in names})
+
+
+def known_call(function: Any, settings: Mapping[str, Any]) -> Known | None:
+    """The same of a call with these keyword arguments."""
+    rest = {k: v for k, v in settings.items() if v is not None}
+    if rest.pop("reduction", "mean") != "mean" or {"size_average", "reduce"} & set(
+        rest
+    ):
+        return None
+    if function in _OF_CLASSES:
+        return Known(function, rest, of_classes=True)
+    if function in _OF_VALUES:
+        weight = rest.get("weight")
+        if weight is not None and weight.dim() > 1:
+            return None  # a weight for each sample of the batch
+        return Known(function, rest, of_classes=False)
+    return None
+
+
+class Loss:
+    """The mean losses of a stack and their gradients."""
+
+    words: str
+
+    def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
+        """For outputs (N, B, ...)."""
+        raise NotImplementedError
+
+    def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
+        """The same for outputs that are always in this place."""
+        return partial(self, out)
+
+
+Prepare = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _same(samples: torch.Tensor) -> torch.Tensor:
+    return samples
+
+
+class Weighed(Loss):
+    """A known loss, through autograd of itself alone.
+
+    ``prepare_out`` and ``prepare_y`` bring samples into the form that it is called
+    with; they keep the order of the values.
+    """
+
+    def __init__(
+        self, loss: Known, prepare_out: Prepare = _same, prepare_y: Prepare = _same
+    ) -> None:
+        self._loss = loss
+        self._out, self._y = prepare_out, prepare_y
+        self.words = loss.name
+
+    def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
+        """Each value weighed by whether its sample counts."""
+        n, b = batch.count, batch.width
+        if batch.ragged:
+            counts = batch.counts()
+            y = torch.where(counts.view(n, b, *(1,) * (y.dim() - 2)), y, 0)
+        with torch.enable_grad():
+            leaf = out.detach().requires_grad_()
+            scores = self._out(leaf.flatten(0, 1))
+            targets = self._y(y.flatten(0, 1))
+            settings = dict(self._loss.settings)
+            if not self._loss.of_classes and scores.shape != targets.shape:
+                raise ValueError(
+                    f"outputs {tuple(scores.shape)} and targets "
+                    f"{tuple(targets.shape)} differ in shape"
+                )
+            values = self._loss.function(
+                scores, targets, **settings, reduction="none"
+            )
+            if values.numel() % (n * b):
+                raise ValueError("the loss does not have a value for each sample")
+            each = values.view(n, b, -1)
+            weights = self._weights(scores, targets, each)
+            if batch.ragged:
+                weights = weights * counts.unsqueeze(2)
+                each = each * counts.unsqueeze(2)
+            loss_N = each.sum((1, 2)) / weights.sum((1, 2))
+            (g,) = torch.autograd.grad(loss_N.sum(), leaf)
+        return loss_N.detach(), g
+
+    def _weights(
+        self, scores: torch.Tensor, targets: torch.Tensor, each: torch.Tensor
+    ) -> torch.Tensor:
+        """What each value weighs in the mean, as torch counts it."""
+        if not self._loss.of_classes or targets.is_floating_point():
+            return torch.ones_like(each)
+        settings = self._loss.settings
+        ignored = targets == settings.get("ignore_index", -100)
+        weight = settings.get("weight")
+        if weight is None:
+            found = (~ignored).to(each.dtype)
+        else:
+            found = weight[targets.masked_fill(ignored, 0)].masked_fill(ignored, 0)
+        return found.view(each.shape)
+
+
+class CrossEntropy(Loss):
+    """Softmax and cross-entropy of class indices, by hand.
+
+    The softmax runs over (N, C, B): along the last axis torch takes 20 times as long
+    for ten classes.
+    """
+
+    words = "cross_entropy by hand"
+
+    def __init__(self, loss: Known) -> None:
+        self._general = Weighed(loss)
+
+    def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
+        """p - 1 at the right class, over the size."""
+        return self.bound(out)(y, batch)
+
+    def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
+        """The same for outputs that are always in this place."""
+        if out.dim() != 3:
+            return partial(self._general, out)
+        if out.device.type != "cpu":
+            return partial(self._in_torch, out)
+        return self._in_numpy(out)
+
+    def _in_numpy(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
+        n, b, c = out.shape
+        out_NCB = out.transpose(1, 2)
+        p_NCB = torch.empty(n, c, b)
+        gradient = p_NCB.transpose(1, 2)
+        p_P = p_NCB.numpy().reshape(-1)
+        start_NB = np.arange(n)[:, None] * (c * b) + np.arange(b)
+        mean_B = np.full(b, 1 / b, np.float32)
+
+        def found(y: torch.Tensor, batch: Batch) -> Found:
+            if y.dtype != torch.int64 or y.dim() != 2:
+                if y.dim() != 2 or y.dtype.is_floating_point:
+                    return self._general(out, y, batch)
+                y = y.long()
+            y_NB = y.numpy()
+            if batch.ragged:
+                y_NB = y_NB * batch.counts_NB
+            if np.maximum.reduce(y_NB.view(np.uint64), None) >= c:
+                return self._general(out, y, batch)  # to be ignored, or an error
+            torch.softmax(out_NCB, 1, out=p_NCB)
+            places_NB = y_NB * b + start_NB
+            right_NB = p_P[places_NB]
+            p_P[places_NB] = right_NB - 1
+            nll_NB = -np.log(right_NB + TINY)
+            if batch.ragged:
+                weights_NB = batch.weights_NB()
+                p_NCB.mul_(torch.from_numpy(weights_NB).unsqueeze(1))
+                loss_N = np.add.reduce(nll_NB * weights_NB, 1)
+            else:
+                np.multiply(p_P, mean_B[0], out=p_P)
+                loss_N = nll_NB.dot(mean_B)
+            if np.minimum.reduce(right_NB, None) < SMALL:
+                nll_NB = _nll(out, torch.from_numpy(y_NB)).numpy()
+                loss_N = np.add.reduce(nll_NB * batch.weights_NB(), 1)
+            return loss_N, gradient
+
+        return found
+
+    def _in_torch(self, out: torch.Tensor, y: torch.Tensor, batch: Batch) -> Found:
+        if y.dim() != 2 or y.dtype.is_floating_point:
+            return self._general(out, y, batch)
+        y_NB = y.long()
+        if batch.ragged:
+            y_NB = y_NB * batch.counts()
+        lowest, highest = y_NB.aminmax()
+        if int(lowest) < 0 or int(highest) >= out.shape[2]:
+            return self._general(out, y, batch)
+        weights_NB = torch.from_numpy(batch.weights_NB()).to(out.device)
+        p_NCB = torch.softmax(out.transpose(1, 2), 1)
+        index_N1B = y_NB.unsqueeze(1)
+        p_NCB.scatter_add_(1, index_N1B, p_NCB.new_full(index_N1B.shape, -1))
+        p_NCB.mul_(weights_NB.unsqueeze(1))
+        return (_nll(out, y_NB) * weights_NB).sum(1), p_NCB.transpose(1, 2)
+
+
+def _nll(out: torch.Tensor, y_NB: torch.Tensor) -> torch.Tensor:
+    """From logarithms of the softmax: right for the smallest probabilities too."""
+    scores = torch.log_softmax(out, 2)
+    return -scores.gather(2, y_NB.unsqueeze(2)).squeeze(2)
+
+
+class RowByRow(Loss):
+    """Any function of the user's, a model at a time: it sees no padding."""
+
+    words = "the loss function model by model"
+
+    def __init__(self, function: Callable[[Any, Any], torch.Tensor]) -> None:
+        self._function = function
+
+    def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
+        """Autograd of the function alone."""
+        g = torch.zeros(out.shape, device=out.device)
+        losses = []
+        for row, size in enumerate(batch.sizes_N.tolist()):
+            with torch.enable_grad():
+                leaf = out[row, :size].detach().requires_grad_()
+                target = mapped(y, lambda part, row=row, size=size: part[row, :size])
+                loss = self._function(leaf, target)
+                (g[row, :size],) = torch.autograd.grad(loss, leaf)
+            losses.append(loss.detach())
+        return torch.stack(losses), g
+
+
+def loss_of(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
+    """The stacked loss of a user's loss, and whether it was known at sight."""
+    found = known(loss)
+    if found is None:
+        return RowByRow(loss), True
+    settings = found.settings
+    plain = (
+        found.function is functional.cross_entropy
+        and "weight" not in settings
+        and not settings.get("label_smoothing")
+        and settings.get("ignore_index", -100) < 0
+    )
+    return (CrossEntropy(found) if plain else Weighed(found)), True

@@ -1,0 +1,273 @@
+"""Chooses the way for a module, and serves the stacks of an engine."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedcore.errors import NotStackableError
+from fedcore.params import ParamSpec
+from fedcore.rng import Key
+from fedcore.typing import Array, Indices
+from fedcore.workload import StackedModel
+from fedtorch.stacked.batch import Batch
+from fedtorch.stacked.chain import chain, flattened
+from fedtorch.stacked.layers import Maker
+from fedtorch.stacked.losses import Loss, RowByRow, loss_of
+from fedtorch.stacked.rows import Rows, Slots, Workspace
+from fedtorch.stacked.vmapped import Vmapped
+from fedtorch.stacked.way import Way
+from fedtorch.tensors import first, mapped, to_tensor
+
+# Bytes of activations of the models that are computed together: they stay in cache.
+GROUP = {"cpu": 4 << 20}
+ELSEWHERE = 4 << 30
+MOST_VIEWS = 1024  # of the parts of a stack, remembered
+CLOSE = 1e-3  # of a gradient's norm: what two orders of summation may differ by
+Gradient = Callable[[Any, Any, Any], tuple[float, Any]]
+
+
+def stack(
+    module: nn.Module,
+    spec: ParamSpec,
+    loss: Callable[[Any, Any], torch.Tensor],
+    one_by_one: Gradient,
+    device: str = "cpu",
+) -> StackedModel:
+    """Many models of this module's architecture.
+
+    Args:
+        module: its frozen parameters and buffers are shared and never written to.
+        spec: the parameters that are trained.
+        loss: ``loss(output, target)``, the mean over a batch.
+        one_by_one: the gradient of one model, on the CPU; asked once at most, to
+            check a graph against it.
+        device: where torch computes.
+
+    Raises:
+        NotStackableError: it can only be trained one by one.
+    """
+    return Stacked(module, spec, loss, one_by_one, device)
+
+
+class Stacked:
+    """The gradients of many models at once; a ``StackedModel``."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        loss: Callable[[Any, Any], torch.Tensor],
+        one_by_one: Gradient,
+        device: str,
+    ) -> None:
+        self._device = torch.device(device)
+        self._on_cpu = self._device.type == "cpu"
+        self._module = _own(module).to(self._device).train()
+        self._spec, self._loss, self._one_by_one = spec, loss, one_by_one
+        self._group = GROUP.get(self._device.type, ELSEWHERE)
+        self._way, self._sure = self._choose()
+        self._tried = False
+        self._g_ND = torch.empty(0, spec.dim, device=self._device)
+        self._views: dict[tuple[int, int], Rows] = {}
+        self._memory = 0
+
+    @property
+    def how(self) -> str:
+        """In words for the log: which way the gradients are computed."""
+        return self._way.words
+
+    def seed(self, key: Key) -> None:
+        """Seeds dropout and the like for one stack."""
+        if self._device.type == "cpu":
+            # torch.manual_seed looks for every other device: .2 ms a call.
+            torch.default_generator.manual_seed(key.seed())
+        else:
+            torch.manual_seed(key.seed())
+
+    def gradient(
+        self, w_ND: Array, x_NB: Any, y_NB: Any, sizes_N: Indices
+    ) -> tuple[Array, Array]:
+        """The mean losses (N,) and their gradients (N, D), valid until the next call.
+
+        Raises:
+            NotStackableError: in the first call: the module does what ``vmap`` cannot.
+        """
+        w = self._tensor(w_ND)
+        n = w.shape[0]
+        x, y = self._here(x_NB), self._here(y_NB)
+        batch = Batch(np.asarray(sizes_N), first(x).shape[1], self._device)
+        if self._g_ND.shape[0] < n:
+            self._g_ND = torch.empty_like(w)
+            self._views.clear()
+        if self._memory != w.data_ptr():
+            self._views.clear()
+            self._memory = w.data_ptr()
+        if not self._tried:
+            self._try(w, x, y, batch)
+        losses = self._run(w, x, y, batch)
+        g_ND = self._rows(w, 0, n).g_ND
+        if not isinstance(w_ND, torch.Tensor):
+            return losses, (g_ND if self._on_cpu else g_ND.cpu()).numpy()
+        return torch.from_numpy(losses).to(self._device), g_ND
+
+    def _tensor(self, w_ND: Array) -> torch.Tensor:
+        if isinstance(w_ND, torch.Tensor):
+            return w_ND
+        if not w_ND.flags.writeable:
+            w_ND = w_ND.copy()  # torch knows no array that is only read
+        w = torch.from_numpy(w_ND)
+        return w if self._on_cpu else w.to(self._device)
+
+    def _here(self, data: Any) -> Any:
+        data = to_tensor(data)
+        if self._on_cpu:
+            return data
+        return mapped(data, lambda tensor: tensor.to(self._device))
+
+    def _run(self, w: torch.Tensor, x: Any, y: Any, batch: Batch) -> Any:
+        """A step of every model, as many together as fit in the cache."""
+        n, per_sample = batch.count, self._way.per_sample
+        many = n
+        if per_sample:
+            many = max(1, int(self._group / (per_sample * batch.width)))
+        if many >= n:
+            found = self._way.step(self._rows(w, 0, n), x, y, batch)
+            return found if isinstance(found, np.ndarray) else found.cpu().numpy()
+        losses = np.empty(n, np.float32)
+        for start in range(0, n, many):
+            end = min(n, start + many)
+            found = self._step_of(w, x, y, batch, start, end)
+            losses[start:end] = found if isinstance(found, np.ndarray) else found.cpu()
+        return losses
+
+    def _step_of(
+        self, w: torch.Tensor, x: Any, y: Any, batch: Batch, start: int, end: int
+    ) -> Any:
+        part = slice(start, end)
+        return self._way.step(
+            self._rows(w, start, end),
+            mapped(x, lambda tensor: tensor[part]),
+            mapped(y, lambda tensor: tensor[part]),
+            batch.part(part),
+        )
+
+    def _rows(self, w: torch.Tensor, start: int, end: int) -> Rows:
+        rows = self._views.get((start, end))
+        if rows is None:
+            if len(self._views) >= MOST_VIEWS:
+                self._views.clear()
+            rows = Rows(w[start:end], self._g_ND[start:end])
+            self._views[start, end] = rows
+        return rows
+
+    def _choose(self) -> tuple[Way, bool]:
+        """The way, and whether it is right without having been compared."""
+        loss, sure = loss_of(self._loss)
+        layers = flattened(self._module)
+        maker = Maker(Workspace(self._device), Slots(self._spec, self._module))
+        try:
+            if layers is not None:
+                return chain(layers, maker, loss), sure
+            return self._graph(maker, loss), False
+        except NotStackableError as refused:
+            return self._vmap(str(refused)), True
+
+    def _graph(self, maker: Maker, loss: Loss) -> Way:
+        from fedtorch.stacked.graph import graph
+
+        return graph(self._module, maker, loss)
+
+    def _vmap(self, reason: str) -> Vmapped:
+        return Vmapped(self._module, self._spec, self._loss, reason)
+
+    def _try(self, w: torch.Tensor, x: Any, y: Any, batch: Batch) -> None:
+        """The first step, in which a way may turn out not to fit.
+
+        Raises:
+            NotStackableError: no way does, though the models one by one do.
+        """
+        state = torch.get_rng_state()
+        if not isinstance(self._way, Vmapped):
+            try:
+                self._run(w, x, y, batch)
+                if not self._sure and not self._right(w, x, y, batch):
+                    raise ValueError("its graph has other gradients")
+            except Exception as error:
+                torch.set_rng_state(state)
+                self._one(w, x, y, batch, 0)  # the user's own error, if it is one
+                self._way = self._vmap(f"layer by layer failed: {error}")
+        if isinstance(self._way, Vmapped):
+            try:
+                self._run(w, x, y, batch)
+            except Exception as error:
+                torch.set_rng_state(state)
+                self._one(w, x, y, batch, 0)
+                raise NotStackableError(
+                    f"{_where(error, self._module)} cannot be stacked by "
+                    f"torch.func.vmap ({_sentence(error)}); its clients are computed "
+                    "one by one"
+                ) from error
+        torch.set_rng_state(state)
+        self._tried = True
+
+    def _one(self, w: torch.Tensor, x: Any, y: Any, batch: Batch, row: int) -> Any:
+        """The gradient of one model by itself."""
+        size = int(batch.sizes_N[row])
+
+        def own(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor[row, :size].cpu()
+
+        return self._one_by_one(w[row].cpu().numpy(), mapped(x, own), mapped(y, own))
+
+    def _right(self, w: torch.Tensor, x: Any, y: Any, batch: Batch) -> bool:
+        """Whether the model with most padding has the gradient that it has alone."""
+        row = int(np.argmin(batch.sizes_N))
+        _, g_D = self._one(w, x, y, batch, row)
+        once = g_D.copy()
+        _, g_D = self._one(w, x, y, batch, row)
+        if not np.array_equal(once, g_D):
+            return True  # it draws at random
+        apart = float(np.linalg.norm(self._g_ND[row].cpu().numpy() - once))
+        return apart <= CLOSE * float(np.linalg.norm(once)) + 1e-6
+
+
+def _own(module: nn.Module) -> nn.Module:
+    """A copy, whose frozen parameters and buffers are the module's own."""
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise NotStackableError(
+                f"layer {name!r} is compiled by torch.jit; give the module that it was "
+                "compiled from, or compute its clients one by one"
+            )
+    frozen = [p for p in module.parameters() if not p.requires_grad]
+    shared = {id(tensor): tensor for tensor in [*frozen, *module.buffers()]}
+    try:
+        return copy.deepcopy(module, shared)
+    except Exception as error:
+        raise NotStackableError(
+            f"the module cannot be copied ({error}); compute its clients one by one"
+        ) from error
+
+
+def _where(error: BaseException, module: nn.Module) -> str:
+    """The innermost layer that was running when the error was raised."""
+    names = {id(layer): name for name, layer in module.named_modules()}
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        running = trace.tb_frame.f_locals.get("self")
+        if isinstance(running, nn.Module) and id(running) in names:
+            name = names[id(running)]
+            kind = type(running).__name__
+            found = f"layer {name!r} ({kind})" if name else f"module {kind}"
+        trace = trace.tb_next
+    return found or f"the loss or module {type(module).__name__}"
+
+
+def _sentence(error: BaseException) -> str:
+    """The first sentence of an error."""
+    return str(error).strip().split("\n")[0].split(". ")[0][:200]

@@ -1,0 +1,86 @@
+"""``torch.func.vmap`` over the gradient of any module that allows it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedcore.params import ParamSpec
+from fedtorch.stacked.batch import Batch
+from fedtorch.stacked.rows import Rows
+from fedtorch.tensors import mapped
+
+
+class Vmapped:
+    """The user's module and loss as they are, over an axis that they do not see.
+
+    Models whose batches have the same size are computed together, so that neither
+    sees padding: they may mix the samples of a batch as they like.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        spec: ParamSpec,
+        loss: Callable[[Any, Any], torch.Tensor],
+        reason: str,
+    ) -> None:
+        from torch import func
+
+        self._module, self._spec = module, spec
+
+        def mean_loss(params: dict[str, torch.Tensor], x: Any, y: Any) -> torch.Tensor:
+            return loss(func.functional_call(module, params, (x,)), y)
+
+        self._gradients = func.vmap(
+            func.grad_and_value(mean_loss), randomness="different"
+        )
+        self.words = f"torch.func.vmap, since {reason}"
+        self.per_sample = 0.0
+
+    def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
+        """One call for each size of batch."""
+        self._module.train()
+        losses = torch.empty(rows.count, device=rows.w_ND.device)
+        for members, size in _by_size(batch):
+            if members is None:
+                g, losses_M = self._gradients(self._named(rows.w_ND), x, y)
+                losses.copy_(losses_M)
+                self._put(rows.g_ND, g)
+                continue
+            index = torch.from_numpy(members).to(rows.w_ND.device)
+
+            def picked(
+                part: torch.Tensor, index: torch.Tensor = index, size: int = size
+            ) -> torch.Tensor:
+                return part[index, :size]
+
+            g, losses_M = self._gradients(
+                self._named(rows.w_ND[index]), mapped(x, picked), mapped(y, picked)
+            )
+            losses[index] = losses_M
+            part_MD = torch.empty_like(rows.g_ND[: len(members)])
+            self._put(part_MD, g)
+            rows.g_ND[index] = part_MD
+        return losses
+
+    def _named(self, w_ND: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {
+            tensor.name: w_ND[:, tensor.slice].view(len(w_ND), *tensor.shape)
+            for tensor in self._spec.tensors
+        }
+
+    def _put(self, g_ND: torch.Tensor, found: dict[str, torch.Tensor]) -> None:
+        for tensor in self._spec.tensors:
+            g_ND[:, tensor.slice] = found[tensor.name].reshape(len(g_ND), -1)
+
+
+def _by_size(batch: Batch) -> Iterator[tuple[Any, int]]:
+    """The models of each size of batch; None for all of them, with full batches."""
+    if not batch.ragged:
+        yield None, batch.width
+        return
+    for size in np.unique(batch.sizes_N):
+        yield np.flatnonzero(batch.sizes_N == size), int(size)

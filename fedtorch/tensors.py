@@ -1,0 +1,37 @@
+"""Trees of tensors: a tensor, or a dict or tuple of such."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def to_tensor(data: Any) -> Any:
+    """Arrays as tensors that share their memory; float64 becomes float32."""
+    if isinstance(data, dict):
+        return {name: to_tensor(part) for name, part in data.items()}
+    if isinstance(data, tuple):
+        return tuple(to_tensor(part) for part in data)
+    if isinstance(data, torch.Tensor):
+        return data
+    array = np.asarray(data)
+    if array.dtype == np.float64:
+        array = array.astype(np.float32)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The function of every tensor."""
+    if isinstance(tree, dict):
+        return {name: mapped(part, function) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(mapped(part, function) for part in tree)
+    return function(tree)
+
+
+def first(tree: Any) -> torch.Tensor:
+    """The first tensor."""
+    while not isinstance(tree, torch.Tensor):
+        tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
+    return tree

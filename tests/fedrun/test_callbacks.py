@@ -1,0 +1,219 @@
+"""Who is told of metrics as a run goes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedcore.errors import ConfigError
+from fedrun.callbacks import CALLBACKS, Callback, Notifier, TensorBoard
+from fedrun.callbacks.base import flat
+from fedrun.results import Results
+from tests.fedsim.toys import points, settings, toy, write
+from tests.integration.typed import desk, typed
+
+
+class Ear(Callback):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
+        self.heard.append(("begin", config["algorithm"]["kind"], folder.name))
+
+    def on_metrics(
+        self, version: int, seconds: float, values: Mapping[str, float]
+    ) -> None:
+        self.heard.append((version, seconds, dict(values)))
+
+    def on_end(self, results: Results | None) -> None:
+        self.heard.append("stopped" if results is None else "end")
+
+
+def simulated(folder: Path, **changes: Any) -> tuple[list[Any], Results]:
+    ear = Ear()
+    with Notifier([ear]) as notifier:
+        results = fedsim.run(
+            settings(**changes.pop("settings", {})),
+            toy(**changes),
+            folder=folder,
+            on_event=notifier,
+        )
+        notifier.end(results)
+    return ear.heard, results
+
+
+def test_every_evaluation_is_told_as_it_comes(tmp_path: Path) -> None:
+    (begin, *told, end), results = simulated(tmp_path / "run")
+    assert begin == ("begin", "fed_buff", "run")
+    assert end == "end"
+    table = results.central
+    columns = (table[name] for name in ("version", "seconds", "loss"))
+    expected = [(v, s, {"loss": x}) for v, s, x in zip(*columns, strict=True)]
+    assert told == expected
+    assert len(told) == 5
+
+
+def test_what_clients_measure_is_told_at_the_end_as_means(tmp_path: Path) -> None:
+    (_, *told, _), results = simulated(
+        tmp_path / "run",
+        test_data=None,
+        valid_data=lambda client: points(client.index + 9),
+        settings={"evaluate": {"clients": True}},
+    )
+    table = results.federated
+    assert [version for version, _, _ in told] == table["version"]
+    assert [values["clients/loss"] for _, _, values in told] == table["loss"]
+
+
+def test_a_value_that_is_no_number_is_not_told(tmp_path: Path) -> None:
+    (_, *told, _), _ = simulated(
+        tmp_path / "run", evaluate=lambda *_: {"a": float("nan"), "b": 1.0}
+    )
+    assert {frozenset(values) for _, _, values in told} == {frozenset("b")}
+
+
+def test_a_run_that_raises_was_stopped(tmp_path: Path) -> None:
+    ear = Ear()
+
+    def heavy(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Notifier([ear]) as notifier:
+        fedsim.run(
+            settings(), toy(evaluate=heavy), folder=tmp_path / "run", on_event=notifier
+        )
+    assert ear.heard[-1] == "stopped"
+
+
+def test_a_run_that_never_began_is_not_told_of() -> None:
+    ear = Ear()
+    with Notifier([ear]):
+        pass
+    assert ear.heard == []
+
+
+def test_settings_are_named_as_a_user_sets_them() -> None:
+    found = dict(flat({"a": {"b": 1, "c": {"d": None}}, "e": {}, "f": [1]}))
+    assert found == {"a.b": 1, "a.c.d": None, "e": {}, "f": [1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("tensorboard", "tensorboard"), ("mlflow", "mlflow"), ("wandb", "wandb")],
+)
+def test_a_package_that_is_missing_is_named_before_anything_runs(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedrun.optional.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=rf"needs the package {package}: pip install"):
+        CALLBACKS[name]()
+    with desk(tmp_path, monkeypatch):
+        write()
+        done = typed("fedsim", "run", "fed.yaml", "--log", name)
+        sentence = done.sentence(os.EX_CONFIG)
+        assert sentence.endswith(f"pip install 'latecomer[{name}]'")
+        assert not Path("runs").exists()
+
+
+# ---------------------------------------------------------- the real ones, if installed
+
+
+@pytest.fixture
+def desk_with_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.MonkeyPatch]:
+    with desk(tmp_path, monkeypatch):
+        write()
+        yield monkeypatch
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_reads_what_was_logged(
+    desk_with_run: pytest.MonkeyPatch,
+) -> None:
+    reading = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    done = typed("fedsim", "run", "fed.yaml", "--log", "tensorboard", "-o", "run")
+    assert done.status == 0
+    events = reading.EventAccumulator("run/tensorboard")
+    events.Reload()
+    found = [
+        (event.step, event.tensor_proto.float_val[0])
+        for event in events.Tensors("loss")
+    ]
+    table = Results(Path("run")).central
+    assert found == [
+        (v, pytest.approx(x, rel=1e-6))
+        for v, x in zip(table["version"], table["loss"], strict=True)
+    ]
+    at = [event.wall_time for event in events.Tensors("loss")]
+    seconds = [time - at[0] for time in at]
+    assert seconds == pytest.approx(table["seconds"], abs=1e-3)
+    assert "total/bytes_up" in events.Tags()["tensors"]
+    assert Path("run/tensorboard/config.json").is_file()
+
+
+def test_tensorboard_writes_where_it_is_told_to(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    notifier = Notifier([TensorBoard(tmp_path / "logs")])
+    results = fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=notifier)
+    notifier.end(results)
+    assert list((tmp_path / "logs").glob("events.out.*"))
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_has_the_curve_and_the_settings(
+    desk_with_run: pytest.MonkeyPatch,
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    desk_with_run.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri(Path("mlruns").resolve().as_uri())
+    done = typed("fedsim", "run", "fed.yaml", "--log", "mlflow", "-o", "run")
+    assert done.status == 0
+    client = mlflow.MlflowClient()
+    (run,) = client.search_runs(["0"])
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "run"
+    assert run.data.params["algorithm.buffer"] == "2"
+    history = client.get_metric_history(run.info.run_id, "loss")
+    table = Results(Path("run")).central
+    assert [(m.step, m.value) for m in history] == list(
+        zip(table["version"], table["loss"], strict=True)
+    )
+    assert run.data.metrics["total/accepted"] == 12
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wandb_works_without_an_account(desk_with_run: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    desk_with_run.setenv("WANDB_MODE", "offline")
+    desk_with_run.setenv("WANDB_SILENT", "true")
+    done = typed("fedsim", "run", "fed.yaml", "--log", "wandb", "-o", "run")
+    assert done.status == 0
+    assert list(Path("run/wandb").glob("offline-run-*/run-*.wandb"))
+
+
+def test_without_being_asked_no_such_package_is_imported() -> None:
+    code = (
+        "import sys, fedrun.callbacks, fedrun.export, fedsim.commands\n"
+        "heavy = {'tensorboard', 'mlflow', 'wandb', 'pandas', 'pyarrow'}\n"
+        "print(heavy & {*sys.modules})"
+    )
+    path = ":".join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "set()\n"

@@ -1,0 +1,166 @@
+"""Many clients at once come to what they come to one by one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedcore.coordinator.records import Decided, Leased, Stepped
+from fedrun.data import digits
+from fedrun.results import Results
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from fedcore.partitions import dirichlet  # noqa: E402
+from fedtorch import TorchWorkload  # noqa: E402
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def train_data(client: Any) -> Any:
+    x, y = digits("train")
+    rows = dirichlet(y, clients=client.count, alpha=0.3, seed=0)[client.index]
+    return x[rows], y[rows]
+
+
+WORKLOAD = TorchWorkload(
+    model=model,
+    loss=nn.CrossEntropyLoss(),
+    train_data=train_data,
+    test_data=lambda: digits("test"),
+)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "fed_avg": {"algorithm": {"kind": "fed_avg", "buffer": 4}},
+    "over_selection": {
+        "algorithm": {"kind": "fed_avg", "buffer": 4, "over_selection": 1.5},
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "momentum": {
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": 4,
+            "client": {
+                "kind": "local_sgd",
+                "epochs": 2,
+                "momentum": 0.9,
+                "keep_momentum": True,
+                "lr": 0.02,
+            },
+        }
+    },
+    "decay": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "client": {"kind": "fed_prox", "decay": {"after": 2, "until": 9}},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "fed_buff": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3, "concurrency": 6},
+        "simulate": {"speed": {"kind": "pareto", "shape": 1.5}},
+    },
+    "fed_async": {
+        "algorithm": {"kind": "fed_async"},
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "latecomer": {
+        "algorithm": {"kind": "latecomer", "buffer": 3},
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "top_k": {
+        "algorithm": {
+            "kind": "latecomer",
+            "buffer": 3,
+            "staleness_limit": 4,
+            "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k"}},
+            "downlink": {"kind": "top_k", "ratio": 0.1},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.5}},
+    },
+    "cyclic": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "uplink": {"kind": "error_feedback", "inner": {"kind": "cyclic"}},
+        }
+    },
+    "fates": {
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": 4,
+            "deadline": 5.0,
+            "uplink": {"kind": "error_feedback", "inner": {"kind": "sign_l1"}},
+        },
+        "simulate": {
+            "dropout": 0.2,
+            "upload_loss": 0.2,
+            "ack_loss": 0.2,
+            "away_seconds": 3.0,
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+        },
+    },
+    "diurnal": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3, "concurrency": 4},
+        "simulate": {
+            "step_seconds": 1.0,
+            "availability": {"kind": "diurnal", "day_seconds": 200.0},
+            "dropout": 0.2,
+        },
+    },
+    "availability": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3},
+        "simulate": {
+            "step_seconds": 1.0,
+            "availability": {
+                "kind": "on_off",
+                "there_seconds": 20.0,
+                "gone_seconds": 20.0,
+            },
+        },
+    },
+}
+
+
+def simulated(folder: Path, kind: str, settings: dict[str, Any]) -> Results:
+    simulate = {"clients": 12, **settings.get("simulate", {}), "engine": {"kind": kind}}
+    config = {
+        "stop": {"versions": 12},
+        **settings,
+        "simulate": simulate,
+    }
+    return fedsim.run(config, WORKLOAD, folder=folder / kind)
+
+
+def told(results: Results) -> list[tuple[Any, ...]]:
+    """What was decided, in order."""
+    return [
+        (r.cid, r.seq, r.base, r.staleness, r.verdict, r.samples, r.steps, r.nbytes)
+        for r in results.of(Decided)
+    ]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> None:
+    exact = simulated(tmp_path, "exact", SETTINGS[name])
+    stacked = simulated(tmp_path, "stacked", SETTINGS[name])
+    assert told(stacked) == told(exact)
+    for kind in (Decided, Stepped):
+        ours, theirs = stacked.of(kind), exact.of(kind)
+        assert [r.at for r in ours] == pytest.approx([r.at for r in theirs])
+    assert [r.nbytes for r in stacked.of(Leased)] == [
+        r.nbytes for r in exact.of(Leased)
+    ]
+    weights = [r.weight for r in exact.of(Decided)]
+    assert [r.weight for r in stacked.of(Decided)] == pytest.approx(weights)
+    losses = [r.loss for r in exact.of(Decided)]
+    assert [r.loss for r in stacked.of(Decided)] == pytest.approx(losses, rel=1e-3)
+    np.testing.assert_allclose(
+        stacked.central["loss"], exact.central["loss"], rtol=1e-4
+    )
