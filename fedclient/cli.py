@@ -84,13 +84,13 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--updates", type=click.IntRange(1), help="Leave for good after so many.")
 @click.option(
     "--pace",
-    type=click.FloatRange(min=0),
-    default=0.0,
+    default="0",
     metavar="SECONDS",
-    help="A task takes at least so long, to spare the device.",
+    help="A task takes at least so long, to spare the device; or a file with a line "
+    "for each task, to play a slower one.",
 )
 @in_sentences
-def join(updates: int | None, pace: float, **given: Any) -> None:
+def join(updates: int | None, pace: str, **given: Any) -> None:
     """Train for the federation at HOST until it has ended."""
     with _politely(given), _worker(given, updates=updates, pace=pace) as worker:
         worker.run()

@@ -11,6 +11,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.examiner import Examiner
 from fedclient.membership import Identity, Membership
+from fedclient.pace import read_pace
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.errors import ConfigError, WorkloadError
@@ -33,13 +34,13 @@ def working(
     give_up: float | None,
     checkpoint: Path | None,
     updates: int | None = None,
-    pace: float = 0.0,
+    pace: str = "0",
     **trust: Any,
 ) -> Iterator[Worker]:
     """A client ready to work."""
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
-    address = parse_address(host, **trust)
+    address, paces = parse_address(host, **trust), read_pace(pace)
     args = dict(_key_and_value(item) for item in data)
     workload = load_app(app)
     model = workload.flat()
@@ -54,7 +55,7 @@ def working(
     )
     client = Client(name or store.name() or "", index, count, args)
     try:
-        yield Worker(member, workload, model, client, updates=updates, pace=pace)
+        yield Worker(member, workload, model, client, updates=updates, pace=paces)
     finally:
         member.close()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedclient.connection import Refusal
 from fedclient.membership import Membership
+from fedclient.pace import AT_ONCE, Pace
 from fedcore.errors import UnavailableError, UserCodeError
 from fedcore.participant import (
     Outcome,
@@ -41,7 +42,7 @@ class Worker:
         client: Client,
         *,
         updates: int | None = None,
-        pace: Seconds = 0.0,
+        pace: Pace = AT_ONCE,
     ) -> None:
         """Nothing is sent before :meth:`run`.
 
@@ -51,7 +52,7 @@ class Worker:
             model: the workload's model.
             client: whose data.
             updates: leave for good after so many were accepted.
-            pace: a task takes at least so long.
+            pace: how long tasks take at least.
         """
         self._member, self._workload, self._model = member, workload, model
         self._client = client
@@ -184,7 +185,8 @@ class Worker:
         trained, base, key = self._trainer.task(
             participant.state, self._samples(), member.seed, member.name
         )
-        time.sleep(max(0.0, began + self._pace - time.monotonic()))
+        pace = self._pace.of(participant.state.seq)  # goes on after a restart
+        time.sleep(max(0.0, began + pace - time.monotonic()))
         participant.finish(trained, base, key)
         member.save()
         self._again = False

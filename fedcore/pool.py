@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.arrays import as_numpy, is_numpy
+from fedcore.arrays import array_namespace, as_numpy, is_numpy
 from fedcore.errors import WorkloadError
 from fedcore.samples import Samples, Subset, count_labels, take_rows
-from fedcore.typing import Counts, Indices
+from fedcore.typing import Array, Counts, Indices
 
 
 class Pool:
@@ -21,6 +21,7 @@ class Pool:
     def __init__(self) -> None:
         self.x: Any = None
         self.y: Any = None
+        self._room_ND: Array | None = None
         self._shared = False
         self._used = 0  # rows of x and y
         self._rows = np.empty(0, np.int64)  # of all clients, one behind the other
@@ -69,7 +70,18 @@ class Pool:
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these rows, shape ``rows.shape + (...)``."""
-        return take_rows(self.x, rows), take_rows(self.y, rows)
+        return _taken(self.x, rows), _taken(self.y, rows)
+
+    def room(self, count: int, like_D: Array) -> Array:
+        """Memory for so many models (N, D), the same one whenever there is enough.
+
+        What is known of its address, such as views, stays true from stack to stack.
+        """
+        if self._room_ND is None or len(self._room_ND) < count:
+            xp = array_namespace(like_D)
+            shape = count, like_D.shape[-1]
+            self._room_ND = xp.empty(shape, dtype=like_D.dtype, device=like_D.device)
+        return self._room_ND[:count]
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """How often each class is among these rows."""
@@ -94,6 +106,13 @@ class Pool:
         self.y = _put(self.y, self._used, y)
         self._used += count
         return np.arange(self._used - count, self._used)
+
+
+def _taken(data: Any, rows: Indices) -> Any:
+    """The rows of an array, which exist; without a look at each index."""
+    if isinstance(data, np.ndarray):
+        return data.take(rows, axis=0, mode="clip")
+    return take_rows(data, rows)
 
 
 def _put(whole: Any, used: int, part: Any) -> Any:

@@ -16,7 +16,6 @@ from fedcore.arrays import array_namespace, as_numpy
 from fedcore.clients import Batches, ClientAlgorithmConfig
 from fedcore.pool import Pool
 from fedcore.rng import Key, seeds
-from fedcore.training import batches_key
 from fedcore.typing import Array, Counts, Indices, State, Vector
 from fedcore.workload import StackedModel
 
@@ -66,9 +65,7 @@ def train_stack(
     steps_N = steps_N[order]
     clients_N = np.array([task.client for task in chosen])
     samples_N = np.array([pool.size(task.client) for task in chosen])
-    batches = algorithm.plan(
-        samples_N, steps_N, seeds([batches_key(task.key) for task in chosen])
-    )
+    batches = algorithm.plan(samples_N, steps_N, seeds([task.key for task in chosen]))
     rows_NSB = pool.rows(clients_N, batches.rows_NSB)
     start_ND = _starts(base_D, order)
 
@@ -79,9 +76,9 @@ def train_stack(
         return model.gradient(w_ND, x_NB, y_NB, sizes_N)
 
     model.seed(chosen[0].key.fold_in("model"))
-    trained = algorithm.run(start_ND, steps_N, gradient, _kept(chosen))
-    delta_ND = trained.w_D
-    array_namespace(delta_ND).subtract(start_ND, delta_ND, out=delta_ND)
+    room_ND = pool.room(len(tasks), start_ND)
+    trained = algorithm.run(start_ND, steps_N, gradient, _kept(chosen), room_ND)
+    delta_ND = start_ND - trained.w_D
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     counts: list[Counts | None] = [None] * len(tasks)
@@ -89,7 +86,7 @@ def train_stack(
         counts = _label_counts(pool, batches, rows_NSB, clients_N)
     places = back.tolist()
     kept = [None] * len(tasks) if trained.state is None else list(trained.state)
-    same_order = bool((order == np.arange(len(order))).all())
+    same_order = places == list(range(len(places)))
     return StackedUpdates(
         delta_ND if same_order else delta_ND[back],
         as_numpy(trained.loss)[back],

@@ -24,11 +24,6 @@ def task_key(seed: int, client: str, seq: int) -> Key:
     return Key.root(seed).fold_in("client", client, "task", seq)
 
 
-def batches_key(task: Key) -> Key:
-    """The randomness of the order in which a task uses its client's samples."""
-    return task.fold_in("batches")
-
-
 def initial_model(model: FlatModel, seed: int) -> Vector:
     """Version 0 of a run, which its clients can derive as well."""
     return model.initial(Key.root(seed).fold_in("initial"))
@@ -100,7 +95,7 @@ class Trainer:
     ) -> Trained:
         algorithm = config.build()
         steps = config.step_count(len(samples), work)
-        plan = batches_of_one(algorithm, len(samples), steps, batches_key(key))
+        plan = batches_of_one(algorithm, len(samples), steps, key)
 
         def gradient(w_D: Array, step: int) -> tuple[Array, Array]:
             return self.model.gradient(w_D, *samples.batch(plan[step]))

@@ -21,8 +21,8 @@ from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.workload import (
     Metrics,
-    evaluation_batches,
     StackedModel,
+    evaluation_batches,
     user_code,
     weighted_means,
 )

@@ -28,6 +28,7 @@ def _task_a(found: Found) -> Iterator[Target]:
     us = found[tasks.OURS]
     yield Target("A, updates/s", us.rate.median, 10_000, at_least=True)
     yield from _beats(found, tasks.PFL, 10)
+    yield from _beats(found, tasks.PFL_2, 10)
     yield from _beats(found, tasks.FLOWER, 200)
     yield Target("A, seconds until the first round has ended", us.start.median, 2)
 
@@ -36,6 +37,7 @@ def _task_b(found: Found) -> Iterator[Target]:
     us = found[tasks.OURS]
     yield Target("B, updates/s", us.rate.median, 30_000, at_least=True)
     yield from _beats(found, tasks.PFL, 30)
+    yield from _beats(found, tasks.PFL_2, 30)
     yield from _beats(found, tasks.FLOWER, 700)
     yield from _beats(found, tasks.TORCH, 0.6)
     yield from _beats(found, tasks.NUMPY, 0.6)
@@ -45,6 +47,7 @@ def _task_b(found: Found) -> Iterator[Target]:
 def _fashion(found: Found) -> Iterator[Target]:
     yield from _beats(found, tasks.LOOP, 1.5)
     yield from _beats(found, tasks.PFL, 3)
+    yield from _beats(found, tasks.PFL_2, 3)
 
 
 def _population(found: Found) -> Iterator[Target]:

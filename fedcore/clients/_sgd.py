@@ -102,11 +102,20 @@ class SGDConfig(ClientAlgorithmConfig):
         return self.weight_decay * w_D if self.weight_decay else None
 
     def _run(
-        self, start_D: Array, steps: int | Counts, gradient: Gradient, state: State
+        self,
+        start_D: Array,
+        steps: int | Counts,
+        gradient: Gradient,
+        state: State,
+        room_D: Array | None = None,
     ) -> Trained:
         xp = array_namespace(start_D)
-        end_D = xp.asarray(start_D, copy=True)
-        losses = xp.zeros(start_D.shape[:-1], dtype=xp.float64, device=start_D.device)
+        if room_D is None:
+            room_D = xp.empty_like(start_D)
+        end_D = room_D
+        end_D[...] = start_D
+        device = start_D.device
+        losses = xp.zeros(start_D.shape[:-1], dtype=xp.float64, device=device)
         kept_D = None
         if self.momentum:
             kept_D = (

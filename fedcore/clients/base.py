@@ -8,7 +8,7 @@ same lines train one client ``(D,)`` or a stack of them ``(N, D)``.
 from abc import abstractmethod
 from collections.abc import Callable
 from types import EllipsisType
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from fedcore.typing import Array, Counts, Indices, State
 # in an array that the caller may write into until the next call. Of a stack, w_ND are
 # the rows that still train.
 Gradient = Callable[[Array, int], tuple[Array, Array]]
+_LAST = np.iinfo(np.uint64).max
 _PASSES = 1 << 40  # words of a seed's stream that each shuffle may take
 
 
@@ -49,6 +50,28 @@ class Trained(NamedTuple):
     state: State
 
 
+class Run(Protocol):
+    """Trains one client or a stack."""
+
+    def __call__(
+        self,
+        start_D: Array,
+        steps: int | Counts,
+        gradient: Gradient,
+        state: State,
+        room_D: Array | None = None,
+    ) -> Trained:
+        """The model that the steps lead to.
+
+        Args:
+            start_D: the public model, (D,) or one a row (N, D).
+            steps: how many; of a stack (N,), none above the one before.
+            gradient: of the model that it is shown.
+            state: what was kept from the task before.
+            room_D: memory for the result, which is otherwise made.
+        """
+
+
 class ClientAlgorithm(NamedTuple):
     """Local training. ``run`` leaves its inputs untouched."""
 
@@ -56,8 +79,7 @@ class ClientAlgorithm(NamedTuple):
     plan: Callable[
         [Counts, Counts, Words], Batches
     ]  # (samples, steps, seeds), each (N,)
-    # (w_D, steps, gradient, state); of a stack, steps (N,) do not increase
-    run: Callable[[Array, int | Counts, Gradient, State], Trained]
+    run: Run
 
 
 class ClientAlgorithmConfig(Method):
@@ -97,21 +119,33 @@ def shuffled_batches(
     order_PNn = np.empty((passes, len(samples_N), most), np.int64)
     for number in range(passes):
         words_Nn = bits(seeds_N, number * _PASSES, most)
-        words_Nn[beyond_Nn] = np.iinfo(np.uint64).max
+        words_Nn[beyond_Nn] = _LAST
         order_PNn[number] = np.argsort(words_Nn, axis=-1, kind="stable")
-    step_S = np.arange(int(steps_N.max()))
-    pass_NS, within_NS = np.divmod(step_S, per_pass_N[:, None])
-    first_NS = within_NS * batch
+    step_S, width = np.arange(int(steps_N.max())), min(batch, most)
+    if passes == 1:
+        first_NS: Indices = step_S[None] * batch
+        rows_NSB = _cut(order_PNn[0], len(step_S), width)
+    else:
+        pass_NS, within_NS = np.divmod(step_S, per_pass_N[:, None])
+        first_NS = within_NS * batch
+        places_NSB = np.minimum(first_NS[..., None] + np.arange(width), most - 1)
+        clients = np.arange(len(samples_N))[:, None, None]
+        pass_NS = np.minimum(pass_NS, passes - 1)
+        rows_NSB = order_PNn[pass_NS[..., None], clients, places_NSB]
     sizes_NS = np.clip(samples_N[:, None] - first_NS, 0, batch)
     sizes_NS[step_S >= steps_N[:, None]] = 0
-    width = min(batch, most)
-    places_NSB = np.minimum(first_NS[..., None] + np.arange(width), most - 1)
-    pass_NS = np.minimum(pass_NS, passes - 1)
-    rows = np.arange(len(samples_N))[:, None, None]
-    rows_NSB = order_PNn[pass_NS[..., None], rows, places_NSB]
-    spare = np.arange(width) >= sizes_NS[..., None]
-    rows_NSB[spare] = 0
+    if sizes_NS.min() < width:
+        rows_NSB[np.arange(width) >= sizes_NS[..., None]] = 0
     return Batches(rows_NSB, sizes_NS)
+
+
+def _cut(order_Nn: Indices, steps: int, width: int) -> Indices:
+    """The first rows of each client as batches."""
+    clients, most = order_Nn.shape
+    room_N = np.zeros((clients, steps * width), np.int64)
+    used = min(most, steps * width)
+    room_N[:, :used] = order_Nn[:, :used]
+    return room_N.reshape(clients, steps, width)
 
 
 def batches_of_one(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fedcore.admission import Everything
 from fedcore.coordinator.actions import Action
+from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
 from fedcore.coordinator.state import Arrived
@@ -32,95 +33,129 @@ class CrowdCoordinator(Coordinator):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         """As any other coordinator."""
+        super().__init__(*args, **settings)
         self.granted: list[tuple[str, Lease]] = []  # tasks, until somebody takes them
         self._delivered = 0  # updates that have arrived and were not decided on
-        super().__init__(*args, **settings)
+        algorithm = self.algorithm
+        self._welcoming = not algorithm.aggregator.mixes_models and isinstance(
+            algorithm.config.admission, Everything
+        )
+        self._limit = algorithm.config.staleness_limit
+        self._version = self._missing = 0
+        self._look()
+
+    def _look(self) -> None:
+        """Takes note of what changes with decisions alone."""
+        state = self.state
+        self._version = state.version
+        self._missing = self.algorithm.config.buffer - state.count
+        if self.stop.updates is not None:
+            self._missing = min(
+                self._missing, self.stop.updates - state.applied - state.count
+            )
 
     def ready(self, cid: str, at: Seconds) -> list[Action]:
         """A client waits for a task."""
-        self.state.touch(at)
         self.leases.arrive(cid, None)
-        return self._start_training()
+        return self._grant(at)
 
     def expire(self, cid: str, number: int, at: Seconds) -> list[Action]:
         """A lease ends; the client may still deliver."""
-        self.state.touch(at)
         self.leases.expire(cid, number)
-        return self._start_training()
+        return self._grant(at)
 
-    def deliver(self, cid: str, base: int, at: Seconds) -> bool:
+    def deliver(self, cid: str, base: int) -> bool:
         """A client's update has arrived.
 
         Says whether it must be decided on now, with those that arrived before: it fills
         the buffer, or it is not certain that it is accepted.
         """
-        state = self.state
-        state.touch(at)
         self.leases.deliver(cid)
         self._delivered += 1
-        missing = self.algorithm.config.buffer - state.count
-        if self.stop.updates is not None:
-            missing = min(missing, self.stop.updates - state.applied - state.count)
-        return self._delivered >= missing or not self._is_welcome(base)
+        return (
+            self._delivered >= self._missing
+            or self._version - base > self._limit
+            or not self._welcoming
+            or self.state.closed is not None
+        )
 
     def hand_out(self, at: Seconds) -> list[Action]:
         """Gives tasks to whoever waits and may have one now."""
-        self.state.touch(at)
-        return self._start_training()
-
-    def _is_welcome(self, base: int) -> bool:
-        """Whether an update of sound values is accepted, whatever else arrives."""
-        state, algorithm = self.state, self.algorithm
-        return (
-            state.version - base <= algorithm.config.staleness_limit
-            and not state.closed
-            and not algorithm.aggregator.mixes_models
-            and isinstance(algorithm.config.admission, Everything)
-        )
+        return self._grant(at)
 
     def enter(
-        self, updates: Sequence[Arrived | None], rows_KD: Array | None = None
+        self,
+        updates: Sequence[Arrived | None],
+        at: Seconds,
+        rows_KD: Array | None = None,
     ) -> tuple[list[Decision], list[Action]]:
         """Decides on the updates that were delivered, in their order.
 
         Args:
             updates: None stands for one whose values are not finite.
+            at: when the last one of them arrived.
             rows_KD: what they say, one a row, where they are no payloads.
         """
         state, self._delivered = self.state, 0
-        decisions, accepted = list[Decision](), list[int]()
+        state.touch(at)
+        decisions, accepted = list[Decision](), list[Arrived]()
+        weights, places = list[float](), list[int]()
+        known = dict[int, Decision]()  # by the base, where that is all that matters
+        memoryless = self._welcoming and self.algorithm.staleness.memoryless
+        version = state.version
         for place, update in enumerate(updates):
             if update is None:
-                decisions.append(Decision(Verdict.DISCARDED, 0.0, 0))
+                decisions.append(_DISCARDED)
                 continue
-            staleness = state.version - update.base
-            verdict, _, weight = judge_update(
-                state, update.base, update.samples, update.counts
-            )
-            decisions.append(Decision(verdict, weight, staleness))
-            if verdict is Verdict.ACCEPTED:
-                accepted.append(place)
-                state.observe(update, staleness, weight)
+            decision = known.get(update.base)
+            if decision is None:
+                verdict, _, weight = judge_update(
+                    state, update.base, update.samples, update.counts
+                )
+                decision = Decision(verdict, weight, version - update.base)
+                if memoryless:
+                    known[update.base] = decision
+            decisions.append(decision)
+            if decision.verdict is Verdict.ACCEPTED:
+                places.append(place)
+                accepted.append(update)
+                weights.append(decision.weight)
+                if not memoryless:
+                    state.observe(update, decision.staleness, decision.weight)
         if rows_KD is not None and len(accepted) < len(updates):
-            rows_KD = rows_KD[accepted]
+            rows_KD = rows_KD[places]
         if accepted:
-            state.take(
-                [each for i in accepted if (each := updates[i]) is not None],
-                [decisions[i].weight for i in accepted],
-                rows_KD,
-            )
+            state.take(accepted, weights, rows_KD)
         actions: list[Action] = []
         if state.count >= self.algorithm.config.buffer:
             actions += self._step("buffer")
         actions += self._close_if_due()
-        return decisions, [*actions, *self._hand_out()]
+        actions += self._hand_out()
+        self._look()
+        return decisions, actions
 
-    def _start_training(self) -> list[Action]:
+    def handle(self, event: Event) -> list[Action]:
+        """What follows from any other event."""
+        actions = super().handle(event)
+        self._look()
+        return actions
+
+    def _grant(self, at: Seconds) -> list[Action]:
+        """Only a grant needs to know the time."""
         if self.state.closed:
             return []
         accepted = self.state.count + self._delivered
-        granted = self.leases.grant(self.state.version, accepted)
+        granted = self.leases.grant(self._version, accepted)
         if not granted:
             return []
+        self.state.touch(at)
         self.granted += [(cid, lease) for cid, _, lease in granted]
         return self._arm_deadline()
+
+    def _start_training(self) -> list[Action]:
+        """After a step or a timer, at the time of the state."""
+        self._look()
+        return self._grant(self.state.at)
+
+
+_DISCARDED = Decision(Verdict.DISCARDED, 0.0, 0)

@@ -35,6 +35,8 @@ class Leases(Generic[Wish]):
         self, algorithm: Algorithm, key: Key, name_of: Callable[[str], str]
     ) -> None:
         self._config = algorithm.config
+        self._cohort = algorithm.config.cohort
+        self._least = algorithm.config.min_clients
         self._synchronous = algorithm.config.synchronous
         self._order = algorithm.selection.order
         self._in_turn = algorithm.config.selection.in_turn
@@ -115,13 +117,14 @@ class Leases(Generic[Wish]):
 
     def grant(self, version: int, accepted: int) -> list[tuple[str, Wish, Lease]]:
         """The waiting clients that shall train now, ``accepted`` updates being in."""
-        if len(self.present) < self._config.min_clients:
+        if len(self.present) < self._least:
             return []
+        chosen: Collection[str]
         if self._synchronous:
-            self._invite(version, accepted)
-            if not self._ready:
-                return []
-            chosen: Collection[str] = list(self._ready)
+            room = self._cohort - self._training - len(self._invited) - accepted
+            if room > 0:
+                self._invite(version, room)
+            chosen = list(self._ready) if self._ready else ()
         else:
             chosen = self._free_places()
         return [self._lease(cid, version) for cid in chosen]
@@ -140,16 +143,13 @@ class Leases(Generic[Wish]):
             return ()
         return self._choose(self.parked, room, self._key.fold_in(self._number))
 
-    def _invite(self, version: int, accepted: int) -> None:
+    def _invite(self, version: int, room: int) -> None:
         """Fills the cohort from all idle clients, waiting or about to pull.
 
         Whoever has delivered to this version comes again only if nobody else is idle.
         A draw by lot does not depend on who came first: with all clients present, a
         seed gives the same cohorts on any machine.
         """
-        room = self._config.cohort - self._training - len(self._invited) - accepted
-        if room <= 0:
-            return
         idle: Collection[str] = self._fresh or [
             cid
             for cid in self._delivered

@@ -185,8 +185,7 @@ class ServerState:
                     self.buffer,
                     Contribution(payload, weights[place], samples[place], gap_D),
                 )
-        for count in samples:  # in the order of arrival, as one by one
-            self.samples += count
+        self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
 
     def weighed_samples(self, samples: int) -> float:

@@ -21,6 +21,8 @@ class StalenessPolicy(NamedTuple):
     init: Callable[[], State]
     weigh: Callable[[State, int, Counts | None], float]
     observe: Callable[[State, int, Counts | None, float], State]
+    memoryless: bool = False
+    """Whether λ depends on the staleness alone."""
 
 
 class StalenessConfig(Method):
@@ -47,4 +49,5 @@ def memoryless(weigh: Callable[[int], float]) -> StalenessPolicy:
         init=lambda: None,
         weigh=lambda state, staleness, counts: max(LEAST, weigh(staleness)),
         observe=lambda state, staleness, counts, weight: state,
+        memoryless=True,
     )

@@ -5,6 +5,7 @@ but not the updates themselves, which it can compute again.
 """
 
 import base64
+import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -41,11 +42,15 @@ _COLUMNS: Mapping[str, str] = {
 }
 
 
+_ROW = struct.Struct("<iddiiiBqBdiifffq")
+_TYPE = np.dtype(list(_COLUMNS.items()))
+
+
 class Tally:
     """Rows that wait to be kept."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[float, ...]] = []
+        self._rows: list[bytes] = []
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -53,17 +58,13 @@ class Tally:
 
     def add(self, *row: float) -> None:
         """A lease and its decision, in the order of the columns."""
-        self._rows.append(row)
+        self._rows.append(_ROW.pack(*row))
 
     def take(self, at: Seconds) -> Tallied:
         """All that there is, as a record."""
-        rows, self._rows = self._rows, []
-        columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
-        packed = b"".join(
-            np.array(values, kind).tobytes()
-            for values, kind in zip(columns, _COLUMNS.values(), strict=True)
-        )
-        text = base64.b85encode(zlib.compress(packed, 1)).decode()
+        rows, self._rows = np.frombuffer(b"".join(self._rows), _TYPE), []
+        packed = b"".join(rows[name].tobytes() for name in _COLUMNS)
+        text = base64.b64encode(zlib.compress(packed, 1)).decode()
         return Tallied(at=at, count=len(rows), columns=text)
 
 
@@ -73,7 +74,7 @@ def columns_of(record: Tallied) -> dict[str, np.ndarray]:
     Raises:
         ValueError: they are damaged.
     """
-    packed = zlib.decompress(base64.b85decode(record.columns))
+    packed = zlib.decompress(base64.b64decode(record.columns))
     columns, at = {}, 0
     for name, kind in _COLUMNS.items():
         columns[name] = np.frombuffer(packed, kind, record.count, at)

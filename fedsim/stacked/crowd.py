@@ -113,7 +113,8 @@ class Crowd:
         self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
         self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
         self._expiries: deque[tuple[Seconds, str, int]] = deque()
-        self._entering: list[_Entering] = []
+        self._entering: list[_Entering] = []  # updates that wait for a decision
+        self._updates: list[Arrived] = []  # what they are to the server
         self._digests = {0: self._state.published.digest}
         self._patches: dict[int, tuple[int, int, str]] = {}
         self._patched = 0  # the version that they lead to
@@ -184,7 +185,7 @@ class Crowd:
         while events or acks or others:
             is_ack = bool(acks) and (not events or acks[0] < events[0])
             first = acks[0] if is_ack else events[0] if events else _NEVER
-            if others and others[0][:2] < first[:2]:
+            if others and others[0][0] <= first[0] and others[0][:2] < first[:2]:
                 if self._entering:
                     self._enter()
                     continue
@@ -319,7 +320,9 @@ class Crowd:
         while expiries and expiries[0][0] <= now:
             _, cid, number = expiries.popleft()
             self._do(self._coordinator.expire(cid, number, now))
-        self._do(self._coordinator.ready(self._names[who], now))
+        actions = self._coordinator.ready(self._names[who], now)
+        if actions or self._coordinator.granted:
+            self._do(actions)
 
     def _start(self, who: int, lease: Lease) -> None:
         """It may train; the model is on its way."""
@@ -460,7 +463,15 @@ class Crowd:
             given, coordinator = self._given[who], self._coordinator
             update = _Entering(who, now, self._seq[who], given, stack, row)
             self._entering.append(update)
-            if coordinator.deliver(self._names[who], given.version, now):
+            self._updates.append(
+                Arrived(
+                    stack.messages[row],
+                    given.version,
+                    self._samples[who],
+                    stack.counts[row],
+                )
+            )
+            if coordinator.deliver(self._names[who], given.version):
                 self._enter()
             else:
                 self._share.pop(who, None)
@@ -480,19 +491,13 @@ class Crowd:
     def _enter(self) -> None:
         """The server decides on what has arrived."""
         entering, self._entering = self._entering, []
-        updates = [
-            Arrived(
-                each.stack.messages[each.row],
-                each.given.version,
-                self._samples[each.who],
-                each.stack.counts[each.row],
-            )
-            for each in entering
-        ]
-        decisions, actions = self._coordinator.enter(updates, _rows(entering))
+        updates, self._updates = self._updates, []
+        decisions, actions = self._coordinator.enter(
+            updates, entering[-1].at, _rows(entering)
+        )
         for each, decision in zip(entering, decisions, strict=True):
-            who, stack, row, given = each.who, each.stack, each.row, each.given
-            verdict = decision.verdict
+            who, at, seq, given, stack, row = each
+            verdict, weight, staleness = decision
             if verdict is not Verdict.ACCEPTED:
                 self._returns[who] = verdict.returns_mass
                 if verdict is Verdict.REJECTED_STALE and self._attempts[who] == 1:
@@ -502,14 +507,14 @@ class Crowd:
             self._tally.add(
                 who,
                 given.at,
-                each.at,
-                each.seq,
+                at,
+                seq,
                 given.version,
-                decision.staleness,
+                staleness,
                 given.patch,
                 given.down,
                 VERDICT_CODES[verdict],
-                decision.weight,
+                weight,
                 self._samples[who],
                 given.steps,
                 stack.update_norm[row],

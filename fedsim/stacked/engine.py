@@ -9,6 +9,7 @@ from fedcore.training import check_fit
 from fedcore.workload import FlatModel, StackedModel, Workload
 from fedrun.config import FederationConfig
 from fedsim.population import Population
+from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.crowd import Crowd
 from fedsim.stacked.work import Work
 from fedsim.world import World
@@ -59,6 +60,7 @@ def make_crowd(
     assert isinstance(run.coordinator, CrowdCoordinator)
     config, algorithm = run.config, run.coordinator.algorithm
     check_fit(workload, algorithm)
+    keep_memory()
     engine, pool = config.simulate.engine, Pool()
     work = Work(
         model,

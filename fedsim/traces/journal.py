@@ -40,8 +40,12 @@ class Recording:
     absences: list[Seconds]  # that the server noticed, and which ended
 
 
-def recorded_clients(results: Results) -> Recording:
+def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
     """The trainers of a run, in the order of their places.
+
+    Args:
+        results: of the run.
+        until: what came later, in seconds from its beginning, is not looked at.
 
     Raises:
         ConfigError: nobody was admitted.
@@ -50,6 +54,8 @@ def recorded_clients(results: Results) -> Recording:
     lives: dict[str, _Life] = {}
     for record in results.records:
         at = record.at - results.started
+        if at > until:
+            continue
         if isinstance(record, Admitted) and record.role == "trainer":
             name = results.names[record.cid]
             lives.setdefault(record.cid, _Life(name, record.index, at))
@@ -75,7 +81,7 @@ def recorded_clients(results: Results) -> Recording:
     shared = min(gaps, default=0.0) if config.algorithm.synchronous else None
     ordered = sorted(lives.values(), key=lambda life: life.index)
     for life in ordered:
-        life.end(results.seconds, _usual_steps(ordered))
+        life.end(min(results.seconds, until), _usual_steps(ordered))
     return Recording(
         clients=[life.trace(shared) for life in ordered],
         finished=sum(life.finished for life in ordered),

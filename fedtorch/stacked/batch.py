@@ -28,8 +28,7 @@ class Batch:
             return self
         return Batch(self.sizes_N[rows], self.width, self.device)
 
-    @property
-    def counts_NB(self) -> Any:
+    def valid(self) -> Any:
         """Whether a row counts, in NumPy."""
         if self._counts_NB is None:
             self._counts_NB = np.arange(self.width) < self.sizes_N[:, None]
@@ -37,8 +36,8 @@ class Batch:
 
     def counts(self) -> torch.Tensor:
         """Whether a row counts, on the device."""
-        return torch.from_numpy(self.counts_NB).to(self.device)
+        return torch.from_numpy(self.valid()).to(self.device)
 
-    def weights_NB(self) -> Any:
+    def weights(self) -> Any:
         """One over the size in the rows that count, 0 in the others, in NumPy."""
-        return np.divide(self.counts_NB, self.sizes_N[:, None], dtype=np.float32)
+        return np.divide(self.valid(), self.sizes_N[:, None], dtype=np.float32)

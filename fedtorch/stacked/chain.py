@@ -1,5 +1,6 @@
 """A plain sequence of layers: forward and backward by hand, without a graph."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ class Chain:
         self._workspace = workspace
         self._first = next(at for at, layer in enumerate(layers) if layer.trained)
         self.words = f"stacked by layer ({words}), {loss.words}"
-        self.per_sample = 1.0
+        self.per_sample = math.inf  # not known yet
         self._most = 0  # samples that the workspace has grown for
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
@@ -70,9 +71,8 @@ class Chain:
             kept += layer.kept * x.nbytes
         self._most = max(self._most, samples)
         self.per_sample = self._workspace.nbytes / self._most + kept / samples + 1
-        loss = self._loss.bound
-        if self._layers[-1].fresh:
-            loss = _always(loss(x))
+        last = self._loss.bound
+        loss = _always(last(x)) if self._layers[-1].fresh else last
         return _Steps(
             tuple(one.forward for one in bound),
             loss,
@@ -102,9 +102,7 @@ def flattened(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] 
     return layers
 
 
-def chain(
-    layers: Sequence[tuple[str, nn.Module]], maker: Maker, loss: Loss
-) -> Chain:
+def chain(layers: Sequence[tuple[str, nn.Module]], maker: Maker, loss: Loss) -> Chain:
     """The layers of a sequence for many models at once.
 
     Raises:

@@ -12,14 +12,17 @@ from typing import Any
 import torch
 from torch import fx
 
-BY_VALUE = frozenset(
-    "add sub mul div truediv floordiv true_divide neg pow abs exp expm1 log log1p sqrt"
-    " rsqrt square reciprocal sin cos tanh sigmoid erf relu relu6 leaky_relu elu selu"
-    " celu gelu silu mish softplus softsign hardtanh hardswish hardsigmoid logsigmoid"
-    " clamp clip clamp_min clamp_max maximum minimum where masked_fill sign floor ceil"
-    " round float long bool half contiguous eq ne lt le gt ge logical_not logical_and"
-    " logical_or multiply subtract divide negative lerp addcmul".split()
-)
+BY_VALUE = frozenset((
+    "add", "sub", "mul", "div", "truediv", "floordiv", "true_divide", "neg", "pow",
+    "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "square", "reciprocal",
+    "sin", "cos", "tanh", "sigmoid", "erf", "relu", "relu6", "leaky_relu", "elu",
+    "selu", "celu", "gelu", "silu", "mish", "softplus", "softsign", "hardtanh",
+    "hardswish", "hardsigmoid", "logsigmoid", "clamp", "clip", "clamp_min",
+    "clamp_max", "maximum", "minimum", "where", "masked_fill", "sign", "floor",
+    "ceil", "round", "float", "long", "bool", "half", "contiguous", "eq", "ne",
+    "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or", "multiply",
+    "subtract", "divide", "negative", "lerp", "addcmul",
+))  # fmt: skip
 # What names an axis: where it stands among the arguments, and its default if it has one
 # that is not the batch.
 ALONG = {
@@ -29,17 +32,17 @@ ALONG = {
     "concat": 1, "stack": 1, "chunk": 2, "split": 2, "unbind": 1, "select": 1,
     "narrow": 1, "flip": 1, "glu": 1, "flatten": 1,
 }  # fmt: skip
-SWAPS = frozenset("transpose permute swapaxes movedim".split())
-SHAPES = frozenset("view reshape unflatten".split())
-OF_SAMPLES = frozenset(
-    "max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d"
-    " adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d dropout dropout1d"
-    " dropout2d alpha_dropout pad interpolate scaled_dot_product_attention one_hot"
-    " pixel_shuffle boolean_dispatch".split()
-)
-PRODUCTS = frozenset("matmul bmm".split())
-SIZES = frozenset("size dim ndimension".split())
-_IN_PLACE = {
+SWAPS = frozenset(["transpose", "permute", "swapaxes", "movedim"])
+SHAPES = frozenset(["view", "reshape", "unflatten"])
+OF_SAMPLES = frozenset((
+    "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "dropout",
+    "dropout1d", "dropout2d", "alpha_dropout", "pad", "interpolate",
+    "scaled_dot_product_attention", "one_hot", "pixel_shuffle",
+))  # fmt: skip
+PRODUCTS = frozenset(["matmul", "bmm"])
+SIZES = frozenset(["size", "dim", "ndimension"])
+_IN_PLACE: dict[Any, Callable[..., Any]] = {
     operator.iadd: operator.add,
     operator.isub: operator.sub,
     operator.imul: operator.mul,
@@ -57,17 +60,19 @@ def name_of(node: fx.Node) -> str:
 
 def function_of(node: fx.Node) -> Callable[..., Any]:
     """What is called: methods as functions of their tensor, nothing in place."""
+    called: Any = node.target
     if node.op == "call_method":
-        return getattr(torch.Tensor, str(node.target))  # type: ignore[no-any-return]
-    return _IN_PLACE.get(node.target, node.target)  # type: ignore[arg-type,return-value]
+        called = getattr(torch.Tensor, called)
+    function: Callable[..., Any] = _IN_PLACE.get(called, called)
+    return function
 
 
 def refused_call(node: fx.Node) -> str | None:
     """Why this call cannot be trusted with the samples of all models, or None."""
     name = name_of(node)
-    if node.target in _IN_PLACE or node.kwargs.get("inplace") is True:
-        if len(node.all_input_nodes[0].users) > 1:
-            return f"{name}() writes over a value that is used again"
+    over = node.target in _IN_PLACE or node.kwargs.get("inplace") is True
+    if over and len(node.all_input_nodes[0].users) > 1:
+        return f"{name}() writes over a value that is used again"
     if name in ALONG:
         return _refused_axis(name, axis_of(node))
     if name in SWAPS:

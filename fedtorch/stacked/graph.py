@@ -4,9 +4,10 @@ The samples of all models pass as one batch of N * B: what treats each sample by
 needs no change. Layers and functions with parameters get those of each model.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx, nn
@@ -43,6 +44,7 @@ class Step:
         self.rows = rows
         self.n, self.b = batch.count, batch.width
         self.leaves: list[tuple[Slot, torch.Tensor]] = []
+        self.waiting: set[Layer] = set()  # for the gradient of their output
         self.nbytes = 0
 
     def leaf(self, slot: Slot) -> torch.Tensor:
@@ -54,7 +56,7 @@ class Step:
 
     def apart(self, samples: torch.Tensor) -> torch.Tensor:
         """(N * B, ...) as (N, B, ...)."""
-        return samples.unflatten(0, (self.n, self.b))
+        return samples.reshape(self.n, self.b, *samples.shape[1:])
 
 
 class _ByHand(torch.autograd.Function):
@@ -69,11 +71,13 @@ class _ByHand(torch.autograd.Function):
         if bound is None:
             made = layer.bind(step.rows, apart.shape, wanted)
             bound = step.rows.remember(key, made)
-        ctx.bound, ctx.step = bound, step
+        ctx.bound, ctx.step, ctx.layer = bound, step, layer
+        step.waiting.add(layer)
         return bound.forward(apart).flatten(0, 1).detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
+        ctx.step.waiting.discard(ctx.layer)
         with torch.no_grad():
             gx = ctx.bound.backward(ctx.step.apart(gradients[0]))
         return None if gx is None else gx.flatten(0, 1), None, None, None
@@ -98,7 +102,7 @@ class Graph:
         self._loss, self._to_clear = loss, tuple(to_clear)
         self._workspace = workspace
         self.words = f"stacked by layer along its graph ({words}), {loss.words}"
-        self.per_sample = 1.0
+        self.per_sample = math.inf  # not known yet
         self._most = 0
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
@@ -118,12 +122,16 @@ class Graph:
             loss_N, g = self._loss(step.apart(out.detach()), y, batch)
             if self._to_clear:
                 rows.clear(self._to_clear)
-        out.backward(g.flatten(0, 1))
+        torch.autograd.backward(out, g.flatten(0, 1))
         for slot, leaf in step.leaves:
             if leaf.grad is not None:
                 rows.put(slot, leaf.grad)
             elif slot.spec is not None and not slot.several:
                 rows.clear((slot.spec,))
+        for layer in step.waiting:  # the loss does not depend on their output
+            rows.clear(
+                [slot.spec for slot in layer.slots if slot.spec and not slot.several]
+            )
         samples = step.n * step.b
         self._most = max(self._most, samples)
         self.per_sample = (
@@ -147,9 +155,7 @@ def graph(module: nn.Module, maker: Maker, loss: Loss) -> Graph:
     )
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
     actions, output = planner.planned()
-    return Graph(
-        actions, output, words, loss, maker.slots.to_clear(), maker.workspace
-    )
+    return Graph(actions, output, words, loss, maker.slots.to_clear(), maker.workspace)
 
 
 class _Planner:
@@ -164,8 +170,12 @@ class _Planner:
 
     def planned(self) -> tuple[list[tuple[fx.Node, Action]], fx.Node]:
         """What to do for each node, and which is the output."""
+        live = self._live()
         for node in self._nodes:
-            self._classify(node)
+            if node in live:
+                self._classify(node)
+            elif _writes(node, self._root):
+                raise NotStackableError(f"{node.target} writes over a value")
         self._token = torch.zeros((), requires_grad=True)
         actions: list[tuple[fx.Node, Action]] = []
         for node in self._nodes:
@@ -174,8 +184,17 @@ class _Planner:
                 if not isinstance(output, fx.Node):
                     raise NotStackableError("its output is not one tensor")
                 return actions, output
-            actions.append((node, self._action(node)))
+            if node in live:
+                actions.append((node, self._action(node)))
         raise NotStackableError("its graph has no output")
+
+    def _live(self) -> set[fx.Node]:
+        """What the output depends on, and the input."""
+        live = {one for one in self._nodes if one.op in ("placeholder", "output")}
+        for node in reversed(self._nodes):
+            if node in live:
+                live.update(node.all_input_nodes)
+        return live
 
     def _classify(self, node: fx.Node) -> None:
         """Refuses what is not known, and counts the uses of parameters."""
@@ -194,7 +213,8 @@ class _Planner:
                     f"layer {name!r} writes over a value that is used again"
                 )
             if isinstance(layer, nn.RNNBase) and any(
-                name_of(user) != "getitem" or user.args[1] != 0 for user in node.users
+                (name_of(user) != "getitem" or user.args[1] != 0) and user.users
+                for user in node.users
             ):
                 raise NotStackableError(f"the state of layer {name!r} is used")
             self._maker.count(layer)
@@ -204,9 +224,7 @@ class _Planner:
             self._call(node)
 
     def _attribute(self, node: fx.Node) -> None:
-        value: Any = self._root
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+        value = self._value(node)
         if isinstance(value, torch.Tensor) and value.requires_grad:
             self._own[node] = value
             if any(not _is_weight(user, node) for user in node.users):
@@ -236,12 +254,12 @@ class _Planner:
             reason = f"the attribute {node.args[1]!r} of a tensor is not known"
         if reason is None and name == "getitem":
             reason = self._refused_item(node)
-        if reason is None and any(one in self._sizes for one in inputs):
-            if name not in SHAPES and name != "getitem":
-                reason = f"{name}() is given a size, which may be that of the batch"
-        if reason is None and any(one in self._own for one in inputs):
-            if name not in BY_VALUE and name not in PRODUCTS:
-                reason = f"{name}() is given a parameter"
+        sizes = any(one in self._sizes for one in inputs)
+        if reason is None and sizes and name not in (*SHAPES, "getitem"):
+            reason = f"{name}() is given a size, which may be that of the batch"
+        own = any(one in self._own for one in inputs)
+        if reason is None and own and name not in BY_VALUE | PRODUCTS:
+            reason = f"{name}() is given a parameter"
         if reason is not None:
             raise NotStackableError(reason)
 
@@ -263,10 +281,16 @@ class _Planner:
         first = index[0] if isinstance(index, tuple) and index else index
         if isinstance(index, str):
             return None
-        if isinstance(source, fx.Node) and (
-            source.op == "placeholder" or name_of(source) in ("chunk", "split", "unbind")
-            or source.op == "call_module" or name_of(source) == "getitem"
-        ) and type(index) is int:
+        if (
+            isinstance(source, fx.Node)
+            and (
+                source.op == "placeholder"
+                or name_of(source) in ("chunk", "split", "unbind")
+                or source.op == "call_module"
+                or name_of(source) == "getitem"
+            )
+            and type(index) is int
+        ):
             return None  # a part of a tuple; of a tensor it would lose the batch
         if isinstance(index, tuple) and first == slice(None):
             return None
@@ -295,10 +319,15 @@ class _Planner:
                 return lambda step, values: None  # the layer has it
             slot = self._maker.slots.of(self._own[node])
             return lambda step, values: step.leaf(slot)
+        value = self._value(node)
+        return lambda step, values: value
+
+    def _value(self, node: fx.Node) -> Any:
+        """What a ``get_attr`` names."""
         value: Any = self._root
         for part in str(node.target).split("."):
             value = getattr(value, part)
-        return lambda step, values: value
+        return value
 
     def _module(self, node: fx.Node) -> Action:
         layer = self._root.get_submodule(str(node.target))
@@ -313,10 +342,10 @@ class _Planner:
         return self._hand(made, source)
 
     def _hand(self, layer: Layer, source: fx.Node) -> Action:
-        token = self._token
+        token, apply = self._token, cast(Any, _ByHand.apply)
 
         def action(step: Step, values: dict[fx.Node, Any]) -> Any:
-            y = _ByHand.apply(values[source], token, layer, step)
+            y = apply(values[source], token, layer, step)
             step.nbytes += y.nbytes
             return y
 
@@ -324,16 +353,26 @@ class _Planner:
 
     def _linear(self, node: fx.Node) -> Action:
         names = ("input", "weight", "bias")
-        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        given: dict[str, Any] = dict(zip(names, node.args, strict=False))
+        given |= node.kwargs
 
         def parameter(name: str) -> Any:
             one = given.get(name)
             if one is None or one in self._own:
                 return None if one is None else self._own[one]
-            return self._get(one)(None, {})  # type: ignore[arg-type]
+            return self._value(one)
 
         layer = self._maker.linear(parameter("weight"), parameter("bias"))
         return self._hand(layer, given["input"])
+
+
+def _writes(node: fx.Node, root: nn.Module) -> bool:
+    """Whether a node whose result nobody uses changes something."""
+    if node.op == "call_module":
+        return bool(getattr(root.get_submodule(str(node.target)), "inplace", False))
+    if node.op == "get_attr":
+        return False
+    return name_of(node).endswith("_") or refused_call(node) is not None
 
 
 def _is_weight(user: fx.Node, node: fx.Node) -> bool:
@@ -347,8 +386,8 @@ def _called(node: fx.Node) -> Action:
     kwargs = {k: v for k, v in node.kwargs.items() if k != "inplace"}
 
     def action(step: Step, values: dict[fx.Node, Any]) -> Any:
-        args = fx.map_arg(node.args, values.__getitem__)
-        return function(*args, **fx.map_arg(kwargs, values.__getitem__))
+        args = fx.node.map_arg(node.args, values.__getitem__)
+        return function(*args, **fx.node.map_arg(kwargs, values.__getitem__))
 
     return action
 
@@ -398,7 +437,7 @@ def _plain(layer: nn.Module, source: fx.Node) -> Action:
 
         def along(step: Step, values: dict[fx.Node, Any]) -> Any:
             x = values[source]
-            if layer.dim % x.dim() == 0:  # type: ignore[operator]
+            if layer.dim % x.dim() == 0:
                 raise ValueError("a layer works along the axis of the batch")
             return layer(x)
 
@@ -441,8 +480,8 @@ def _with(node: fx.Node, own: frozenset[fx.Node]) -> Action:
                 raise ValueError(f"{name_of(node)}() has a parameter for each sample")
             return value.view(step.n, *(1,) * (k - len(shape)), *shape)
 
-        args = fx.map_arg(node.args, argument)
-        y = function(*args, **fx.map_arg(dict(node.kwargs), argument))
+        args = fx.node.map_arg(node.args, argument)
+        y = function(*args, **fx.node.map_arg(dict(node.kwargs), argument))
         if y.dim() != k + 1 or y.shape[:2] != (step.n, step.b):
             raise ValueError(f"{name_of(node)}() loses the batch")
         return y.flatten(0, 1)

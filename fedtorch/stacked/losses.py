@@ -5,6 +5,7 @@ has no effect. Any other function of the user's sees the samples of one model at
 time, without padding.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -107,25 +108,24 @@ class Loss:
         return partial(self, out)
 
 
-Prepare = Callable[[torch.Tensor], torch.Tensor]
+Prepare = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
-def _same(samples: torch.Tensor) -> torch.Tensor:
-    return samples
+def _as_they_are(
+    out: torch.Tensor, y: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return out, y
 
 
 class Weighed(Loss):
     """A known loss, through autograd of itself alone.
 
-    ``prepare_out`` and ``prepare_y`` bring samples into the form that it is called
-    with; they keep the order of the values.
+    ``prepare`` brings outputs and targets into the form that it is called with; it
+    keeps the order of the values.
     """
 
-    def __init__(
-        self, loss: Known, prepare_out: Prepare = _same, prepare_y: Prepare = _same
-    ) -> None:
-        self._loss = loss
-        self._out, self._y = prepare_out, prepare_y
+    def __init__(self, loss: Known, prepare: Prepare = _as_they_are) -> None:
+        self._loss, self._prepare = loss, prepare
         self.words = loss.name
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
@@ -136,17 +136,14 @@ class Weighed(Loss):
             y = torch.where(counts.view(n, b, *(1,) * (y.dim() - 2)), y, 0)
         with torch.enable_grad():
             leaf = out.detach().requires_grad_()
-            scores = self._out(leaf.flatten(0, 1))
-            targets = self._y(y.flatten(0, 1))
+            scores, targets = self._prepare(leaf.flatten(0, 1), y.flatten(0, 1))
             settings = dict(self._loss.settings)
             if not self._loss.of_classes and scores.shape != targets.shape:
                 raise ValueError(
                     f"outputs {tuple(scores.shape)} and targets "
                     f"{tuple(targets.shape)} differ in shape"
                 )
-            values = self._loss.function(
-                scores, targets, **settings, reduction="none"
-            )
+            values = self._loss.function(scores, targets, **settings, reduction="none")
             if values.numel() % (n * b):
                 raise ValueError("the loss does not have a value for each sample")
             each = values.view(n, b, -1)
@@ -171,7 +168,8 @@ class Weighed(Loss):
             found = (~ignored).to(each.dtype)
         else:
             found = weight[targets.masked_fill(ignored, 0)].masked_fill(ignored, 0)
-        return found.view(each.shape)
+        counted: torch.Tensor = found.view(each.shape)
+        return counted
 
 
 class CrossEntropy(Loss):
@@ -187,7 +185,7 @@ class CrossEntropy(Loss):
         self._general = Weighed(loss)
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """p - 1 at the right class, over the size."""
+        """P - 1 at the right class, over the size."""
         return self.bound(out)(y, batch)
 
     def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
@@ -214,7 +212,7 @@ class CrossEntropy(Loss):
                 y = y.long()
             y_NB = y.numpy()
             if batch.ragged:
-                y_NB = y_NB * batch.counts_NB
+                y_NB = y_NB * batch.valid()
             if np.maximum.reduce(y_NB.view(np.uint64), None) >= c:
                 return self._general(out, y, batch)  # to be ignored, or an error
             torch.softmax(out_NCB, 1, out=p_NCB)
@@ -223,7 +221,7 @@ class CrossEntropy(Loss):
             p_P[places_NB] = right_NB - 1
             nll_NB = -np.log(right_NB + TINY)
             if batch.ragged:
-                weights_NB = batch.weights_NB()
+                weights_NB = batch.weights()
                 p_NCB.mul_(torch.from_numpy(weights_NB).unsqueeze(1))
                 loss_N = np.add.reduce(nll_NB * weights_NB, 1)
             else:
@@ -231,7 +229,7 @@ class CrossEntropy(Loss):
                 loss_N = nll_NB.dot(mean_B)
             if np.minimum.reduce(right_NB, None) < SMALL:
                 nll_NB = _nll(out, torch.from_numpy(y_NB)).numpy()
-                loss_N = np.add.reduce(nll_NB * batch.weights_NB(), 1)
+                loss_N = np.add.reduce(nll_NB * batch.weights(), 1)
             return loss_N, gradient
 
         return found
@@ -245,7 +243,7 @@ class CrossEntropy(Loss):
         lowest, highest = y_NB.aminmax()
         if int(lowest) < 0 or int(highest) >= out.shape[2]:
             return self._general(out, y, batch)
-        weights_NB = torch.from_numpy(batch.weights_NB()).to(out.device)
+        weights_NB = torch.from_numpy(batch.weights()).to(out.device)
         p_NCB = torch.softmax(out.transpose(1, 2), 1)
         index_N1B = y_NB.unsqueeze(1)
         p_NCB.scatter_add_(1, index_N1B, p_NCB.new_full(index_N1B.shape, -1))
@@ -274,18 +272,15 @@ class RowByRow(Loss):
         for row, size in enumerate(batch.sizes_N.tolist()):
             with torch.enable_grad():
                 leaf = out[row, :size].detach().requires_grad_()
-                target = mapped(y, lambda part, row=row, size=size: part[row, :size])
+                target = mapped(y, operator.itemgetter((row, slice(size))))
                 loss = self._function(leaf, target)
                 (g[row, :size],) = torch.autograd.grad(loss, leaf)
             losses.append(loss.detach())
         return torch.stack(losses), g
 
 
-def loss_of(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
-    """The stacked loss of a user's loss, and whether it was known at sight."""
-    found = known(loss)
-    if found is None:
-        return RowByRow(loss), True
+def stacked_loss(found: Known) -> Loss:
+    """By hand where that is the plain cross-entropy, else weighed."""
     settings = found.settings
     plain = (
         found.function is functional.cross_entropy
@@ -293,4 +288,4 @@ def loss_of(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
         and not settings.get("label_smoothing")
         and settings.get("ignore_index", -100) < 0
     )
-    return (CrossEntropy(found) if plain else Weighed(found)), True
+    return CrossEntropy(found) if plain else Weighed(found)

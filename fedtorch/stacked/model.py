@@ -1,6 +1,7 @@
 """Chooses the way for a module, and serves the stacks of an engine."""
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from fedcore.arrays import as_numpy
 from fedcore.errors import NotStackableError
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
@@ -16,7 +18,7 @@ from fedcore.workload import StackedModel
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
 from fedtorch.stacked.layers import Maker
-from fedtorch.stacked.losses import Loss, RowByRow, loss_of
+from fedtorch.stacked.losses import Loss, known, stacked_loss
 from fedtorch.stacked.rows import Rows, Slots, Workspace
 from fedtorch.stacked.vmapped import Vmapped
 from fedtorch.stacked.way import Way
@@ -71,9 +73,9 @@ class Stacked:
         self._group = GROUP.get(self._device.type, ELSEWHERE)
         self._way, self._sure = self._choose()
         self._tried = False
+        self._w_MD = torch.empty(0, spec.dim, device=self._device)
         self._g_ND = torch.empty(0, spec.dim, device=self._device)
         self._views: dict[tuple[int, int], Rows] = {}
-        self._memory = 0
 
     @property
     def how(self) -> str:
@@ -96,31 +98,19 @@ class Stacked:
         Raises:
             NotStackableError: in the first call: the module does what ``vmap`` cannot.
         """
-        w = self._tensor(w_ND)
-        n = w.shape[0]
+        n = len(w_ND)
         x, y = self._here(x_NB), self._here(y_NB)
         batch = Batch(np.asarray(sizes_N), first(x).shape[1], self._device)
         if self._g_ND.shape[0] < n:
-            self._g_ND = torch.empty_like(w)
+            self._g_ND = torch.empty(n, self._spec.dim, device=self._device)
             self._views.clear()
-        if self._memory != w.data_ptr():
-            self._views.clear()
-            self._memory = w.data_ptr()
         if not self._tried:
-            self._try(w, x, y, batch)
-        losses = self._run(w, x, y, batch)
-        g_ND = self._rows(w, 0, n).g_ND
+            self._try(w_ND, x, y, batch)
+        losses = self._run(w_ND, x, y, batch)
+        g_ND = self._g_ND[:n]
         if not isinstance(w_ND, torch.Tensor):
             return losses, (g_ND if self._on_cpu else g_ND.cpu()).numpy()
         return torch.from_numpy(losses).to(self._device), g_ND
-
-    def _tensor(self, w_ND: Array) -> torch.Tensor:
-        if isinstance(w_ND, torch.Tensor):
-            return w_ND
-        if not w_ND.flags.writeable:
-            w_ND = w_ND.copy()  # torch knows no array that is only read
-        w = torch.from_numpy(w_ND)
-        return w if self._on_cpu else w.to(self._device)
 
     def _here(self, data: Any) -> Any:
         data = to_tensor(data)
@@ -128,45 +118,61 @@ class Stacked:
             return data
         return mapped(data, lambda tensor: tensor.to(self._device))
 
-    def _run(self, w: torch.Tensor, x: Any, y: Any, batch: Batch) -> Any:
+    def _run(self, w_ND: Array, x: Any, y: Any, batch: Batch) -> Any:
         """A step of every model, as many together as fit in the cache."""
-        n, per_sample = batch.count, self._way.per_sample
-        many = n
-        if per_sample:
-            many = max(1, int(self._group / (per_sample * batch.width)))
-        if many >= n:
-            found = self._way.step(self._rows(w, 0, n), x, y, batch)
+        n = batch.count
+        end = self._together(0, batch)
+        if end == n:
+            found = self._way.step(self._rows(w_ND, 0, n), x, y, batch)
             return found if isinstance(found, np.ndarray) else found.cpu().numpy()
         losses = np.empty(n, np.float32)
-        for start in range(0, n, many):
-            end = min(n, start + many)
-            found = self._step_of(w, x, y, batch, start, end)
-            losses[start:end] = found if isinstance(found, np.ndarray) else found.cpu()
+        start = 0
+        while start < n:
+            part = slice(start, end)
+            found = self._way.step(
+                self._rows(w_ND, start, end),
+                mapped(x, operator.itemgetter(part)),
+                mapped(y, operator.itemgetter(part)),
+                batch.part(part),
+            )
+            losses[part] = found if isinstance(found, np.ndarray) else found.cpu()
+            start, end = end, self._together(end, batch)
         return losses
 
-    def _step_of(
-        self, w: torch.Tensor, x: Any, y: Any, batch: Batch, start: int, end: int
-    ) -> Any:
-        part = slice(start, end)
-        return self._way.step(
-            self._rows(w, start, end),
-            mapped(x, lambda tensor: tensor[part]),
-            mapped(y, lambda tensor: tensor[part]),
-            batch.part(part),
-        )
+    def _together(self, start: int, batch: Batch) -> int:
+        """Where the group of models ends that begins here."""
+        bytes_each = self._way.per_sample * batch.width
+        if bytes_each * (batch.count - start) <= self._group:
+            return batch.count
+        return min(batch.count, start + max(1, int(self._group / bytes_each)))
 
-    def _rows(self, w: torch.Tensor, start: int, end: int) -> Rows:
+    def _rows(self, w_ND: Array, start: int, end: int) -> Rows:
+        """Some models, copied to where all views of them are known.
+
+        To copy them takes a fraction of the time of a step, to make the views of
+        another stack several steps.
+        """
         rows = self._views.get((start, end))
         if rows is None:
             if len(self._views) >= MOST_VIEWS:
                 self._views.clear()
-            rows = Rows(w[start:end], self._g_ND[start:end])
+            if self._w_MD.shape[0] < end - start:
+                shape = (end - start, self._spec.dim)
+                self._w_MD = torch.empty(shape, device=self._device)
+                self._views.clear()
+            rows = Rows(self._w_MD[: end - start], self._g_ND[start:end])
             self._views[start, end] = rows
+        if isinstance(w_ND, torch.Tensor):
+            rows.w_ND.copy_(w_ND[start:end])
+        elif self._on_cpu:
+            np.copyto(rows.w, w_ND[start:end])
+        else:
+            rows.w_ND.copy_(torch.from_numpy(w_ND[start:end]))
         return rows
 
     def _choose(self) -> tuple[Way, bool]:
         """The way, and whether it is right without having been compared."""
-        loss, sure = loss_of(self._loss)
+        loss, sure = self._known_loss()
         layers = flattened(self._module)
         maker = Maker(Workspace(self._device), Slots(self._spec, self._module))
         try:
@@ -176,6 +182,14 @@ class Stacked:
         except NotStackableError as refused:
             return self._vmap(str(refused)), True
 
+    def _known_loss(self) -> tuple[Loss, bool]:
+        found = known(self._loss)
+        if found is not None:  # without torch.fx
+            return stacked_loss(found), True
+        from fedtorch.stacked.traced_loss import loss_of
+
+        return loss_of(self._loss)
+
     def _graph(self, maker: Maker, loss: Loss) -> Way:
         from fedtorch.stacked.graph import graph
 
@@ -184,7 +198,7 @@ class Stacked:
     def _vmap(self, reason: str) -> Vmapped:
         return Vmapped(self._module, self._spec, self._loss, reason)
 
-    def _try(self, w: torch.Tensor, x: Any, y: Any, batch: Batch) -> None:
+    def _try(self, w: Array, x: Any, y: Any, batch: Batch) -> None:
         """The first step, in which a way may turn out not to fit.
 
         Raises:
@@ -196,7 +210,7 @@ class Stacked:
                 self._run(w, x, y, batch)
                 if not self._sure and not self._right(w, x, y, batch):
                     raise ValueError("its graph has other gradients")
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 -- the other way is left
                 torch.set_rng_state(state)
                 self._one(w, x, y, batch, 0)  # the user's own error, if it is one
                 self._way = self._vmap(f"layer by layer failed: {error}")
@@ -214,16 +228,16 @@ class Stacked:
         torch.set_rng_state(state)
         self._tried = True
 
-    def _one(self, w: torch.Tensor, x: Any, y: Any, batch: Batch, row: int) -> Any:
+    def _one(self, w: Array, x: Any, y: Any, batch: Batch, row: int) -> Any:
         """The gradient of one model by itself."""
         size = int(batch.sizes_N[row])
 
         def own(tensor: torch.Tensor) -> torch.Tensor:
             return tensor[row, :size].cpu()
 
-        return self._one_by_one(w[row].cpu().numpy(), mapped(x, own), mapped(y, own))
+        return self._one_by_one(as_numpy(w[row]), mapped(x, own), mapped(y, own))
 
-    def _right(self, w: torch.Tensor, x: Any, y: Any, batch: Batch) -> bool:
+    def _right(self, w: Array, x: Any, y: Any, batch: Batch) -> bool:
         """Whether the model with most padding has the gradient that it has alone."""
         row = int(np.argmin(batch.sizes_N))
         _, g_D = self._one(w, x, y, batch, row)
@@ -270,4 +284,6 @@ def _where(error: BaseException, module: nn.Module) -> str:
 
 def _sentence(error: BaseException) -> str:
     """The first sentence of an error."""
+    if "data-dependent control flow" in str(error):
+        return "it calls .item() or branches on values"
     return str(error).strip().split("\n")[0].split(". ")[0][:200]

@@ -141,6 +141,7 @@ class Rows:
         self.w_ND, self.g_ND = w_ND, g_ND
         self.count = w_ND.shape[0]
         self._matrix = products(w_ND.device).matrix
+        self.w = self._matrix(w_ND)
         self.remembered: dict[object, Any] = {}
         self._weights: dict[int, Block] = {}
         self._gradients: dict[int, Block] = {}

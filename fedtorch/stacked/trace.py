@@ -1,7 +1,6 @@
 """The graph of a module, where following it once says what it does with any batch."""
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,19 +29,6 @@ class _ModuleTracer(fx.Tracer):
         return refusal(m) is None or super().is_leaf_module(m, module_qualified_name)
 
 
-class _LossTracer(fx.Tracer):
-    """Goes into the modules of a loss, wherever the function has them from."""
-
-    def call_module(
-        self,
-        m: nn.Module,
-        forward: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        return forward(*args, **kwargs)
-
-
 def traced(module: nn.Module) -> tuple[fx.Graph, nn.Module]:
     """The module's graph, and the root that its names are relative to.
 
@@ -53,23 +39,15 @@ def traced(module: nn.Module) -> tuple[fx.Graph, nn.Module]:
         if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
             raise NotStackableError(f"layer {name!r} has hooks")
     root = _Called(module)
-    graph = _follow(_ModuleTracer(), root)
-    graph.eliminate_dead_code()
-    return graph, root
+    return follow(_ModuleTracer(), root), root
 
 
-def traced_loss(loss: Callable[[Any, Any], Any]) -> tuple[fx.Graph, Any]:
-    """The graph of a loss function of outputs and targets.
+def follow(tracer: fx.Tracer, root: Any) -> fx.Graph:
+    """The graph of a module or function.
 
     Raises:
-        NotStackableError: as for modules.
+        NotStackableError: it depends on values, or draws at random while it is traced.
     """
-    tracer = _LossTracer()
-    graph = _follow(tracer, lambda out, y: loss(out, y))
-    return graph, tracer.root
-
-
-def _follow(tracer: fx.Tracer, root: Any) -> fx.Graph:
     before = _random_state()
     try:
         graph = tracer.trace(root)
@@ -88,4 +66,5 @@ def _follow(tracer: fx.Tracer, root: Any) -> fx.Graph:
 
 
 def _random_state() -> tuple[torch.Tensor, Any, str]:
-    return torch.get_rng_state(), random.getstate(), str(np.random.get_state())
+    theirs = np.random.get_state()  # noqa: NPY002 -- the user's code may draw from it
+    return torch.get_rng_state(), random.getstate(), str(theirs)

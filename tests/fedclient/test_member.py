@@ -25,6 +25,7 @@ from fedclient.membership import (
     Membership,
     Patience,
 )
+from fedclient.pace import Pace
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.bandwidth import DAY
@@ -217,7 +218,7 @@ def test_a_client_leaves_with_one_last_message(
 def test_a_client_that_still_trains_at_the_end_is_told(tmp_path: Path) -> None:
     config: dict[str, Any] = {"stop": {"versions": 1}, "timeouts": {"drain": 0.1}}
     with served(tmp_path, **config) as server:
-        with worker(server, tmp_path / "slow", pace=1.5) as slow:
+        with worker(server, tmp_path / "slow", pace=Pace((1.5,))) as slow:
             trains = threading.Thread(target=slow.run)
             trains.start()
             until(lambda: server.lines("leased"), "the slow one trains")

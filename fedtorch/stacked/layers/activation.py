@@ -58,7 +58,8 @@ class InPlaceReLU(Layer):
             return torch.relu_(x)
 
         def backward(gy: torch.Tensor) -> torch.Tensor:
-            return _threshold_backward(gy, kept[0], 0, grad_input=kept[1])
+            _threshold_backward(gy, kept[0], 0, grad_input=kept[1])
+            return kept[1]
 
         return Bound(forward, backward)
 

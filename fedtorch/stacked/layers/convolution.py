@@ -80,7 +80,9 @@ class Convolution(Layer):
         matrix = self.workspace.products.matrix
         padded, inside = self._border("x", image)
         windows = self._windows(padded, ho, wo)
-        patches = take((self, "patches"), (n, b * ho * wo, self._k[0] * self._k[1] * self._c))
+        patches = take(
+            (self, "patches"), (n, b * ho * wo, self._k[0] * self._k[1] * self._c)
+        )
         unfold = copier(patches.tensor.view(windows.shape), windows)
         y = take((self, "y"), (n, b * ho * wo, self._o))
         images = (n, b, ho, wo, self._o)
@@ -184,7 +186,7 @@ class Convolution(Layer):
     ) -> Callable[[torch.Tensor, Any], None]:
         """Puts the gradients of the weights and the bias into the flat vector."""
         weight, bias = self._weight, self._bias
-        matrix, multiply = self.workspace.products
+        multiply = self.workspace.products.multiply
         n, k = patches.tensor.shape[0], patches.tensor.shape[2]
         out: Any = None
         reorder: Callable[[], Any] = _nothing
@@ -208,9 +210,7 @@ class Convolution(Layer):
 
         return put
 
-    def _gatherer(
-        self, g: torch.Tensor, image: _Image
-    ) -> Callable[[], torch.Tensor]:
+    def _gatherer(self, g: torch.Tensor, image: _Image) -> Callable[[], torch.Tensor]:
         """Adds up what the patches say of each pixel: the gradient of the input.
 
         Without dilation a line of a patch is one run of values; lines that do not

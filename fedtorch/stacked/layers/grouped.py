@@ -29,7 +29,7 @@ def grouped_convolution(layer: Any) -> Function:
             layer.dilation,
             n * layer.groups,
         )
-        return y.unflatten(1, (n, layer.out_channels)).transpose(0, 1)
+        return y.view(b, n, layer.out_channels, *y.shape[2:]).transpose(0, 1)
 
     return function
 

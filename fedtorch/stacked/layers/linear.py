@@ -7,7 +7,6 @@ import torch
 from fedtorch.stacked.layers.base import Bound, Layer
 from fedtorch.stacked.rows import Rows, Slot, Workspace
 
-
 LONG = 512  # inputs, from which on torch.bmm is faster at x W^T than NumPy
 
 

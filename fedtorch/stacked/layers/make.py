@@ -1,6 +1,7 @@
 """Which layer of many models stands for which layer of one."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,9 +99,7 @@ class Maker:
         if kind is nn.Flatten:
             return self._flatten(layer)
         if kind is nn.Unflatten:
-            sizes = layer.unflattened_size
-            axis = layer.dim + 1
-            return View(self.workspace, lambda x: x.unflatten(axis, sizes))
+            return View(self.workspace, partial(_unflattened, layer))
         if kind in INSTANCE_NORMS:
             return self._composed(instance_norm(layer))
         derivative = derivative_of(layer)
@@ -117,7 +116,9 @@ class Maker:
 
     def _convolution(self, layer: Any) -> Layer:
         if layer.groups > 1:
-            return self._composed(grouped_convolution(layer), (layer.weight, layer.bias))
+            return self._composed(
+                grouped_convolution(layer), (layer.weight, layer.bias)
+            )
         of = self.slots.of
         bias = None if layer.bias is None else of(layer.bias)
         return Convolution(self.workspace, layer, of(layer.weight), bias)
@@ -133,3 +134,8 @@ class Maker:
         of = self.slots.of
         slots = [None if p is None else of(p) for p in parameters]
         return Composed(self.workspace, function, slots)
+
+
+def _unflattened(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    before, after = x.shape[: layer.dim + 1], x.shape[layer.dim + 2 :]
+    return x.reshape(*before, *layer.unflattened_size, *after)

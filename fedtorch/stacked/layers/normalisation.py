@@ -18,8 +18,9 @@ def group_norm(layer: Any) -> Function:
         flat = x.flatten(0, 1)
         y = functional.group_norm(flat, layer.num_groups, eps=layer.eps).view(x.shape)
         ones = (1,) * (x.dim() - 3)
-        return _affine(y, [None if p is None else p.view(len(p), 1, -1, *ones)
-                           for p in parameters])
+        return _affine(
+            y, [None if p is None else p.view(len(p), 1, -1, *ones) for p in parameters]
+        )
 
     return function
 
@@ -31,8 +32,10 @@ def layer_norm(layer: Any) -> Function:
     def function(x: torch.Tensor, parameters: Parameters) -> torch.Tensor:
         y = functional.layer_norm(x, shape, eps=layer.eps)
         ones = (1,) * (x.dim() - 1 - len(shape))
-        return _affine(y, [None if p is None else p.view(len(p), *ones, *shape)
-                           for p in parameters])
+        return _affine(
+            y,
+            [None if p is None else p.view(len(p), *ones, *shape) for p in parameters],
+        )
 
     return function
 

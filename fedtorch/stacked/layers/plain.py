@@ -35,7 +35,7 @@ def by_sample(layer: nn.Module) -> Function:
         if getattr(layer, "inplace", False):
             samples = samples.clone()
         y: torch.Tensor = layer(samples)
-        return y.unflatten(0, x.shape[:2])
+        return y.reshape(*x.shape[:2], *y.shape[1:])
 
     return function
 
@@ -47,7 +47,7 @@ def along(layer: Any) -> Function:
         if layer.dim % (x.dim() - 1) == 0:
             raise ValueError(f"dim={layer.dim} is the axis of the samples")
         y: torch.Tensor = layer(x.flatten(0, 1))
-        return y.unflatten(0, x.shape[:2])
+        return y.reshape(*x.shape[:2], *y.shape[1:])
 
     return function
 

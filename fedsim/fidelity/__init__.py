@@ -1,0 +1,1 @@
+"""``fedsim fidelity``: a real federation against its simulation."""

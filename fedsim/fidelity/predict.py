@@ -1,0 +1,156 @@
+"""Simulates a run that has been: from its journal, or from its beginning alone.
+
+**Replayed**: every client takes for its k-th task as long as it did, and is there when
+it was there. What is left to chance is nothing, and what is tested is the simulator.
+**Calibrated**: only what happened in the first part is known, as to an operator after a
+short pilot. The tasks of that part are played again and again, and clients come and go
+on exponential stretches with the means that were seen. **In the same order**: who
+delivered when is taken from the journal, and the models are computed anew, bit for bit.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedcore.rng import Key
+from fedcore.typing import Seconds
+from fedcore.workload import Workload
+from fedrun.config import FederationConfig, parse_config
+from fedrun.results import Results
+from fedsim.api import run
+from fedsim.fidelity.side import began_and_ended
+from fedsim.traces import ClientTrace, write_trace
+from fedsim.traces.format import Segment
+from fedsim.traces.journal import recorded_clients
+
+_AHEAD = 4  # so many times longer than the run may its prediction be
+_LEAST_STAY: Seconds = 1e-3
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """How long clients are there and away, on average."""
+
+    there: Seconds
+    """Infinite: nobody was seen to go."""
+    away: Seconds
+
+
+class Predictor:
+    """Simulations of one run.
+
+    Args:
+        measured: the run.
+        config: what it was told, with the app of this place.
+        workload: the app.
+        folder: for the traces and the simulated runs.
+    """
+
+    def __init__(
+        self,
+        measured: Results,
+        config: FederationConfig,
+        workload: Workload,
+        folder: Path,
+    ) -> None:
+        self._measured, self._workload, self._folder = measured, workload, folder
+        self._settings = config.model_dump(mode="json")
+        if not measured.summary["ended"]:
+            self._settings["stop"] = {"versions": measured.summary["versions"]}
+        self._seed = config.seed
+
+    def replayed(self) -> Results:
+        """With all that the journal knows of the clients."""
+        return self._traced("replayed", recorded_clients(self._measured).clients)
+
+    def calibrated(self, pilot: Seconds) -> Results:
+        """With what it knew so many seconds after the first task."""
+        began, ended = began_and_ended(self._measured)
+        until = began - self._measured.started + pilot
+        clients = recorded_clients(self._measured, until).clients
+        horizon = until + _AHEAD * (ended - began)
+        key = Key.root(self._seed).fold_in("fidelity")
+        return self._traced("calibrated", go_on(clients, until, horizon, key))
+
+    def in_order(self) -> Results:
+        """With the recorded order of arrival."""
+        return self._run("in_order", {"arrivals": str(self._measured.folder)})
+
+    def _traced(self, name: str, clients: list[ClientTrace]) -> Results:
+        trace = self._folder / f"{name}.csv"
+        write_trace(trace, clients)
+        presence = {"kind": "trace"}
+        return self._run(name, {"trace": str(trace), "availability": presence})
+
+    def _run(self, name: str, simulate: dict[str, Any]) -> Results:
+        engine = self._settings["simulate"]["engine"]
+        settings = {**self._settings, "simulate": {**simulate, "engine": engine}}
+        return run(parse_config(settings), self._workload, folder=self._folder / name)
+
+
+def stretches(clients: list[ClientTrace], until: Seconds) -> Stretches:
+    """The maximum-likelihood means of exponential stretches, some of them unfinished.
+
+    The time spent there over the number of departures, and the time spent away over
+    the number of returns; before a client first comes it is not away.
+    """
+    there = away = 0.0
+    departures = returns = 0
+    for client in clients:
+        stays = list(client.stays)
+        for number, (start, end) in enumerate(stays):
+            there += min(end, until) - start
+            if end >= until:
+                continue
+            departures += 1
+            is_last = number + 1 == len(stays)
+            back = until if is_last else stays[number + 1][0]
+            away += min(back, until) - end
+            returns += not is_last
+    if not departures:
+        return Stretches(math.inf, 0.0)
+    return Stretches(there / departures, away / max(1, returns))
+
+
+def go_on(
+    clients: list[ClientTrace], until: Seconds, horizon: Seconds, key: Key
+) -> list[ClientTrace]:
+    """The same clients, whose coming and going is made up from a time on."""
+    usual = stretches(clients, until)
+    if math.isinf(usual.there):
+        return clients
+    return [
+        ClientTrace(
+            client.name,
+            _known(client, until) + _made_up(client, usual, until, horizon, key),
+            latency=client.latency,
+        )
+        for client in clients
+    ]
+
+
+def _known(client: ClientTrace, until: Seconds) -> list[Segment]:
+    return [
+        segment._replace(end=min(segment.end, until))
+        for segment in client.segments
+        if segment.start < until
+    ]
+
+
+def _made_up(
+    client: ClientTrace,
+    usual: Stretches,
+    start: Seconds,
+    horizon: Seconds,
+    key: Key,
+) -> list[Segment]:
+    rng = key.fold_in(client.name).generator()
+    is_there = client.segments[-1].state != "away"
+    made: list[Segment] = []
+    while start < horizon:
+        mean = usual.there if is_there else usual.away
+        end = start + max(_LEAST_STAY, float(rng.exponential(mean)))
+        made.append(Segment(start, end, "there" if is_there else "away"))
+        start, is_there = end, not is_there
+    return [*made, Segment(start, math.inf, "there")]

@@ -1,0 +1,110 @@
+"""Losses that are written as functions, recognised by their graph."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from fedcore.errors import NotStackableError
+from fedtorch.stacked.functions import SIZES, SWAPS, function_of, name_of, refused_call
+from fedtorch.stacked.losses import (
+    Loss,
+    RowByRow,
+    Weighed,
+    known_call,
+    stacked_loss,
+)
+from fedtorch.stacked.trace import follow
+
+# What may happen to outputs and targets on the way into a known loss.
+_SHAPING = frozenset(["view", "reshape", "flatten"])
+_GENTLE = frozenset(["squeeze", "unsqueeze", "float", "long", "contiguous"]) | SWAPS
+
+
+def loss_of(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
+    """The stacked loss of a function, and whether it is right without a check."""
+    try:
+        return _recognised(loss)
+    except NotStackableError:
+        return RowByRow(loss), True
+
+
+class _Tracer(fx.Tracer):
+    """Goes into the modules of a loss, wherever the function has them from."""
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        return forward(*args, **kwargs)
+
+
+def _recognised(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
+    """A known loss of outputs and targets, or of other shapes of them.
+
+    Raises:
+        NotStackableError: it is something else.
+    """
+    tracer = _Tracer()
+
+    def called(out: Any, y: Any) -> Any:
+        return loss(out, y)
+
+    nodes = list(follow(tracer, called).nodes)
+    last = nodes[-1].args[0]
+    if not isinstance(last, fx.Node) or last.op != "call_function":
+        raise NotStackableError("it does not end with a known loss")
+    out, y, *_ = nodes
+    settings = {
+        name: _constant(tracer.root, value) for name, value in last.kwargs.items()
+    }
+    given = [settings.pop(name, None) for name in ("input", "target")]
+    given = [*last.args, *(one for one in given if one is not None)]
+    found = known_call(last.target, settings)
+    if found is None or len(given) != 2:
+        raise NotStackableError("it does not end with a known loss")
+    if given == [out, y]:
+        return stacked_loss(found), True
+    between = [one for one in nodes[2:-2] if one.op != "get_attr"]
+    for node in between:
+        _check(node)
+    return Weighed(found, _preparation(out, y, between, given)), False
+
+
+def _constant(root: Any, value: Any) -> Any:
+    """A keyword argument that does not depend on the batch."""
+    if not isinstance(value, fx.Node):
+        return value
+    if value.op != "get_attr":
+        raise NotStackableError("its settings depend on the batch")
+    return getattr(root, str(value.target))
+
+
+def _check(node: fx.Node) -> None:
+    name = name_of(node)
+    if name in _SHAPING or name in SIZES or name in ("getattr", "getitem"):
+        return
+    if name not in _GENTLE or refused_call(node) is not None:
+        raise NotStackableError(f"{name}() comes before the known loss")
+
+
+def _preparation(
+    out: fx.Node, y: fx.Node, between: list[fx.Node], given: list[Any]
+) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    """Runs the nodes before the loss."""
+
+    def prepare(
+        outputs: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        values: dict[fx.Node, Any] = {out: outputs, y: targets}
+        for node in between:
+            args = fx.node.map_arg(node.args, values.__getitem__)
+            kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+            values[node] = function_of(node)(*args, **kwargs)
+        return values[given[0]], values[given[1]]
+
+    return prepare
