@@ -4,7 +4,7 @@ A client that hands out a :class:`~fedcore.samples.Subset` of arrays which all s
 known by its rows alone; what others hand out is put one behind the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,12 +60,12 @@ class Pool:
         self._placed += count
         self._counts[client] = samples.label_counts(np.arange(count))
 
-    def rows(self, clients: Indices, local: Indices) -> Indices:
+    def rows(self, clients: Sequence[int], local: Indices) -> Indices:
         """Where the rows of clients (N,), counted by themselves (N, ...), lie here."""
-        starts_N = np.fromiter((self._starts[c] for c in clients.tolist()), np.int64)
-        rows: Indices = self._rows[
-            starts_N.reshape(-1, *[1] * (local.ndim - 1)) + local
-        ]
+        starts_N = np.array([self._starts[client] for client in clients])
+        rows: Indices = self._rows.take(
+            local + starts_N.reshape(-1, *[1] * (local.ndim - 1)), mode="clip"
+        )
         return rows
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:

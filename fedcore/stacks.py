@@ -15,19 +15,29 @@ import numpy as np
 from fedcore.arrays import array_namespace, as_numpy
 from fedcore.clients import Batches, ClientAlgorithmConfig
 from fedcore.pool import Pool
-from fedcore.rng import Key, seeds
+from fedcore.rng import Key, Words
 from fedcore.typing import Array, Counts, Indices, State, Vector
 from fedcore.workload import StackedModel
 
 
-class StackedTask(NamedTuple):
-    """One client's task."""
+class StackedTasks(NamedTuple):
+    """Tasks of N clients."""
 
-    client: int  # its place in the pool
-    key: Key
-    base: int  # the version that it starts from
-    steps: int
-    kept: State = None
+    clients: Sequence[int]  # their places in the pool
+    seeds_N: Words  # of their keys
+    steps: Sequence[int]
+    kept: Sequence[State]  # from the task before
+    key: Key  # for what the model draws itself, in the whole stack
+
+    def ordered(self, order: Indices) -> "StackedTasks":
+        """The same in another order."""
+        places = order.tolist()
+        return self._replace(
+            clients=[self.clients[i] for i in places],
+            seeds_N=self.seeds_N[order],
+            steps=[self.steps[i] for i in places],
+            kept=[self.kept[i] for i in places],
+        )
 
 
 class StackedUpdates(NamedTuple):
@@ -43,7 +53,7 @@ def train_stack(
     model: StackedModel,
     pool: Pool,
     config: ClientAlgorithmConfig,
-    tasks: Sequence[StackedTask],
+    tasks: StackedTasks,
     base_D: Array | Sequence[Array],
     *,
     count_labels: bool,
@@ -58,40 +68,39 @@ def train_stack(
         base_D: the public model that they all start from, or one for each.
         count_labels: whether the labels that were used are to be counted.
     """
-    algorithm = config.build()
-    steps_N = np.array([task.steps for task in tasks])
-    order = np.argsort(-steps_N, kind="stable")
-    chosen = [tasks[i] for i in order.tolist()]
-    steps_N = steps_N[order]
-    clients_N = np.array([task.client for task in chosen])
-    samples_N = np.array([pool.size(task.client) for task in chosen])
-    batches = algorithm.plan(samples_N, steps_N, seeds([task.key for task in chosen]))
-    rows_NSB = pool.rows(clients_N, batches.rows_NSB)
-    start_ND = _starts(base_D, order)
+    algorithm, count = config.build(), len(tasks.clients)
+    steps_N = np.array(tasks.steps)
+    order = None
+    if count > 1 and (steps_N[1:] > steps_N[:-1]).any():  # the longest come first
+        order = np.argsort(-steps_N, kind="stable")
+        tasks, steps_N = tasks.ordered(order), steps_N[order]
+    clients_N = np.array(tasks.clients)
+    samples_N = np.array([pool.size(client) for client in tasks.clients])
+    batches = algorithm.plan(samples_N, steps_N, tasks.seeds_N)
+    rows_NSB = pool.rows(tasks.clients, batches.rows_NSB)
+    start_ND = _starts(base_D, order, count)
 
     def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
-        live = len(w_ND)
-        sizes_N = batches.sizes_NS[:live, step]
-        x_NB, y_NB = pool.batch(rows_NSB[:live, step, : int(sizes_N.max())])
+        sizes_N = batches.sizes_NS[: len(w_ND), step]
+        x_NB, y_NB = pool.batch(rows_NSB[: len(w_ND), step, : int(sizes_N.max())])
         return model.gradient(w_ND, x_NB, y_NB, sizes_N)
 
-    model.seed(chosen[0].key.fold_in("model"))
-    room_ND = pool.room(len(tasks), start_ND)
-    trained = algorithm.run(start_ND, steps_N, gradient, _kept(chosen), room_ND)
-    delta_ND = start_ND - trained.w_D
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    counts: list[Counts | None] = [None] * len(tasks)
+    model.seed(tasks.key)
+    room_ND = pool.room(count, start_ND)
+    trained = algorithm.run(start_ND, steps_N, gradient, _kept(tasks.kept), room_ND)
+    delta_ND, loss_N = start_ND - trained.w_D, as_numpy(trained.loss)
+    counts: list[Counts | None] = [None] * count
     if count_labels:
         counts = _label_counts(pool, batches, rows_NSB, clients_N)
-    places = back.tolist()
-    kept = [None] * len(tasks) if trained.state is None else list(trained.state)
-    same_order = places == list(range(len(places)))
+    kept = [None] * count if trained.state is None else list(trained.state)
+    if order is None:
+        return StackedUpdates(delta_ND, loss_N, counts, kept)
+    back = np.argsort(order)
     return StackedUpdates(
-        delta_ND if same_order else delta_ND[back],
-        as_numpy(trained.loss)[back],
-        [counts[i] for i in places],
-        [kept[i] for i in places],
+        delta_ND[back],
+        loss_N[back],
+        [counts[i] for i in back.tolist()],
+        [kept[i] for i in back.tolist()],
     )
 
 
@@ -105,23 +114,25 @@ def norms(rows_ND: Array) -> np.ndarray:
     return norm_N
 
 
-def _starts(base_D: Array | Sequence[Array], order: Indices) -> Array:
+def _starts(
+    base_D: Array | Sequence[Array], order: Indices | None, count: int
+) -> Array:
     if not isinstance(base_D, Sequence):
         xp = array_namespace(base_D)
-        return xp.broadcast_to(base_D, (len(order), base_D.shape[-1]))
+        return xp.broadcast_to(base_D, (count, base_D.shape[-1]))
     xp = array_namespace(base_D[0])
-    return xp.stack([base_D[i] for i in order.tolist()])
+    if order is not None:
+        base_D = [base_D[i] for i in order.tolist()]
+    return xp.stack(base_D)
 
 
-def _kept(tasks: Sequence[StackedTask]) -> State:
+def _kept(kept: Sequence[State]) -> State:
     """What the clients kept from their tasks before, in one array."""
-    first: Vector | None = next((t.kept for t in tasks if t.kept is not None), None)
+    first: Vector | None = next((each for each in kept if each is not None), None)
     if first is None:
         return None
     xp = array_namespace(first)
-    return xp.stack(
-        [xp.zeros_like(first) if task.kept is None else task.kept for task in tasks]
-    )
+    return xp.stack([xp.zeros_like(first) if k is None else k for k in kept])
 
 
 def _label_counts(

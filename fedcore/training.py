@@ -13,15 +13,30 @@ from fedcore.clients import ClientAlgorithmConfig, SGDConfig, batches_of_one
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.participant import ParticipantState, Trained
 from fedcore.protocol import ModelName
-from fedcore.rng import Key
+from fedcore.rng import Key, Words, word, words
 from fedcore.samples import Samples, count_labels, targets_of
-from fedcore.typing import Array, State, Vector
+from fedcore.typing import Array, Indices, State, Vector
 from fedcore.workload import FlatModel, TrainingTask, Workload, user_code
 
 
+def client_seed(seed: int, client: str) -> int:
+    """The seed of the words that a client's tasks draw from: of (run, client name)."""
+    return Key.root(seed).fold_in("client", client).seed()
+
+
 def task_key(seed: int, client: str, seq: int) -> Key:
-    """The randomness of a client's task: of (run, client name, sequence number)."""
-    return Key.root(seed).fold_in("client", client, "task", seq)
+    """The randomness of a client's task: of (run, client name, sequence number).
+
+    Two words of the client's stream, so that those of many tasks are drawn together.
+    """
+    stream = client_seed(seed, client)
+    pair = word(stream, 2 * seq), word(stream, 2 * seq + 1)
+    return Key(b"".join(each.to_bytes(8, "big") for each in pair))
+
+
+def task_seeds(client_seeds_N: Words, seq_N: Indices) -> Words:
+    """``task_key(...).seed()`` of one task of each client."""
+    return words(client_seeds_N, 2 * seq_N) >> np.uint64(1)
 
 
 def initial_model(model: FlatModel, seed: int) -> Vector:

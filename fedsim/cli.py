@@ -251,3 +251,46 @@ def compare(
     from fedsim.compare.command import compare_runs
 
     compare_runs(runs, metric, target, out)
+
+
+@main.command()
+@click.argument("config", type=PATH)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Another value than the config's, such as algorithm.buffer=8.",
+)
+@click.option(
+    "--clients", type=click.IntRange(1), help="How many; simulate.clients if not said."
+)
+@click.option(
+    "--run", type=PATH, metavar="RUN", help="A run that has been; none is started."
+)
+@click.option(
+    "--pilot",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="So much of the run the calibrated simulation knows; a quarter if not said.",
+)
+@click.option("--metric", help="What to compare by; accuracy, or what there is.")
+@click.option(
+    "--target",
+    type=float,
+    help="Time is told up to this value of the metric; without it, up to that of "
+    "stop.target, or to nine tenths of what is gained.",
+)
+@click.option("-o", "--out", type=PATH, help="The folder of the page and the runs.")
+@click.option("-v", "--verbose", is_flag=True)
+@in_sentences
+def fidelity(verbose: bool, **wanted: Any) -> None:
+    """Run the federation that CONFIG describes with real processes, and simulate it.
+
+    The processes are a server and clients on this machine that are as slow, and come
+    and go, as the section simulate says. With --run, a run that has been is taken.
+    """
+    log_to_stderr(verbose)
+    from fedsim.fidelity.command import Wanted, show_fidelity
+
+    show_fidelity(Wanted(**wanted))

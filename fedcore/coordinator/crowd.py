@@ -14,10 +14,10 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
-from fedcore.coordinator.state import Arrived
+from fedcore.coordinator.state import Arrived, Rows
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.protocol import Verdict
-from fedcore.typing import Array, Seconds
+from fedcore.typing import Seconds
 
 
 class Decision(NamedTuple):
@@ -87,14 +87,14 @@ class CrowdCoordinator(Coordinator):
         self,
         updates: Sequence[Arrived | None],
         at: Seconds,
-        rows_KD: Array | None = None,
+        rows: Rows | None = None,
     ) -> tuple[list[Decision], list[Action]]:
         """Decides on the updates that were delivered, in their order.
 
         Args:
             updates: None stands for one whose values are not finite.
             at: when the last one of them arrived.
-            rows_KD: what they say, one a row, where they are no payloads.
+            rows: what they say, where they are no payloads.
         """
         state, self._delivered = self.state, 0
         state.touch(at)
@@ -122,10 +122,10 @@ class CrowdCoordinator(Coordinator):
                 weights.append(decision.weight)
                 if not memoryless:
                     state.observe(update, decision.staleness, decision.weight)
-        if rows_KD is not None and len(accepted) < len(updates):
-            rows_KD = rows_KD[places]
+        if rows is not None and len(accepted) < len(updates):
+            rows = rows.some(places)
         if accepted:
-            state.take(accepted, weights, rows_KD)
+            state.take(accepted, weights, rows)
         actions: list[Action] = []
         if state.count >= self.algorithm.config.buffer:
             actions += self._step("buffer")

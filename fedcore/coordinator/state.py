@@ -47,6 +47,25 @@ class Arrived(NamedTuple):
     counts: Counts | None
 
 
+class Rows(NamedTuple):
+    """Dense updates that are rows of an array."""
+
+    values_ND: Array
+    places: Sequence[int]  # which rows, in the order of the updates
+
+    def some(self, chosen: Sequence[int]) -> "Rows":
+        """Those of some of the updates."""
+        return self._replace(places=[self.places[i] for i in chosen])
+
+    def shared(self, shares_K: Array) -> tuple[Array, Array]:
+        """Rows, and the share of each of them; most of an array is not copied."""
+        if 2 * len(self.places) < len(self.values_ND):
+            return self.values_ND[self.places], shares_K
+        shares_N = np.zeros(len(self.values_ND), np.float32)
+        shares_N[self.places] = shares_K
+        return self.values_ND, shares_N
+
+
 class ServerState:
     """Everything that a restart brings back: X, W, buffer, clients, statistics."""
 
@@ -164,20 +183,20 @@ class ServerState:
         self,
         updates: Sequence[Arrived],
         weights: Sequence[float],
-        rows_KD: Array | None = None,
+        rows: Rows | None = None,
     ) -> None:
-        """Accepted updates join the buffer; ``rows_KD`` are what they say, if dense."""
+        """Accepted updates join the buffer; ``rows`` are what they say, if dense."""
         aggregator = self.algorithm.aggregator
         samples = [self.weighed_samples(update.samples) for update in updates]
-        if rows_KD is not None and aggregator.fold is not None:
+        if rows is not None and aggregator.fold is not None:
             shares_K = np.array(weights, np.float32) * np.array(samples, np.float32)
-            self.buffer = aggregator.fold(self.buffer, rows_KD, shares_K)
+            self.buffer = aggregator.fold(self.buffer, *rows.shared(shares_K))
         else:
             for place, update in enumerate(updates):
                 payload = update.payload
                 if payload is None:
-                    assert rows_KD is not None
-                    payload = dense_payload(rows_KD[place])
+                    assert rows is not None
+                    payload = dense_payload(rows.values_ND[rows.places[place]])
                 gap_D = None
                 if aggregator.mixes_models:
                     gap_D = self.exact_D - self.bases[update.base]

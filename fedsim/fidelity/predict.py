@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedcore.coordinator.records import Admitted
+from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import Seconds
 from fedcore.workload import Workload
@@ -59,6 +61,7 @@ class Predictor:
         if not measured.summary["ended"]:
             self._settings["stop"] = {"versions": measured.summary["versions"]}
         self._seed = config.seed
+        self._names = _who_is_who(measured)
 
     def replayed(self) -> Results:
         """With all that the journal knows of the clients."""
@@ -69,6 +72,11 @@ class Predictor:
         began, ended = began_and_ended(self._measured)
         until = began - self._measured.started + pilot
         clients = recorded_clients(self._measured, until).clients
+        if len(clients) < len(self._names):
+            raise ConfigError(
+                f"--pilot {pilot:.3g}: only {len(clients)} of {len(self._names)} "
+                "clients had come by then; give a longer one"
+            )
         horizon = until + _AHEAD * (ended - began)
         key = Key.root(self._seed).fold_in("fidelity")
         return self._traced("calibrated", go_on(clients, until, horizon, key))
@@ -87,6 +95,25 @@ class Predictor:
         engine = self._settings["simulate"]["engine"]
         settings = {**self._settings, "simulate": {**simulate, "engine": engine}}
         return run(parse_config(settings), self._workload, folder=self._folder / name)
+
+
+def _who_is_who(measured: Results) -> list[str]:
+    """The names of a run's clients by their places, which a trace has to keep.
+
+    Raises:
+        ConfigError: some place has no client, or two.
+    """
+    trainers = [r for r in measured.of(Admitted) if r.role == "trainer"]
+    of = {r.cid: r for r in trainers}
+    placed = sorted(of.values(), key=lambda record: record.index)
+    expected = [(place, len(placed)) for place in range(len(placed))]
+    if [(r.index, r.count) for r in placed] != expected:
+        found = ", ".join(f"{r.index} of {r.count}" for r in placed)
+        raise ConfigError(
+            f"{measured.folder}: a simulation shares the data out among clients 0 to "
+            f"{len(placed) - 1} of {len(placed)}; those of this run are {found}"
+        )
+    return [measured.names[record.cid] for record in placed]
 
 
 def stretches(clients: list[ClientTrace], until: Seconds) -> Stretches:

@@ -58,9 +58,7 @@ def read_side(name: str, results: Results) -> Side:
         updates=len(accepted),
         bytes_up=sum(r.nbytes for r in updates),
         bytes_down=sum(r.nbytes for r in tasks),
-        places=[
-            p._replace(seconds=max(0.0, p.seconds - offset)) for p in trial.places
-        ],
+        places=[p._replace(seconds=max(0.0, p.seconds - offset)) for p in trial.places],
     )
     return Side(
         name=name,

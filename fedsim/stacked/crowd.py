@@ -19,11 +19,11 @@ from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import Admitted
-from fedcore.coordinator.state import Arrived
+from fedcore.coordinator.state import Arrived, Rows
 from fedcore.errors import UserCodeError
 from fedcore.pool import Pool
 from fedcore.protocol import Held, Verdict
-from fedcore.typing import Array, Counts, Seconds
+from fedcore.typing import Counts, Seconds
 from fedcore.workload import (
     AFTER_FAILURE,
     MOST_FAILURES,
@@ -541,11 +541,12 @@ def _unfinished(who: int, seq: int, given: _Given) -> tuple[float, ...]:
     return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)
 
 
-def _rows(entering: list[_Entering]) -> Array | None:
-    """What updates say that were not compressed, one a row."""
+def _rows(entering: list[_Entering]) -> Rows | None:
+    """What updates say that were not compressed."""
     first = entering[0].stack
     if first.messages[entering[0].row] is not None:
         return None
     if all(each.stack is first for each in entering):
-        return first.delta_ND[[each.row for each in entering]]
-    return first.gathered([(each.stack, each.row) for each in entering])
+        return Rows(first.delta_ND, [each.row for each in entering])
+    rows = [(each.stack, each.row) for each in entering]
+    return Rows(first.gathered(rows), range(len(rows)))

@@ -24,8 +24,8 @@ from fedcore.coordinator.verdicts import LARGEST
 from fedcore.payloads import Payload, dense_payload
 from fedcore.pool import Pool
 from fedcore.rng import Key
-from fedcore.stacks import StackedTask, StackedUpdates, norms, train_stack
-from fedcore.training import task_key
+from fedcore.stacks import StackedTasks, StackedUpdates, norms, train_stack
+from fedcore.training import client_seed, task_key, task_seeds
 from fedcore.typing import Array, Indices, Seconds, Vector
 from fedcore.workload import StackedModel
 from fedrun.traffic import codec_of
@@ -95,6 +95,7 @@ class Work:
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
         self._dense_bytes = dense_payload(np.zeros(dim, np.float32)).nbytes
         self.memories = Memories(dim, memory_bytes)
+        self._seeds_N = np.array([client_seed(seed, n) for n in names], np.uint64)
         self._looks_back = uplink.looks_back
         self._previous: dict[int, Payload] = {}  # last messages, if they matter
         self._kept: dict[int, Any] = {}
@@ -169,14 +170,14 @@ class Work:
 
     def _compute_together(self, clients: list[int]) -> None:
         tasks = [self._waiting.pop(client) for client in clients]
-        keys = [
-            task_key(self._seed, self._names[client], task.seq)
-            for client, task in zip(clients, tasks, strict=True)
-        ]
-        together = [
-            StackedTask(client, key, task.version, task.steps, self._kept.get(client))
-            for client, key, task in zip(clients, keys, tasks, strict=True)
-        ]
+        seq_N = np.array([task.seq for task in tasks])
+        together = StackedTasks(
+            clients,
+            task_seeds(self._seeds_N[clients], seq_N),
+            [task.steps for task in tasks],
+            [self._kept.get(client) for client in clients],
+            self._key(clients[0], tasks[0]).fold_in("model"),
+        )
         base_D: Array | list[Array] = tasks[0].base_D
         if any(task.base_D is not tasks[0].base_D for task in tasks):
             base_D = [task.base_D for task in tasks]
@@ -190,7 +191,7 @@ class Work:
         )
         stack = Stack(updates, self._dense_bytes)
         if not self._plain:
-            self._encode(clients, tasks, keys, stack)
+            self._encode(clients, tasks, stack)
         for row, client in enumerate(clients):
             self._done[client] = stack, row
 
@@ -198,7 +199,6 @@ class Work:
         self,
         clients: list[int],
         tasks: list[Waiting],
-        keys: list[Key],
         stack: Stack,
     ) -> None:
         """Messages, and the memories of what they leave out."""
@@ -209,7 +209,9 @@ class Work:
                 sizes = [stack.update_norm[i] for i in places]
                 memory_ND = self._memories_of(whose, sizes)
             messages, residual_ND = self._uplink(tasks[places[0]], whose[0]).encode(
-                rows_ND, memory_ND, [keys[i].fold_in("uplink") for i in places]
+                rows_ND,
+                memory_ND,
+                [self._key(clients[i], tasks[i]).fold_in("uplink") for i in places],
             )
             corrected_ND = rows_ND if memory_ND is None else memory_ND + rows_ND
             corrected_N = norms(corrected_ND).tolist()
@@ -228,6 +230,9 @@ class Work:
                 stack.memory_norm[place] = left_N[row]
                 if residual_ND is not None:
                     stack.residual[place] = residual_ND[row]
+
+    def _key(self, client: int, task: Waiting) -> Key:
+        return task_key(self._seed, self._names[client], task.seq)
 
     def _uplink(self, task: Waiting, client: int) -> Compressor:
         """The compressor for messages of tasks like this one."""

@@ -1,6 +1,5 @@
 """A plain sequence of layers: forward and backward by hand, without a graph."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from fedtorch.stacked.layers import Layer, Maker, refusal
 from fedtorch.stacked.layers.activation import InPlaceReLU
 from fedtorch.stacked.layers.linear import Linear
 from fedtorch.stacked.losses import CrossEntropy, Found, Loss
-from fedtorch.stacked.rows import Rows, Workspace
+from fedtorch.stacked.rows import Rows
 
 
 class _Steps(NamedTuple):
@@ -35,15 +34,12 @@ class Chain:
         words: str,
         loss: Loss,
         to_clear: Sequence[TensorSpec],
-        workspace: Workspace,
     ) -> None:
         self._layers = tuple(layers)
         self._loss, self._to_clear = loss, tuple(to_clear)
-        self._workspace = workspace
         self._first = next(at for at, layer in enumerate(layers) if layer.trained)
         self.words = f"stacked by layer ({words}), {loss.words}"
-        self.per_sample = math.inf  # not known yet
-        self._most = 0  # samples that the workspace has grown for
+        self.per_sample: dict[torch.Size, float] = {}
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
         """All layers forward, the loss, and all layers back."""
@@ -62,15 +58,16 @@ class Chain:
         return loss_N
 
     def _bind(self, rows: Rows, x: torch.Tensor) -> _Steps:
-        """Runs forward once, to know the shapes and the memory that they take."""
-        samples = x.shape[0] * x.shape[1]
-        bound, kept = [], 0
-        for at, layer in enumerate(self._layers):
-            bound.append(layer.bind(rows, x.shape, wanted=at > self._first))
-            x = bound[-1].forward(x)
-            kept += layer.kept * x.nbytes
-        self._most = max(self._most, samples)
-        self.per_sample = self._workspace.nbytes / self._most + kept / samples + 1
+        """Runs forward once, to know the shapes; draws nothing from the generator."""
+        samples, shape = x.shape[:2].numel(), x.shape[2:]
+        bound, nbytes = [], 0
+        devices = [x.device] if x.device.type != "cpu" else []
+        with torch.random.fork_rng(devices):
+            for at, layer in enumerate(self._layers):
+                bound.append(layer.bind(rows, x.shape, wanted=at > self._first))
+                x = bound[-1].forward(x)
+                nbytes += 2 * x.nbytes + bound[-1].nbytes
+        self.per_sample[shape] = nbytes / samples
         last = self._loss.bound
         loss = _always(last(x)) if self._layers[-1].fresh else last
         return _Steps(
@@ -122,4 +119,4 @@ def chain(layers: Sequence[tuple[str, nn.Module]], maker: Maker, loss: Loss) -> 
         made[-1].classes_first = True
     counts = Counter(type(layer).__name__ for _, layer in layers)
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return Chain(made, words, loss, maker.slots.to_clear(), maker.workspace)
+    return Chain(made, words, loss, maker.slots.to_clear())

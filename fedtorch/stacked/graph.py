@@ -4,7 +4,6 @@ The samples of all models pass as one batch of N * B: what treats each sample by
 needs no change. Layers and functions with parameters get those of each model.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -32,9 +31,9 @@ from fedtorch.stacked.functions import (
 from fedtorch.stacked.layers import Composed, Layer, Maker, refusal
 from fedtorch.stacked.layers.plain import ALONG as LAYERS_ALONG
 from fedtorch.stacked.losses import Loss
-from fedtorch.stacked.rows import Rows, Slot, Workspace
+from fedtorch.stacked.rows import Rows, Slot
 from fedtorch.stacked.trace import traced
-from fedtorch.tensors import mapped
+from fedtorch.tensors import first, mapped
 
 
 class Step:
@@ -72,6 +71,7 @@ class _ByHand(torch.autograd.Function):
             made = layer.bind(step.rows, apart.shape, wanted)
             bound = step.rows.remember(key, made)
         ctx.bound, ctx.step, ctx.layer = bound, step, layer
+        step.nbytes += bound.nbytes // 2
         step.waiting.add(layer)
         return bound.forward(apart).flatten(0, 1).detach()
 
@@ -96,14 +96,11 @@ class Graph:
         words: str,
         loss: Loss,
         to_clear: Sequence[TensorSpec],
-        workspace: Workspace,
     ) -> None:
         self._actions, self._output = tuple(actions), output
         self._loss, self._to_clear = loss, tuple(to_clear)
-        self._workspace = workspace
         self.words = f"stacked by layer along its graph ({words}), {loss.words}"
-        self.per_sample = math.inf  # not known yet
-        self._most = 0
+        self.per_sample: dict[torch.Size, float] = {}
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
         """The graph forward, the loss, and autograd back."""
@@ -132,11 +129,7 @@ class Graph:
             rows.clear(
                 [slot.spec for slot in layer.slots if slot.spec and not slot.several]
             )
-        samples = step.n * step.b
-        self._most = max(self._most, samples)
-        self.per_sample = (
-            self._workspace.nbytes / self._most + step.nbytes / samples + 1
-        )
+        self.per_sample[first(x).shape[2:]] = 2 * step.nbytes / (step.n * step.b)
         return loss_N
 
 
@@ -155,7 +148,7 @@ def graph(module: nn.Module, maker: Maker, loss: Loss) -> Graph:
     )
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
     actions, output = planner.planned()
-    return Graph(actions, output, words, loss, maker.slots.to_clear(), maker.workspace)
+    return Graph(actions, output, words, loss, maker.slots.to_clear())
 
 
 class _Planner:

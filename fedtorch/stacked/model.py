@@ -3,6 +3,7 @@
 import copy
 import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -121,30 +122,41 @@ class Stacked:
     def _run(self, w_ND: Array, x: Any, y: Any, batch: Batch) -> Any:
         """A step of every model, as many together as fit in the cache."""
         n = batch.count
-        end = self._together(0, batch)
-        if end == n:
+        many = self._together(w_ND, x, y, batch)
+        if many >= n:
             found = self._way.step(self._rows(w_ND, 0, n), x, y, batch)
             return found if isinstance(found, np.ndarray) else found.cpu().numpy()
         losses = np.empty(n, np.float32)
-        start = 0
-        while start < n:
-            part = slice(start, end)
-            found = self._way.step(
-                self._rows(w_ND, start, end),
-                mapped(x, operator.itemgetter(part)),
-                mapped(y, operator.itemgetter(part)),
-                batch.part(part),
-            )
+        for start in range(0, n, many):
+            part = slice(start, min(n, start + many))
+            found = self._part(w_ND, x, y, batch, part)
             losses[part] = found if isinstance(found, np.ndarray) else found.cpu()
-            start, end = end, self._together(end, batch)
         return losses
 
-    def _together(self, start: int, batch: Batch) -> int:
-        """Where the group of models ends that begins here."""
-        bytes_each = self._way.per_sample * batch.width
-        if bytes_each * (batch.count - start) <= self._group:
+    def _part(self, w_ND: Array, x: Any, y: Any, batch: Batch, part: slice) -> Any:
+        """A step of some of the models."""
+        return self._way.step(
+            self._rows(w_ND, part.start, part.stop),
+            mapped(x, operator.itemgetter(part)),
+            mapped(y, operator.itemgetter(part)),
+            batch.part(part),
+        )
+
+    def _together(self, w_ND: Array, x: Any, y: Any, batch: Batch) -> int:
+        """How many models' activations fit in the cache.
+
+        It follows from the shapes alone: what is drawn at random depends on it.
+        """
+        per_sample, shape = self._way.per_sample, first(x).shape[2:]
+        if per_sample is None:
             return batch.count
-        return min(batch.count, start + max(1, int(self._group / bytes_each)))
+        if shape not in per_sample:
+            with self._generator_kept():
+                self._part(w_ND, x, y, batch, slice(0, 1))
+        return max(1, int(self._group / (per_sample[shape] * batch.width + 1)))
+
+    def _generator_kept(self) -> AbstractContextManager[None]:
+        return torch.random.fork_rng([] if self._on_cpu else [self._device])
 
     def _rows(self, w_ND: Array, start: int, end: int) -> Rows:
         """Some models, copied to where all views of them are known.
@@ -204,29 +216,32 @@ class Stacked:
         Raises:
             NotStackableError: no way does, though the models one by one do.
         """
-        state = torch.get_rng_state()
         if not isinstance(self._way, Vmapped):
             try:
-                self._run(w, x, y, batch)
+                with self._generator_kept():
+                    self._run(w, x, y, batch)
                 if not self._sure and not self._right(w, x, y, batch):
                     raise ValueError("its graph has other gradients")
             except Exception as error:  # noqa: BLE001 -- the other way is left
-                torch.set_rng_state(state)
-                self._one(w, x, y, batch, 0)  # the user's own error, if it is one
-                self._way = self._vmap(f"layer by layer failed: {error}")
+                self._ask_the_user(w, x, y, batch)
+                self._way = self._vmap(f"layer by layer failed: {_sentence(error)}")
         if isinstance(self._way, Vmapped):
             try:
-                self._run(w, x, y, batch)
+                with self._generator_kept():
+                    self._run(w, x, y, batch)
             except Exception as error:
-                torch.set_rng_state(state)
-                self._one(w, x, y, batch, 0)
+                self._ask_the_user(w, x, y, batch)
                 raise NotStackableError(
                     f"{_where(error, self._module)} cannot be stacked by "
                     f"torch.func.vmap ({_sentence(error)}); its clients are computed "
                     "one by one"
                 ) from error
-        torch.set_rng_state(state)
         self._tried = True
+
+    def _ask_the_user(self, w: Array, x: Any, y: Any, batch: Batch) -> None:
+        """Raises the error that one model by itself has, if it has one."""
+        with self._generator_kept():
+            self._one(w, x, y, batch, 0)
 
     def _one(self, w: Array, x: Any, y: Any, batch: Batch, row: int) -> Any:
         """The gradient of one model by itself."""
@@ -240,9 +255,10 @@ class Stacked:
     def _right(self, w: Array, x: Any, y: Any, batch: Batch) -> bool:
         """Whether the model with most padding has the gradient that it has alone."""
         row = int(np.argmin(batch.sizes_N))
-        _, g_D = self._one(w, x, y, batch, row)
-        once = g_D.copy()
-        _, g_D = self._one(w, x, y, batch, row)
+        with self._generator_kept():
+            _, g_D = self._one(w, x, y, batch, row)
+            once = g_D.copy()
+            _, g_D = self._one(w, x, y, batch, row)
         if not np.array_equal(once, g_D):
             return True  # it draws at random
         apart = float(np.linalg.norm(self._g_ND[row].cpu().numpy() - once))

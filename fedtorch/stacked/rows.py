@@ -60,11 +60,6 @@ class Workspace:
         views[shape] = Block(tensor, self.products.matrix(tensor))
         return views[shape]
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of all buffers."""
-        return sum(buffer.nbytes for buffer in self._buffers.values())
-
 
 class Products(NamedTuple):
     """Matrix products of stacks, on one device; see :class:`Block`."""

@@ -1,5 +1,6 @@
 """``torch.func.vmap`` over the gradient of any module that allows it."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,11 +39,15 @@ class Vmapped:
             func.grad_and_value(mean_loss), randomness="different"
         )
         self.words = f"torch.func.vmap, since {reason}"
-        self.per_sample = 0.0
+        self.per_sample: dict[torch.Size, float] | None = None
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
         """One call for each size of batch."""
-        self._module.train()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            return self._step(rows, x, y, batch)
+
+    def _step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> torch.Tensor:
         losses = torch.empty(rows.count, device=rows.w_ND.device)
         for members, size in _by_size(batch):
             if members is None:

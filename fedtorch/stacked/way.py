@@ -1,6 +1,9 @@
 """The contract of a way to the gradients of many models."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
+
+import torch
 
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.rows import Rows
@@ -12,8 +15,12 @@ class Way(Protocol):
     words: str
     """In words, for the log."""
 
-    per_sample: float
-    """Bytes that a step takes for each sample; 0: it takes all models at once."""
+    @property
+    def per_sample(self) -> Mapping[torch.Size, float] | None:
+        """Bytes that a step takes for each sample, by the shape of a sample.
+
+        What is not in it is learnt by a step. None: it takes all models at once.
+        """
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
         """The losses (N,), in NumPy or torch. x and y hold tensors (N, B, ...)."""

@@ -9,7 +9,13 @@ from fedcore.errors import ConfigError, SpecMismatchError, WorkloadError
 from fedcore.participant import Trained
 from fedcore.recipes import FedAvg
 from fedcore.rng import Key
-from fedcore.training import Trainer, initial_model, task_key
+from fedcore.training import (
+    Trainer,
+    client_seed,
+    initial_model,
+    task_key,
+    task_seeds,
+)
 from fedcore.workload import TrainedParams
 from tests.fedcore.workloads import X, Y, algorithm, gradient, line, with_own_loop
 
@@ -175,7 +181,13 @@ def test_a_task_is_random_by_run_client_and_sequence_number() -> None:
         for seq in (1, 2)
     }
     assert len(keys) == 8
-    assert task_key(0, "ann", 1) == Key.root(0).fold_in("client", "ann", "task", 1)
+
+
+def test_the_seeds_of_many_tasks_are_drawn_together() -> None:
+    clients, seqs = ["ann", "bob", "ann"], [1, 1, 70_000]
+    streams = np.array([client_seed(5, client) for client in clients], np.uint64)
+    alone = [task_key(5, c, s).seed() for c, s in zip(clients, seqs, strict=True)]
+    assert task_seeds(streams, np.array(seqs)).tolist() == alone
 
 
 def test_every_client_derives_the_same_version_zero() -> None:

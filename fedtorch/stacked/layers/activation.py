@@ -24,8 +24,6 @@ class Derivative(NamedTuple):
 class Activation(Layer):
     """One elementwise function of its input."""
 
-    kept = 2
-
     def __init__(self, workspace: Workspace, derivative: Derivative) -> None:
         super().__init__(workspace)
         self._derivative = derivative

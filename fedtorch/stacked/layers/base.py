@@ -18,6 +18,7 @@ class Bound(NamedTuple):
 
     forward: Callable[[torch.Tensor], torch.Tensor]
     backward: Callable[[torch.Tensor], Any]
+    nbytes: int = 0  # that it keeps beyond two times its output
 
 
 class Layer:
@@ -30,7 +31,6 @@ class Layer:
 
     slots: tuple[Slot, ...] = ()
     fresh = False  # the output is a buffer of its own, which may be written over
-    kept = 0  # times the memory of its output that it keeps outside the workspace
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -66,8 +66,6 @@ class Composed(Layer):
     ``function(x, parameters)`` is given parameters of shape (N, *shape); a frozen one
     has N = 1, an absent one is None.
     """
-
-    kept = 3
 
     def __init__(
         self,

@@ -119,7 +119,7 @@ class Convolution(Layer):
             self._multiply(g_NPO, kernels, patches.matrix)
             return gather()
 
-        return Bound(forward, backward)
+        return Bound(forward, backward, patches.tensor.nbytes + padded.nbytes)
 
     def _multiply(self, left: Any, right: Any, out: Any) -> None:
         """One product a model, or one for all where the kernels are frozen."""

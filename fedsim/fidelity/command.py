@@ -1,0 +1,146 @@
+"""The command ``fedsim fidelity``."""
+
+import json
+import math
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from fedcore.coordinator.records import Closed, Decided, Stepped
+from fedcore.errors import ConfigError
+from fedcore.typing import Seconds
+from fedcore.workload import Workload
+from fedrun.app import load_app
+from fedrun.config import FederationConfig, load_config, parse_config
+from fedrun.results import Results
+from fedsim.api import free_folder
+from fedsim.campaign.progress import tell
+from fedsim.campaign.words import screen
+from fedsim.fidelity.comparison import Fidelity, InOrder, compare
+from fedsim.fidelity.federation import RUN, federate
+from fedsim.fidelity.page import fidelity_page, screen_table
+from fedsim.fidelity.predict import Predictor
+from fedsim.fidelity.side import began_and_ended, read_side
+
+PILOT = 0.25  # of the run, if nothing else is said
+PAGE, NUMBERS = "fidelity.html", "fidelity.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the command line asks for."""
+
+    config: Path
+    changes: tuple[str, ...] = ()
+    clients: int | None = None
+    run: Path | None = None
+    pilot: Seconds | None = None
+    metric: str | None = None
+    target: float | None = None
+    out: Path | None = None
+
+
+def show_fidelity(wanted: Wanted) -> None:
+    """Prints and writes predicted against measured.
+
+    Raises:
+        ConfigError: the config has mistakes, or the run cannot be simulated.
+        UnavailableError: the federation failed.
+    """
+    fidelity = assess(wanted)
+    screen().print(screen_table(fidelity))
+    for line in fidelity.sentences():
+        click.echo(line)
+
+
+def assess(wanted: Wanted) -> Fidelity:
+    """Runs a federation, or takes one that has been, and simulates it."""
+    changes = wanted.changes
+    if wanted.clients is not None:
+        changes = (*changes, f"simulate.clients={wanted.clients}")
+    config = load_config(wanted.config, changes)
+    if config.app is None:
+        raise ConfigError(
+            f"{wanted.config}: app: is missing; the simulator needs the workload"
+        )
+    place = wanted.config.resolve().parent
+    workload = load_app(config.app, place)
+    folder = (wanted.out or free_folder(config, "fidelity")).resolve()
+    console = Console(stderr=True)
+    if wanted.run is None:
+        if folder.exists():
+            raise ConfigError(f"{folder}: is there already; name another folder")
+        measured = _federated(config, place, workload, folder, console)
+    else:
+        measured = Results(wanted.run.resolve())
+        folder.mkdir(parents=True, exist_ok=True)
+    fidelity = _simulated(wanted, measured, config, workload, folder, console)
+    under = f"{config.app}, {measured.summary['clients']} clients, {measured.folder}"
+    (folder / PAGE).write_text(fidelity_page(fidelity, under), encoding="utf-8")
+    told = json.dumps(fidelity.as_json(), indent=1, ensure_ascii=False)
+    (folder / NUMBERS).write_text(told + "\n", encoding="utf-8")
+    tell(console, f"page: {folder / PAGE}")
+    return fidelity
+
+
+def _federated(
+    config: FederationConfig,
+    place: Path,
+    workload: Workload,
+    folder: Path,
+    console: Console,
+) -> Results:
+    """A real run."""
+    with console.status("the server and its clients start") as status:
+        for version in federate(config, place, workload, folder):
+            if version:
+                status.update(f"real processes: version {version:,}")
+    return Results(folder / RUN)
+
+
+def _simulated(
+    wanted: Wanted,
+    measured: Results,
+    given: FederationConfig,
+    workload: Workload,
+    folder: Path,
+    console: Console,
+) -> Fidelity:
+    """The predictions, and the comparison."""
+    began, ended = began_and_ended(measured)
+    pilot = wanted.pilot or PILOT * (ended - began)
+    recorded = parse_config(measured.configured.config)
+    simulate = recorded.simulate.model_copy(update={"engine": given.simulate.engine})
+    config = recorded.model_copy(update={"app": given.app, "simulate": simulate})
+    for name in ("replayed", "calibrated", "in_order"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    predictor = Predictor(measured, config, workload, folder)
+    with console.status("simulating"):
+        predicted = [
+            read_side("replayed", predictor.replayed()),
+            read_side("calibrated", predictor.calibrated(pilot)),
+        ]
+        again = predictor.in_order()
+    side = read_side("measured", measured)
+    found = compare(
+        side,
+        predicted,
+        wanted.metric,
+        wanted.target or _target(recorded, wanted.metric),
+        pilot,
+    )
+    theirs, ours = again.of(Stepped), measured.of(Stepped)
+    same = sum(a.digest == b.digest for a, b in zip(theirs, ours, strict=False))
+    ended = again.of(Closed)[0].at if again.of(Closed) else math.inf
+    nbytes = sum(r.nbytes for r in again.of(Decided) if r.at <= ended)
+    return replace(found, in_order=InOrder(same, len(ours), nbytes))
+
+
+def _target(config: FederationConfig, metric: str | None) -> float | None:
+    """That of the config, for this metric."""
+    targets = config.stop.target
+    name = metric or next(iter(targets), None)
+    return None if name is None else targets.get(name)

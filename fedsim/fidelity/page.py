@@ -1,0 +1,157 @@
+"""Predicted against measured as one self-contained page, and as a table."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from fedrun.report import look, units
+from fedrun.report.page import Section, page, plot, table, text
+from fedsim.campaign.curves import COLOURS, Group, curves_figure
+from fedsim.fidelity.comparison import Fidelity, Row
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_INTRO = """<h1>Fidelity of the simulation</h1>
+<p class="under">{under}</p>
+<div class="verdict">{sentences}</div>"""
+_CURVES = (
+    "Time counts from the first task that was given out. The target is dotted; the "
+    "calibrated simulation knows what the journal held after the first {pilot} s."
+)
+_STALENESS = (
+    "Accepted updates that were at most so many versions late. The Kolmogorov-Smirnov "
+    "distance is the largest gap between two of these curves; its bound is for "
+    "independent values, which updates of one run are not quite."
+)
+_NUMBERS = (
+    "Bytes are payloads up to the end of the run, as codecs made them; what is still "
+    "under way at the end counts nowhere."
+)
+
+
+def cells(fidelity: Fidelity) -> tuple[list[str], list[list[str]]]:
+    """A heading, and a row for each quantity."""
+    head = ["", fidelity.measured.name]
+    for side in fidelity.predicted:
+        head += [side.name, "error"]
+    return head, [*map(_row, fidelity.rows), *_tests(fidelity)]
+
+
+def _row(row: Row) -> list[str]:
+    pairs = zip(row.predicted, row.errors(), strict=True)
+    return [
+        row.what,
+        _number(row.measured),
+        *(cell for value, error in pairs for cell in (_number(value), _share(error))),
+    ]
+
+
+def _tests(fidelity: Fidelity) -> Iterator[list[str]]:
+    measured, predicted = fidelity.measured, fidelity.predicted
+    if len(measured.staleness) and all(len(side.staleness) for side in predicted):
+        row = ["staleness: KS distance, bound", ""]
+        for side in predicted:
+            found = fidelity.staleness(side)
+            row += [f"{found.statistic:.3f}", f"{found.bound:.3f}"]
+        yield row
+    row = [f"{fidelity.metric} by version: mean, largest gap", ""]
+    for side in predicted:
+        apart = fidelity.apart(side)
+        row += [units.metric(apart.mean), units.metric(apart.largest)]
+    yield row
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "never"
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:,.4g}"
+
+
+def _share(error: float) -> str:
+    if math.isnan(error):
+        return ""
+    return f"{100 * error:+.1f} %" if error else "0"
+
+
+def screen_table(fidelity: Fidelity) -> Table:
+    """For a terminal."""
+    head, rows = cells(fidelity)
+    found = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for place, name in enumerate(head):
+        found.add_column(Text(name), justify="right" if place else "left")
+    for row in rows:
+        found.add_row(*map(Text, row))
+    return found
+
+
+def fidelity_page(fidelity: Fidelity, under: str) -> str:
+    """The whole page; ``under`` says what was run."""
+    head, rows = cells(fidelity)
+    sides = [fidelity.measured, *fidelity.predicted]
+    groups = [Group(side.name, [side.trial]) for side in sides]
+    curves = curves_figure(groups, fidelity.metric, fidelity.target)
+    title = f"{fidelity.metric} over versions, time and bytes"
+    sections = [
+        Section(
+            "numbers",
+            "Numbers",
+            _NUMBERS,
+            [
+                table(
+                    [text(name) for name in head],
+                    [[text(cell) for cell in row] for row in rows],
+                    " " + "r" * (len(head) - 1),
+                )
+            ],
+        ),
+        Section(
+            "curves",
+            "Curves",
+            _CURVES.format(pilot=f"{fidelity.pilot:.3g}"),
+            [plot(curves, title)],
+        ),
+    ]
+    if any(side.staleness.any() for side in sides):
+        figure = staleness_figure(fidelity)
+        words = "Share of updates by staleness"
+        sections.append(
+            Section("staleness", "Staleness", _STALENESS, [plot(figure, words)])
+        )
+    sentences = "".join(f"<p>{text(line)}</p>" for line in fidelity.sentences())
+    intro = _INTRO.format(under=text(under), sentences=sentences)
+    return page("Fidelity of the simulation", intro, sections)
+
+
+def staleness_figure(fidelity: Fidelity) -> "Figure":
+    """The share of updates with at most so much staleness, a line for each side."""
+    from plotly.graph_objects import Figure, Scatter
+
+    figure = Figure()
+    sides = [fidelity.measured, *fidelity.predicted]
+    for colour, side in zip(COLOURS, sides, strict=False):
+        if not len(side.staleness):
+            continue
+        values, counts = np.unique(side.staleness, return_counts=True)
+        share = np.cumsum(counts) / counts.sum()
+        figure.add_trace(
+            Scatter(
+                x=np.concatenate([[0.0], values]),
+                y=np.concatenate([[0.0], share]),
+                name=look.plain(side.name),
+                mode="lines",
+                line={"color": colour, "width": 2, "shape": "hv"},
+                hovertemplate=f"{look.plain(side.name)}<br>%{{y:.1%}} at most "
+                "%{x:.0f} late<extra></extra>",
+            )
+        )
+    figure.update_xaxes(title_text="staleness (versions)", rangemode="tozero")
+    figure.update_yaxes(title_text="share of updates", range=[0, 1.02])
+    return look.dress(figure, 360)
