@@ -60,6 +60,16 @@ class Pool:
         self._placed += count
         self._counts[client] = samples.label_counts(np.arange(count))
 
+    @property
+    def shared(self) -> tuple[Any, Any] | None:
+        """The arrays of which all clients have rows, if that is so."""
+        return (self.x, self.y) if self._shared else None
+
+    def rows_of(self, client: int) -> Indices:
+        """Where a client's samples lie here."""
+        start = self._starts[client]
+        return self._rows[start : start + self._sizes[client]]
+
     def rows(self, clients: Sequence[int], local: Indices) -> Indices:
         """Where the rows of clients (N,), counted by themselves (N, ...), lie here."""
         starts_N = np.array([self._starts[client] for client in clients])

@@ -177,14 +177,15 @@ def count_labels(targets: Any, rows: Indices) -> Counts | None:
 
 
 def _check_lengths(x: Any, rows: int, whose: str) -> None:
-    for part in _arrays_of(x):
+    for part in arrays_of(x):
         if len(part) != rows:
             raise WorkloadError(
                 f"{whose} returned {len(part)} inputs and {rows} targets"
             )
 
 
-def _arrays_of(x: Any) -> tuple[Any, ...]:
+def arrays_of(x: Any) -> tuple[Any, ...]:
+    """The arrays of an array, of a dict of them or of a tuple."""
     if isinstance(x, Mapping):
         return tuple(x.values())
     return x if isinstance(x, tuple) else (x,)
@@ -193,7 +194,7 @@ def _arrays_of(x: Any) -> tuple[Any, ...]:
 def _rows_in(subset: Subset) -> int:
     """How many rows the arrays of a subset have, all alike."""
     lengths = []
-    for part in (*_arrays_of(subset.x), subset.y):
+    for part in (*arrays_of(subset.x), subset.y):
         if not getattr(part, "shape", ()):  # a list would be copied for each client
             raise WorkloadError(
                 "a Subset is of arrays with a row for each sample, which its clients "

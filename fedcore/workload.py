@@ -45,6 +45,22 @@ def user_code(what: str) -> Iterator[None]:
         raise UserCodeError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
+def out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that there was not enough memory.
+
+    Torch has errors of its own, by the device.
+    """
+    while error is not None:
+        if (
+            isinstance(error, MemoryError)
+            or type(error).__name__ == "OutOfMemoryError"
+            or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
+        ):
+            return True
+        error = error.__cause__
+    return False
+
+
 def last_words(error: UserCodeError) -> str:
     """The traceback of what the user's code raised, or its end."""
     return "".join(traceback.format_exception(error.__cause__))[-LONG_TEXT:]

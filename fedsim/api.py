@@ -11,7 +11,7 @@ from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError
 from fedcore.training import Trainer, initial_model
-from fedcore.workload import FlatModel, Workload, user_code
+from fedcore.workload import FlatModel, StackedModel, Workload, user_code
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import WITHOUT_UPDATES
 from fedrun.results import Results
@@ -20,7 +20,7 @@ from fedsim.arrivals import recorded_devices, recorded_start, replay_arrivals
 from fedsim.client import SimulatedClient
 from fedsim.evaluator import SimulatedEvaluator
 from fedsim.population import Device, Population, devices_of
-from fedsim.stacked import Crowd, make_crowd, stacked_model
+from fedsim.stacked import Crowd, Saved, make_crowd, reopen, stacked_model
 from fedsim.world import World
 
 
@@ -30,6 +30,7 @@ def run(
     *,
     folder: Path | None = None,
     on_event: Callable[[Run, Event], None] | None = None,
+    resume: bool = False,
 ) -> Results:
     """Simulates a federation and returns what came of it.
 
@@ -39,6 +40,8 @@ def run(
         folder: of the run; the next free one beside ``server.journal`` if left out.
         on_event: called after each event, for progress; where clients are computed in
             stacks, after each version and each evaluation.
+        resume: go on with the run in ``folder`` that was interrupted or killed, from
+            its last snapshot.
 
     Raises:
         ConfigError: the config has mistakes, or says nothing of when to stop.
@@ -66,18 +69,22 @@ def run(
     with user_code("the model"):
         model = workload.flat()
     stacked = stacked_model(config, workload, model)
-    initial_D = initial_model(model, config.seed)
-    started = start_run(
-        config,
-        model.spec,
-        initial_D,
-        began,
-        durable=False,
-        epoch="0" * 16,
-        kind=Coordinator if stacked is None else CrowdCoordinator,
-    )
-    if stacked is not None:
-        started.journal.store.note(WITHOUT_UPDATES, "yes")
+    saved: Saved | None = None
+    if resume:
+        _refuse_to_resume(stacked, folder)
+        started, saved = reopen(config, model.spec)
+    else:
+        started = start_run(
+            config,
+            model.spec,
+            initial_model(model, config.seed),
+            began,
+            durable=False,
+            epoch="0" * 16,
+            kind=Coordinator if stacked is None else CrowdCoordinator,
+        )
+        if stacked is not None:
+            started.journal.store.note(WITHOUT_UPDATES, "yes")
     world = World(started, None if on_event is None else lambda e: on_event(started, e))
     crowd: Crowd | None = None
     clients: list[SimulatedClient] = []
@@ -108,7 +115,10 @@ def run(
                 for client in clients:
                     client.begin_life()
                 if crowd is not None:
-                    crowd.begin()
+                    if saved is None:
+                        crowd.begin()
+                    else:
+                        crowd.load(saved)
                     crowd.execute(is_over)
                 else:
                     world.execute(is_over)
@@ -117,6 +127,16 @@ def run(
     if len(world.failures) > spare and world.ended is None:
         raise world.failures[0]
     return Results(config.server.journal)
+
+
+def _refuse_to_resume(stacked: StackedModel | None, folder: Path | None) -> None:
+    if folder is None:
+        raise ConfigError("resume: say which run: folder=")
+    if stacked is None:
+        raise ConfigError(
+            "resume: clients that are simulated one by one cannot go on after an "
+            "interruption (simulate.engine); start the run anew"
+        )
 
 
 def _end_when_deserted(world: World, population: Population) -> None:

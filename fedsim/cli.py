@@ -35,6 +35,12 @@ def main() -> None:
     type=click.Choice(["tensorboard", "mlflow", "wandb"]),
     help="Tell the metrics as they come.",
 )
+@click.option(
+    "--resume",
+    metavar="RUN",
+    type=PATH,
+    help="Go on with the run in this folder, which was interrupted or killed.",
+)
 @click.option("-v", "--verbose", is_flag=True)
 @in_sentences
 def run(
@@ -43,13 +49,14 @@ def run(
     out: Path | None,
     no_report: bool,
     log: tuple[str, ...],
+    resume: Path | None,
     verbose: bool,
 ) -> None:
     """Simulate the federation that CONFIG describes."""
     log_to_stderr(verbose)
     from fedsim.commands import simulate
 
-    simulate(config, changes, out, report=not no_report, log=log)
+    simulate(config, changes, out, report=not no_report, log=log, resume=resume)
 
 
 @main.command()

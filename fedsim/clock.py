@@ -21,6 +21,12 @@ class Clock(Generic[What]):
         self.ticket = self._numbers.__next__
         """The next number: of two things at one time, the lower one comes first."""
 
+    def go_on(self, now: Seconds, ticket: int) -> None:
+        """Goes on where another clock was left."""
+        self.now = now
+        self._numbers = itertools.count(ticket)
+        self.ticket = self._numbers.__next__
+
     def at(self, time: Seconds, what: What) -> None:
         """Something happens at a time, which is not before now."""
         heapq.heappush(self.queue, (max(time, self.now), self.ticket(), what))

@@ -21,6 +21,7 @@ from fedrun.report import (
 from fedrun.run import Run
 from fedrun.tables import traffic_tables
 from fedrun.traffic import read_traffic
+from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.progress import RunProgress
 
@@ -34,6 +35,7 @@ def simulate(
     *,
     report: bool,
     log: tuple[str, ...] = (),
+    resume: Path | None = None,
 ) -> None:
     """Runs a simulation with a progress bar, and tells what came of it.
 
@@ -43,6 +45,7 @@ def simulate(
         out: the folder of the run.
         report: whether the report and the tables are written.
         log: names of callbacks.
+        resume: the folder of a run that was interrupted, to go on with.
     """
     config = load_config(path, changes)
     if config.app is None:
@@ -58,9 +61,20 @@ def simulate(
             notifier(run, event)
 
         is_watched = bool(log) or console.is_terminal
-        results = run_simulation(
-            config, workload, folder=out, on_event=told if is_watched else None
-        )
+        folder = resume or out or free_folder(config)
+        try:
+            results = run_simulation(
+                config,
+                workload,
+                folder=folder,
+                on_event=told if is_watched else None,
+                resume=resume is not None,
+            )
+        except KeyboardInterrupt:
+            if next((folder / "snapshots").glob("*"), None) is not None:
+                again = f"fedsim run {path} --resume {folder}"
+                console.print(f"interrupted; to go on: {again}", soft_wrap=True)
+            raise
         notifier.end(results)
     export_config(results.folder, place)
     shown = Console()

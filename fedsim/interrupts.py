@@ -12,7 +12,7 @@ class Interrupts:
     """Between ``with`` and its end, SIGINT is heard where nothing holds it."""
 
     def __init__(self) -> None:
-        self._holds, self._came = False, False
+        self._holds, self.came = 0, False
         self._before: object = None
 
     def __enter__(self) -> Self:
@@ -29,18 +29,21 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """An interrupt that comes in this block is heard at its end."""
-        self._holds = True
+        """An interrupt that comes in this block is heard at its end; a second at once.
+
+        ``came`` says meanwhile whether there is one.
+        """
+        self._holds += 1
         try:
             yield
         finally:
-            self._holds = False
-        if self._came:
-            self._came = False
+            self._holds -= 1
+        if self.came and not self._holds:
+            self.came = False
             self._hear(signal.SIGINT, None)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self._holds:
-            self._came = True
+        if self._holds and not self.came:
+            self.came = True
         elif callable(self._before):
             self._before(number, frame)

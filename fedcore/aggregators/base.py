@@ -31,7 +31,7 @@ class Aggregator(NamedTuple):
     # the aggregate of what was accumulated, N = Σ n given
     finalize: Callable[[State, float], Vector]
     mixes_models: bool = False  # whether contributions need their gap_D
-    # the same for dense updates (N, D) that arrive together, λ·n of each given (N,)
+    # the same for dense updates (K, D) that arrive together, λ·n of each given (K,)
     fold: Callable[[State, Array, Array], State] | None = None
 
 

@@ -32,8 +32,8 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
     return sum_D
 
 
-def _fold(sum_D: Vector, rows_ND: Array, shares_N: Array) -> Vector:
-    sum_D += as_numpy(like(shares_N, rows_ND) @ rows_ND)
+def _fold(sum_D: Vector, rows_KD: Array, shares_K: Array) -> Vector:
+    sum_D += as_numpy(like(shares_K, rows_KD) @ rows_KD)
     return sum_D
 
 

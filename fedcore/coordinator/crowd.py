@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedcore.admission import Everything
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import Event
+from fedcore.coordinator.actions import Action, SetTimer
+from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
 from fedcore.coordinator.state import Arrived, Rows
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.protocol import Verdict
-from fedcore.typing import Seconds
+from fedcore.typing import JSON, Seconds
 
 
 class Decision(NamedTuple):
@@ -42,6 +42,7 @@ class CrowdCoordinator(Coordinator):
         )
         self._limit = algorithm.config.staleness_limit
         self._version = self._missing = 0
+        self._deadline_at: Seconds = 0.0
         self._look()
 
     def _look(self) -> None:
@@ -138,6 +139,35 @@ class CrowdCoordinator(Coordinator):
         """What follows from any other event."""
         actions = super().handle(event)
         self._look()
+        return actions
+
+    def dump(self) -> JSON:
+        """What the state does not hold: leases, the deadline, what was measured."""
+        deadline = None
+        if self._deadline is not None:
+            deadline = [*self._deadline, self._deadline_at]
+        return {
+            "leases": self.leases.dump(),
+            "deadline": deadline,
+            "delivered": self._delivered,
+        }
+
+    def load(self, saved: JSON) -> list[Action]:
+        """What :meth:`dump` gave, after the state was loaded."""
+        self.leases.load(saved["leases"], None)
+        self._delivered = saved["delivered"]
+        self._look()
+        if saved["deadline"] is None:
+            return []
+        *timer, self._deadline_at = saved["deadline"]
+        self._deadline = Timer(*timer)
+        return [SetTimer(timer=self._deadline, at=self._deadline_at)]
+
+    def _arm_deadline(self) -> list[Action]:
+        actions = super()._arm_deadline()
+        for action in actions:
+            if isinstance(action, SetTimer):
+                self._deadline_at = action.at
         return actions
 
     def _grant(self, at: Seconds) -> list[Action]:

@@ -14,10 +14,22 @@ from typing import Any, Generic, TypeVar
 
 from fedcore.algorithm import Algorithm
 from fedcore.rng import Key
+from fedcore.typing import JSON
 
 Wish = TypeVar("Wish")  # what a waiting client asked with
 # Of a smaller part of all clients, a choice is not made by trying names.
 LEAST_SHARE = 8
+
+
+_SETS = (
+    "present",
+    "parked",
+    "_invited",
+    "_ready",
+    "_delivered",
+    "_fresh",
+    "_known",
+)
 
 
 @dataclass(slots=True)
@@ -192,3 +204,24 @@ class Leases(Generic[Wish]):
         self._ready.pop(cid, None)
         self.busy[cid] = lease
         return cid, self.parked.pop(cid), lease
+
+    def dump(self) -> JSON:
+        """Who is there and trains, for one who does not want to forget it."""
+        sets = {name: list(getattr(self, name)) for name in _SETS}
+        busy = [
+            [cid, None if lease is None else [lease.version, lease.number]]
+            for cid, lease in self.busy.items()
+        ]
+        return {**sets, "busy": busy, "number": self._number, "attempt": self.attempt}
+
+    def load(self, saved: JSON, wish: Wish) -> None:
+        """What :meth:`dump` gave; all who wait asked with the same wish."""
+        for name in _SETS:
+            setattr(self, name, dict.fromkeys(saved[name]))
+        self.parked = dict.fromkeys(saved["parked"], wish)
+        self.busy = {
+            cid: None if lease is None else Lease(*lease)
+            for cid, lease in saved["busy"]
+        }
+        self._training = sum(lease is not None for lease in self.busy.values())
+        self._number, self.attempt = saved["number"], saved["attempt"]

@@ -57,13 +57,12 @@ class Rows(NamedTuple):
         """Those of some of the updates."""
         return self._replace(places=[self.places[i] for i in chosen])
 
-    def shared(self, shares_K: Array) -> tuple[Array, Array]:
-        """Rows, and the share of each of them; most of an array is not copied."""
-        if 2 * len(self.places) < len(self.values_ND):
-            return self.values_ND[self.places], shares_K
-        shares_N = np.zeros(len(self.values_ND), np.float32)
-        shares_N[self.places] = shares_K
-        return self.values_ND, shares_N
+    def gathered(self) -> Array:
+        """The updates in their order (K, D).
+
+        Their sum then has the same bits whatever array they are rows of.
+        """
+        return self.values_ND[self.places]
 
 
 class ServerState:
@@ -190,7 +189,7 @@ class ServerState:
         samples = [self.weighed_samples(update.samples) for update in updates]
         if rows is not None and aggregator.fold is not None:
             shares_K = np.array(weights, np.float32) * np.array(samples, np.float32)
-            self.buffer = aggregator.fold(self.buffer, *rows.shared(shares_K))
+            self.buffer = aggregator.fold(self.buffer, rows.gathered(), shares_K)
         else:
             for place, update in enumerate(updates):
                 payload = update.payload

@@ -48,7 +48,7 @@ def run_all(
             yield task, function(task)
         return
     with _processes(min(jobs, len(tasks)), verbose=verbose) as pool:
-        with _deaf():  # and so are the processes that begin here, for ever
+        with deaf():  # and so are the processes that begin here, for ever
             futures = {pool.submit(function, task): task for task in tasks}
         for future in as_completed(futures):
             try:
@@ -82,11 +82,11 @@ def _processes(jobs: int, *, verbose: bool) -> Iterator[ProcessPoolExecutor]:
 
 def _begin(verbose: bool) -> None:
     """The first thing that one of the processes does."""
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=end_with_parent, daemon=True).start()
     log_to_stderr(verbose)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A process whose parent was killed would wait for work for ever."""
     parent = parent_process()
     if parent is not None:
@@ -95,7 +95,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
+def deaf() -> Iterator[None]:
     """A signal may reach a whole group of processes; the first of them answers it."""
     before = {which: signal.signal(which, signal.SIG_IGN) for which in SIGNALS}
     try:

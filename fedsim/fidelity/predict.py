@@ -1,7 +1,7 @@
 """Simulates a run that has been: from its journal, or from its beginning alone.
 
 **Replayed**: every client takes for its k-th task as long as it did, and is there when
-it was there. What is left to chance is nothing, and what is tested is the simulator.
+it was there. Nothing is left to chance, and what is tested is the simulator.
 **Calibrated**: only what happened in the first part is known, as to an operator after a
 short pilot. The tasks of that part are played again and again, and clients come and go
 on exponential stretches with the means that were seen. **In the same order**: who
@@ -11,6 +11,7 @@ delivered when is taken from the journal, and the models are computed anew, bit 
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from fedcore.coordinator.records import Admitted
@@ -25,9 +26,10 @@ from fedsim.fidelity.side import began_and_ended
 from fedsim.traces import ClientTrace, write_trace
 from fedsim.traces.format import Segment
 from fedsim.traces.journal import recorded_clients
+from fedsim.traces.write import DIGITS
 
 _AHEAD = 4  # so many times longer than the run may its prediction be
-_LEAST_STAY: Seconds = 1e-3
+_LEAST: Seconds = 1e-3
 
 
 @dataclass(frozen=True)
@@ -65,27 +67,39 @@ class Predictor:
 
     def replayed(self) -> Results:
         """With all that the journal knows of the clients."""
-        return self._traced("replayed", recorded_clients(self._measured).clients)
+        _, ended = began_and_ended(self._measured)
+        until = ended - self._measured.started
+        clients = recorded_clients(self._measured, until).clients
+        return self._traced("replayed", self._go_on(clients, until))
 
     def calibrated(self, pilot: Seconds) -> Results:
         """With what it knew so many seconds after the first task."""
-        began, ended = began_and_ended(self._measured)
+        began, _ = began_and_ended(self._measured)
         until = began - self._measured.started + pilot
-        clients = recorded_clients(self._measured, until).clients
-        if len(clients) < len(self._names):
+        pilot_part = recorded_clients(self._measured, until)
+        if not pilot_part.finished:
             raise ConfigError(
-                f"--pilot {pilot:.3g}: only {len(clients)} of {len(self._names)} "
-                "clients had come by then; give a longer one"
+                f"no client has finished a task in the first {pilot:.3g} s; give a "
+                "longer --pilot"
             )
-        horizon = until + _AHEAD * (ended - began)
-        key = Key.root(self._seed).fold_in("fidelity")
-        return self._traced("calibrated", go_on(clients, until, horizon, key))
+        known = {client.name: client for client in pilot_part.clients}
+        # Who has not come yet comes soon, as far as anyone knows.
+        absent = [Segment(0.0, until, "away"), Segment(until, math.inf, "there")]
+        clients = [
+            known.get(name) or ClientTrace(name, list(absent)) for name in self._names
+        ]
+        return self._traced("calibrated", self._go_on(clients, until))
 
     def in_order(self) -> Results:
         """With the recorded order of arrival."""
         return self._run("in_order", {"arrivals": str(self._measured.folder)})
 
+    def _go_on(self, clients: list[ClientTrace], until: Seconds) -> list[ClientTrace]:
+        key = Key.root(self._seed).fold_in("fidelity")
+        return go_on(clients, until, _AHEAD * self._measured.seconds, key)
+
     def _traced(self, name: str, clients: list[ClientTrace]) -> Results:
+        like_others(clients)
         trace = self._folder / f"{name}.csv"
         write_trace(trace, clients)
         presence = {"kind": "trace"}
@@ -116,6 +130,23 @@ def _who_is_who(measured: Results) -> list[str]:
     return [measured.names[record.cid] for record in placed]
 
 
+def like_others(clients: list[ClientTrace]) -> None:
+    """Who has finished no task is taken to be as fast as half of the others.
+
+    Raises:
+        ConfigError: nobody has finished a task.
+    """
+    latency = median(client.latency or 0.0 for client in clients)
+    taken = [client.seconds_a_step(client.latency or 0.0) for client in clients]
+    if not any(taken):
+        raise ConfigError("no client has finished a task")
+    usual = median(median(each) for each in taken if each)
+    for client, own in zip(clients, taken, strict=True):
+        if not own:
+            client.step_seconds, client.latency = max(usual, _LEAST), latency
+            client.up_mbit = client.down_mbit = math.inf  # within a task's time
+
+
 def stretches(clients: list[ClientTrace], until: Seconds) -> Stretches:
     """The maximum-likelihood means of exponential stretches, some of them unfinished.
 
@@ -144,6 +175,7 @@ def go_on(
     clients: list[ClientTrace], until: Seconds, horizon: Seconds, key: Key
 ) -> list[ClientTrace]:
     """The same clients, whose coming and going is made up from a time on."""
+    until = round(until, DIGITS)
     usual = stretches(clients, until)
     if math.isinf(usual.there):
         return clients
@@ -177,7 +209,7 @@ def _made_up(
     made: list[Segment] = []
     while start < horizon:
         mean = usual.there if is_there else usual.away
-        end = start + max(_LEAST_STAY, float(rng.exponential(mean)))
+        end = start + max(_LEAST, float(rng.exponential(mean)))
         made.append(Segment(start, end, "there" if is_there else "away"))
         start, is_there = end, not is_there
     return [*made, Segment(start, math.inf, "there")]

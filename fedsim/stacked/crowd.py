@@ -8,22 +8,21 @@ Times come from the population, decisions from the coordinator, updates from the
 
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
 from fedcore.coordinator.leases import Lease
-from fedcore.coordinator.records import Admitted
 from fedcore.coordinator.state import Arrived, Rows
 from fedcore.errors import UserCodeError
 from fedcore.pool import Pool
-from fedcore.protocol import Held, Verdict
-from fedcore.typing import Counts, Seconds
+from fedcore.protocol import Verdict
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Counts, Seconds
 from fedcore.workload import (
     AFTER_FAILURE,
     MOST_FAILURES,
@@ -32,23 +31,34 @@ from fedcore.workload import (
     last_words,
     user_code,
 )
-from fedrun.journal.tally import NO_VERDICT, PATCH_CODES, VERDICT_CODES, Tally
-from fedrun.traffic import Lane, Way, codec_of
+from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
 from fedsim.client import RETRY
 from fedsim.population import Population
+from fedsim.stacked.books import Books
+from fedsim.stacked.downloads import Downloads
+from fedsim.stacked.snapshots import Saved, Snapshots
 from fedsim.stacked.work import Stack, Waiting, Work
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
-_FLUSH_ROWS = 20_000
-_FLUSH_SECONDS = 1.0  # of real time
 
 # What can happen to a client; the numbers are places in ``Crowd._handlers``.
 _ARRIVES, _READY, _FINISHES, _UPLOADS, _BEGINS, _LEAVES, _DROPS, _MISSED = range(8)
 
 
+# The lists that a resumed run begins with; what follows from data is read again.
+_BY_CLIENT = (
+    "_life",
+    "_there",
+    "_seq",
+    "_tasks",
+    "_attempts",
+    "_pending",
+    "_decided",
+    "_returns",
+    "_held",
+)
 _NEVER = math.inf, 0, 0, 0, 0
-_UP_TO_DATE = 0, PATCH_CODES["none"], ""
 
 
 class _Given(NamedTuple):
@@ -115,12 +125,10 @@ class Crowd:
         self._expiries: deque[tuple[Seconds, str, int]] = deque()
         self._entering: list[_Entering] = []  # updates that wait for a decision
         self._updates: list[Arrived] = []  # what they are to the server
-        self._digests = {0: self._state.published.digest}
-        self._patches: dict[int, tuple[int, int, str]] = {}
-        self._patched = 0  # the version that they lead to
-        self._replays = False  # or the whole model comes, whatever is held
-        self._moved: dict[tuple[Way, str], tuple[list[int], list[int]]] = {}
-        self._tally, self._flushed = Tally(), time.monotonic()
+        self._downloads = Downloads(self._state.published)
+        self._books = Books(world, self._names)
+        engine = world.run.config.simulate.engine
+        self._snapshots = Snapshots(world.run, self.dump, engine.snapshot_seconds)
         self._handlers: tuple[Callable[[int], None], ...] = (
             self._arrive,
             self._acknowledged,
@@ -135,7 +143,6 @@ class Crowd:
             population.show_labels(self._label_counts)
         world.closing.append(self._end)
         world.follow = self._follow
-        self._admit()
 
     def _is_direct(self) -> bool:
         """Whether it is known when a task is given when its update will arrive."""
@@ -146,24 +153,10 @@ class Crowd:
         )
 
     def begin(self) -> None:
-        """Everyone comes who is there."""
+        """Everyone is enrolled, and comes who is there."""
+        self._books.admit()
         for who in range(self.count):
             self._begin_life(who)
-
-    def _admit(self) -> None:
-        at, actions = self._clock.now, list[Action]()
-        for index, name in enumerate(self._names):
-            record = Admitted(
-                at=at,
-                cid=name,
-                name=name,
-                role="trainer",
-                index=index,
-                count=self.count,
-            )
-            self._state.note(record)
-            actions.append(Persist(record=record))
-        self._do(actions)
 
     # --------------------------------------------------------------------- time
 
@@ -179,10 +172,19 @@ class Crowd:
         in the order of arrival where all take equally long, and the timers and the
         evaluator of the world.
         """
+        with self._world.interrupts.held():
+            self._run(is_over)
+
+    def _run(self, is_over: Callable[[], bool]) -> None:
         world, clock = self._world, self._clock
+        interrupts, snapshots = world.interrupts, self._snapshots
         events, acks, others = self._events, self._acks, clock.queue
         handlers, lives = self._handlers, self._life
         while events or acks or others:
+            if interrupts.came or snapshots.due:
+                snapshots.take()
+                if interrupts.came:
+                    return
             is_ack = bool(acks) and (not events or acks[0] < events[0])
             first = acks[0] if is_ack else events[0] if events else _NEVER
             if others and others[0][0] <= first[0] and others[0][:2] < first[:2]:
@@ -208,57 +210,24 @@ class Crowd:
 
     def _follow(self) -> None:
         """Does what the coordinator has decided on beside its actions."""
-        if self._state.version != self._patched:
-            self._step_made()
+        if self._state.version != self._downloads.version:
+            self._downloads.step_made()
+            self._books.flush_if_due()
+            self._snapshots.look()
         if self._coordinator.granted:
             granted, self._coordinator.granted = self._coordinator.granted, []
             for cid, lease in granted:
                 self._start(self._places[cid], lease)
 
-    def _step_made(self) -> None:
-        """A version was published."""
-        published = self._state.published
-        self._patched = published.version
-        self._digests[published.version] = published.digest
-        self._patches.clear()
-        self._replays = published.ring[-1].message is not None
-        if (
-            len(self._tally) >= _FLUSH_ROWS
-            or time.monotonic() - self._flushed > _FLUSH_SECONDS
-        ):
-            self._flush()
-
-    # -------------------------------------------------------------------- books
-
     def _end(self) -> None:
         """Tasks that were given are told of, though nothing comes of them any more."""
         for entering in self._entering:
-            self._tally.add(*_unfinished(entering.who, entering.seq, entering.given))
+            self._books.add(*_unfinished(entering.who, entering.seq, entering.given))
         for who, given in self._given.items():
             if not self._decided[who]:
-                self._tally.add(*_unfinished(who, self._seq[who], given))
-        for (way, codec), (transfers, nbytes) in self._moved.items():
-            for who, times in enumerate(transfers):
-                if times:
-                    lane = Lane(self._names[who], way, codec)
-                    self._world.count(lane, nbytes[who], times)
-        self._flush()
+                self._books.add(*_unfinished(who, self._seq[who], given))
+        self._books.close()
         self._work.close()
-
-    def _flush(self) -> None:
-        """Writes what has happened since this was done last."""
-        self._flushed = time.monotonic()
-        if len(self._tally):
-            record = self._tally.take(self._clock.now)
-            self._world.carry_out_now([Persist(record=record)])
-        self._world.commit()
-
-    def _count(self, who: int, way: Way, codec: str, nbytes: int) -> None:
-        moved = self._moved.get((way, codec))
-        if moved is None:
-            moved = self._moved[way, codec] = [0] * self.count, [0] * self.count
-        moved[0][who] += 1
-        moved[1][who] += nbytes
 
     # --------------------------------------------------------------------- fate
 
@@ -298,7 +267,7 @@ class Crowd:
             self._work.drop(who)
             given = self._given.pop(who, None)
             if given is not None:
-                self._tally.add(*_unfinished(who, self._seq[who], given))
+                self._books.add(*_unfinished(who, self._seq[who], given))
         if until - now > self._lost:
             self._at(now + self._lost, _MISSED, who)
         if until < math.inf:
@@ -331,17 +300,12 @@ class Crowd:
         if not self._samples[who] and not self._load(who):
             return
         version = lease.version
-        held = self._held[who]
-        if held == version:
-            nbytes, kind, codec = _UP_TO_DATE
-        else:
-            way = held if self._replays else -1
-            nbytes, kind, codec = self._patches.get(way) or self._patch(way)
+        nbytes, kind, codec = self._downloads.of(self._held[who])
         if nbytes:
-            self._count(who, "down", codec, nbytes)
+            self._books.count(who, "down", codec, nbytes)
         if not self._there[who]:
             given = _Given(now, version, kind, nbytes, 0)
-            self._tally.add(*_unfinished(who, self._seq[who], given))
+            self._books.add(*_unfinished(who, self._seq[who], given))
             return
         self._held[who] = version
         task = self._tasks[who] = self._tasks[who] + 1
@@ -365,16 +329,6 @@ class Crowd:
             self._at(due + population.upload(who, size), _ARRIVES, who)
         else:
             self._at(due, _FINISHES, who)
-
-    def _patch(self, held: int) -> tuple[int, int, str]:
-        """Bytes, kind and codec of the way from a version to the newest one."""
-        published = self._state.published
-        name = None if held < 0 else Held(published.epoch, held, self._digests[held])
-        patch = published.patch(name)
-        codec = codec_of(patch.parts[0]) if patch.parts else ""
-        known = patch.nbytes, PATCH_CODES[patch.kind], codec
-        self._patches[held] = known
-        return known
 
     def _load(self, who: int) -> bool:
         """Reads a client's data, once."""
@@ -425,7 +379,7 @@ class Crowd:
         """Its update holds what is not finite: it is not used."""
         _log.warning("%s: its update is not finite; unused", self._names[who])
         self._work.drop(who)
-        self._tally.add(*_unfinished(who, self._seq[who], self._given.pop(who)))
+        self._books.add(*_unfinished(who, self._seq[who], self._given.pop(who)))
         self._tell()
         self._ready(who)
 
@@ -457,20 +411,13 @@ class Crowd:
                 return
             self._seq[who] += 1
             self._pending[who], self._attempts[who] = True, 1
-        self._count(who, "up", stack.codec[row], stack.nbytes[row])
+        self._books.count(who, "up", stack.codec[row], stack.nbytes[row])
         if not self._decided[who]:
             self._decided[who] = True
             given, coordinator = self._given[who], self._coordinator
             update = _Entering(who, now, self._seq[who], given, stack, row)
             self._entering.append(update)
-            self._updates.append(
-                Arrived(
-                    stack.messages[row],
-                    given.version,
-                    self._samples[who],
-                    stack.counts[row],
-                )
-            )
+            self._updates.append(self._arrived(update))
             if coordinator.deliver(self._names[who], given.version):
                 self._enter()
             else:
@@ -488,6 +435,12 @@ class Crowd:
                 (when, self._clock.ticket(), _READY, who, self._life[who])
             )
 
+    def _arrived(self, update: _Entering) -> Arrived:
+        """What an update is to the server."""
+        stack, row = update.stack, update.row
+        version, samples = update.given.version, self._samples[update.who]
+        return Arrived(stack.messages[row], version, samples, stack.counts[row])
+
     def _enter(self) -> None:
         """The server decides on what has arrived."""
         entering, self._entering = self._entering, []
@@ -504,7 +457,7 @@ class Crowd:
                     self._share[who] = self._share.get(who, 1.0) / 2
             else:
                 self._share.pop(who, None)
-            self._tally.add(
+            self._books.add(
                 who,
                 given.at,
                 at,
@@ -531,6 +484,61 @@ class Crowd:
         self._work.settle(who, returns_mass=self._returns[who])
         self._returns[who] = self._pending[who] = self._decided[who] = False
         self._ready(who)
+
+    # ------------------------------------------------------------------ resuming
+
+    def dump(self, arrays: Arrays) -> JSON:
+        """All that the rest of the run depends on; vectors go to ``arrays``."""
+        self._books.flush()
+        entering = [
+            [*each[:4], each.stack.dump(each.row, f"entering.{place}", arrays)]
+            for place, each in enumerate(self._entering)
+        ]
+        return {
+            "now": self._clock.now,
+            "ticket": self._clock.ticket(),
+            "clients": {name: getattr(self, name) for name in _BY_CLIENT},
+            "share": list(self._share.items()),
+            "given": list(self._given.items()),
+            "failures": list(self._failures.items()),
+            "events": self._events,
+            "acks": list(self._acks),
+            "expiries": list(self._expiries),
+            "entering": entering,
+            "coordinator": self._coordinator.dump(),
+            "work": self._work.dump(arrays),
+            "downloads": self._downloads.dump(),
+            "moved": self._books.dump(),
+        }
+
+    def load(self, known: Saved) -> None:
+        """What :meth:`dump` gave; the state of the server was loaded before."""
+        saved, arrays = known
+        self._clock.go_on(saved["now"], saved["ticket"])
+        for name in _BY_CLIENT:
+            getattr(self, name)[:] = saved["clients"][name]
+        self._share = dict(saved["share"])
+        self._given = {who: _Given(*given) for who, given in saved["given"]}
+        self._failures = dict(saved["failures"])
+        self._events[:] = [
+            (at, n, k, who, life) for at, n, k, who, life in saved["events"]
+        ]
+        self._acks.extend(
+            (at, n, k, who, life) for at, n, k, who, life in saved["acks"]
+        )
+        self._expiries.extend((at, cid, n) for at, cid, n in saved["expiries"])
+        self._work.load(saved["work"], arrays)
+        for who in {*self._given, *(update[0] for update in saved["entering"])}:
+            self._load(who)
+        layout = self._coordinator.algorithm.spec.sizes
+        for place, (who, at, seq, given, row) in enumerate(saved["entering"]):
+            stack = Stack.load(row, f"entering.{place}", arrays, layout)
+            update = _Entering(who, at, seq, _Given(*given), stack, 0)
+            self._entering.append(update)
+            self._updates.append(self._arrived(update))
+        self._downloads.load(saved["downloads"])
+        self._books.load(saved["moved"])
+        self._do(self._coordinator.load(saved["coordinator"]))
 
 
 def _unfinished(who: int, seq: int, given: _Given) -> tuple[float, ...]:

@@ -1,7 +1,9 @@
 """Puts the parts of a stacked simulation together, or says why there is none."""
 
 import logging
+from dataclasses import replace
 
+from fedcore.algorithm import Algorithm
 from fedcore.coordinator import CrowdCoordinator
 from fedcore.errors import NotStackableError
 from fedcore.pool import Pool
@@ -9,9 +11,14 @@ from fedcore.training import check_fit
 from fedcore.workload import FlatModel, StackedModel, Workload
 from fedrun.config import FederationConfig
 from fedsim.population import Population
+from fedsim.ray import ray_links
 from fedsim.stacked.allocator import keep_memory
+from fedsim.stacked.compute import Computer, Computes
+from fedsim.stacked.crew import Crew
 from fedsim.stacked.crowd import Crowd
+from fedsim.stacked.processes import ProcessLink
 from fedsim.stacked.work import Work
+from fedsim.stacked.worker import Blueprint, portable
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
@@ -27,7 +34,7 @@ def stacked_model(
     reason = _reason_against(config, workload)
     if reason is None:
         try:
-            stacked = model.stacked(engine.device)
+            stacked = model.stacked("cpu" if engine.is_shared else engine.device)
         except NotStackableError as error:
             reason = str(error)
         else:
@@ -62,14 +69,42 @@ def make_crowd(
     check_fit(workload, algorithm)
     keep_memory()
     engine, pool = config.simulate.engine, Pool()
+    computes = _computes(config, population, workload, model, pool, algorithm)
     work = Work(
-        model,
-        algorithm,
-        population.names,
-        pool,
-        seed=config.seed,
-        count_labels=config.share_labels and config.algorithm.uses_labels,
-        most=engine.stack,
-        memory_bytes=engine.memory_bytes,
+        algorithm, computes, most=engine.stack, memory_bytes=engine.memory_bytes
     )
     return Crowd(world, population, workload, pool, work)
+
+
+def _computes(
+    config: FederationConfig,
+    population: Population,
+    workload: Workload,
+    model: StackedModel,
+    pool: Pool,
+    algorithm: Algorithm,
+) -> Computes:
+    """Whoever computes the tasks, as the engine says."""
+    engine = config.simulate.engine
+    count_labels = config.share_labels and config.algorithm.uses_labels
+    if not engine.is_shared:
+        return Computer(
+            model,
+            algorithm,
+            pool,
+            population.names,
+            seed=config.seed,
+            count_labels=count_labels,
+        )
+    blueprint = Blueprint(
+        workload=workload,
+        algorithm=algorithm.config,
+        names=list(population.names),
+        seed=config.seed,
+        device=engine.device,
+        count_labels=count_labels,
+    )
+    if engine.kind == "ray":
+        return Crew(ray_links(blueprint), engine.actors, pool)
+    blueprint = replace(blueprint, workload=portable(workload))
+    return Crew(lambda: ProcessLink(blueprint), engine.processes, pool)

@@ -62,6 +62,14 @@ class Memories:
                 rows_ND[at] = row_D
         return rows_ND
 
+    def dump(self) -> Vector:
+        """The rows of :meth:`clients`, in their order."""
+        return self.stack(np.array(self.clients(), np.int64))
+
+    def clients(self) -> list[int]:
+        """Whoever keeps a row."""
+        return list(self._places)
+
     def close(self) -> None:
         """Removes the files."""
         self._blocks.clear()

@@ -5,57 +5,26 @@ may be computed at any time between the lease and the moment at which it is need
 """
 
 import heapq
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.arrays import array_namespace
-from fedcore.compressors import (
-    Compressor,
-    Context,
-    ErrorFeedback,
-    Identity,
-    MemoryConfig,
-)
-from fedcore.coordinator.verdicts import LARGEST
-from fedcore.payloads import Payload, dense_payload
-from fedcore.pool import Pool
-from fedcore.rng import Key
-from fedcore.stacks import StackedTasks, StackedUpdates, norms, train_stack
-from fedcore.training import client_seed, task_key, task_seeds
-from fedcore.typing import Array, Indices, Seconds, Vector
-from fedcore.workload import StackedModel
-from fedrun.traffic import codec_of
+from fedcore.arrays import as_numpy
+from fedcore.compressors import Identity, MemoryConfig
+from fedcore.payloads import Payload
+from fedcore.trees import Arrays, load_tree, save_tree
+from fedcore.typing import JSON, Seconds, State, Vector
+from fedsim.stacked.compute import Computes, Task, dense_bytes
 from fedsim.stacked.memories import Memories
+from fedsim.stacked.stack import Stack as Stack
 
+_log = logging.getLogger("fedsim")
 _STACK_BYTES = 1 << 26  # of models, gradients and the like that are in use at a time
 _COPIES = 8  # of a stack's models, with gradients, updates and memories
-
-
-class Stack:
-    """What came of tasks that were computed together, one a row."""
-
-    def __init__(self, updates: StackedUpdates, nbytes: int) -> None:
-        count = len(updates.loss_N)
-        self.delta_ND = updates.delta_ND
-        self.counts, self.kept = updates.counts, updates.kept
-        self.loss: list[float] = updates.loss_N.tolist()
-        self.update_norm = norms(updates.delta_ND).tolist()
-        self.memory_norm = [0.0] * count
-        self.sound = [size <= LARGEST for size in self.update_norm]
-        self.nbytes = [nbytes] * count
-        self.codec = ["dense"] * count
-        self.messages: list[Payload | None] = [None] * count  # None: all of Δ
-        self.residual: list[Vector | None] = [None] * count
-
-    @staticmethod
-    def gathered(rows: "Sequence[tuple[Stack, int]]") -> Array:
-        """Updates of several stacks, (K, D)."""
-        parts = [stack.delta_ND[row] for stack, row in rows]
-        return array_namespace(parts[0]).stack(parts)
 
 
 class Waiting(NamedTuple):
@@ -69,36 +38,28 @@ class Waiting(NamedTuple):
 
 
 class Work:
-    """The tasks in flight."""
+    """The tasks in flight, and what clients remember from one to the next."""
 
     def __init__(
         self,
-        model: StackedModel,
         algorithm: Algorithm,
-        names: Sequence[str],
-        pool: Pool,
+        computes: Computes,
         *,
-        seed: int,
-        count_labels: bool,
         most: int,
         memory_bytes: int,
     ) -> None:
-        """``most`` tasks at a time; ``memory_bytes`` of what clients keep in memory."""
-        dim = algorithm.spec.dim
-        self._model, self._algorithm, self._pool = model, algorithm, pool
-        self._names, self._seed, self._count_labels = names, seed, count_labels
+        """``most`` tasks a stack; ``memory_bytes`` of what clients keep in memory."""
+        dim, self._layout = algorithm.spec.dim, algorithm.spec.sizes
+        self._computes = computes
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
-        self._config = algorithm.config.client
         uplink = algorithm.config.uplink
         self._plain = isinstance(uplink, Identity)
         self._has_memory = isinstance(uplink, MemoryConfig)
-        self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
-        self._dense_bytes = dense_payload(np.zeros(dim, np.float32)).nbytes
-        self.memories = Memories(dim, memory_bytes)
-        self._seeds_N = np.array([client_seed(seed, n) for n in names], np.uint64)
         self._looks_back = uplink.looks_back
+        self._dense_bytes = dense_bytes(dim)
+        self.memories = Memories(dim, memory_bytes)
         self._previous: dict[int, Payload] = {}  # last messages, if they matter
-        self._kept: dict[int, Any] = {}
+        self._kept: dict[int, State] = {}
         self._waiting: dict[int, Waiting] = {}
         self._done: dict[int, tuple[Stack, int]] = {}
 
@@ -108,7 +69,8 @@ class Work:
         return self._dense_bytes if self._plain else None
 
     def close(self) -> None:
-        """Removes what was put into files."""
+        """Ends who computes, and removes what was put into files."""
+        self._computes.close()
         self.memories.close()
 
     def give(self, client: int, task: Waiting) -> None:
@@ -121,7 +83,11 @@ class Work:
         self._done.pop(client, None)
 
     def result(self, client: int) -> tuple[Stack, int]:
-        """Where a client's update is; it and others are computed if need be."""
+        """Where a client's update is; it and others are computed if need be.
+
+        Raises:
+            UserCodeError: the model or the loss raised.
+        """
         found = self._done.get(client)
         if found is None:
             self._compute(client)
@@ -150,114 +116,87 @@ class Work:
         if residual_D is None:
             return
         if returns_mass:
+            if not residual_D.flags.writeable:
+                residual_D = residual_D.copy()
             payloads.add(message, residual_D)
         self.memories.put(client, residual_D)
 
+    def dump(self, arrays: Arrays) -> JSON:
+        """All that tasks in flight and later ones depend on; vectors go to ``arrays``.
+
+        Results that were computed are kept as they are: a stack of others would give
+        the same to float tolerance only.
+        """
+        arrays["work.memories"] = self.memories.dump()
+        for task in self._waiting.values():
+            arrays[f"work.base.{task.version}"] = as_numpy(task.base_D)
+        for client, message in self._previous.items():
+            packed = payloads.pack(message)
+            arrays[f"work.previous.{client}"] = np.frombuffer(packed, np.uint8)
+        return {
+            "memories": self.memories.clients(),
+            "previous": list(self._previous),
+            "kept": [
+                [client, save_tree(kept, f"work.kept.{client}", arrays)]
+                for client, kept in self._kept.items()
+            ],
+            "waiting": [
+                [client, task.due, task.seq, task.version, task.steps]
+                for client, task in self._waiting.items()
+            ],
+            "done": [
+                [client, stack.dump(row, f"work.done.{client}", arrays)]
+                for client, (stack, row) in self._done.items()
+            ],
+        }
+
+    def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
+        """What :meth:`dump` gave."""
+        rows_ND = arrays["work.memories"]
+        for client, row_D in zip(saved["memories"], rows_ND, strict=True):
+            self.memories.put(client, row_D)
+        for client in saved["previous"]:
+            packed = arrays[f"work.previous.{client}"].tobytes()
+            self._previous[client] = payloads.unpack(packed, self._layout)
+        for client, kept in saved["kept"]:
+            self._kept[client] = load_tree(None, kept, arrays)
+        for client, due, seq, version, steps in saved["waiting"]:
+            base_D = arrays[f"work.base.{version}"]
+            self._waiting[client] = Waiting(due, seq, version, base_D, steps)
+        for client, result in saved["done"]:
+            name = f"work.done.{client}"
+            stack = Stack.load(result, name, arrays, self._layout)
+            self._done[client] = stack, 0
+
     def _compute(self, needed: int) -> None:
-        chosen = list(self._waiting)
-        if len(chosen) > self._most:
-            due = {client: task.due for client, task in self._waiting.items()}
-            chosen = heapq.nsmallest(self._most, due, key=due.__getitem__)
+        waiting, most = self._waiting, self._most * self._computes.size
+        chosen = list(waiting)
+        if len(chosen) > most:
+            due = {client: task.due for client, task in waiting.items()}
+            chosen = heapq.nsmallest(most, due, key=due.__getitem__)
             if needed not in chosen:
                 chosen[-1] = needed
-        groups: dict[Any, list[int]] = {}
-        for client in chosen:
-            version = self._waiting[client].version
-            lr = getattr(self._config.at(version), "lr", None)
-            groups.setdefault(lr, []).append(client)
-        for clients in groups.values():
-            self._compute_together(clients)
-
-    def _compute_together(self, clients: list[int]) -> None:
-        tasks = [self._waiting.pop(client) for client in clients]
-        seq_N = np.array([task.seq for task in tasks])
-        together = StackedTasks(
-            clients,
-            task_seeds(self._seeds_N[clients], seq_N),
-            [task.steps for task in tasks],
-            [self._kept.get(client) for client in clients],
-            self._key(clients[0], tasks[0]).fold_in("model"),
-        )
-        base_D: Array | list[Array] = tasks[0].base_D
-        if any(task.base_D is not tasks[0].base_D for task in tasks):
-            base_D = [task.base_D for task in tasks]
-        updates = train_stack(
-            self._model,
-            self._pool,
-            self._config.at(tasks[0].version),
-            together,
-            base_D,
-            count_labels=self._count_labels,
-        )
-        stack = Stack(updates, self._dense_bytes)
-        if not self._plain:
-            self._encode(clients, tasks, stack)
-        for row, client in enumerate(clients):
-            self._done[client] = stack, row
-
-    def _encode(
-        self,
-        clients: list[int],
-        tasks: list[Waiting],
-        stack: Stack,
-    ) -> None:
-        """Messages, and the memories of what they leave out."""
-        for places in self._alike(tasks, np.flatnonzero(stack.sound)):
-            rows_ND, whose = stack.delta_ND[places], [clients[i] for i in places]
-            memory_ND = None
-            if self._has_memory:
-                sizes = [stack.update_norm[i] for i in places]
-                memory_ND = self._memories_of(whose, sizes)
-            messages, residual_ND = self._uplink(tasks[places[0]], whose[0]).encode(
-                rows_ND,
-                memory_ND,
-                [self._key(clients[i], tasks[i]).fold_in("uplink") for i in places],
+        tasks = [self._task(client, waiting[client]) for client in chosen]
+        models = {waiting[client].version: waiting[client].base_D for client in chosen}
+        places, fits = self._computes.compute(tasks, models)
+        for client, place in zip(chosen, places, strict=True):
+            del waiting[client]
+            self._done[client] = place
+        if fits is not None and fits < self._most:
+            self._most = fits
+            _log.warning(
+                "a stack did not fit into memory: from now on at most %d clients are "
+                "trained together",
+                fits,
             )
-            corrected_ND = rows_ND if memory_ND is None else memory_ND + rows_ND
-            corrected_N = norms(corrected_ND).tolist()
-            left_N = [0.0] * len(places)
-            if residual_ND is not None:
-                left_N = norms(residual_ND).tolist()
-            for row, message in enumerate(payloads.rows(messages)):
-                place = places[row]
-                stack.sound[place] = bool(corrected_N[row] + left_N[row] <= LARGEST)
-                if not stack.sound[place]:
-                    continue
-                packed = payloads.pack(message)
-                stack.messages[place] = message
-                stack.nbytes[place], stack.codec[place] = len(packed), codec_of(packed)
-                stack.update_norm[place] = corrected_N[row]
-                stack.memory_norm[place] = left_N[row]
-                if residual_ND is not None:
-                    stack.residual[place] = residual_ND[row]
 
-    def _key(self, client: int, task: Waiting) -> Key:
-        return task_key(self._seed, self._names[client], task.seq)
-
-    def _uplink(self, task: Waiting, client: int) -> Compressor:
-        """The compressor for messages of tasks like this one."""
-        before = self._previous.get(client)
-        context = Context(task.version, task.base_D, lambda: before)
-        return self._algorithm.uplink.at(lambda: context)
-
-    def _alike(self, tasks: list[Waiting], sound: Indices) -> list[list[int]]:
-        """Places whose messages may be made together."""
-        places = sound.tolist()
-        if not places or self._algorithm.uplink.given is None:
-            return [places] if places else []
-        if self._looks_back:
-            return [[place] for place in places]
-        groups: dict[int, list[int]] = {}
-        for place in places:
-            groups.setdefault(tasks[place].version, []).append(place)
-        return list(groups.values())
-
-    def _memories_of(self, clients: list[int], sizes: list[float]) -> Vector:
-        memory_ND = self.memories.stack(np.array(clients))
-        if self._cap is None:
-            return memory_ND
-        for row, size in enumerate(norms(memory_ND).tolist()):
-            limit = self._cap * sizes[row]
-            if limit and size > limit:
-                memory_ND[row] *= np.float32(limit / size)
-        return memory_ND
+    def _task(self, client: int, waiting: Waiting) -> Task:
+        return Task(
+            client,
+            waiting.seq,
+            waiting.version,
+            waiting.steps,
+            self._kept.get(client),
+            self.memories.get(client) if self._has_memory else None,
+            self._previous.get(client),
+        )

@@ -16,11 +16,13 @@ from statistics import median_low
 
 from fedcore.coordinator.records import (
     Admitted,
+    Closed,
     Decided,
     Departed,
     Failed,
     Leased,
     Lost,
+    Reopened,
 )
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
@@ -52,10 +54,13 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
     """
     config = parse_config(results.configured.config)
     lives: dict[str, _Life] = {}
+    ended = False
     for record in results.records:
         at = record.at - results.started
         if at > until:
             continue
+        if isinstance(record, Closed | Reopened):
+            ended = isinstance(record, Closed)
         if isinstance(record, Admitted) and record.role == "trainer":
             name = results.names[record.cid]
             lives.setdefault(record.cid, _Life(name, record.index, at))
@@ -69,7 +74,7 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
                 life.decided(at, record.steps)
             case Failed():
                 life.failed(at)
-            case Lost():
+            case Lost() if not ended:  # everybody goes at the end
                 life.lost(at, config.timeouts.lost)
             case Departed():
                 life.lost(at, 0.0)

@@ -39,6 +39,7 @@ class Chain:
         self._loss, self._to_clear = loss, tuple(to_clear)
         self._first = next(at for at, layer in enumerate(layers) if layer.trained)
         self.words = f"stacked by layer ({words}), {loss.words}"
+        self.overhead = 1
         self.per_sample: dict[torch.Size, float] = {}
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:

@@ -100,6 +100,7 @@ class Graph:
         self._actions, self._output = tuple(actions), output
         self._loss, self._to_clear = loss, tuple(to_clear)
         self.words = f"stacked by layer along its graph ({words}), {loss.words}"
+        self.overhead = 8
         self.per_sample: dict[torch.Size, float] = {}
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
@@ -233,7 +234,8 @@ class _Planner:
         if node.target is functional.linear:
             self._linear_call(node)
             return
-        if inputs and all(one in self._shared for one in inputs):
+        constant = self._shared | self._sizes  # as part of a table, up to a length
+        if not self._shared.isdisjoint(inputs) and constant.issuperset(inputs):
             self._shared.add(node)
             return
         if name in SIZES or (name == "getattr" and node.args[1] in ("shape", "ndim")):

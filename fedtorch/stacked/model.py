@@ -25,7 +25,8 @@ from fedtorch.stacked.vmapped import Vmapped
 from fedtorch.stacked.way import Way
 from fedtorch.tensors import first, mapped, to_tensor
 
-# Bytes of activations of the models that are computed together: they stay in cache.
+# Bytes of activations of the models that are computed together: they stay in cache,
+# or in a few times as much where a step has more to do beside them.
 GROUP = {"cpu": 4 << 20}
 ELSEWHERE = 4 << 30
 MOST_VIEWS = 1024  # of the parts of a stack, remembered
@@ -127,6 +128,11 @@ class Stacked:
             found = self._way.step(self._rows(w_ND, 0, n), x, y, batch)
             return found if isinstance(found, np.ndarray) else found.cpu().numpy()
         losses = np.empty(n, np.float32)
+        if many == 1 and self._way.overhead > 1 and self._on_cpu:
+            for row in range(n):  # nothing is stacked: without the way's own work
+                losses[row], g_D = self._one(w_ND, x, y, batch, row)
+                self._g_ND[row] = torch.from_numpy(g_D)
+            return losses
         for start in range(0, n, many):
             part = slice(start, min(n, start + many))
             found = self._part(w_ND, x, y, batch, part)
@@ -153,7 +159,8 @@ class Stacked:
         if shape not in per_sample:
             with self._generator_kept():
                 self._part(w_ND, x, y, batch, slice(0, 1))
-        return max(1, int(self._group / (per_sample[shape] * batch.width + 1)))
+        group = self._group * (self._way.overhead if self._on_cpu else 1)
+        return max(1, int(group / (per_sample[shape] * batch.width + 1)))
 
     def _generator_kept(self) -> AbstractContextManager[None]:
         return torch.random.fork_rng([] if self._on_cpu else [self._device])

@@ -39,6 +39,7 @@ class Vmapped:
             func.grad_and_value(mean_loss), randomness="different"
         )
         self.words = f"torch.func.vmap, since {reason}"
+        self.overhead = 1
         self.per_sample: dict[torch.Size, float] | None = None
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:

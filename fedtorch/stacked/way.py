@@ -15,6 +15,9 @@ class Way(Protocol):
     words: str
     """In words, for the log."""
 
+    overhead: int
+    """How many times a cache's bytes it is worth to fill with one step."""
+
     @property
     def per_sample(self) -> Mapping[torch.Size, float] | None:
         """Bytes that a step takes for each sample, by the shape of a sample.

@@ -106,6 +106,20 @@ class OverTheBatch(nn.Module):
         return self.last(x) / x.shape[0]
 
 
+class Wide(nn.Module):
+    """An LSTM that is faster one model after the other, and large images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image = nn.Conv2d(2, 4, 5, padding=2)
+        self.lstm = nn.LSTM(4, 36, num_layers=2, batch_first=True, bias=False)
+        self.last = nn.Linear(36, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        x = functional.max_pool2d(self.image(x).tanh(), 30)
+        return self.last(self.lstm(x.flatten(2).transpose(1, 2))[0][:, -1])
+
+
 def half_frozen() -> nn.Module:
     """A frozen layer between others."""
     layers: Any = nn.Sequential(
@@ -174,6 +188,14 @@ CASES = {
         (4, 5, 5),
         BY_LAYER,
     ),
+    "conv2d_large": Case(
+        lambda: line(
+            nn.Conv2d(2, 3, 9, padding=4, stride=(1, 2), bias=False), nn.ReLU(),
+            nn.Conv2d(3, 2, 9, padding=(4, 0)), nn.AdaptiveMaxPool2d(2), last=8,
+        ),
+        (2, 50, 60),
+        BY_LAYER,
+    ),
     "conv1d": Case(
         lambda: line(
             nn.Conv1d(2, 3, 4, stride=2), nn.ReLU(), nn.Conv1d(3, 4, 3, padding=1),
@@ -188,6 +210,7 @@ CASES = {
     "residual": Case(Residual, (2, 5, 5), GRAPH),
     "own": Case(OwnParameters, (4,), GRAPH, 11),
     "recurrent": Case(Tied, (4,), GRAPH, CLASSES, (4,)),
+    "wide_lstm": Case(Wide, (2, 60, 90), GRAPH),
     "mixes": Case(Unknown, (4,), VMAP),
     "counts": Case(OverTheBatch, (4,), VMAP),
     "prelu": Case(lambda: line(nn.Linear(4, 6), nn.PReLU(), last=6), (4,), VMAP),

@@ -1,7 +1,8 @@
 """Convolutions as matrix products over patches, channels last.
 
 The textbook way, one convolution with a group for each model, takes oneDNN five times
-as long as the models one after the other; see docs/simulation.md.
+as long as the models one after the other. Where the patches of one model are too many
+for a core's cache, oneDNN convolves the models one after the other.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from torch import nn
 from fedtorch.stacked.layers.base import Bound, Layer
 from fedtorch.stacked.rows import Block, Rows, Slot, Workspace, copier
 
+PATCHES = 3 << 19  # bytes of a model's patches, beyond which oneDNN is as fast
 WIDE = 32  # values in a row that a bias is added to at full speed
 
 
@@ -75,7 +77,80 @@ class Convolution(Layer):
 
     def bind(self, rows: Rows, shape: torch.Size, wanted: bool) -> Bound:
         """All copies and products, for images of this size."""
-        image, take = self._image(shape), self.workspace.take
+        image = self._image(shape)
+        places = image.b * image.h_out * image.w_out
+        nbytes = 4 * places * self._k[0] * self._k[1] * self._c
+        if nbytes > PATCHES and self._direct_padding is not None:
+            return self._one_after_the_other(rows, image, shape, wanted)
+        return self._by_patches(rows, image, wanted)
+
+    @property
+    def _direct_padding(self) -> tuple[int, int] | None:
+        """Zeros on each side, where they are as many on both."""
+        (top, bottom), (left, right) = self._pad
+        return (top, left) if (top, left) == (bottom, right) else None
+
+    def _one_after_the_other(
+        self, rows: Rows, image: _Image, shape: torch.Size, wanted: bool
+    ) -> Bound:
+        """A convolution of oneDNN for each model."""
+        n, o = image.n, self._o
+        weight, bias = self._weight, self._bias
+        kernels = self._parameter(rows, weight, (o, self._c, *self._k))
+        offsets = None if bias is None else self._parameter(rows, bias, (o,))
+        y = self.workspace.take(
+            (self, "y"), (n, image.b, o, image.h_out, image.w_out)
+        ).tensor
+        inputs = (n, image.b, self._c, image.h, image.w)
+        g_x = self.workspace.take((self, "gx"), inputs).tensor
+        settings: Any = (
+            self._stride,
+            self._direct_padding,
+            self._dilation,
+            False,
+            (0, 0),
+            1,
+        )
+        trained_bias = bias is not None and bias.trained
+        mask = [wanted, weight.trained, trained_bias]
+        kept: list[torch.Tensor] = []
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            kept[:] = (x.reshape(inputs),)
+            for i in range(n):
+                b = None if offsets is None else offsets[i]
+                y[i] = torch.convolution(kept[0][i], kernels[i], b, *settings)
+            return y.squeeze(3) if self._flat else y
+
+        def backward(gy: torch.Tensor) -> torch.Tensor | None:
+            gy = gy.reshape(y.shape)
+            for i in range(n):
+                found = torch.ops.aten.convolution_backward(
+                    gy[i], kept[0][i], kernels[i], [o], *settings, mask
+                )
+                if wanted:
+                    g_x[i] = found[0]
+                for slot, value in ((weight, found[1]), (bias, found[2])):
+                    if slot is not None and slot.spec is not None:
+                        into = rows.gradient(slot.spec).tensor[i]
+                        value = value.view(into.shape)
+                        into.add_(value) if slot.several else into.copy_(value)
+            return g_x.view(shape) if wanted else None
+
+        return Bound(forward, backward, g_x.nbytes)
+
+    def _parameter(
+        self, rows: Rows, slot: Slot, shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        """(N, *shape), a frozen one N times."""
+        if slot.spec is not None:
+            return rows.weight(slot.spec).tensor.view(rows.count, *shape)
+        assert slot.shared is not None
+        return slot.shared.view(shape).expand(rows.count, *shape)
+
+    def _by_patches(self, rows: Rows, image: _Image, wanted: bool) -> Bound:
+        """One matrix product for each model."""
+        take = self.workspace.take
         n, b, ho, wo = image.n, image.b, image.h_out, image.w_out
         matrix = self.workspace.products.matrix
         padded, inside = self._border("x", image)

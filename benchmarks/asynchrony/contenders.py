@@ -1,0 +1,119 @@
+"""Who is compared: the recipes as they are published, with two rates to tune."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedcore.typing import JSON
+
+OVER_SELECTION = 1.3
+# Models are mixed with the one that a client began with, so all of them are kept; of
+# the other recipes nothing that arrives is too late.
+MIXED_LIMIT, LIMIT = 1000, 100_000
+_PLAIN: JSON = {"kind": "identity"}
+
+
+class Rates(NamedTuple):
+    """Learning rates, of clients and of the server."""
+
+    client: float
+    server: float
+
+    def __str__(self) -> str:
+        """Both."""
+        return f"client {self.client:g}, server {self.server:g}"
+
+
+Section = Callable[[int, float], JSON]  # of clients in flight, and the server's rate
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A recipe."""
+
+    name: str
+    section: Section
+    buffer: Callable[[int], int]  # updates of a version, of clients in flight
+    rates_of: str = ""  # another one's, instead of rates of its own
+    client: str = "local_sgd"
+
+    def algorithm(self, flight: int, rates: Rates, batch: int) -> JSON:
+        """The section ``algorithm`` of a config."""
+        client = {
+            "kind": self.client,
+            "epochs": 1,
+            "batch": batch,
+            "lr": rates.client,
+        }
+        buffer = self.buffer(flight)
+        section = self.section(flight, rates.server)
+        return {"buffer": buffer, "client": client, **section}
+
+
+def _sgd(rate: float) -> JSON:
+    return {"kind": "sgd", "lr": rate}
+
+
+def _fed_avg(flight: int, rate: float) -> JSON:
+    return {
+        "kind": "fed_avg",
+        "over_selection": OVER_SELECTION,
+        "deadline": None,
+        "server": _sgd(rate),
+    }
+
+
+def _fed_buff(flight: int, rate: float) -> JSON:
+    return {
+        "kind": "fed_buff",
+        "concurrency": flight,
+        "staleness_limit": LIMIT,
+        "server": _sgd(rate),
+    }
+
+
+def _unweighted(flight: int, rate: float) -> JSON:
+    return {**_fed_buff(flight, rate), "staleness": {"kind": "constant"}}
+
+
+def _fed_async(flight: int, rate: float) -> JSON:
+    """α is the server's rate; where it is above 1, the rest is the optimiser's."""
+    alpha = min(1.0, rate)
+    return {
+        "kind": "fed_async",
+        "concurrency": flight,
+        "staleness_limit": MIXED_LIMIT,
+        "aggregator": {"kind": "mixing", "alpha": alpha},
+        "server": _sgd(rate / alpha),
+    }
+
+
+def _latecomer(flight: int, rate: float) -> JSON:
+    return {**_with_codecs(flight, rate), "uplink": _PLAIN, "downlink": _PLAIN}
+
+
+def _with_codecs(flight: int, rate: float) -> JSON:
+    return {
+        "kind": "latecomer",
+        "concurrency": flight,
+        "staleness_limit": LIMIT,
+        "server": _sgd(rate),
+    }
+
+
+SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
+OURS_10, CODED = "Latecomer, K 10", "Latecomer, codecs on"
+
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        Contender(SYNCHRONOUS, _fed_avg, lambda flight: round(flight / OVER_SELECTION)),
+        Contender(BUFFERED, _fed_buff, lambda flight: 10),
+        Contender(MIXED, _fed_async, lambda flight: 1, client="fed_prox"),
+        Contender(OURS, _latecomer, lambda flight: 4),
+        Contender(OURS_10, _latecomer, lambda flight: 10),
+        Contender(CODED, _with_codecs, lambda flight: 4, rates_of=OURS),
+    )
+}
+MAIN = (SYNCHRONOUS, BUFFERED, MIXED, OURS)
+UNWEIGHTED = Contender("FedBuff, unweighted", _unweighted, lambda flight: 10)

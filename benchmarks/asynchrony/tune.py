@@ -1,0 +1,76 @@
+"""Learning rates by a search that gives every contender the same number of runs.
+
+Both rates move on a lattice of factors of two, from the same start for all. The
+neighbours of the best point so far are tried, first on the axes, then on the diagonals,
+then two steps away. A run ends soon after it is later than the best one before it.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from benchmarks.asynchrony.contenders import Rates
+from benchmarks.asynchrony.course import Outcome
+from fedcore.typing import JSON, Seconds
+
+START = Rates(0.1, 1.0)
+_SLACK = 5.0  # time units, since a moment is known an evaluation later
+Place = tuple[int, int]  # factors of two, of client and server
+_AXES = [(0, 1), (0, -1), (1, 0), (-1, 0)]
+_DIAGONALS = [(-1, 1), (1, -1), (1, 1), (-1, -1)]
+_FURTHER = [(0, 2), (0, -2), (2, 0), (-2, 0)]
+
+
+class Tried(NamedTuple):
+    """A point, and how good it is."""
+
+    rates: Rates
+    seconds: Seconds  # to the target; infinite if it was not reached in time
+    best: float  # accuracy
+    wall: float
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Less is better."""
+        return self.seconds, -self.best
+
+    def to_json(self) -> JSON:
+        """All of it."""
+        return {
+            "client": self.rates.client,
+            "server": self.rates.server,
+            "seconds": round(self.seconds, 2) if math.isfinite(self.seconds) else None,
+            "best": round(self.best, 4),
+            "wall": round(self.wall, 1),
+        }
+
+
+Measure = Callable[[Rates, Seconds], Outcome]  # at these rates, for so long
+
+
+def search(
+    measure: Measure, target: float, limit: Seconds, runs: int
+) -> Iterator[Tried]:
+    """Yields every point that it tries."""
+    found: dict[Place, Tried] = {}
+    for _ in range(runs):
+        place = _next(found)
+        if place is None:
+            return
+        rates = Rates(START.client * 2.0 ** place[0], START.server * 2.0 ** place[1])
+        soonest = min((tried.seconds for tried in found.values()), default=math.inf)
+        patience = min(limit, soonest + _SLACK)
+        outcome = measure(rates, patience)
+        found[place] = Tried(rates, outcome.reaches(target), outcome.best, outcome.wall)
+        yield found[place]
+
+
+def _next(found: dict[Place, Tried]) -> Place | None:
+    if not found:
+        return 0, 0
+    client, server = min(found, key=lambda place: found[place].order)
+    for more in (*_AXES, *_DIAGONALS, *_FURTHER):
+        place = client + more[0], server + more[1]
+        if place not in found:
+            return place
+    return None

@@ -1,0 +1,1 @@
+"""Real federations of processes against their simulations."""

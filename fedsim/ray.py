@@ -1,0 +1,67 @@
+"""Workers as actors of a Ray cluster.
+
+Ray decides where they run, and moves what they are told; ``ray.init`` finds the
+cluster (``RAY_ADDRESS``), or starts one on this machine.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fedrun.optional import needed
+from fedsim.stacked.crew import Link, LinkLostError
+from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
+
+
+def ray_links(blueprint: Blueprint) -> Callable[[], Link]:
+    """What starts an actor.
+
+    Raises:
+        ConfigError: Ray is not installed.
+    """
+    ray = needed("ray", "ray", "simulate.engine: kind ray")
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, include_dashboard=False)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("_latecomer_app_"):  # a file, which only we can find
+            ray.cloudpickle.register_pickle_by_value(module)
+    gpus = 0 if blueprint.device == "cpu" else 1
+    actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
+    made_of = ray.put(blueprint)
+    arrays: dict[int, Any] = {}  # in Ray's store: once for all actors
+    return lambda: RayLink(ray, actor.remote(made_of), arrays)
+
+
+class RayLink:
+    """The way to a worker which is an actor."""
+
+    def __init__(self, ray: Any, actor: Any, arrays: dict[int, Any]) -> None:
+        self._ray, self._actor, self._arrays = ray, actor, arrays
+        self._reply: Any = None
+
+    def share_arrays(self, arrays: Any) -> None:
+        """Hands over (x, y), of which clients have rows."""
+        key = id(arrays[0])
+        if key not in self._arrays:
+            self._arrays[key] = self._ray.put(arrays)
+        self._actor.share_arrays.remote(self._arrays[key])
+
+    def send(self, share: Share) -> None:
+        """Hands over a share."""
+        self._reply = self._actor.answer.remote(share)
+
+    def receive(self) -> Reply:
+        """What came of it.
+
+        Raises:
+            LinkLostError: the actor has died.
+        """
+        try:
+            reply: Reply = self._ray.get(self._reply)
+        except self._ray.exceptions.RayActorError as error:
+            raise LinkLostError("an actor of Ray has died") from error
+        return reply
+
+    def close(self) -> None:
+        """Kills the actor."""
+        self._ray.kill(self._actor)

@@ -1,0 +1,251 @@
+"""Computes tasks: trains a stack of clients and makes their messages.
+
+What comes of a task depends on what is handed over with it, on the samples of its
+client and on settings that never change. So it does not matter who computes it, and
+whoever is lost on the way takes nothing along.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.algorithm import Algorithm
+from fedcore.compressors import (
+    Compressor,
+    Context,
+    ErrorFeedback,
+    Identity,
+    MemoryConfig,
+)
+from fedcore.coordinator.verdicts import LARGEST
+from fedcore.payloads import Payload, dense_payload
+from fedcore.pool import Pool
+from fedcore.rng import Key
+from fedcore.stacks import StackedTasks, norms, train_stack
+from fedcore.training import client_seed, task_key, task_seeds
+from fedcore.typing import Array, Indices, State, Vector
+from fedcore.workload import StackedModel, out_of_memory, user_code
+from fedrun.traffic import codec_of
+from fedsim.stacked.stack import Stack
+
+Models = Mapping[int, Vector]  # public models by their versions
+
+
+class Task(NamedTuple):
+    """A client's task, and all that the client remembers."""
+
+    client: int
+    seq: int
+    version: int
+    steps: int
+    kept: State = None  # from the task before
+    memory_D: Vector | None = None  # what its messages have left out
+    previous: Payload | None = None  # its last message that was decided on
+
+
+class Computed(NamedTuple):
+    """Where the results of tasks are, in their order."""
+
+    places: list[tuple[Stack, int]]
+    most: int | None = None  # so many fit into memory together, if not all did
+
+
+class Computes(Protocol):
+    """Whoever computes tasks."""
+
+    size: int
+    """How many stacks are computed at a time."""
+
+    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
+        """Computes tasks, with the models that they start from."""
+
+    def close(self) -> None:
+        """Ends what was started."""
+
+
+class Computer:
+    """Computes in this process."""
+
+    size = 1
+
+    def __init__(
+        self,
+        model: StackedModel,
+        algorithm: Algorithm,
+        pool: Pool,
+        names: Sequence[str],
+        *,
+        seed: int,
+        count_labels: bool,
+    ) -> None:
+        """Computes tasks of clients whose samples are in the pool.
+
+        Args:
+            model: computes the gradients.
+            algorithm: of the federation.
+            pool: may grow between calls.
+            names: of all clients.
+            seed: of the run.
+            count_labels: whether the labels that were used are to be counted.
+        """
+        self._model, self._algorithm, self._pool = model, algorithm, pool
+        self._names, self._seed, self._count_labels = names, seed, count_labels
+        self._seeds_N = np.array([client_seed(seed, n) for n in names], np.uint64)
+        self._config = algorithm.config.client
+        uplink = algorithm.config.uplink
+        self._plain = isinstance(uplink, Identity)
+        self._has_memory = isinstance(uplink, MemoryConfig)
+        self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
+        self._looks_back = uplink.looks_back
+        self._dense_bytes = dense_bytes(algorithm.spec.dim)
+        self._most: int | None = None
+
+    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
+        """Computes tasks of one learning rate together.
+
+        Raises:
+            UserCodeError: the model or the loss raised.
+        """
+        groups: dict[Any, list[int]] = {}
+        for place, task in enumerate(tasks):
+            lr = getattr(self._config.at(task.version), "lr", None)
+            groups.setdefault(lr, []).append(place)
+        if len(groups) == 1:
+            return Computed(list(self._in_parts(tasks, models)), self._most)
+        found: dict[int, tuple[Stack, int]] = {}
+        for places in groups.values():
+            group = [tasks[place] for place in places]
+            found.update(zip(places, self._in_parts(group, models), strict=True))
+        return Computed([found[place] for place in range(len(tasks))], self._most)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def limit(self, most: int) -> None:
+        """No more tasks than this are trained together from now on."""
+        self._most = most
+
+    def _in_parts(
+        self, tasks: Sequence[Task], models: Models
+    ) -> Iterator[tuple[Stack, int]]:
+        """What does not fit into memory is halved, and so is all that follows."""
+        at = 0
+        while at < len(tasks):
+            part = tasks[at : None if self._most is None else at + self._most]
+            stack = self._tried(part, models)
+            if stack is None:
+                self._most = len(part) // 2
+                continue
+            at += len(part)
+            yield from ((stack, row) for row in range(len(part)))
+
+    def _tried(self, tasks: Sequence[Task], models: Models) -> Stack | None:
+        """None: they do not fit into memory together."""
+        try:
+            return self._together(tasks, models)
+        except Exception as error:
+            if len(tasks) == 1 or not out_of_memory(error):
+                raise
+        return None
+
+    def _together(self, tasks: Sequence[Task], models: Models) -> Stack:
+        clients = [task.client for task in tasks]
+        seq_N = np.array([task.seq for task in tasks])
+        first = tasks[0]
+        together = StackedTasks(
+            clients,
+            task_seeds(self._seeds_N[clients], seq_N),
+            [task.steps for task in tasks],
+            [task.kept for task in tasks],
+            self._key(first).fold_in("model"),
+        )
+        base_D: Array | list[Array] = models[first.version]
+        if any(task.version != first.version for task in tasks):
+            base_D = [models[task.version] for task in tasks]
+        with user_code("training"):
+            updates = train_stack(
+                self._model,
+                self._pool,
+                self._config.at(first.version),
+                together,
+                base_D,
+                count_labels=self._count_labels,
+            )
+        stack = Stack(updates, self._dense_bytes)
+        if not self._plain:
+            self._encode(tasks, models, stack)
+        return stack
+
+    def _encode(self, tasks: Sequence[Task], models: Models, stack: Stack) -> None:
+        """Messages, and the memories of what they leave out."""
+        for places in self._alike(tasks, np.flatnonzero(stack.sound)):
+            rows_ND, some = stack.delta_ND[places], [tasks[i] for i in places]
+            memory_ND = None
+            if self._has_memory:
+                sizes = [stack.update_norm[i] for i in places]
+                memory_ND = self._memories(some, sizes, rows_ND.shape)
+            messages, residual_ND = self._uplink(some[0], models).encode(
+                rows_ND,
+                memory_ND,
+                [self._key(task).fold_in("uplink") for task in some],
+            )
+            corrected_ND = rows_ND if memory_ND is None else memory_ND + rows_ND
+            corrected_N = norms(corrected_ND).tolist()
+            left_N = [0.0] * len(places)
+            if residual_ND is not None:
+                left_N = norms(residual_ND).tolist()
+            for row, message in enumerate(payloads.rows(messages)):
+                place = places[row]
+                stack.sound[place] = bool(corrected_N[row] + left_N[row] <= LARGEST)
+                if not stack.sound[place]:
+                    continue
+                packed = payloads.pack(message)
+                stack.messages[place] = message
+                stack.nbytes[place], stack.codec[place] = len(packed), codec_of(packed)
+                stack.update_norm[place] = corrected_N[row]
+                stack.memory_norm[place] = left_N[row]
+                if residual_ND is not None:
+                    stack.residual[place] = residual_ND[row]
+
+    def _key(self, task: Task) -> Key:
+        return task_key(self._seed, self._names[task.client], task.seq)
+
+    def _uplink(self, task: Task, models: Models) -> Compressor:
+        """The compressor for messages of tasks like this one."""
+        context = Context(task.version, models[task.version], lambda: task.previous)
+        return self._algorithm.uplink.at(lambda: context)
+
+    def _alike(self, tasks: Sequence[Task], sound: Indices) -> list[list[int]]:
+        """Places whose messages may be made together."""
+        places = sound.tolist()
+        if not places or self._algorithm.uplink.given is None:
+            return [places] if places else []
+        if self._looks_back:
+            return [[place] for place in places]
+        groups: dict[int, list[int]] = {}
+        for place in places:
+            groups.setdefault(tasks[place].version, []).append(place)
+        return list(groups.values())
+
+    def _memories(
+        self, tasks: Sequence[Task], sizes: list[float], shape: tuple[int, ...]
+    ) -> Vector:
+        """One a row, zeros where there is none."""
+        memory_ND = np.zeros(shape, np.float32)
+        for row, task in enumerate(tasks):
+            if task.memory_D is not None:
+                memory_ND[row] = task.memory_D
+        if self._cap is None:
+            return memory_ND
+        for row, size in enumerate(norms(memory_ND).tolist()):
+            limit = self._cap * sizes[row]
+            if limit and size > limit:
+                memory_ND[row] *= np.float32(limit / size)
+        return memory_ND
+
+
+def dense_bytes(dim: int) -> int:
+    """The bytes of an update that is not compressed."""
+    return dense_payload(np.zeros(dim, np.float32)).nbytes

@@ -1,0 +1,195 @@
+"""Several workers: they get their shares of the tasks, and may be lost.
+
+A worker keeps nothing that is not known here as well. If one is lost, a fresh one gets
+the same share, and comes to the same results.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fedcore.errors import LatecomerError
+from fedcore.pool import Pool
+from fedcore.samples import arrays_of
+from fedsim.stacked.compute import Computed, Models, Task
+from fedsim.stacked.stack import Stack
+from fedsim.stacked.worker import Failure, Reply, Share
+
+_log = logging.getLogger("fedsim")
+_MOST_LOST = 4  # workers on the same tasks
+_WHOLE_BYTES = 1 << 29  # of arrays that each worker gets as they are
+_SLACK = 1.02  # of its part of the work, before a worker gives of it to others
+
+
+class LinkLostError(Exception):
+    """There is no worker at the other end any more; says what is known of its end."""
+
+
+class Link(Protocol):
+    """The way to one worker."""
+
+    def share_arrays(self, arrays: Any) -> None:
+        """Hands over (x, y), of which clients have rows; comes first."""
+
+    def send(self, share: Share) -> None:
+        """Hands over a share; that nobody is there shows in :meth:`receive`."""
+
+    def receive(self) -> Reply:
+        """What came of the share that was sent.
+
+        Raises:
+            LinkLostError: the worker is gone.
+        """
+
+    def close(self) -> None:
+        """Ends the worker at once, whatever it does."""
+
+
+class _Sent(NamedTuple):
+    """A share on its way."""
+
+    hand: int
+    places: list[int]  # of its tasks among all
+
+
+class _Hand:
+    """A worker, and what it has."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.has_arrays = False
+        self.clients: set[int] = set()
+        self.versions: set[int] = set()
+
+
+class Crew:
+    """Computes in several workers.
+
+    How tasks are dealt out follows from the tasks alone. A client's tasks go to the
+    same worker as long as no other one would have less to do.
+    """
+
+    def __init__(self, start: Callable[[], Link], count: int, pool: Pool) -> None:
+        """Starts the workers; they come up while this process goes on.
+
+        Args:
+            start: a worker.
+            count: how many.
+            pool: the samples of all clients.
+        """
+        self.size, self._start, self._pool = count, start, pool
+        self._hands = [_Hand(start()) for _ in range(count)]
+        self._answered = False
+
+    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
+        """Each worker computes its share of the tasks.
+
+        Raises:
+            UserCodeError: the model or the loss raised.
+            LatecomerError: worker after worker was lost on the same tasks.
+        """
+        loads = [task.steps for task in tasks]
+        parts = dealt_out(loads, [task.client for task in tasks], self.size)
+        sent = [_Sent(hand, places) for hand, places in enumerate(parts) if places]
+        for hand, places in sent:
+            self._send(hand, [tasks[place] for place in places], models)
+        found: list[tuple[Stack, int] | None] = [None] * len(tasks)
+        most, failures = list[int](), list[Failure]()
+        for hand, places in sent:
+            reply = self._receive(hand, [tasks[place] for place in places], models)
+            if isinstance(reply, Failure):
+                failures.append(reply)
+                continue
+            if reply.most is not None:
+                most.append(reply.most)
+            for place, where in zip(places, reply.places, strict=True):
+                found[place] = where
+        if failures:
+            raise failures[0].error()
+        return Computed([f for f in found if f is not None], min(most, default=None))
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for hand in self._hands:
+            hand.link.close()
+        self._hands.clear()
+
+    def _send(
+        self, number: int, tasks: list[Task], models: Models, most: int | None = None
+    ) -> None:
+        """Hands over tasks, with what the worker does not have."""
+        hand, shared = self._hands[number], self._pool.shared
+        if shared is not None and _nbytes(shared) > _WHOLE_BYTES:
+            shared = None
+        if shared is not None and not hand.has_arrays:
+            hand.link.share_arrays(shared)
+            hand.has_arrays = True
+        samples: dict[int, Any] = {}
+        for task in tasks:
+            if task.client not in hand.clients:
+                hand.clients.add(task.client)
+                rows = self._pool.rows_of(task.client)
+                samples[task.client] = rows
+                if shared is None:
+                    samples[task.client] = self._pool.batch(rows)
+        needed = {task.version for task in tasks}
+        fresh = {version: models[version] for version in needed - hand.versions}
+        hand.versions = needed
+        hand.link.send(Share(tasks, fresh, samples, most))
+
+    def _receive(self, number: int, tasks: list[Task], models: Models) -> Reply:
+        """The reply, of another worker if need be; from the second on in parts."""
+        for lost in range(1, _MOST_LOST + 1):
+            try:
+                reply = self._hands[number].link.receive()
+            except LinkLostError as error:
+                reason = str(error)
+            else:
+                self._answered = True
+                return reply
+            self._hands[number].link.close()
+            if lost == _MOST_LOST:
+                break
+            _log.warning(
+                "%s; its %d tasks are computed again by another one", reason, len(tasks)
+            )
+            self._hands[number] = _Hand(self._start())
+            most = None if lost == 1 else max(1, len(tasks) >> (lost - 1))
+            self._send(number, tasks, models, most)
+        hint = (
+            "; perhaps for want of memory: a smaller simulate.engine.stack needs less"
+        )
+        if not self._answered:
+            hint = (
+                ", before any has answered; in a script of your own, call fedsim.run "
+                'under `if __name__ == "__main__":`'
+            )
+        raise LatecomerError(
+            f"{reason}: {_MOST_LOST} of them on the same tasks, one after the other"
+            f"{hint}"
+        )
+
+
+def dealt_out(
+    loads: Sequence[int], clients: Sequence[int], count: int
+) -> list[list[int]]:
+    """Places of tasks by worker: about equal loads, clients where they have been.
+
+    Example:
+        >>> dealt_out([3, 1, 1, 1], [0, 2, 4, 1], 2)
+        [[0], [1, 2, 3]]
+    """
+    parts: list[list[int]] = [[] for _ in range(count)]
+    done = [0] * count
+    fair = _SLACK * sum(loads) / count
+    for place in sorted(range(len(loads)), key=lambda place: -loads[place]):
+        hand = clients[place] % count
+        if done[hand] + loads[place] > fair:
+            hand = done.index(min(done))
+        parts[hand].append(place)
+        done[hand] += loads[place]
+    return [sorted(part) for part in parts]
+
+
+def _nbytes(arrays: tuple[Any, Any]) -> int:
+    return sum(int(part.nbytes) for whole in arrays for part in arrays_of(whole))

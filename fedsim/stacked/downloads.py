@@ -1,0 +1,57 @@
+"""How the newest model comes to clients that hold an older one."""
+
+from fedcore.coordinator.published import Published
+from fedcore.protocol import Held
+from fedcore.typing import JSON
+from fedrun.journal.tally import PATCH_CODES
+from fedrun.traffic import codec_of
+
+Download = tuple[int, int, str]  # bytes, kind of patch, codec
+_UP_TO_DATE: Download = 0, PATCH_CODES["none"], ""
+_WHOLE = -1
+
+
+class Downloads:
+    """The smallest way from each version to the newest, worked out once for all."""
+
+    def __init__(self, published: Published) -> None:
+        self._published = published
+        self._digests = {published.version: published.digest}
+        self._known: dict[int, Download] = {}
+        self._replays = False  # or the whole model comes, whatever is held
+        self.version = published.version
+
+    def step_made(self) -> None:
+        """There is a newer version."""
+        published = self._published
+        self.version = published.version
+        self._digests[published.version] = published.digest
+        self._known.clear()
+        self._replays = published.ring[-1].message is not None
+
+    def of(self, held: int) -> Download:
+        """What a client gets that holds this version."""
+        if held == self.version:
+            return _UP_TO_DATE
+        way = held if self._replays else _WHOLE
+        return self._known.get(way) or self._find(way)
+
+    def _find(self, held: int) -> Download:
+        published = self._published
+        name = None
+        if held != _WHOLE:
+            name = Held(published.epoch, held, self._digests[held])
+        patch = published.patch(name)
+        codec = codec_of(patch.parts[0]) if patch.parts else ""
+        found = patch.nbytes, PATCH_CODES[patch.kind], codec
+        self._known[held] = found
+        return found
+
+    def dump(self) -> JSON:
+        """The digests of all versions."""
+        return list(self._digests.items())
+
+    def load(self, saved: JSON) -> None:
+        """What :meth:`dump` gave."""
+        self._digests = dict(saved)
+        self.step_made()

@@ -1,0 +1,85 @@
+"""What came of tasks that were computed together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedcore.arrays import array_namespace, as_numpy
+from fedcore.coordinator.verdicts import LARGEST
+from fedcore.payloads import Layout, Payload, pack, unpack
+from fedcore.stacks import StackedUpdates, norms
+from fedcore.trees import Arrays, load_tree, save_tree
+from fedcore.typing import JSON, Array, Vector
+
+
+class Stack:
+    """What came of tasks that were computed together, one a row."""
+
+    def __init__(self, updates: StackedUpdates, nbytes: int) -> None:
+        count = len(updates.loss_N)
+        self.delta_ND = updates.delta_ND
+        self.counts, self.kept = updates.counts, updates.kept
+        self.loss: list[float] = updates.loss_N.tolist()
+        self.update_norm = norms(updates.delta_ND).tolist()
+        self.memory_norm = [0.0] * count
+        self.sound = [size <= LARGEST for size in self.update_norm]
+        self.nbytes = [nbytes] * count
+        self.codec = ["dense"] * count
+        self.messages: list[Payload | None] = [None] * count  # None: all of Δ
+        self.residual: list[Vector | None] = [None] * count
+
+    def let_go(self) -> None:
+        """Forgets the updates if messages say all that is needed."""
+        if any(message is not None for message in self.messages):
+            self.delta_ND = self.delta_ND[:0]
+
+    def dump(self, row: int, name: str, arrays: Arrays) -> JSON:
+        """One row; its vectors go to ``arrays``."""
+        message, residual_D = self.messages[row], self.residual[row]
+        if message is None:
+            arrays[name] = as_numpy(self.delta_ND[row])
+        else:
+            arrays[f"{name}.message"] = np.frombuffer(pack(message), np.uint8)
+        if residual_D is not None:
+            arrays[f"{name}.residual"] = as_numpy(residual_D)
+        counts = self.counts[row]
+        return {
+            "loss": self.loss[row],
+            "update_norm": self.update_norm[row],
+            "memory_norm": self.memory_norm[row],
+            "sound": self.sound[row],
+            "nbytes": self.nbytes[row],
+            "codec": self.codec[row],
+            "counts": None if counts is None else counts.tolist(),
+            "kept": save_tree(self.kept[row], f"{name}.kept", arrays),
+        }
+
+    @classmethod
+    def load(
+        cls, saved: JSON, name: str, arrays: Mapping[str, Any], layout: Layout
+    ) -> "Stack":
+        """A stack of the row that :meth:`dump` gave."""
+        message, counts = arrays.get(f"{name}.message"), saved["counts"]
+        nothing_ND = np.empty((1, 0), np.float32)
+        updates = StackedUpdates(
+            arrays[name][np.newaxis] if message is None else nothing_ND,
+            np.array([saved["loss"]]),
+            [None if counts is None else np.array(counts, np.int64)],
+            [load_tree(None, saved["kept"], arrays)],
+        )
+        stack = cls(updates, saved["nbytes"])
+        stack.update_norm = [saved["update_norm"]]
+        stack.memory_norm = [saved["memory_norm"]]
+        stack.sound, stack.codec = [saved["sound"]], [saved["codec"]]
+        if message is not None:
+            stack.messages = [unpack(message.tobytes(), layout)]
+        residual_D = arrays.get(f"{name}.residual")
+        stack.residual = [None if residual_D is None else residual_D.copy()]
+        return stack
+
+    @staticmethod
+    def gathered(rows: "Sequence[tuple[Stack, int]]") -> Array:
+        """Updates of several stacks, (K, D)."""
+        parts = [stack.delta_ND[row] for stack, row in rows]
+        return array_namespace(parts[0]).stack(parts)

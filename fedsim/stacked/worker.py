@@ -1,0 +1,176 @@
+"""What computes tasks elsewhere: in another process, or on another machine."""
+
+import pickle
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.errors import ConfigError, LatecomerError
+from fedcore.pool import Pool
+from fedcore.samples import ArraySamples, Subset
+from fedcore.typing import Vector
+from fedcore.workload import Workload
+from fedrun.app import load_app
+from fedsim.stacked.allocator import keep_memory
+from fedsim.stacked.compute import Computed, Computer, Task
+
+
+class Share(NamedTuple):
+    """Tasks, with what their worker does not have yet."""
+
+    tasks: list[Task]
+    models: dict[int, Vector]
+    """Public models by version; of those before, it keeps what it needs now."""
+    samples: dict[int, Any]
+    """Clients' samples: (x, y), or rows of the arrays that all share."""
+    most: int | None = None
+    """No more of them are to be trained together, now and later."""
+
+
+class Failure(NamedTuple):
+    """What a worker ended with, instead of a result."""
+
+    kind: type[LatecomerError]
+    words: str
+    trace: str
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """As it can be told to another process."""
+        kind = type(error) if isinstance(error, LatecomerError) else LatecomerError
+        words = str(error)
+        if kind is LatecomerError:
+            words = f"{type(error).__name__}: {error}"
+        lines = traceback.format_exception(error.__cause__ or error)
+        return cls(kind, words, "".join(lines))
+
+    def error(self) -> LatecomerError:
+        """The same error here; its cause shows where it was raised."""
+        error = self.kind(self.words)
+        error.__cause__ = RemoteTraceback(self.trace)
+        return error
+
+
+class RemoteTraceback(Exception):  # noqa: N818 -- the cause of an error
+    """Shows the traceback of another process."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__(f"\n{trace}")
+
+
+Reply = Computed | Failure
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Plain data from which a worker is made, wherever it is."""
+
+    workload: Workload | str
+    """Itself, or the name under which it is found."""
+    algorithm: AlgorithmConfig
+    names: list[str]
+    seed: int
+    device: str
+    count_labels: bool
+
+
+class Worker:
+    """Computes shares of the tasks."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        """Loads the workload and makes the model.
+
+        Raises:
+            WorkloadError: the workload cannot be used here.
+        """
+        keep_memory()
+        workload = blueprint.workload
+        if isinstance(workload, str):
+            workload = load_app(workload)
+        model = workload.flat()
+        self._pool = Pool()
+        self._computer = Computer(
+            model.stacked(blueprint.device),
+            blueprint.algorithm.build(model.spec),
+            self._pool,
+            blueprint.names,
+            seed=blueprint.seed,
+            count_labels=blueprint.count_labels,
+        )
+        self._models: dict[int, Vector] = {}
+        self._shared: Any = None
+
+    def share_arrays(self, arrays: Any) -> None:
+        """Takes (x, y), of which clients have rows."""
+        self._shared = arrays
+
+    def answer(self, share: Share) -> Reply:
+        """What comes of a share."""
+        try:
+            return self._computed(share)
+        except Exception as error:  # noqa: BLE001 -- it is told, and raised there
+            return Failure.of(error)
+
+    def _computed(self, share: Share) -> Computed:
+        for client, given in share.samples.items():
+            self._pool.add(client, self._samples(given))
+        if share.most is not None:
+            self._computer.limit(share.most)
+        needed = {task.version for task in share.tasks}
+        known = self._models | share.models
+        self._models = {version: known[version] for version in needed}
+        found = self._computer.compute(share.tasks, self._models)
+        for stack, _ in found.places:
+            stack.let_go()
+        return found
+
+    def _samples(self, given: Any) -> ArraySamples | Subset:
+        if isinstance(given, np.ndarray):
+            x, y = self._shared
+            return Subset(x, y, given)
+        x, y = given
+        return ArraySamples(x, y)
+
+
+def found_as(workload: Workload) -> str | None:
+    """The name, module:attribute, under which another process finds a workload."""
+    for name, module in list(sys.modules.items()):
+        if name in ("__main__", "__mp_main__"):
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is workload:
+                return f"{_place(name)}:{attribute}"
+    return None
+
+
+def _place(name: str) -> str:
+    """A file that was loaded as an app is found by its path."""
+    module = sys.modules[name]
+    spec = getattr(module, "__spec__", None)
+    if name.startswith("_latecomer_app_") and spec is not None:
+        return str(spec.origin)
+    return name
+
+
+def portable(workload: Workload) -> Workload | str:
+    """What another process on this machine makes the same workload of.
+
+    Raises:
+        ConfigError: it is in no module, and cannot be pickled.
+    """
+    name = found_as(workload)
+    if name is not None:
+        return name
+    try:
+        pickle.dumps(workload)
+    except Exception as error:
+        raise ConfigError(
+            f"simulate.engine.processes: other processes cannot get this workload "
+            f"({error}); make it a variable of a module, or of functions of a module "
+            "instead of lambdas and functions inside functions"
+        ) from error
+    return workload

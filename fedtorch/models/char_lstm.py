@@ -1,0 +1,33 @@
+"""The character LSTM of the FedAvg paper.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+Data", AISTATS 2017, section 3: characters embedded in 8 dimensions, two layers of 256
+nodes, and the next character at every place.
+"""
+
+import torch
+from torch import nn
+
+
+class CharLSTM(nn.Module):
+    """Scores of the next character, after each."""
+
+    def __init__(self, characters: int, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(characters, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, num_layers=2, batch_first=True)
+        self.scores = nn.Linear(hidden, characters)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, T) indices to (B, characters, T), as the cross-entropy takes it."""
+        outputs, _ = self.lstm(self.table(x))
+        scores: torch.Tensor = self.scores(outputs)
+        return scores.transpose(1, 2)
+
+
+def char_lstm(characters: int = 90, embedding: int = 8, hidden: int = 256) -> nn.Module:
+    """Next-character model; targets are the indices (B, T) one place further on.
+
+    822,570 parameters for 90 characters: torch gives each gate two biases.
+    """
+    return CharLSTM(characters, embedding, hidden)

@@ -1,0 +1,185 @@
+"""The benchmark of asynchrony: fair searches, honest times, and a run of all of it."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.asynchrony import __main__ as command
+from benchmarks.asynchrony.campaign import Store
+from benchmarks.asynchrony.contenders import (
+    CONTENDERS,
+    MAIN,
+    SYNCHRONOUS,
+    UNWEIGHTED,
+    Rates,
+)
+from benchmarks.asynchrony.course import SPEEDS, Outcome, Setting, federation
+from benchmarks.asynchrony.problem import PROBLEMS
+from benchmarks.asynchrony.report import sooner
+from benchmarks.asynchrony.tune import START, search
+from fedcore.typing import Seconds
+
+
+def outcome(
+    accuracy: Sequence[float], seconds: Sequence[Seconds] | None = None
+) -> Outcome:
+    """A run with these evaluations, one a time unit if nothing else is said."""
+    return Outcome(
+        seconds=seconds or [float(when) for when in range(len(accuracy))],
+        accuracy=accuracy,
+        versions=len(accuracy),
+        updates=10,
+        rejected=0,
+        staleness=0.0,
+        largest=0,
+        wall=0.0,
+    )
+
+
+def reaching(when: Seconds) -> Outcome:
+    """A run that is there at a moment."""
+    return outcome([0.0, 0.9, 0.9, 0.9], [0.0, when - 1, when, when + 1])
+
+
+# ----------------------------------------------------------------------- times
+
+
+def test_one_lucky_evaluation_is_no_accuracy() -> None:
+    lucky = outcome([0.1, 0.9, 0.1, 0.1, 0.8, 0.8, 0.8])
+    assert lucky.touches(0.8) == 1
+    assert lucky.reaches(0.8) == 5
+    assert lucky.best == pytest.approx(0.8)
+
+
+def test_a_run_that_never_holds_its_accuracy_never_reaches_it() -> None:
+    assert outcome([0.9, 0.1, 0.9, 0.1]).reaches(0.8) == math.inf
+    assert outcome([0.9, 0.9]).reaches(0.8) == math.inf
+    assert outcome([]).best == 0
+
+
+def test_ratios_are_paired_by_seeds() -> None:
+    late, early = ([reaching(when) for when in times] for times in ((20, 40), (10, 20)))
+    ratio = sooner(late, early, 0.8)
+    assert ratio is not None
+    assert ratio == pytest.approx((2, 2, 2))
+    assert sooner(late, [reaching(10), outcome([0.1] * 4)], 0.8) is None
+
+
+def test_an_outcome_survives_its_file() -> None:
+    before = outcome([0.1, 0.2, 0.3])
+    assert Outcome.from_json(json.loads(json.dumps(before.to_json()))) == before
+
+
+# ---------------------------------------------------------------------- tuning
+
+
+def test_a_search_spends_its_runs_and_finds_the_best_rates() -> None:
+    tried: list[Rates] = []
+
+    def measure(rates: Rates, limit: Seconds) -> Outcome:
+        assert rates not in tried
+        tried.append(rates)
+        away = abs(math.log2(rates.client / 0.2)) + abs(math.log2(rates.server / 4))
+        return reaching(10 + 5 * away)
+
+    found = list(search(measure, 0.8, 100.0, runs=12))
+    assert len(found) == 12
+    assert tried[0] == START
+    assert min(found, key=lambda each: each.order).rates == Rates(0.2, 4.0)
+
+
+def test_a_search_without_success_follows_the_accuracy() -> None:
+    def measure(rates: Rates, limit: Seconds) -> Outcome:
+        assert limit == 100
+        return outcome([min(0.7, 0.1 * rates.server)] * 4)
+
+    found = list(search(measure, 0.8, 100.0, runs=6))
+    assert min(found, key=lambda each: each.order).rates.server == 8
+    assert all(each.to_json()["seconds"] is None for each in found)
+
+
+def test_later_runs_have_no_longer_than_the_best_one_and_a_little() -> None:
+    limits: list[Seconds] = []
+
+    def measure(rates: Rates, limit: Seconds) -> Outcome:
+        limits.append(limit)
+        return reaching(30)
+
+    list(search(measure, 0.8, 100.0, runs=3))
+    assert limits == [100, 35, 35]
+
+
+# ------------------------------------------------------------------ contenders
+
+
+@pytest.mark.parametrize("speed", SPEEDS)
+@pytest.mark.parametrize("flight", [20, 200, 1000])
+@pytest.mark.parametrize("name", [*CONTENDERS, UNWEIGHTED.name])
+def test_as_many_train_at_a_time_for_all(
+    name: str, flight: int, speed: str, tmp_path: Path
+) -> None:
+    contender = {**CONTENDERS, UNWEIGHTED.name: UNWEIGHTED}[name]
+    setting = Setting(PROBLEMS["mlp"], "", speed, flight)
+    rates = Rates(0.25, 2.0)
+    config = federation(
+        setting, contender, rates, seed=1, limit=9.0, folder=tmp_path
+    ).algorithm
+    if name == SYNCHRONOUS:
+        assert config.cohort == pytest.approx(flight, abs=1)
+    else:
+        assert config.concurrency == flight
+    server, aggregator = config.server.model_dump(), config.aggregator.model_dump()
+    assert server["lr"] * aggregator.get("alpha", 1.0) == rates.server
+    assert config.client.model_dump()["lr"] == rates.client
+
+
+# ------------------------------------------------------------------ the command
+
+
+@pytest.mark.timeout(120)
+def test_the_command_tunes_runs_draws_and_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, plot = tmp_path / "asynchrony.json", tmp_path / "plots" / "curves.svg"
+    monkeypatch.setattr(command, "RESULTS", results)
+    words = ["--model", "digits", "--in-flight", "12", "--speeds", "log_normal"]
+    words += ["--tuning", "2", "--limit", "12", "--seeds", "2", "--save"]
+    assert command.main([*words, "--plot", str(plot)]) == 0
+    shown = capsys.readouterr().out
+    assert "control, FedBuff, unweighted" in shown
+    told = next(iter(json.loads(results.read_text())["settings"].values()))
+    assert set(told["tuning"]) == set(told["runs"]) == set(MAIN)
+    assert all(len(tried) == 2 for tried in told["tuning"].values())
+    assert all(list(runs) == ["1", "2"] for runs in told["runs"].values())
+    late = {name: runs["1"]["largest"] for name, runs in told["runs"].items()}
+    assert late.pop(SYNCHRONOUS) == 0
+    assert min(late.values()) > 5
+    lines = ElementTree.fromstring(plot.read_text()).findall(".//{*}polyline")
+    assert len(lines) == 2 * len(MAIN)
+
+    before = results.read_text()
+    assert command.main(words) == 0
+    assert "to 0.8, best" not in capsys.readouterr().out  # nothing is run again
+    assert results.read_text() == before
+
+
+def test_absent_data_are_told_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--data", str(tmp_path)]) != 0
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_a_setting_leaves_those_of_others_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    first, second = Store(path), Store(path)
+    first.of("a", {"curve": [1, 2.5, 3]})
+    second.of("b", {})
+    first.write("a")
+    second.write("b")
+    assert set(json.loads(path.read_text())["settings"]) == {"a", "b"}
+    assert "[1, 2.5, 3]" in path.read_text()

@@ -1,0 +1,527 @@
+"""Several processes come to what one comes to, whatever becomes of them."""
+
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import Pipe, active_children
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedsim
+from fedcore.coordinator.records import Decided, Stepped
+from fedcore.errors import ConfigError, LatecomerError, UserCodeError
+from fedcore.pool import Pool
+from fedcore.samples import Subset
+from fedcore.workload import last_words
+from fedrun.config import parse_config
+from fedrun.data import digits
+from fedrun.exits import exit_status
+from fedrun.results import Results
+from fedsim.stacked.channel import Channel
+from fedsim.stacked.compute import Computed, Task
+from fedsim.stacked.crew import Crew, LinkLostError, dealt_out
+from fedsim.stacked.worker import Failure, Reply, Share, portable
+from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from fedtorch import TorchWorkload  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+SOME = ("fed_avg", "momentum", "decay", "top_k", "fates", "availability")
+SHARED = digits("train")
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def by_index(client: Any) -> Subset:
+    return Subset(*SHARED, np.arange(client.index, 1200, client.count))
+
+
+def of_shared_arrays(train_data: Callable[[Any], Any]) -> TorchWorkload:
+    return TorchWorkload(
+        model=small,
+        loss=nn.CrossEntropyLoss(),
+        train_data=train_data,
+        test_data=lambda: digits("test"),
+    )
+
+
+INDEXED = of_shared_arrays(by_index)
+COPIED = of_shared_arrays(lambda client: tuple(by_index(client)))
+
+
+def simulated(folder: Path, workload: Any = WORKLOAD, **changes: Any) -> Results:
+    engine = changes.pop("engine")
+    settings = {**SETTINGS["top_k"], **changes}
+    simulate = {"clients": 12, **settings.get("simulate", {}), "engine": engine}
+    config = {"stop": {"versions": 12}, **settings, "simulate": simulate}
+    return fedsim.run(config, workload, folder=folder)
+
+
+def digests(results: Results) -> list[str]:
+    return [record.digest for record in results.of(Stepped)]
+
+
+def in_memory() -> set[str]:
+    """What there is of shared memory that has a name."""
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+# ----------------------------------------------------------------------------- results
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", SOME)
+def test_results_do_not_depend_on_the_number_of_processes(
+    name: str, tmp_path: Path
+) -> None:
+    counts = (1, 2, 4) if name in SOME[:4] else (1, 2)
+    one, *others = [
+        simulated(
+            tmp_path / str(count),
+            engine={"processes": count},
+            **{"simulate": {}, **SETTINGS[name]},
+        )
+        for count in counts
+    ]
+    for other in others:
+        assert told(other) == told(one)
+        ours = [(r.at, r.weight, r.loss) for r in other.of(Decided)]
+        theirs = [(r.at, r.weight, r.loss) for r in one.of(Decided)]
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+        loss = one.central["loss"]
+        np.testing.assert_allclose(other.central["loss"], loss, rtol=1e-5)
+
+
+@pytest.mark.processes
+def test_data_by_index_and_copied_data_come_to_the_same(tmp_path: Path) -> None:
+    found = [
+        digests(simulated(tmp_path / str(i), workload, engine={"processes": 2}))
+        for i, workload in enumerate((INDEXED, COPIED))
+    ]
+    assert found[0] == found[1]
+
+
+# ------------------------------------------------------------------------------ losses
+
+
+class KillOne:
+    """Kills one of the processes after so many events."""
+
+    def __init__(self, *events: int) -> None:
+        self._events, self._seen = events, 0
+        self.killed: list[int] = []
+
+    def __call__(self, *_: Any) -> None:
+        self._seen += 1
+        if self._seen in self._events:
+            victim = active_children()[0]
+            assert victim.pid is not None
+            os.kill(victim.pid, signal.SIGKILL)
+            self.killed.append(victim.pid)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["momentum", "top_k"])
+def test_processes_that_are_killed_change_no_bit(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = SETTINGS[name]
+    simulate = {
+        "clients": 12,
+        **settings.get("simulate", {}),
+        "engine": {"processes": 2},
+    }
+    config = {"stop": {"versions": 12}, **settings, "simulate": simulate}
+    whole = fedsim.run(config, WORKLOAD, folder=tmp_path / "whole")
+    kill, before = KillOne(3, 8), in_memory()
+    hurt = fedsim.run(config, WORKLOAD, folder=tmp_path / "hurt", on_event=kill)
+    assert len(kill.killed) == 2
+    assert told(hurt) == told(whole)
+    assert digests(hurt) == digests(whole)
+    assert hurt.central == whole.central
+    lost = [r.message for r in caplog.records if "computed again" in r.message]
+    assert lost
+    assert "has ended with status -9; its" in lost[0]
+    assert not active_children()
+    assert in_memory() == before
+
+
+APP = """
+import os, signal
+from pathlib import Path
+import torch
+from torch import nn
+from fedrun.data import digits
+from fedtorch import TorchWorkload
+
+def model():
+    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+def train_data(client):
+    x, y = digits("train")
+    return x[client.index::client.count], y[client.index::client.count]
+
+def loss(out, y):
+    {trouble}
+    return nn.functional.cross_entropy(out, y)
+
+workload = TorchWorkload(model=model, loss=loss, train_data=train_data)
+"""
+CONFIG = """
+app: mine.py:workload
+algorithm: {kind: fed_avg, buffer: 8}
+stop: {versions: %d}
+simulate: {clients: 8, engine: {processes: 2}}
+"""
+
+
+def project(trouble: str = "", versions: int = 5) -> None:
+    """A project in the folder where we are, whose loss may do something."""
+    Path("mine.py").write_text(APP.replace("{trouble}", trouble))
+    Path("fed.yaml").write_text(CONFIG % versions)
+
+
+def command(*words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedsim", "run", "fed.yaml", "--no-report", *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("desk")
+def test_a_process_that_is_killed_while_it_computes_is_replaced() -> None:
+    project(
+        "if os.path.exists('trap') and y.numel():\n"
+        "        os.remove('trap')\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    found = []
+    for trap in (False, True):
+        if trap:
+            Path("trap").touch()
+        process = command("-o", str(trap))
+        _, err = process.communicate(timeout=100)
+        assert process.returncode == 0, err
+        assert ("has ended with status -9; its 4 tasks are computed again" in err) == (
+            trap
+        )
+        found.append(digests(Results(Path(str(trap)))))
+    assert found[0] == found[1]
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("desk")
+def test_tasks_that_kill_every_process_end_the_run() -> None:
+    project("os.kill(os.getpid(), signal.SIGKILL)")
+    process = command()
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == exit_status(LatecomerError(""))
+    assert "4 of them on the same tasks, one after the other" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("desk")
+def test_the_users_error_comes_back_with_its_traceback() -> None:
+    project("raise ValueError('no such thing')")
+    process = command()
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == exit_status(UserCodeError(""))
+    lines = err.splitlines()
+    assert lines[-1] == "error: training raised ValueError: no such thing"
+    assert any(line.endswith('mine.py", line 17, in loss') for line in lines)
+
+
+# ------------------------------------------------------------------------- other ends
+
+
+def family(pid: int) -> Iterator[int]:
+    """A process's children, and theirs."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield int(child)
+            yield from family(int(child))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("desk")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks into /proc")
+@pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_the_command(which: signal.Signals) -> None:
+    before = in_memory()
+    project("Path('begun').touch()", versions=100_000)
+    process = command()
+    wait_for(Path("begun").exists)
+    others = set(family(process.pid))
+    assert len(others) >= 3  # the workers, and who starts them
+    if which is signal.SIGINT:
+        os.killpg(process.pid, which)
+    else:
+        process.send_signal(which)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
+    assert in_memory() == before
+    assert "leaked" not in err
+    if which is signal.SIGINT:
+        assert "process" not in err  # nobody complains of the others
+
+
+def test_what_no_other_process_can_find_is_refused_in_words(tmp_path: Path) -> None:
+    hidden = TorchWorkload(
+        model=small, loss=nn.CrossEntropyLoss(), train_data=lambda client: None
+    )
+    with pytest.raises(ConfigError, match="make it a variable of a module"):
+        simulated(tmp_path / "run", hidden, engine={"processes": 2})
+    assert not active_children()
+
+
+def test_a_workload_is_found_by_its_name_or_pickled() -> None:
+    assert portable(WORKLOAD) == "tests.fedsim.test_stacked:WORKLOAD"
+    plain = TorchWorkload(model=small, loss=nn.CrossEntropyLoss(), train_data=by_index)
+    assert portable(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ({"kind": "exact", "processes": 2}, "processes belongs to kind stacked"),
+        ({"actors": 3}, "actors belongs to kind ray, and the kind is stacked"),
+        ({"processes": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    engine: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_config({"simulate": {"engine": engine}})
+
+
+# ------------------------------------------------------------------------------- parts
+
+
+@given(st.data(), st.integers(1, 5))
+def test_every_task_is_dealt_out_once_and_fairly(data: Any, count: int) -> None:
+    loads = data.draw(st.lists(st.integers(1, 20), max_size=40))
+    clients = data.draw(
+        st.lists(st.integers(0, 99), min_size=len(loads), max_size=len(loads))
+    )
+    parts = dealt_out(loads, clients, count)
+    assert len(parts) == count
+    assert sorted(place for part in parts for place in part) == list(range(len(loads)))
+    done = [sum(loads[place] for place in part) for part in parts]
+    assert max(done) <= 1.02 * sum(loads) / count + max(loads, default=0)
+
+
+def test_clients_stay_where_they_are_if_that_is_fair() -> None:
+    assert dealt_out([2] * 6, [0, 1, 2, 3, 4, 5], 2) == [[0, 2, 4], [1, 3, 5]]
+    assert dealt_out([1] * 4, [0, 2, 4, 6], 2) == [[0, 1], [2, 3]]
+
+
+class Fake:
+    """A worker that echoes its tasks, and is lost when it is told so."""
+
+    lost: int = 0
+    shares: Sequence[Share] = ()
+
+    def __init__(self) -> None:
+        self.arrays: Any = None
+
+    def share_arrays(self, arrays: Any) -> None:
+        self.arrays = arrays
+
+    def send(self, share: Share) -> None:
+        self.share = share
+        Fake.shares = [*Fake.shares, share]
+
+    def receive(self) -> Reply:
+        if Fake.lost:
+            Fake.lost -= 1
+            raise LinkLostError("it is lost")
+        places: Any = [(task.client, 0) for task in self.share.tasks]
+        return Computed(places, self.share.most)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+@pytest.fixture
+def pool() -> Pool:
+    pool, x, y = Pool(), np.arange(20.0), np.arange(20)
+    for client in range(8):
+        pool.add(client, Subset(x, y, np.array([client, client + 1])))
+    Fake.lost, Fake.shares = 0, ()
+    return pool
+
+
+TASKS = [Task(client, 1, client // 4, 2) for client in range(8)]
+MODELS = {version: np.full(3, version, np.float32) for version in (0, 1)}
+
+
+def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
+    crew = Crew(Fake, 2, pool)
+    found = crew.compute(TASKS, MODELS)
+    assert [stack for stack, _ in found.places] == list(range(8))
+    first, _ = Fake.shares
+    assert [task.client for task in first.tasks] == [0, 2, 4, 6]
+    assert set(first.samples) == {0, 2, 4, 6}
+    assert first.samples[2].tolist() == [2, 3]
+    assert set(first.models) == {0, 1}
+    crew.compute(TASKS[4:], MODELS)
+    third, _ = Fake.shares[2:]
+    assert (third.samples, third.models) == ({}, {})
+    crew.compute(TASKS, MODELS)
+    assert set(Fake.shares[4].models) == {0}  # the other one it has used last
+
+
+def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:
+    crew = Crew(Fake, 1, pool)
+    crew.compute(TASKS, MODELS)
+    Fake.lost = 2
+    found = crew.compute(TASKS, MODELS)
+    assert [stack for stack, _ in found.places] == list(range(8))
+    assert len(Fake.shares) == 4
+    assert (Fake.shares[1].samples, Fake.shares[1].most) == ({}, None)
+    assert set(Fake.shares[2].samples) == set(range(8))
+    # The first loss may be an accident; after the second one, less is asked for.
+    assert [share.most for share in Fake.shares[2:]] == [None, 4]
+    assert found.most == 4
+
+
+def test_who_loses_one_worker_after_the_other_gives_up(pool: Pool) -> None:
+    crew = Crew(Fake, 2, pool)
+    Fake.lost = 4
+    with pytest.raises(LatecomerError, match="before any has answered"):
+        crew.compute(TASKS, MODELS)
+    crew.compute(TASKS, MODELS)
+    Fake.lost = 4
+    with pytest.raises(LatecomerError, match=r"smaller simulate\.engine\.stack"):
+        crew.compute(TASKS, MODELS)
+
+
+def test_arrays_of_a_data_set_that_is_too_large_are_not_handed_over(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.stacked.crew._WHOLE_BYTES", 100)
+    Crew(Fake, 1, pool).compute(TASKS, MODELS)
+    x, y = Fake.shares[0].samples[3]
+    assert (x.tolist(), y.tolist()) == ([3.0, 4.0], [3, 4])
+
+
+def test_errors_keep_their_kind_and_their_traceback() -> None:
+    def raised(error: Exception) -> Failure:
+        try:
+            try:
+                raise KeyError("inner")
+            except KeyError as cause:
+                raise error from cause
+        except Exception as found:  # noqa: BLE001 -- of any kind
+            return pickle.loads(pickle.dumps(Failure.of(found)))  # noqa: S301 -- ours
+
+    users = raised(UserCodeError("training raised KeyError")).error()
+    assert isinstance(users, UserCodeError)
+    assert str(users) == "training raised KeyError"
+    assert 'raise KeyError("inner")' in last_words(users)
+    ours = raised(ZeroDivisionError("of ours")).error()
+    assert type(ours) is LatecomerError
+    assert str(ours) == "ZeroDivisionError: of ours"
+
+
+def test_messages_of_any_size_come_through_and_are_the_receivers_own() -> None:
+    ours, theirs = Pipe()
+    sender, receiver = Channel(ours), Channel(theirs)
+    before = in_memory()
+    for count in (0, 3, 1000, 5, 100_000, 1000):
+        rows = [np.arange(count, dtype=np.float32) + i for i in range(3)]
+        sender.send({"rows": rows, "also": np.ones((count, 2), np.int8)})
+        got = receiver.receive()
+        for row, copy in zip(rows, got["rows"], strict=True):
+            np.testing.assert_array_equal(row, copy)
+            copy += 1  # writable
+        receiver.send(got["also"].sum())
+        assert sender.receive() == 2 * count
+    assert in_memory() == before
+    receiver.close()
+    with pytest.raises((EOFError, OSError)):
+        sender.receive()
+    sender.close()
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't allocate memory")]
+)
+def test_a_stack_that_does_not_fit_is_halved_and_that_is_said_once(
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = simulated(tmp_path / "whole", engine={})
+    from fedtorch.stacked.model import Stacked
+
+    gradient, sizes = Stacked.gradient, list[int]()
+
+    def narrow(self: Stacked, w_ND: Any, *others: Any) -> Any:
+        sizes.append(len(w_ND))
+        if len(w_ND) > 3:
+            raise error
+        return gradient(self, w_ND, *others)
+
+    monkeypatch.setattr(Stacked, "gradient", narrow)
+    halved = simulated(tmp_path / "halved", engine={})
+    assert told(halved) == told(whole)
+    assert max(sizes) == 12
+    assert sum(size > 3 for size in sizes) == 2  # twelve, and six
+    said = [r for r in caplog.records if "did not fit into memory" in r.message]
+    assert [r.levelno for r in said] == [logging.WARNING]
+    assert "at most 3 clients" in said[0].message
+
+
+def test_one_client_that_does_not_fit_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedtorch.stacked.model import Stacked
+
+    def full(*_: Any) -> Any:
+        raise MemoryError("all is full")
+
+    monkeypatch.setattr(Stacked, "gradient", full)
+    with pytest.raises(UserCodeError, match="all is full"):
+        simulated(tmp_path / "run", engine={})

@@ -1,0 +1,127 @@
+"""A simulation that was interrupted goes on as if nothing had happened."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedsim
+from fedcore.coordinator import CrowdCoordinator
+from fedcore.coordinator.records import Decided, Measured, Stepped
+from fedcore.errors import ConfigError
+from fedrun.results import Results
+from tests.fedsim.test_stacked import SETTINGS, WORKLOAD
+from tests.fedsim.toys import toy
+
+pytest.importorskip("torch")
+
+
+def config(settings: dict[str, Any], **engine: Any) -> dict[str, Any]:
+    simulate = {"clients": 12, **settings.get("simulate", {}), "engine": engine}
+    return {"stop": {"versions": 12}, **settings, "simulate": simulate}
+
+
+def told(results: Results) -> list[Any]:
+    decided = [
+        (r.at, r.cid, r.seq, r.base, r.verdict, r.weight, r.loss, r.nbytes)
+        for r in results.of(Decided)
+    ]
+    steps = [(r.at, r.version, r.digest) for r in results.of(Stepped)]
+    return [decided, steps, [dict(r.values) for r in results.of(Measured)]]
+
+
+class InterruptAt:
+    """Ctrl-C after so many events, heard at the end of the one that goes on."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def __call__(self, *_: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_follows_is_what_would_have_followed(name: str, tmp_path: Path) -> None:
+    whole = fedsim.run(config(SETTINGS[name]), WORKLOAD, folder=tmp_path / "whole")
+    folder = tmp_path / "parts"
+    for events in (7, 5):
+        with pytest.raises(KeyboardInterrupt):
+            fedsim.run(
+                config(SETTINGS[name]),
+                WORKLOAD,
+                folder=folder,
+                on_event=InterruptAt(events),
+                resume=folder.exists(),
+            )
+    parts = fedsim.run(config(SETTINGS[name]), WORKLOAD, folder=folder, resume=True)
+    assert told(parts) == told(whole)
+
+
+@pytest.mark.parametrize("name", ["fed_buff", "top_k", "over_selection"])
+def test_an_interruption_between_two_versions_is_as_good(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, deliver = SETTINGS[name], CrowdCoordinator.deliver
+    whole = fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
+    interrupt = InterruptAt(8)
+
+    def delivered(self: CrowdCoordinator, cid: str, base: int) -> bool:
+        interrupt()
+        return deliver(self, cid, base)
+
+    monkeypatch.setattr(CrowdCoordinator, "deliver", delivered)
+    for count in (7, 8, 10, 0):
+        interrupt.left, folder = count, tmp_path / "parts"
+        try:
+            parts = fedsim.run(
+                config(settings), WORKLOAD, folder=folder, resume=folder.exists()
+            )
+        except KeyboardInterrupt:
+            assert count
+    assert told(parts) == told(whole)
+
+
+def die(run: Any, event: Any) -> None:
+    if run.coordinator.state.version == 7:
+        raise SystemExit
+
+
+def test_a_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
+    settings, folder = SETTINGS["top_k"], tmp_path / "killed"
+    whole = fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
+    with pytest.raises(SystemExit):
+        fedsim.run(
+            config(settings, snapshot_seconds=1e-9),
+            WORKLOAD,
+            folder=folder,
+            on_event=die,
+        )
+    resumed = fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+    assert told(resumed) == told(whole)
+
+
+def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
+    settings, folder = SETTINGS["fed_avg"], tmp_path / "run"
+    with pytest.raises(ConfigError, match="there is no run to go on with"):
+        fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+    with pytest.raises(ConfigError, match="say which run"):
+        fedsim.run(config(settings), WORKLOAD, resume=True)
+    fedsim.run(config(settings), WORKLOAD, folder=folder)
+    with pytest.raises(ConfigError, match="this run has ended: 12 versions"):
+        fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+    with pytest.raises(SystemExit):
+        fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "new", on_event=die)
+    with pytest.raises(ConfigError, match="before its first snapshot"):
+        fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "new", resume=True)
+    other = config({**settings, "seed": 5})
+    with pytest.raises(ConfigError, match="began with other settings: seed: 0 -> 5"):
+        fedsim.run(other, WORKLOAD, folder=folder, resume=True)
+    with pytest.raises(ConfigError, match="one by one cannot go on"):
+        fedsim.run({"stop": {"versions": 2}}, toy(), folder=folder, resume=True)
+    exact = config(settings, kind="exact")
+    fedsim.run(exact, WORKLOAD, folder=tmp_path / "exact")
+    with pytest.raises(ConfigError, match="only a simulation of engine stacked"):
+        fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "exact", resume=True)
