@@ -5,7 +5,7 @@ known by its rows alone; what others hand out is put one behind the other.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,6 +29,13 @@ class Pool:
         self._starts: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self._counts: dict[int, Counts | None] = {}
+
+    @classmethod
+    def of(cls, samples: Samples) -> Self:
+        """The samples of one client, 0."""
+        pool = cls()
+        pool.add(0, samples)
+        return pool
 
     def __contains__(self, client: int) -> bool:
         """Whether this client's samples are here."""

@@ -68,7 +68,7 @@ def run(
         raise ConfigError(f"{count} clients are simulated, the algorithm needs {least}")
     with user_code("the model"):
         model = workload.flat()
-    stacked = stacked_model(config, workload, model)
+    stacked = stacked_model(config, workload, model, population)
     saved: Saved | None = None
     if resume:
         _refuse_to_resume(stacked, folder)

@@ -288,6 +288,13 @@ def compare(
     help="Time is told up to this value of the metric; without it, up to that of "
     "stop.target, or to nine tenths of what is gained.",
 )
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Each simulation is repeated with so many seeds.",
+)
 @click.option("-o", "--out", type=PATH, help="The folder of the page and the runs.")
 @click.option("-v", "--verbose", is_flag=True)
 @in_sentences

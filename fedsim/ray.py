@@ -39,16 +39,16 @@ class RayLink:
         self._ray, self._actor, self._arrays = ray, actor, arrays
         self._reply: Any = None
 
-    def share_arrays(self, arrays: Any) -> None:
-        """Hands over (x, y), of which clients have rows."""
-        key = id(arrays[0])
-        if key not in self._arrays:
-            self._arrays[key] = self._ray.put(arrays)
-        self._actor.share_arrays.remote(self._arrays[key])
-
     def send(self, share: Share) -> None:
         """Hands over a share."""
-        self._reply = self._actor.answer.remote(share)
+        stored = None
+        if share.arrays is not None:
+            key = id(share.arrays[0])
+            if key not in self._arrays:
+                self._arrays[key] = self._ray.put(share.arrays)
+            stored = self._arrays[key]
+            share = share._replace(arrays=None)
+        self._reply = self._actor.answer.remote(share, stored)
 
     def receive(self) -> Reply:
         """What came of it.

@@ -22,6 +22,7 @@ from fedcore.typing import JSON, Seconds
 
 CONTROL_RATE = 2.0  # of the server, in the negative control
 CONTROL_TIME = 50.0
+PATIENCE = 0.6  # of the time that a run may take, while rates are looked for
 _NUMBERS = re.compile(r"\[\s+([-\d.,\s]+?)\s+\]")
 Say = Callable[[str], None]
 
@@ -97,9 +98,7 @@ class Campaign:
     # ------------------------------------------------------------------- tuning
 
     def tune(self, contender: Contender) -> None:
-        """Finds its rates, with seed 0."""
-        if self._known["tuning"].get(contender.name):
-            return
+        """Finds its rates, with seed 0; what was tried before is not tried again."""
 
         def measure(rates: Rates, limit: Seconds) -> Outcome:
             return simulate(
@@ -112,22 +111,20 @@ class Campaign:
                 gives_up=True,
             )
 
-        tried = []
-        for each in search(measure, self.target, self.limit, self.tuning):
-            tried.append(each)
+        rows = self._known["tuning"].setdefault(contender.name, [])
+        limit, known = PATIENCE * self.limit, [Tried.from_json(row) for row in rows]
+        for each in search(measure, self.target, limit, self.tuning, known):
+            rows.append(each.to_json())
+            self.store.write(self.name)
             self.say(
                 f"{self.name}: {contender.name} {each.rates}: {each.seconds:.1f} to "
                 f"{self.target:g}, best {each.best:.4f}, {each.wall:.0f} s"
             )
-        rows = [each.to_json() for each in sorted(tried, key=_order)]
-        self._known["tuning"][contender.name] = rows
-        self.store.write(self.name)
 
     def rates(self, contender: Contender) -> Rates:
         """The best that were found."""
-        name = contender.rates_of or contender.name
-        best = self._known["tuning"][name][0]
-        return Rates(best["client"], best["server"])
+        rows = self._known["tuning"][contender.rates_of or contender.name]
+        return min(map(Tried.from_json, rows), key=lambda tried: tried.order).rates
 
     # --------------------------------------------------------------------- runs
 
@@ -192,10 +189,6 @@ class Campaign:
         """What the control has shown."""
         for name, told in self._known["control"].items():
             yield name, Rates(told["client"], told["server"]), _outcome(told)
-
-
-def _order(tried: Tried) -> tuple[float, float]:
-    return tried.order
 
 
 def _outcome(told: JSON) -> Outcome:

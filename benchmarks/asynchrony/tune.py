@@ -6,7 +6,7 @@ then two steps away. A run ends soon after it is later than the best one before 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from benchmarks.asynchrony.contenders import Rates
@@ -44,25 +44,40 @@ class Tried(NamedTuple):
             "wall": round(self.wall, 1),
         }
 
+    @classmethod
+    def from_json(cls, told: JSON) -> "Tried":
+        """As it was saved."""
+        seconds = math.inf if told["seconds"] is None else told["seconds"]
+        rates = Rates(told["client"], told["server"])
+        return cls(rates, seconds, told["best"], told["wall"])
+
 
 Measure = Callable[[Rates, Seconds], Outcome]  # at these rates, for so long
 
 
 def search(
-    measure: Measure, target: float, limit: Seconds, runs: int
+    measure: Measure,
+    target: float,
+    limit: Seconds,
+    runs: int,
+    known: Sequence[Tried] = (),
 ) -> Iterator[Tried]:
-    """Yields every point that it tries."""
-    found: dict[Place, Tried] = {}
-    for _ in range(runs):
-        place = _next(found)
-        if place is None:
-            return
+    """Yields every point that it tries beside those that are known."""
+    found = {_place(tried.rates): tried for tried in known}
+    while len(found) < runs and (place := _next(found)) is not None:
         rates = Rates(START.client * 2.0 ** place[0], START.server * 2.0 ** place[1])
         soonest = min((tried.seconds for tried in found.values()), default=math.inf)
         patience = min(limit, soonest + _SLACK)
         outcome = measure(rates, patience)
         found[place] = Tried(rates, outcome.reaches(target), outcome.best, outcome.wall)
         yield found[place]
+
+
+def _place(rates: Rates) -> Place:
+    client, server = (
+        math.log2(rate / start) for rate, start in zip(rates, START, strict=True)
+    )
+    return round(client), round(server)
 
 
 def _next(found: dict[Place, Tried]) -> Place | None:

@@ -2,8 +2,9 @@
 
 import json
 import math
-import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from fedrun.results import Results
 from fedsim.api import free_folder
 from fedsim.campaign.progress import tell
 from fedsim.campaign.words import screen
-from fedsim.fidelity.comparison import Fidelity, InOrder, compare
+from fedsim.fidelity.comparison import Fidelity, InOrder, Prediction, compare
 from fedsim.fidelity.federation import RUN, federate
 from fedsim.fidelity.page import fidelity_page, screen_table
 from fedsim.fidelity.predict import Predictor
@@ -40,6 +41,7 @@ class Wanted:
     pilot: Seconds | None = None
     metric: str | None = None
     target: float | None = None
+    seeds: int = 3
     out: Path | None = None
 
 
@@ -113,15 +115,18 @@ def _simulated(
     began, ended = began_and_ended(measured)
     pilot = wanted.pilot or PILOT * (ended - began)
     recorded = parse_config(measured.configured.config)
-    simulate = recorded.simulate.model_copy(update={"engine": given.simulate.engine})
-    config = recorded.model_copy(update={"app": given.app, "simulate": simulate})
-    for name in ("replayed", "calibrated", "in_order"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    section = recorded.simulate.model_copy(update={"engine": given.simulate.engine})
+    config = recorded.model_copy(update={"app": given.app, "simulate": section})
     predictor = Predictor(measured, config, workload, folder)
     with console.status("simulating"):
+        seeds = range(config.seed, config.seed + wanted.seeds)
+        ways: dict[str, Callable[[int], Results]] = {
+            "replayed": predictor.replayed,
+            "calibrated": partial(predictor.calibrated, pilot=pilot),
+        }
         predicted = [
-            read_side("replayed", predictor.replayed()),
-            read_side("calibrated", predictor.calibrated(pilot)),
+            Prediction(name, [read_side(name, simulate(seed)) for seed in seeds])
+            for name, simulate in ways.items()
         ]
         again = predictor.in_order()
     side = read_side("measured", measured)

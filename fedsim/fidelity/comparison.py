@@ -19,19 +19,44 @@ Value = Callable[[Side], float]
 MOST = 0.9  # of what the metric gains: up to there it is quick, and time tells
 
 
+class Prediction(NamedTuple):
+    """Simulations that differ in their seed alone."""
+
+    name: str
+    sides: Sequence[Side]
+    """The first one has the seed of the run."""
+
+    @property
+    def first(self) -> Side:
+        """That with the seed of the run."""
+        return self.sides[0]
+
+
+class Predicted(NamedTuple):
+    """One quantity in several simulations."""
+
+    mean: float
+    """NaN: it was never so, in one of them at least."""
+    low: float
+    high: float
+
+
 class Row(NamedTuple):
     """One quantity, measured and predicted."""
 
     what: str
     measured: float
-    predicted: tuple[float, ...]
-    """Of each prediction; NaN where there is none."""
+    predicted: tuple[Predicted, ...]
 
     def errors(self) -> tuple[float, ...]:
-        """How much too large, as a share of what was measured."""
+        """How much too large the means are, as a share of what was measured."""
         return tuple(
-            value / self.measured - 1 if self.measured else 0.0 if not value else np.nan
-            for value in self.predicted
+            found.mean / self.measured - 1
+            if self.measured
+            else math.nan
+            if found.mean
+            else 0.0
+            for found in self.predicted
         )
 
 
@@ -57,7 +82,7 @@ class Fidelity:
     """A measured run and its predictions."""
 
     measured: Side
-    predicted: Sequence[Side]
+    predicted: Sequence[Prediction]
     metric: str
     target: float
     pilot: Seconds
@@ -89,17 +114,20 @@ class Fidelity:
         ]
 
     def _row(self, what: str, value: Value) -> Row:
-        return Row(
-            what, value(self.measured), tuple(value(side) for side in self.predicted)
-        )
+        found = ([value(side) for side in each.sides] for each in self.predicted)
+        return Row(what, value(self.measured), tuple(map(_together, found)))
 
-    def staleness(self, side: Side) -> Distance:
-        """Whether a prediction's staleness is distributed as it was."""
-        return distance(self.measured.staleness, side.staleness)
+    def staleness(self, prediction: Prediction) -> Distance | None:
+        """Whether staleness is distributed as it was, with the seed of the run.
 
-    def apart(self, side: Side) -> Apart:
-        """How far a predicted curve is from the measured one, version by version."""
-        theirs, values = side.trial.curve(self.metric, "version")
+        None: there were no updates.
+        """
+        ours, theirs = self.measured.staleness, prediction.first.staleness
+        return distance(ours, theirs) if len(ours) and len(theirs) else None
+
+    def apart(self, prediction: Prediction) -> Apart:
+        """How far that curve is from the measured one, version by version."""
+        theirs, values = prediction.first.trial.curve(self.metric, "version")
         ours, own = self.measured.trial.curve(self.metric, "version")
         _, at, own_at = np.intersect1d(theirs, ours, return_indices=True)
         if not len(at):
@@ -109,7 +137,10 @@ class Fidelity:
 
     def sentences(self) -> list[str]:
         """What the numbers say, and what they do not."""
-        found = [self._of(side) for side in self.predicted]
+        found = [
+            self._of(each, error)
+            for each, error in zip(self.predicted, self.rows[0].errors(), strict=True)
+        ]
         reached = self.seconds_to_target(self.measured)
         if reached <= self.pilot:
             found.append(
@@ -125,8 +156,7 @@ class Fidelity:
             )
         return found
 
-    def _of(self, side: Side) -> str:
-        error = self.rows[0].errors()[self.predicted.index(side)]
+    def _of(self, prediction: Prediction, error: float) -> str:
         goal = f"{self.metric} {self.target:.4g}"
         time = (
             f"the time to {goal} is not known"
@@ -134,12 +164,12 @@ class Fidelity:
             else f"the time to {goal} is {abs(error):.1%} too "
             f"{'long' if error > 0 else 'short'}"
         )
-        if not len(side.staleness) or not len(self.measured.staleness):
-            return f"{side.name}: {time}."
-        found = self.staleness(side)
+        found = self.staleness(prediction)
+        if found is None:
+            return f"{prediction.name}: {time}."
         alike = "may be one distribution" if found.may_be_chance else "differ"
         return (
-            f"{side.name}: {time}; staleness: Kolmogorov-Smirnov distance "
+            f"{prediction.name}: {time}; staleness: Kolmogorov-Smirnov distance "
             f"{found.statistic:.3f} (5 % bound {found.bound:.3f}), they {alike}."
         )
 
@@ -150,29 +180,20 @@ class Fidelity:
             "target": self.target,
             "pilot": self.pilot,
             "rows": {
-                row.what: {
-                    "measured": _plain(row.measured),
-                    **{
-                        side.name: _plain(value)
-                        for side, value in zip(
-                            self.predicted, row.predicted, strict=True
-                        )
-                    },
+                row.what: {"measured": _plain(row.measured)}
+                | {
+                    each.name: _all_plain(found)
+                    for each, found in zip(self.predicted, row.predicted, strict=True)
                 }
                 for row in self.rows
             },
-            "seconds_to_target": {
-                side.name: _plain(self.seconds_to_target(side))
-                for side in (self.measured, *self.predicted)
-            },
             "staleness": {
-                side.name: self.staleness(side)._asdict()
-                for side in self.predicted
-                if len(side.staleness) and len(self.measured.staleness)
+                each.name: found._asdict()
+                for each in self.predicted
+                if (found := self.staleness(each)) is not None
             },
             "curve": {
-                side.name: {k: _plain(v) for k, v in self.apart(side)._asdict().items()}
-                for side in self.predicted
+                each.name: _all_plain(self.apart(each)) for each in self.predicted
             },
             "in_order": None if self.in_order is None else self.in_order._asdict(),
         }
@@ -180,7 +201,7 @@ class Fidelity:
 
 def compare(
     measured: Side,
-    predicted: Sequence[Side],
+    predicted: Sequence[Prediction],
     metric: str | None,
     target: float | None,
     pilot: Seconds,
@@ -193,7 +214,7 @@ def compare(
     Raises:
         WorkloadError: the metric was not measured, or nothing was.
     """
-    sides = [measured, *predicted]
+    sides = [measured, *(side for each in predicted for side in each.sides)]
     metric = metric_of([side.trial for side in sides], metric)
     if target is None:
         _, values = measured.trial.curve(metric, "version")
@@ -212,6 +233,14 @@ def _late(x_N: Floats) -> float:
     if not len(x_N):
         return math.nan
     return float(np.quantile(x_N, 0.95, method="inverted_cdf"))
+
+
+def _together(values: Sequence[float]) -> Predicted:
+    return Predicted(float(np.mean(values)), min(values), max(values))
+
+
+def _all_plain(found: Predicted | Apart) -> JSON:
+    return {name: _plain(value) for name, value in found._asdict().items()}
 
 
 def _plain(value: float) -> float | None:

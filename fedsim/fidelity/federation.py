@@ -44,7 +44,7 @@ def federate(
         ConfigError: the population does something that processes cannot play.
         UnavailableError: the server or a client failed.
     """
-    _must_be_playable(config)
+    must_be_playable(config)
     population = Population(config.simulate, config.seed)
     folder.mkdir(parents=True, exist_ok=True)
     paces = _write_paces(config, population, workload, folder)
@@ -62,7 +62,7 @@ def federate(
         yield from _play(population, server, clients)
 
 
-def _must_be_playable(config: FederationConfig) -> None:
+def must_be_playable(config: FederationConfig) -> None:
     """Raises ConfigError where a population does what is not played."""
     simulate = config.simulate
     if config.app is None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedrun.report import look, units
 from fedrun.report.page import Section, page, plot, table, text
 from fedsim.campaign.curves import COLOURS, Group, curves_figure
-from fedsim.fidelity.comparison import Fidelity, Row
+from fedsim.fidelity.comparison import Fidelity, Predicted, Prediction, Row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -30,16 +30,17 @@ _STALENESS = (
     "independent values, which updates of one run are not quite."
 )
 _NUMBERS = (
-    "Bytes are payloads up to the end of the run, as codecs made them; what is still "
-    "under way at the end counts nowhere."
+    "Of several simulations, which differ in their seed, the mean stands before the "
+    "least and the most. Bytes are payloads up to the end of the run, as codecs made "
+    "them; what is still under way at the end counts nowhere."
 )
 
 
 def cells(fidelity: Fidelity) -> tuple[list[str], list[list[str]]]:
     """A heading, and a row for each quantity."""
     head = ["", fidelity.measured.name]
-    for side in fidelity.predicted:
-        head += [side.name, "error"]
+    for each in fidelity.predicted:
+        head += [each.name, "error"]
     return head, [*map(_row, fidelity.rows), *_tests(fidelity)]
 
 
@@ -48,21 +49,21 @@ def _row(row: Row) -> list[str]:
     return [
         row.what,
         _number(row.measured),
-        *(cell for value, error in pairs for cell in (_number(value), _share(error))),
+        *(cell for found, error in pairs for cell in (_range(found), _share(error))),
     ]
 
 
 def _tests(fidelity: Fidelity) -> Iterator[list[str]]:
-    measured, predicted = fidelity.measured, fidelity.predicted
-    if len(measured.staleness) and all(len(side.staleness) for side in predicted):
-        row = ["staleness: KS distance, bound", ""]
-        for side in predicted:
-            found = fidelity.staleness(side)
-            row += [f"{found.statistic:.3f}", f"{found.bound:.3f}"]
-        yield row
+    row = ["staleness: KS distance, bound", ""]
+    for each in fidelity.predicted:
+        found = fidelity.staleness(each)
+        row += ["", ""]
+        if found is not None:
+            row[-2:] = [f"{found.statistic:.3f}", f"{found.bound:.3f}"]
+    yield row
     row = [f"{fidelity.metric} by version: mean, largest gap", ""]
-    for side in predicted:
-        apart = fidelity.apart(side)
+    for each in fidelity.predicted:
+        apart = fidelity.apart(each)
         row += [units.metric(apart.mean), units.metric(apart.largest)]
     yield row
 
@@ -73,6 +74,14 @@ def _number(value: float) -> str:
     if float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:,.4g}"
+
+
+def _range(found: Predicted) -> str:
+    """The mean, and where others were: ``12.3 (11.8 to 12.9)``."""
+    mean = _number(found.mean)
+    if math.isnan(found.mean) or found.low == found.high:
+        return mean
+    return f"{mean} ({_number(found.low)} to {_number(found.high)})"
 
 
 def _share(error: float) -> str:
@@ -95,8 +104,9 @@ def screen_table(fidelity: Fidelity) -> Table:
 def fidelity_page(fidelity: Fidelity, under: str) -> str:
     """The whole page; ``under`` says what was run."""
     head, rows = cells(fidelity)
-    sides = [fidelity.measured, *fidelity.predicted]
-    groups = [Group(side.name, [side.trial]) for side in sides]
+    groups = [
+        Group(each.name, [side.trial for side in each.sides]) for each in _all(fidelity)
+    ]
     curves = curves_figure(groups, fidelity.metric, fidelity.target)
     title = f"{fidelity.metric} over versions, time and bytes"
     sections = [
@@ -119,7 +129,7 @@ def fidelity_page(fidelity: Fidelity, under: str) -> str:
             [plot(curves, title)],
         ),
     ]
-    if any(side.staleness.any() for side in sides):
+    if any(each.first.staleness.any() for each in _all(fidelity)):
         figure = staleness_figure(fidelity)
         words = "Share of updates by staleness"
         sections.append(
@@ -130,13 +140,19 @@ def fidelity_page(fidelity: Fidelity, under: str) -> str:
     return page("Fidelity of the simulation", intro, sections)
 
 
+def _all(fidelity: Fidelity) -> list[Prediction]:
+    """What was measured, as if it had been predicted, and the predictions."""
+    measured = fidelity.measured
+    return [Prediction(measured.name, [measured]), *fidelity.predicted]
+
+
 def staleness_figure(fidelity: Fidelity) -> "Figure":
     """The share of updates with at most so much staleness, a line for each side."""
     from plotly.graph_objects import Figure, Scatter
 
     figure = Figure()
-    sides = [fidelity.measured, *fidelity.predicted]
-    for colour, side in zip(COLOURS, sides, strict=False):
+    for colour, each in zip(COLOURS, _all(fidelity), strict=False):
+        side = each.first
         if not len(side.staleness):
             continue
         values, counts = np.unique(side.staleness, return_counts=True)

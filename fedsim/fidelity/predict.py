@@ -9,7 +9,8 @@ delivered when is taken from the journal, and the models are computed anew, bit 
 """
 
 import math
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -62,17 +63,18 @@ class Predictor:
         self._settings = config.model_dump(mode="json")
         if not measured.summary["ended"]:
             self._settings["stop"] = {"versions": measured.summary["versions"]}
-        self._seed = config.seed
+        self._lost = config.timeouts.lost
+        self.seed = config.seed
         self._names = _who_is_who(measured)
 
-    def replayed(self) -> Results:
+    def replayed(self, seed: int) -> Results:
         """With all that the journal knows of the clients."""
         _, ended = began_and_ended(self._measured)
         until = ended - self._measured.started
         clients = recorded_clients(self._measured, until).clients
-        return self._traced("replayed", self._go_on(clients, until))
+        return self._traced("replayed", clients, until, seed)
 
-    def calibrated(self, pilot: Seconds) -> Results:
+    def calibrated(self, seed: int, pilot: Seconds) -> Results:
         """With what it knew so many seconds after the first task."""
         began, _ = began_and_ended(self._measured)
         until = began - self._measured.started + pilot
@@ -88,27 +90,36 @@ class Predictor:
         clients = [
             known.get(name) or ClientTrace(name, list(absent)) for name in self._names
         ]
-        return self._traced("calibrated", self._go_on(clients, until))
+        return self._traced("calibrated", clients, until, seed)
 
     def in_order(self) -> Results:
         """With the recorded order of arrival."""
-        return self._run("in_order", {"arrivals": str(self._measured.folder)})
+        arrivals = {"arrivals": str(self._measured.folder)}
+        return self._run("in_order", arrivals, self.seed)
 
-    def _go_on(self, clients: list[ClientTrace], until: Seconds) -> list[ClientTrace]:
-        key = Key.root(self._seed).fold_in("fidelity")
-        return go_on(clients, until, _AHEAD * self._measured.seconds, key)
-
-    def _traced(self, name: str, clients: list[ClientTrace]) -> Results:
+    def _traced(
+        self, name: str, clients: list[ClientTrace], until: Seconds, seed: int
+    ) -> Results:
         like_others(clients)
+        usual = stretches(clients, until, self._lost)
+        horizon = _AHEAD * self._measured.seconds
+        key = Key.root(seed).fold_in("fidelity")
+        name = f"{name}-{seed}"
         trace = self._folder / f"{name}.csv"
-        write_trace(trace, clients)
+        write_trace(trace, go_on(clients, usual, until, horizon, key))
         presence = {"kind": "trace"}
-        return self._run(name, {"trace": str(trace), "availability": presence})
+        return self._run(name, {"trace": str(trace), "availability": presence}, seed)
 
-    def _run(self, name: str, simulate: dict[str, Any]) -> Results:
+    def _run(self, name: str, simulate: dict[str, Any], seed: int) -> Results:
         engine = self._settings["simulate"]["engine"]
-        settings = {**self._settings, "simulate": {**simulate, "engine": engine}}
-        return run(parse_config(settings), self._workload, folder=self._folder / name)
+        settings = {
+            **self._settings,
+            "seed": seed,
+            "simulate": {**simulate, "engine": engine},
+        }
+        folder = self._folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        return run(parse_config(settings), self._workload, folder=folder)
 
 
 def _who_is_who(measured: Results) -> list[str]:
@@ -147,43 +158,54 @@ def like_others(clients: list[ClientTrace]) -> None:
             client.up_mbit = client.down_mbit = math.inf  # within a task's time
 
 
-def stretches(clients: list[ClientTrace], until: Seconds) -> Stretches:
+def stretches(
+    clients: list[ClientTrace], until: Seconds, blind: Seconds = 0.0
+) -> Stretches:
     """The maximum-likelihood means of exponential stretches, some of them unfinished.
 
     The time spent there over the number of departures, and the time spent away over
     the number of returns; before a client first comes it is not away.
+
+    Args:
+        clients: as they are known.
+        until: what is later is not known.
+        blind: who has gone in so many seconds before that is not missed yet.
     """
     there = away = 0.0
     departures = returns = 0
+    seen = until - blind
     for client in clients:
         stays = list(client.stays)
         for number, (start, end) in enumerate(stays):
-            there += min(end, until) - start
-            if end >= until:
+            there += max(0.0, min(end, seen) - start)
+            if end >= seen:
                 continue
             departures += 1
             is_last = number + 1 == len(stays)
             back = until if is_last else stays[number + 1][0]
             away += min(back, until) - end
-            returns += not is_last
+            returns += back < until
     if not departures:
         return Stretches(math.inf, 0.0)
     return Stretches(there / departures, away / max(1, returns))
 
 
 def go_on(
-    clients: list[ClientTrace], until: Seconds, horizon: Seconds, key: Key
+    clients: list[ClientTrace],
+    usual: Stretches,
+    until: Seconds,
+    horizon: Seconds,
+    key: Key,
 ) -> list[ClientTrace]:
     """The same clients, whose coming and going is made up from a time on."""
     until = round(until, DIGITS)
-    usual = stretches(clients, until)
     if math.isinf(usual.there):
         return clients
     return [
-        ClientTrace(
-            client.name,
-            _known(client, until) + _made_up(client, usual, until, horizon, key),
-            latency=client.latency,
+        replace(
+            client,
+            segments=_known(client, until)
+            + _made_up(client, usual, until, horizon, key),
         )
         for client in clients
     ]

@@ -19,7 +19,7 @@ _STEP = 64  # arrays begin at multiples of it
 
 
 class Channel:
-    """One end. A message is read before the next one is sent the same way."""
+    """One end. A message must have been read before the next goes the same way."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

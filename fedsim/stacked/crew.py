@@ -28,9 +28,6 @@ class LinkLostError(Exception):
 class Link(Protocol):
     """The way to one worker."""
 
-    def share_arrays(self, arrays: Any) -> None:
-        """Hands over (x, y), of which clients have rows; comes first."""
-
     def send(self, share: Share) -> None:
         """Hands over a share; that nobody is there shows in :meth:`receive`."""
 
@@ -121,9 +118,8 @@ class Crew:
         hand, shared = self._hands[number], self._pool.shared
         if shared is not None and _nbytes(shared) > _WHOLE_BYTES:
             shared = None
-        if shared is not None and not hand.has_arrays:
-            hand.link.share_arrays(shared)
-            hand.has_arrays = True
+        arrays = None if hand.has_arrays else shared
+        hand.has_arrays = shared is not None
         samples: dict[int, Any] = {}
         for task in tasks:
             if task.client not in hand.clients:
@@ -135,7 +131,7 @@ class Crew:
         needed = {task.version for task in tasks}
         fresh = {version: models[version] for version in needed - hand.versions}
         hand.versions = needed
-        hand.link.send(Share(tasks, fresh, samples, most))
+        hand.link.send(Share(tasks, fresh, samples, arrays, most))
 
     def _receive(self, number: int, tasks: list[Task], models: Models) -> Reply:
         """The reply, of another worker if need be; from the second on in parts."""

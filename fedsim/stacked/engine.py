@@ -3,12 +3,15 @@
 import logging
 from dataclasses import replace
 
+import numpy as np
+
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import CrowdCoordinator
-from fedcore.errors import NotStackableError
+from fedcore.errors import LatecomerError, NotStackableError
 from fedcore.pool import Pool
+from fedcore.rng import Key
 from fedcore.training import check_fit
-from fedcore.workload import FlatModel, StackedModel, Workload
+from fedcore.workload import Client, FlatModel, StackedModel, Workload, user_code
 from fedrun.config import FederationConfig
 from fedsim.population import Population
 from fedsim.ray import ray_links
@@ -25,7 +28,10 @@ _log = logging.getLogger("fedsim")
 
 
 def stacked_model(
-    config: FederationConfig, workload: Workload, model: FlatModel
+    config: FederationConfig,
+    workload: Workload,
+    model: FlatModel,
+    population: Population | None,
 ) -> StackedModel | None:
     """The model for many clients at once; None: they are to be simulated one by one."""
     engine = config.simulate.engine
@@ -34,7 +40,9 @@ def stacked_model(
     reason = _reason_against(config, workload)
     if reason is None:
         try:
-            stacked = model.stacked("cpu" if engine.is_shared else engine.device)
+            stacked = model.stacked(engine.device)
+            if population is not None:
+                _try(stacked, workload, model, population)
         except NotStackableError as error:
             reason = str(error)
         else:
@@ -42,6 +50,29 @@ def stacked_model(
             return stacked
     _log.info("clients are trained one by one: %s", reason)
     return None
+
+
+def _try(
+    stacked: StackedModel, workload: Workload, model: FlatModel, population: Population
+) -> None:
+    """One gradient of one client: what a module does shows with its data.
+
+    Raises:
+        NotStackableError: something that cannot be done for many at once.
+    """
+    client = Client(population.names[0], 0, population.count)
+    try:
+        with user_code("train_data"):
+            samples = workload.samples(workload.train_data(client), "train_data")
+        count = min(2, len(samples))
+        x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
+        w_1D = model.initial(Key.root(0))[np.newaxis]
+        with user_code("training"):
+            stacked.gradient(w_1D, x_1B, y_1B, np.array([count]))
+    except NotStackableError:
+        raise
+    except LatecomerError:
+        return  # told when the client is to train
 
 
 def _reason_against(config: FederationConfig, workload: Workload) -> str | None:

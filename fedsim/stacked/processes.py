@@ -10,7 +10,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from threading import Thread, current_thread, main_thread
-from typing import Any
 from weakref import finalize
 
 from fedsim.campaign.pool import deaf, end_with_parent
@@ -36,10 +35,10 @@ class ProcessLink:
     def __init__(self, blueprint: Blueprint) -> None:
         """Starts the process, and does not wait for it."""
         ours, theirs = Pipe()
-        process = _context().Process(
-            target=_serve, args=(theirs, blueprint), daemon=True
-        )
         with _one_thread(), _unheard():
+            process = _context().Process(
+                target=_serve, args=(theirs, blueprint, dict(os.environ)), daemon=True
+            )
             process.start()
         theirs.close()
         self._process: BaseProcess = process
@@ -51,13 +50,10 @@ class ProcessLink:
         """The number of its process."""
         return self._process.pid or 0
 
-    def share_arrays(self, arrays: Any) -> None:
-        """Hands over (x, y), of which clients have rows."""
-        self._tell(arrays)
-
     def send(self, share: Share) -> None:
         """Hands over a share."""
-        self._tell(share)
+        with suppress(OSError):  # receive() will say so
+            self._channel.send(share)
 
     def receive(self) -> Reply:
         """What came of it.
@@ -79,10 +75,6 @@ class ProcessLink:
         """Kills the process."""
         self._end()
         self._channel.close()
-
-    def _tell(self, message: Any) -> None:
-        with suppress(OSError):  # receive() will say so
-            self._channel.send(message)
 
 
 def _context() -> SpawnContext | ForkServerContext:
@@ -107,8 +99,11 @@ def _end(process: BaseProcess) -> None:
     process.join(_PATIENCE)
 
 
-def _serve(connection: Connection, blueprint: Blueprint) -> None:
+def _serve(
+    connection: Connection, blueprint: Blueprint, environment: dict[str, str]
+) -> None:
     """What the process does until nobody is at the other end any more."""
+    os.environ.update(environment)  # it may have changed since the server began
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Thread(target=end_with_parent, daemon=True).start()
@@ -121,13 +116,10 @@ def _serve(connection: Connection, blueprint: Blueprint) -> None:
         reason = Failure.of(error)
     while True:
         try:
-            message = channel.receive()
+            share: Share = channel.receive()
         except (EOFError, OSError):
             return
-        if isinstance(message, Share):
-            channel.send(reason if worker is None else worker.answer(message))
-        elif worker is not None:
-            worker.share_arrays(message)
+        channel.send(reason if worker is None else worker.answer(share))
 
 
 @contextmanager

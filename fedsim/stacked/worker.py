@@ -27,6 +27,8 @@ class Share(NamedTuple):
     """Public models by version; of those before, it keeps what it needs now."""
     samples: dict[int, Any]
     """Clients' samples: (x, y), or rows of the arrays that all share."""
+    arrays: Any = None
+    """Those arrays, (x, y), the first time."""
     most: int | None = None
     """No more of them are to be trained together, now and later."""
 
@@ -104,18 +106,16 @@ class Worker:
         self._models: dict[int, Vector] = {}
         self._shared: Any = None
 
-    def share_arrays(self, arrays: Any) -> None:
-        """Takes (x, y), of which clients have rows."""
-        self._shared = arrays
-
-    def answer(self, share: Share) -> Reply:
-        """What comes of a share."""
+    def answer(self, share: Share, arrays: Any = None) -> Reply:
+        """What comes of a share; its arrays may come beside it."""
         try:
-            return self._computed(share)
+            return self._computed(share, share.arrays or arrays)
         except Exception as error:  # noqa: BLE001 -- it is told, and raised there
             return Failure.of(error)
 
-    def _computed(self, share: Share) -> Computed:
+    def _computed(self, share: Share, arrays: Any) -> Computed:
+        if arrays is not None:
+            self._shared = arrays
         for client, given in share.samples.items():
             self._pool.add(client, self._samples(given))
         if share.most is not None:

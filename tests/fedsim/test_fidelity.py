@@ -21,7 +21,7 @@ from fedrun.config import parse_config
 from fedrun.journal import Configured
 from fedrun.report.thin import Floats
 from fedrun.results import Results
-from fedsim.fidelity.comparison import Fidelity, compare
+from fedsim.fidelity.comparison import Fidelity, Prediction, compare
 from fedsim.fidelity.distance import distance
 from fedsim.fidelity.page import cells, fidelity_page
 from fedsim.fidelity.predict import Predictor, go_on, stretches
@@ -224,7 +224,7 @@ def test_a_run_is_predicted_from_its_own_journal(
         stop={"versions": 60},
     )
     measured = read_side("measured", run)
-    replayed = read_side("replayed", predictor(run, tmp_path).replayed())
+    replayed = read_side("replayed", predictor(run, tmp_path).replayed(0))
     # Where a loss is known to a second or so, later rounds have other clients.
     off = 0.2 if goes and algorithm else 0.1
     assert replayed.trial.seconds == pytest.approx(measured.trial.seconds, rel=off)
@@ -235,7 +235,7 @@ def test_a_run_is_predicted_from_its_own_journal(
 def test_without_chance_replayed_is_what_was(tmp_path: Path) -> None:
     run = simulated(tmp_path / "run", simulate=VARIED, stop={"versions": 40})
     measured = read_side("measured", run)
-    replayed = read_side("replayed", predictor(run, tmp_path).replayed())
+    replayed = read_side("replayed", predictor(run, tmp_path).replayed(0))
     assert replayed.digests[:30] == measured.digests[:30]
     assert replayed.trial.bytes_up == measured.trial.bytes_up
 
@@ -259,8 +259,8 @@ def test_a_calibrated_prediction_knows_nothing_of_what_came_later(
     tmp_path: Path,
 ) -> None:
     run = simulated(tmp_path / "run", simulate=COMING, stop={"versions": 200})
-    predictor(run, tmp_path).calibrated(40.0)
-    traced = read_trace(tmp_path / "calibrated.csv")
+    predictor(run, tmp_path).calibrated(0, 40.0)
+    traced = read_trace(tmp_path / "calibrated-0.csv")
     known = recorded_clients(run, until=40.0).clients
     for client, pilot in zip(traced, known, strict=True):
         tasks = [s for s in client.segments if s.state == "task"]
@@ -286,8 +286,8 @@ def test_who_has_not_come_in_the_pilot_is_taken_to_be_as_the_others(
     again.__dict__["records"] = [
         replace(r, at=30.0) if r is second else r for r in run.records
     ]
-    predictor(again, tmp_path).calibrated(15.0)
-    _, client = read_trace(tmp_path / "calibrated.csv")
+    predictor(again, tmp_path).calibrated(0, 15.0)
+    _, client = read_trace(tmp_path / "calibrated-0.csv")
     assert list(client.stays) == [(15.0, math.inf)]
     assert client.step_seconds == pytest.approx(2, rel=0.01)
 
@@ -295,7 +295,7 @@ def test_who_has_not_come_in_the_pilot_is_taken_to_be_as_the_others(
 def test_a_pilot_without_a_finished_task_is_too_short(tmp_path: Path) -> None:
     run = simulated(tmp_path / "run", simulate=COMING)
     with pytest.raises(ConfigError, match="give a longer --pilot"):
-        predictor(run, tmp_path).calibrated(1e-9)
+        predictor(run, tmp_path).calibrated(0, 1e-9)
 
 
 def there(*ends: float) -> ClientTrace:
@@ -314,15 +314,23 @@ def test_stretches_are_means_with_what_is_unfinished() -> None:
     assert math.isinf(stretches([there(20)], until=20).there)
 
 
+def test_who_has_just_gone_is_not_missed_yet() -> None:
+    # Gone at 18; with the server's patience of 5 seconds that is not known at 20.
+    found = stretches([there(10, 14, 18, 20), there(20)], until=20, blind=5)
+    assert (found.there, found.away) == (10 + 1 + 15, 4.0)
+
+
 def test_clients_go_on_coming_and_going_as_they_did(tmp_path: Path) -> None:
     client = there(10, 14, 20)
-    (made,) = go_on([client], until=20.0, horizon=4000.0, key=Key.root(0))
+    usual = stretches([client], until=20.0)
+    (made,) = go_on([client], usual, 20.0, 4000.0, Key.root(0))
     write_trace(tmp_path / "t.csv", [made])
     (read,) = read_trace(tmp_path / "t.csv")
     assert next(iter(read.stays)) == (0, 10)
     stays = [end - start for start, end in list(read.stays)[2:-1]]
     assert np.mean(stays) == pytest.approx(16, rel=0.25)
-    assert go_on([there(20)], 20.0, 4000.0, Key.root(0)) == [there(20)]
+    always = [there(20)]
+    assert go_on(always, stretches(always, 20.0), 20.0, 99.0, Key.root(0)) == always
 
 
 # ------------------------------------------------------------------- side by side
@@ -343,20 +351,27 @@ def fidelity(**changes: Any) -> Fidelity:
     given: dict[str, Any] = {"metric": None, "target": None, "pilot": 0.5, **changes}
     measured = side("measured", [0.1, 0.5, 0.8, 0.9], 1.0)
     slower = side("replayed", [0.1, 0.5, 0.8, 0.9], 1.1)
-    return compare(measured, [slower, side("calibrated", [0.1, 0.2], 1.0, 9)], **given)
+    slowest = side("replayed", [0.1, 0.5, 0.8, 0.9], 1.2)
+    wrong = side("calibrated", [0.1, 0.2], 1.0, 9)
+    predicted = [
+        Prediction("replayed", [slower, slowest]),
+        Prediction("calibrated", [wrong]),
+    ]
+    return compare(measured, predicted, **given)
 
 
 def test_errors_are_shares_of_what_was_measured() -> None:
     found = fidelity(target=0.8)
     first = found.rows[0]
     assert (first.what, first.measured) == ("seconds to accuracy 0.8", 2.0)
-    assert first.errors()[0] == pytest.approx(0.1)
+    assert first.predicted[0] == pytest.approx((2.3, 2.2, 2.4))
+    assert first.errors()[0] == pytest.approx(0.15)
     assert math.isnan(first.errors()[1])  # it never got there
     assert tuple(found.apart(found.predicted[1])) == pytest.approx((0.15, 0.3))
     told = json.loads(json.dumps(found.as_json()))
-    assert told["rows"]["seconds to accuracy 0.8"]["calibrated"] is None
+    assert told["rows"]["seconds to accuracy 0.8"]["calibrated"]["mean"] is None
     said = " ".join(found.sentences())
-    assert "the time to accuracy 0.8 is 10.0% too long" in said
+    assert "the time to accuracy 0.8 is 15.0% too long" in said
     assert "they differ" in said
 
 
@@ -424,10 +439,12 @@ def test_a_real_federation_is_predicted() -> None:
     )
     told = json.loads(Path("out/fidelity.json").read_text())
     rows = told["rows"]
-    assert rows["updates"] == {"measured": 32, "replayed": 32, "calibrated": 32}
-    assert len(set(rows["bytes up"].values())) == 1
+    for row in (rows["updates"], rows["bytes up"]):
+        exact = {"mean": row["measured"], "low": row["measured"]}
+        assert row["replayed"].items() >= exact.items()
+        assert row["calibrated"].items() >= exact.items()
     end = rows["seconds to the end"]
-    assert end["replayed"] == pytest.approx(end["measured"], rel=0.3)
+    assert end["replayed"]["mean"] == pytest.approx(end["measured"], rel=0.3)
     assert "Fidelity" in Path("out/fidelity.html").read_text()
     again = ("--run", "out/run", "--target", "0.5", "-o", "out2")
     assert typed("fedsim", "fidelity", "fed.yaml", *again).status == 0

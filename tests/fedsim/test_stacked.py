@@ -8,7 +8,9 @@ import pytest
 
 import fedsim
 from fedcore.coordinator.records import Decided, Leased, Stepped
+from fedcore.errors import JournalError
 from fedrun.data import digits
+from fedrun.journal import Journal, verify
 from fedrun.results import Results
 
 torch = pytest.importorskip("torch")
@@ -164,3 +166,35 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     np.testing.assert_allclose(
         stacked.central["loss"], exact.central["loss"], rtol=1e-4
     )
+
+
+class Choosy(nn.Module):
+    """It looks at values to decide what to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(64, 10)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x) if float(x.sum()) < 1e9 else self.inner(-x)
+
+
+def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload = TorchWorkload(
+        model=Choosy, loss=nn.CrossEntropyLoss(), train_data=train_data
+    )
+    config = {"stop": {"versions": 2}, "simulate": {"clients": 3}}
+    with caplog.at_level("INFO", "fedsim"):
+        results = fedsim.run(config, workload, folder=tmp_path / "run")
+    assert "clients are trained one by one: " in caplog.text
+    assert len(results.of(Stepped)) == 2
+
+
+def test_only_the_exact_engine_keeps_updates(tmp_path: Path) -> None:
+    stacked = simulated(tmp_path, "stacked", SETTINGS["fed_avg"])
+    journal = Journal.open(stacked.folder, read_only=True)
+    with pytest.raises(JournalError, match="but holds no updates"):
+        verify(journal)
+    journal.close()

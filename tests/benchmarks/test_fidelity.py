@@ -1,0 +1,49 @@
+"""The federations that are run and predicted, and how they are told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fidelity import __main__ as command
+from benchmarks.fidelity.settings import SETTINGS
+from fedrun.config import parse_config
+from fedsim.fidelity.command import Wanted
+from fedsim.fidelity.comparison import Fidelity, InOrder
+from fedsim.fidelity.federation import must_be_playable
+from tests.fedsim.test_fidelity import fidelity
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_can_be_played_by_processes(name: str) -> None:
+    must_be_playable(parse_config(SETTINGS[name]))
+
+
+def test_all_values_are_kept_and_settings_that_were_not_run_keep_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Wanted] = []
+
+    def assess(wanted: Wanted) -> Fidelity:
+        asked.append(wanted)
+        found = fidelity(target=0.8)
+        return Fidelity(
+            found.measured,
+            found.predicted,
+            found.metric,
+            found.target,
+            found.pilot,
+            InOrder(3, 3, found.measured.trial.bytes_up),
+        )
+
+    monkeypatch.setattr(command, "assess", assess)
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "fidelity.json")
+    for name in ("FedBuff", "FedBuff, dropout"):
+        assert command.main([name, "--folder", str(tmp_path), "--save"]) == 0
+    assert [wanted.pilot is None for wanted in asked] == [True, False]
+    assert all(wanted.run is None and wanted.config.is_file() for wanted in asked)
+    told = json.loads((tmp_path / "fidelity.json").read_text())
+    assert list(told["settings"]) == ["FedBuff", "FedBuff, dropout"]
+    shown = capsys.readouterr().out
+    assert "2.3 (+15.0%)" in shown
+    assert "exact" in shown
