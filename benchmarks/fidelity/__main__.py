@@ -79,7 +79,7 @@ def _table(found: dict[str, Fidelity]) -> Table:
     for name, fidelity in found.items():
         row = fidelity.rows[0]
         cells = [
-            f"{found.mean:.1f} ({error:+.1%})"
+            f"{found.value:.1f} ({error:+.1%})"
             for found, error in zip(row.predicted, row.errors(), strict=True)
         ]
         tests = [fidelity.staleness(side) for side in fidelity.predicted]

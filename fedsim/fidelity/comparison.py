@@ -35,9 +35,10 @@ class Prediction(NamedTuple):
 class Predicted(NamedTuple):
     """One quantity in several simulations."""
 
-    mean: float
-    """NaN: it was never so, in one of them at least."""
+    value: float
+    """With the seed of the run; NaN: it was never so."""
     low: float
+    """Of all seeds."""
     high: float
 
 
@@ -49,12 +50,12 @@ class Row(NamedTuple):
     predicted: tuple[Predicted, ...]
 
     def errors(self) -> tuple[float, ...]:
-        """How much too large the means are, as a share of what was measured."""
+        """How much too large they are, as a share of what was measured."""
         return tuple(
-            found.mean / self.measured - 1
+            found.value / self.measured - 1
             if self.measured
             else math.nan
-            if found.mean
+            if found.value
             else 0.0
             for found in self.predicted
         )
@@ -236,7 +237,8 @@ def _late(x_N: Floats) -> float:
 
 
 def _together(values: Sequence[float]) -> Predicted:
-    return Predicted(float(np.mean(values)), min(values), max(values))
+    known = [value for value in values if not math.isnan(value)] or [math.nan]
+    return Predicted(values[0], min(known), max(known))
 
 
 def _all_plain(found: Predicted | Apart) -> JSON:

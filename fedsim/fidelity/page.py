@@ -30,9 +30,10 @@ _STALENESS = (
     "independent values, which updates of one run are not quite."
 )
 _NUMBERS = (
-    "Of several simulations, which differ in their seed, the mean stands before the "
-    "least and the most. Bytes are payloads up to the end of the run, as codecs made "
-    "them; what is still under way at the end counts nowhere."
+    "A prediction has the seed of the run, and so the same first model and batches; "
+    "in brackets are the least and the most with other seeds too. Bytes are payloads "
+    "up to the end of the run, as codecs made them; what is still under way at the end "
+    "counts nowhere."
 )
 
 
@@ -77,11 +78,11 @@ def _number(value: float) -> str:
 
 
 def _range(found: Predicted) -> str:
-    """The mean, and where others were: ``12.3 (11.8 to 12.9)``."""
-    mean = _number(found.mean)
-    if math.isnan(found.mean) or found.low == found.high:
-        return mean
-    return f"{mean} ({_number(found.low)} to {_number(found.high)})"
+    """With this seed, and with all: ``12.3 (11.8 to 12.9)``."""
+    value = _number(found.value)
+    if math.isnan(found.low) or found.low == found.high:
+        return value
+    return f"{value} ({_number(found.low)} to {_number(found.high)})"
 
 
 def _share(error: float) -> str:

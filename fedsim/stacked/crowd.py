@@ -11,33 +11,25 @@ import math
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
 from fedcore.coordinator.leases import Lease
-from fedcore.coordinator.state import Arrived, Rows
 from fedcore.errors import UserCodeError
 from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Counts, Seconds
-from fedcore.workload import (
-    AFTER_FAILURE,
-    MOST_FAILURES,
-    Client,
-    Workload,
-    last_words,
-    user_code,
-)
-from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
+from fedcore.typing import JSON, Seconds
+from fedcore.workload import AFTER_FAILURE, MOST_FAILURES, Workload, last_words
 from fedsim.client import RETRY
 from fedsim.population import Population
 from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
+from fedsim.stacked.holdings import Holdings
+from fedsim.stacked.inbox import Entering, Given, Inbox, unfinished
 from fedsim.stacked.snapshots import Saved, Snapshots
-from fedsim.stacked.work import Stack, Waiting, Work
+from fedsim.stacked.work import Waiting, Work
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
@@ -61,27 +53,6 @@ _BY_CLIENT = (
 _NEVER = math.inf, 0, 0, 0, 0
 
 
-class _Given(NamedTuple):
-    """A task, and how its model came."""
-
-    at: Seconds
-    version: int
-    patch: int  # its kind
-    down: int  # bytes
-    steps: int
-
-
-class _Entering(NamedTuple):
-    """An update that has arrived."""
-
-    who: int
-    at: Seconds
-    seq: int
-    given: _Given
-    stack: Stack
-    row: int
-
-
 class Crowd:
     """All clients of a world."""
 
@@ -97,9 +68,7 @@ class Crowd:
         assert isinstance(coordinator, CrowdCoordinator)
         self._world, self._clock = world, world.clock
         self._coordinator, self._state = coordinator, coordinator.state
-        self._population, self._workload = population, workload
-        self._pool, self._work = pool, work
-        self._client = coordinator.algorithm.config.client
+        self._population, self._work = population, work
         self._lease, self._lost = coordinator.timeouts.lease, coordinator.timeouts.lost
         count = self.count = population.count
         self._names = population.names
@@ -116,17 +85,17 @@ class Crowd:
         self._returns = [False] * count  # whether it goes back into the memory
         self._held = [0] * count  # versions
         self._share: dict[int, float] = {}  # of the work, where it is not all of it
-        self._samples = [0] * count
-        self._steps = [0] * count  # of a whole task
-        self._given: dict[int, _Given] = {}
+        self._given: dict[int, Given] = {}
         self._failures: dict[int, int] = {}
         self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
         self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
         self._expiries: deque[tuple[Seconds, str, int]] = deque()
-        self._entering: list[_Entering] = []  # updates that wait for a decision
-        self._updates: list[Arrived] = []  # what they are to the server
         self._downloads = Downloads(self._state.published)
         self._books = Books(world, self._names)
+        self._inbox = Inbox(coordinator, self._books)
+        self._holdings = Holdings(
+            workload, pool, self._names, coordinator.algorithm.config.client
+        )
         engine = world.run.config.simulate.engine
         self._snapshots = Snapshots(world.run, self.dump, engine.snapshot_seconds)
         self._handlers: tuple[Callable[[int], None], ...] = (
@@ -140,7 +109,7 @@ class Crowd:
             self._missed,
         )
         if population.needs_labels:
-            population.show_labels(self._label_counts)
+            population.show_labels(self._holdings.label_counts)
         world.closing.append(self._end)
         world.follow = self._follow
 
@@ -188,8 +157,8 @@ class Crowd:
             is_ack = bool(acks) and (not events or acks[0] < events[0])
             first = acks[0] if is_ack else events[0] if events else _NEVER
             if others and others[0][0] <= first[0] and others[0][:2] < first[:2]:
-                if self._entering:
-                    self._enter()
+                if self._inbox:
+                    self._decide()
                     continue
                 what = clock.next()
                 assert what is not None
@@ -221,11 +190,10 @@ class Crowd:
 
     def _end(self) -> None:
         """Tasks that were given are told of, though nothing comes of them any more."""
-        for entering in self._entering:
-            self._books.add(*_unfinished(entering.who, entering.seq, entering.given))
+        self._inbox.close()
         for who, given in self._given.items():
             if not self._decided[who]:
-                self._books.add(*_unfinished(who, self._seq[who], given))
+                self._books.add(*unfinished(who, self._seq[who], given))
         self._books.close()
         self._work.close()
 
@@ -267,7 +235,7 @@ class Crowd:
             self._work.drop(who)
             given = self._given.pop(who, None)
             if given is not None:
-                self._books.add(*_unfinished(who, self._seq[who], given))
+                self._books.add(*unfinished(who, self._seq[who], given))
         if until - now > self._lost:
             self._at(now + self._lost, _MISSED, who)
         if until < math.inf:
@@ -277,8 +245,8 @@ class Crowd:
         self._feed(ClientLost(at=self._clock.now, cid=self._names[who]))
 
     def _feed(self, event: Event) -> None:
-        if self._entering:
-            self._enter()
+        if self._inbox:
+            self._decide()
         self._do(self._coordinator.handle(event))
 
     # -------------------------------------------------------------------- tasks
@@ -297,25 +265,22 @@ class Crowd:
         """It may train; the model is on its way."""
         now, population = self._clock.now, self._population
         self._expiries.append((now + self._lease, self._names[who], lease.number))
-        if not self._samples[who] and not self._load(who):
+        if not self._holdings.samples[who] and not self._read(who):
             return
         version = lease.version
         nbytes, kind, codec = self._downloads.of(self._held[who])
         if nbytes:
             self._books.count(who, "down", codec, nbytes)
         if not self._there[who]:
-            given = _Given(now, version, kind, nbytes, 0)
-            self._books.add(*_unfinished(who, self._seq[who], given))
+            given = Given(now, version, kind, nbytes, 0)
+            self._books.add(*unfinished(who, self._seq[who], given))
             return
         self._held[who] = version
         task = self._tasks[who] = self._tasks[who] + 1
-        steps = self._steps[who]
-        if who in self._share:
-            share = self._share[who]
-            steps = self._client.step_count(self._samples[who], share)
+        steps = self._holdings.steps(who, self._share.get(who, 1.0))
         received = now + population.download(who, nbytes)
         duration = population.compute(who, task, steps)
-        self._given[who] = _Given(now, version, kind, nbytes, steps)
+        self._given[who] = Given(now, version, kind, nbytes, steps)
         lost = population.dropout(who, task)
         if lost is not None:
             self._at(received + lost * duration, _DROPS, who)
@@ -330,24 +295,14 @@ class Crowd:
         else:
             self._at(due, _FINISHES, who)
 
-    def _load(self, who: int) -> bool:
-        """Reads a client's data, once."""
-        name = self._names[who]
-        whose = f"train_data of {name}"
+    def _read(self, who: int) -> bool:
+        """Reads a client's data, once; says whether that went well."""
         try:
-            with user_code(whose):
-                data = self._workload.train_data(Client(name, who, self.count))
-                samples = self._workload.samples(data, whose)
-                self._pool.add(who, samples)
+            self._holdings.read(who)
         except UserCodeError as error:
             self._confess(who, error)
             return False
-        self._samples[who] = len(samples)
-        self._steps[who] = self._client.step_count(len(samples))
         return True
-
-    def _label_counts(self, who: int) -> Counts | None:
-        return self._pool.counts(who)
 
     def _confess(self, who: int, error: UserCodeError) -> None:
         """The user's code raised: the server is told, and the federation goes on."""
@@ -379,7 +334,7 @@ class Crowd:
         """Its update holds what is not finite: it is not used."""
         _log.warning("%s: its update is not finite; unused", self._names[who])
         self._work.drop(who)
-        self._books.add(*_unfinished(who, self._seq[who], self._given.pop(who)))
+        self._books.add(*unfinished(who, self._seq[who], self._given.pop(who)))
         self._tell()
         self._ready(who)
 
@@ -415,11 +370,12 @@ class Crowd:
         if not self._decided[who]:
             self._decided[who] = True
             given, coordinator = self._given[who], self._coordinator
-            update = _Entering(who, now, self._seq[who], given, stack, row)
-            self._entering.append(update)
-            self._updates.append(self._arrived(update))
+            samples = self._holdings.samples[who]
+            self._inbox.put(
+                Entering(who, now, self._seq[who], given, samples, stack, row)
+            )
             if coordinator.deliver(self._names[who], given.version):
-                self._enter()
+                self._decide()
             else:
                 self._share.pop(who, None)
                 if coordinator.leases.parked:
@@ -435,46 +391,16 @@ class Crowd:
                 (when, self._clock.ticket(), _READY, who, self._life[who])
             )
 
-    def _arrived(self, update: _Entering) -> Arrived:
-        """What an update is to the server."""
-        stack, row = update.stack, update.row
-        version, samples = update.given.version, self._samples[update.who]
-        return Arrived(stack.messages[row], version, samples, stack.counts[row])
-
-    def _enter(self) -> None:
+    def _decide(self) -> None:
         """The server decides on what has arrived."""
-        entering, self._entering = self._entering, []
-        updates, self._updates = self._updates, []
-        decisions, actions = self._coordinator.enter(
-            updates, entering[-1].at, _rows(entering)
-        )
-        for each, decision in zip(entering, decisions, strict=True):
-            who, at, seq, given, stack, row = each
-            verdict, weight, staleness = decision
-            if verdict is not Verdict.ACCEPTED:
-                self._returns[who] = verdict.returns_mass
-                if verdict is Verdict.REJECTED_STALE and self._attempts[who] == 1:
-                    self._share[who] = self._share.get(who, 1.0) / 2
-            else:
+        verdicts, actions = self._inbox.decide()
+        for who, verdict in verdicts:
+            if verdict is Verdict.ACCEPTED:
                 self._share.pop(who, None)
-            self._books.add(
-                who,
-                given.at,
-                at,
-                seq,
-                given.version,
-                staleness,
-                given.patch,
-                given.down,
-                VERDICT_CODES[verdict],
-                weight,
-                self._samples[who],
-                given.steps,
-                stack.update_norm[row],
-                stack.memory_norm[row],
-                stack.loss[row],
-                stack.nbytes[row],
-            )
+                continue
+            self._returns[who] = verdict.returns_mass
+            if verdict is Verdict.REJECTED_STALE and self._attempts[who] == 1:
+                self._share[who] = self._share.get(who, 1.0) / 2
         self._do(actions)
         self._tell()
 
@@ -490,10 +416,6 @@ class Crowd:
     def dump(self, arrays: Arrays) -> JSON:
         """All that the rest of the run depends on; vectors go to ``arrays``."""
         self._books.flush()
-        entering = [
-            [*each[:4], each.stack.dump(each.row, f"entering.{place}", arrays)]
-            for place, each in enumerate(self._entering)
-        ]
         return {
             "now": self._clock.now,
             "ticket": self._clock.ticket(),
@@ -504,7 +426,7 @@ class Crowd:
             "events": self._events,
             "acks": list(self._acks),
             "expiries": list(self._expiries),
-            "entering": entering,
+            "entering": self._inbox.dump(arrays),
             "coordinator": self._coordinator.dump(),
             "work": self._work.dump(arrays),
             "downloads": self._downloads.dump(),
@@ -518,7 +440,7 @@ class Crowd:
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved["clients"][name]
         self._share = dict(saved["share"])
-        self._given = {who: _Given(*given) for who, given in saved["given"]}
+        self._given = {who: Given(*given) for who, given in saved["given"]}
         self._failures = dict(saved["failures"])
         self._events[:] = [
             (at, n, k, who, life) for at, n, k, who, life in saved["events"]
@@ -529,32 +451,8 @@ class Crowd:
         self._expiries.extend((at, cid, n) for at, cid, n in saved["expiries"])
         self._work.load(saved["work"], arrays)
         for who in {*self._given, *(update[0] for update in saved["entering"])}:
-            self._load(who)
-        layout = self._coordinator.algorithm.spec.sizes
-        for place, (who, at, seq, given, row) in enumerate(saved["entering"]):
-            stack = Stack.load(row, f"entering.{place}", arrays, layout)
-            update = _Entering(who, at, seq, _Given(*given), stack, 0)
-            self._entering.append(update)
-            self._updates.append(self._arrived(update))
+            self._holdings.read(who)
+        self._inbox.load(saved["entering"], arrays)
         self._downloads.load(saved["downloads"])
         self._books.load(saved["moved"])
         self._do(self._coordinator.load(saved["coordinator"]))
-
-
-def _unfinished(who: int, seq: int, given: _Given) -> tuple[float, ...]:
-    """The row of a task of which nothing came."""
-    at, version, patch, down, steps = given
-    nan = math.nan
-    before = who, at, nan, seq, version, 0, patch, down, NO_VERDICT
-    return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)
-
-
-def _rows(entering: list[_Entering]) -> Rows | None:
-    """What updates say that were not compressed."""
-    first = entering[0].stack
-    if first.messages[entering[0].row] is not None:
-        return None
-    if all(each.stack is first for each in entering):
-        return Rows(first.delta_ND, [each.row for each in entering])
-    rows = [(each.stack, each.row) for each in entering]
-    return Rows(first.gathered(rows), range(len(rows)))

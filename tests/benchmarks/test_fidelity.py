@@ -45,5 +45,5 @@ def test_all_values_are_kept_and_settings_that_were_not_run_keep_theirs(
     told = json.loads((tmp_path / "fidelity.json").read_text())
     assert list(told["settings"]) == ["FedBuff", "FedBuff, dropout"]
     shown = capsys.readouterr().out
-    assert "2.3 (+15.0%)" in shown
+    assert "2.2 (+10.0%)" in shown
     assert "exact" in shown

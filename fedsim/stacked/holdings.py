@@ -1,0 +1,49 @@
+"""What clients hold: their samples, read when they are given their first task."""
+
+from collections.abc import Sequence
+
+from fedcore.clients import ClientAlgorithmConfig
+from fedcore.pool import Pool
+from fedcore.typing import Counts
+from fedcore.workload import Client, Workload, user_code
+
+
+class Holdings:
+    """The samples of all clients, as far as they were read."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        pool: Pool,
+        names: Sequence[str],
+        client: ClientAlgorithmConfig,
+    ) -> None:
+        self._workload, self._pool, self._names = workload, pool, names
+        self._client = client
+        self.samples = [0] * len(names)  # 0: not read yet
+        self._steps = [0] * len(names)  # of a whole task
+
+    def read(self, who: int) -> None:
+        """Reads a client's samples.
+
+        Raises:
+            UserCodeError: the user's function raised.
+        """
+        name = self._names[who]
+        whose = f"train_data of {name}"
+        with user_code(whose):
+            data = self._workload.train_data(Client(name, who, len(self._names)))
+            samples = self._workload.samples(data, whose)
+            self._pool.add(who, samples)
+        self.samples[who] = len(samples)
+        self._steps[who] = self._client.step_count(len(samples))
+
+    def steps(self, who: int, share: float = 1.0) -> int:
+        """How many steps a share of a client's work takes."""
+        if share == 1.0:
+            return self._steps[who]
+        return self._client.step_count(self.samples[who], share)
+
+    def label_counts(self, who: int) -> Counts | None:
+        """How often each class is among a client's samples."""
+        return self._pool.counts(who)

@@ -1,0 +1,133 @@
+"""Updates that have arrived, until the server decides on them together."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fedcore.coordinator.actions import Action
+from fedcore.coordinator.crowd import CrowdCoordinator
+from fedcore.coordinator.state import Arrived, Rows
+from fedcore.protocol import Verdict
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Seconds
+from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
+from fedsim.stacked.books import Books
+from fedsim.stacked.stack import Stack
+
+
+class Given(NamedTuple):
+    """A task, and how its model came."""
+
+    at: Seconds
+    version: int
+    patch: int  # its kind
+    down: int  # bytes
+    steps: int
+
+
+class Entering(NamedTuple):
+    """An update that has arrived."""
+
+    who: int
+    at: Seconds
+    seq: int
+    given: Given
+    samples: int
+    stack: Stack
+    row: int
+
+
+class Inbox:
+    """What has arrived, in this order."""
+
+    def __init__(self, coordinator: CrowdCoordinator, books: Books) -> None:
+        self._coordinator, self._books = coordinator, books
+        self._entering: list[Entering] = []
+        self._updates: list[Arrived] = []  # what they are to the server
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._entering)
+
+    def put(self, update: Entering) -> None:
+        """One more."""
+        stack, row = update.stack, update.row
+        self._entering.append(update)
+        self._updates.append(
+            Arrived(
+                stack.messages[row],
+                update.given.version,
+                update.samples,
+                stack.counts[row],
+            )
+        )
+
+    def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
+        """Who got which verdict, and what follows."""
+        entering, self._entering = self._entering, []
+        updates, self._updates = self._updates, []
+        decisions, actions = self._coordinator.enter(
+            updates, entering[-1].at, _rows(entering)
+        )
+        verdicts = []
+        for update, decision in zip(entering, decisions, strict=True):
+            who, at, seq, given, samples, stack, row = update
+            verdict, weight, staleness = decision
+            verdicts.append((who, verdict))
+            self._books.add(
+                who,
+                given.at,
+                at,
+                seq,
+                given.version,
+                staleness,
+                given.patch,
+                given.down,
+                VERDICT_CODES[verdict],
+                weight,
+                samples,
+                given.steps,
+                stack.update_norm[row],
+                stack.memory_norm[row],
+                stack.loss[row],
+                stack.nbytes[row],
+            )
+        return verdicts, actions
+
+    def close(self) -> None:
+        """Nothing is decided any more."""
+        for update in self._entering:
+            self._books.add(*unfinished(update.who, update.seq, update.given))
+
+    def dump(self, arrays: Arrays) -> JSON:
+        """All there is; vectors go to ``arrays``."""
+        return [
+            [*each[:5], each.stack.dump(each.row, f"entering.{place}", arrays)]
+            for place, each in enumerate(self._entering)
+        ]
+
+    def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
+        """What :meth:`dump` gave."""
+        layout = self._coordinator.algorithm.spec.sizes
+        for place, (who, at, seq, given, samples, row) in enumerate(saved):
+            stack = Stack.load(row, f"entering.{place}", arrays, layout)
+            self.put(Entering(who, at, seq, Given(*given), samples, stack, 0))
+
+
+def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
+    """The row of the books about a task of which nothing came."""
+    at, version, patch, down, steps = given
+    nan = math.nan
+    before = who, at, nan, seq, version, 0, patch, down, NO_VERDICT
+    return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)
+
+
+def _rows(entering: list[Entering]) -> Rows | None:
+    """What updates say that were not compressed."""
+    first = entering[0].stack
+    if first.messages[entering[0].row] is not None:
+        return None
+    if all(each.stack is first for each in entering):
+        return Rows(first.delta_ND, [each.row for each in entering])
+    rows = [(each.stack, each.row) for each in entering]
+    return Rows(first.gathered(rows), range(len(rows)))

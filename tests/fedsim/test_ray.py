@@ -1,0 +1,109 @@
+"""Actors of Ray come to what processes come to, whatever becomes of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedcore.coordinator.records import Stepped
+from fedcore.errors import ConfigError, UserCodeError
+from fedcore.workload import last_words
+from fedrun.results import Results
+from tests.fedsim.test_processes import INDEXED, TRAPPED, in_memory
+from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore"),  # Ray's own
+]
+RAY = {"kind": "ray"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    before = in_memory()
+    ray.init(num_cpus=4, log_to_driver=False, include_dashboard=False)
+    yield
+    ray.shutdown()
+    assert in_memory() <= before
+
+
+def simulated(
+    folder: Path, name: str, workload: Any = WORKLOAD, **engine: Any
+) -> Results:
+    settings = SETTINGS[name]
+    simulate = {"clients": 12, **settings.get("simulate", {}), "engine": engine}
+    config = {"stop": {"versions": 8}, **settings, "simulate": simulate}
+    return fedsim.run(config, workload, folder=folder)
+
+
+def digests(results: Results) -> list[str]:
+    return [record.digest for record in results.of(Stepped)]
+
+
+@pytest.mark.parametrize("name", ["fed_avg", "momentum", "top_k", "fates"])
+def test_actors_tell_the_story_of_processes(name: str, tmp_path: Path) -> None:
+    one = simulated(tmp_path / "one", name)
+    processes = simulated(tmp_path / "processes", name, processes=2)
+    actors = simulated(tmp_path / "actors", name, **RAY)
+    assert told(actors) == told(one)
+    np.testing.assert_allclose(
+        actors.central["loss"], one.central["loss"], rtol=1e-5
+    )
+    assert digests(actors) == digests(processes)  # the same shares
+
+
+def test_data_by_index_and_what_cannot_be_pickled_travel(tmp_path: Path) -> None:
+    one = simulated(tmp_path / "one", "fed_avg", INDEXED)
+    actors = simulated(tmp_path / "ray", "fed_avg", INDEXED, **RAY, actors=3)
+    assert told(actors) == told(one)
+    # Ray moves functions of all kinds, which other processes could not find.
+    from fedtorch import TorchWorkload
+
+    hidden = TorchWorkload(
+        model=lambda: INDEXED.model(),
+        loss=INDEXED.loss,
+        train_data=lambda client: INDEXED.train_data(client),
+        test_data=INDEXED.test_data,
+    )
+    again = simulated(tmp_path / "hidden", "fed_avg", hidden, **RAY, actors=3)
+    assert digests(again) == digests(actors)
+
+
+def test_an_actor_that_dies_is_replaced_and_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    traps = tmp_path / "traps"
+    traps.mkdir()
+    monkeypatch.setenv("LATECOMER_TEST_TRAPS", str(traps))
+    whole = simulated(tmp_path / "whole", "top_k", TRAPPED, **RAY)
+    (traps / "kills once").touch()
+    hurt = simulated(tmp_path / "hurt", "top_k", TRAPPED, **RAY)
+    assert not (traps / "kills once").exists()
+    assert digests(hurt) == digests(whole)
+    lost = [r.message for r in caplog.records if "computed again" in r.message]
+    assert len(lost) == 1
+    assert lost[0].startswith("an actor of Ray has died; its ")
+
+
+def test_the_users_error_comes_back_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traps = tmp_path / "traps"
+    traps.mkdir()
+    monkeypatch.setenv("LATECOMER_TEST_TRAPS", str(traps))
+    (traps / "raises").touch()
+    with pytest.raises(UserCodeError, match="no such thing") as raised:
+        simulated(tmp_path / "run", "fed_avg", TRAPPED, **RAY)
+    assert "in trapped" in last_words(raised.value)
+
+
+def test_settings_of_processes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="processes belongs to kind stacked"):
+        simulated(tmp_path / "run", "fed_avg", **RAY, processes=3)
