@@ -7,12 +7,13 @@ PY := $(BIN)/python
 CLAIMS ?=
 DATA ?= data
 BYTES ?=
+SIMULATION ?=
 EVENTS ?= 1e7
 PAYLOADS ?= 1e6
 SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench codecs bytes soak fuzz kill proto docs containers clean
+.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation soak fuzz kill proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +55,9 @@ codecs: $(VENV)/.stamp  ## bytes, error and speed of every compressor, beside pe
 
 bytes: $(VENV)/.stamp  ## accuracy against bytes at the socket (DATA=folder BYTES="--task cnn")
 	$(PY) -m benchmarks.bytes --data $(DATA) $(BYTES)
+
+simulation: $(VENV)/.stamp  ## simulated updates a second, beside peers (SIMULATION="fashion")
+	$(PY) -m benchmarks.simulation --data $(DATA) $(SIMULATION)
 
 soak: $(VENV)/.stamp  ## the model check for EVENTS events
 	$(PY) -m tests.protocol.soak --events $(EVENTS)

@@ -7,6 +7,7 @@ from typing import Any
 APP = Path(__file__).with_name("app.py")
 CLIENTS = 10
 CLIENT = {"kind": "local_sgd", "lr": 0.1, "steps": 8, "batch": 16}
+SLOWER = {**CLIENT, "lr": 0.05}  # so that the target is beyond the pilot
 # A task takes 0.8 s on a usual device; the slowest of ten is some three times slower.
 DEVICES = {
     "clients": CLIENTS,
@@ -22,7 +23,7 @@ DROPOUT: dict[str, dict[str, Any]] = {
     },
     "timeouts": {"heartbeat": 0.5, "lost": 2.0},
 }
-PILOT = 20.0  # seconds, where clients come and go: some must have; else a quarter
+PILOT = 30.0  # seconds, where clients come and go: some must have; else a quarter
 
 
 def _federation(
@@ -48,6 +49,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "FedBuff": _federation(_BUFFER, 150, 2),
     "AdaSGD, one by one": _federation({"kind": "fleet", "client": CLIENT}, 450, 5),
     "AdaSGD, compressed": _federation({"kind": "latecomer", "server": _FASTER}, 110, 2),
-    "FedBuff, dropout": _federation(_BUFFER, 140, 2, **DROPOUT),
+    "FedBuff, dropout": _federation({**_BUFFER, "client": SLOWER}, 120, 2, **DROPOUT),
     "synchronous, dropout": _federation(_ROUNDS, 40, 1, **DROPOUT),
 }

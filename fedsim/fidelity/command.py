@@ -141,7 +141,12 @@ def _simulated(
     same = sum(a.digest == b.digest for a, b in zip(theirs, ours, strict=False))
     ended = again.of(Closed)[0].at if again.of(Closed) else math.inf
     nbytes = sum(r.nbytes for r in again.of(Decided) if r.at <= ended)
-    return replace(found, in_order=InOrder(same, len(ours), nbytes))
+    usual = predictor.stretches(pilot)
+    return replace(
+        found,
+        in_order=InOrder(same, len(ours), nbytes),
+        absences=None if math.isinf(usual.there) else usual.returns,
+    )
 
 
 def _target(config: FederationConfig, metric: str | None) -> float | None:

@@ -10,12 +10,14 @@ import numpy as np
 
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON, Seconds
+from fedrun.report import units
 from fedrun.report.thin import Floats
 from fedsim.campaign.trial import metric_of
 from fedsim.fidelity.distance import Distance, distance
 from fedsim.fidelity.side import Side
 
 Value = Callable[[Side], float]
+FEW = 10  # of them the mean is off by a third, one time in three
 MOST = 0.9  # of what the metric gains: up to there it is quick, and time tells
 
 
@@ -89,6 +91,8 @@ class Fidelity:
     pilot: Seconds
     """Since the first task; what the calibrated prediction knows."""
     in_order: InOrder | None = None
+    absences: int | None = None
+    """That the pilot saw from beginning to end; None: nobody went."""
 
     def seconds_to_target(self, side: Side) -> float:
         """From the first task; NaN if it never got there."""
@@ -147,6 +151,11 @@ class Fidelity:
             found.append(
                 f"The target was reached within the pilot of {self.pilot:.3g} s: the "
                 "calibrated time to it is no prediction; give a shorter --pilot."
+            )
+        if self.absences is not None and self.absences < FEW:
+            found.append(
+                f"The pilot saw the end of {units.counted(self.absences, 'absence')}: "
+                "how long clients stay away is hardly known; a longer --pilot tells."
             )
         if self.in_order is not None:
             same, versions, up = self.in_order

@@ -21,11 +21,12 @@ _INTRO = """<h1>Fidelity of the simulation</h1>
 <p class="under">{under}</p>
 <div class="verdict">{sentences}</div>"""
 _CURVES = (
-    "Time counts from the first task that was given out. The target is dotted; the "
-    "calibrated simulation knows what the journal held after the first {pilot} s."
+    "Time counts from the first task that was given out. Simulated curves are means "
+    "over the seeds with 95 % intervals; the target is dotted. The calibrated "
+    "simulation knows what the journal held after the first {pilot} s."
 )
 _STALENESS = (
-    "Accepted updates that were at most so many versions late. The Kolmogorov-Smirnov "
+    "The share of updates that were at most so many versions late. The Kolmogorov-Smirnov "
     "distance is the largest gap between two of these curves; its bound is for "
     "independent values, which updates of one run are not quite."
 )

@@ -40,6 +40,8 @@ class Stretches:
     there: Seconds
     """Infinite: nobody was seen to go."""
     away: Seconds
+    returns: int = 0
+    """So many absences had ended; the fewer, the less is known of them."""
 
 
 class Predictor:
@@ -74,10 +76,19 @@ class Predictor:
         clients = recorded_clients(self._measured, until).clients
         return self._traced("replayed", clients, until, seed)
 
+    def stretches(self, pilot: Seconds) -> Stretches:
+        """What a pilot tells of how long clients are there and away."""
+        until = self._until(pilot)
+        clients = recorded_clients(self._measured, until).clients
+        return stretches(clients, until, self._lost)
+
+    def _until(self, pilot: Seconds) -> Seconds:
+        began, _ = began_and_ended(self._measured)
+        return began - self._measured.started + pilot
+
     def calibrated(self, seed: int, pilot: Seconds) -> Results:
         """With what it knew so many seconds after the first task."""
-        began, _ = began_and_ended(self._measured)
-        until = began - self._measured.started + pilot
+        until = self._until(pilot)
         pilot_part = recorded_clients(self._measured, until)
         if not pilot_part.finished:
             raise ConfigError(
@@ -187,7 +198,7 @@ def stretches(
             returns += back < until
     if not departures:
         return Stretches(math.inf, 0.0)
-    return Stretches(there / departures, away / max(1, returns))
+    return Stretches(there / departures, away / max(1, returns), returns)
 
 
 def go_on(

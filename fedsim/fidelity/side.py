@@ -28,7 +28,7 @@ class Side:
     lost: int
     """Tasks of which nothing came, up to the end."""
     staleness: Floats
-    """Of each accepted update."""
+    """Of each update that arrived, also of those that came too late to be used."""
     update_bytes: tuple[int, ...]
     """Sizes of updates that occurred, each once, in order."""
     digests: tuple[str, ...]
@@ -64,7 +64,7 @@ def read_side(name: str, results: Results) -> Side:
         name=name,
         trial=trial,
         lost=_lost(results, ended),
-        staleness=floats([r.staleness for r in accepted]),
+        staleness=floats([r.staleness for r in updates]),
         update_bytes=tuple(sorted({r.nbytes for r in accepted})),
         digests=tuple(r.digest for r in results.of(Stepped)),
     )

@@ -98,7 +98,7 @@ class Computer:
         self._plain = isinstance(uplink, Identity)
         self._has_memory = isinstance(uplink, MemoryConfig)
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
-        self._looks_back = uplink.looks_back
+        self._looks_back = self._has_memory and uplink.looks_back
         self._dense_bytes = dense_bytes(algorithm.spec.dim)
         self._most: int | None = None
 

@@ -46,8 +46,7 @@ _BY_CLIENT = (
     "_tasks",
     "_attempts",
     "_pending",
-    "_decided",
-    "_returns",
+    "_arrivals",
     "_held",
 )
 _NEVER = math.inf, 0, 0, 0, 0
@@ -69,6 +68,7 @@ class Crowd:
         self._world, self._clock = world, world.clock
         self._coordinator, self._state = coordinator, coordinator.state
         self._population, self._work = population, work
+        self._synchronous = coordinator.algorithm.config.synchronous
         self._lease, self._lost = coordinator.timeouts.lease, coordinator.timeouts.lost
         count = self.count = population.count
         self._names = population.names
@@ -81,15 +81,15 @@ class Crowd:
         self._tasks = [0] * count  # tasks that were given
         self._attempts = [0] * count  # uploads of the message in flight
         self._pending = [False] * count  # whether there is such a message
-        self._decided = [False] * count  # whether the server has it
-        self._returns = [False] * count  # whether it goes back into the memory
+        self._arrivals = [0] * count  # how often it has arrived
         self._held = [0] * count  # versions
         self._share: dict[int, float] = {}  # of the work, where it is not all of it
         self._given: dict[int, Given] = {}
+        self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._failures: dict[int, int] = {}
         self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
         self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
-        self._expiries: deque[tuple[Seconds, str, int]] = deque()
+        self._expiries: deque[tuple[Seconds, int, int, int]] = deque()  # in order
         self._downloads = Downloads(self._state.published)
         self._books = Books(world, self._names)
         self._inbox = Inbox(coordinator, self._books)
@@ -137,9 +137,9 @@ class Crowd:
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Lets things happen until it is over or nothing happens any more.
 
-        Three queues are merged: what happens to clients, acknowledgements, which come
-        in the order of arrival where all take equally long, and the timers and the
-        evaluator of the world.
+        Four queues are merged: what happens to clients, acknowledgements, which come
+        in the order of arrival where all take equally long, the ends of leases, and
+        the timers and the evaluator of the world.
         """
         with self._world.interrupts.held():
             self._run(is_over)
@@ -148,6 +148,7 @@ class Crowd:
         world, clock = self._world, self._clock
         interrupts, snapshots = world.interrupts, self._snapshots
         events, acks, others = self._events, self._acks, clock.queue
+        expiries = self._expiries
         handlers, lives = self._handlers, self._life
         while events or acks or others:
             if interrupts.came or snapshots.due:
@@ -156,6 +157,13 @@ class Crowd:
                     return
             is_ack = bool(acks) and (not events or acks[0] < events[0])
             first = acks[0] if is_ack else events[0] if events else _NEVER
+            if (
+                expiries
+                and expiries[0] < first
+                and (not others or expiries[0][:2] < others[0][:2])
+            ):
+                self._expire()
+                continue
             if others and others[0][0] <= first[0] and others[0][:2] < first[:2]:
                 if self._inbox:
                     self._decide()
@@ -192,7 +200,7 @@ class Crowd:
         """Tasks that were given are told of, though nothing comes of them any more."""
         self._inbox.close()
         for who, given in self._given.items():
-            if not self._decided[who]:
+            if not self._arrivals[who]:
                 self._books.add(*unfinished(who, self._seq[who], given))
         self._books.close()
         self._work.close()
@@ -236,6 +244,9 @@ class Crowd:
             given = self._given.pop(who, None)
             if given is not None:
                 self._books.add(*unfinished(who, self._seq[who], given))
+                if now <= given.at + self._population.download(who, given.down):
+                    self._held[who] = given.held  # the model never came
+                    self._tasks[who] -= 1
         if until - now > self._lost:
             self._at(now + self._lost, _MISSED, who)
         if until < math.inf:
@@ -253,26 +264,29 @@ class Crowd:
 
     def _ready(self, who: int) -> None:
         """It waits for a task."""
-        now, expiries = self._clock.now, self._expiries
-        while expiries and expiries[0][0] <= now:
-            _, cid, number = expiries.popleft()
-            self._do(self._coordinator.expire(cid, number, now))
-        actions = self._coordinator.ready(self._names[who], now)
+        actions = self._coordinator.ready(self._names[who], self._clock.now)
         if actions or self._coordinator.granted:
             self._do(actions)
+
+    def _expire(self) -> None:
+        """A lease ends."""
+        now, _, who, number = self._expiries.popleft()
+        self._clock.now = now
+        self._do(self._coordinator.expire(self._names[who], number, now))
 
     def _start(self, who: int, lease: Lease) -> None:
         """It may train; the model is on its way."""
         now, population = self._clock.now, self._population
-        self._expiries.append((now + self._lease, self._names[who], lease.number))
+        expiry = now + self._lease, self._clock.ticket(), who, lease.number
+        self._expiries.append(expiry)
         if not self._holdings.samples[who] and not self._read(who):
             return
-        version = lease.version
-        nbytes, kind, codec = self._downloads.of(self._held[who])
+        version, held = lease.version, self._held[who]
+        nbytes, kind, codec = self._downloads.of(held)
         if nbytes:
             self._books.count(who, "down", codec, nbytes)
         if not self._there[who]:
-            given = Given(now, version, kind, nbytes, 0)
+            given = Given(now, version, kind, nbytes, 0, held)
             self._books.add(*unfinished(who, self._seq[who], given))
             return
         self._held[who] = version
@@ -280,7 +294,7 @@ class Crowd:
         steps = self._holdings.steps(who, self._share.get(who, 1.0))
         received = now + population.download(who, nbytes)
         duration = population.compute(who, task, steps)
-        self._given[who] = Given(now, version, kind, nbytes, steps)
+        self._given[who] = Given(now, version, kind, nbytes, steps, held)
         lost = population.dropout(who, task)
         if lost is not None:
             self._at(received + lost * duration, _DROPS, who)
@@ -367,8 +381,8 @@ class Crowd:
             self._seq[who] += 1
             self._pending[who], self._attempts[who] = True, 1
         self._books.count(who, "up", stack.codec[row], stack.nbytes[row])
-        if not self._decided[who]:
-            self._decided[who] = True
+        self._arrivals[who] += 1
+        if self._arrivals[who] == 1:
             given, coordinator = self._given[who], self._coordinator
             samples = self._holdings.samples[who]
             self._inbox.put(
@@ -376,10 +390,8 @@ class Crowd:
             )
             if coordinator.deliver(self._names[who], given.version):
                 self._decide()
-            else:
-                self._share.pop(who, None)
-                if coordinator.leases.parked:
-                    self._do(coordinator.hand_out(now))
+            elif coordinator.leases.parked or self._synchronous:
+                self._do(coordinator.hand_out(now))
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
             self._at(now + RETRY, _UPLOADS, who)
             return
@@ -395,20 +407,21 @@ class Crowd:
         """The server decides on what has arrived."""
         verdicts, actions = self._inbox.decide()
         for who, verdict in verdicts:
-            if verdict is Verdict.ACCEPTED:
-                self._share.pop(who, None)
-                continue
-            self._returns[who] = verdict.returns_mass
-            if verdict is Verdict.REJECTED_STALE and self._attempts[who] == 1:
-                self._share[who] = self._share.get(who, 1.0) / 2
+            if verdict is not Verdict.ACCEPTED:
+                self._refused[who] = verdict
         self._do(actions)
         self._tell()
 
     def _acknowledged(self, who: int) -> None:
         """It knows the verdict, and wants to go on."""
+        verdict = self._refused.pop(who, Verdict.ACCEPTED)
+        if verdict is Verdict.ACCEPTED:
+            self._share.pop(who, None)
+        elif verdict is Verdict.REJECTED_STALE and self._arrivals[who] == 1:
+            self._share[who] = self._share.get(who, 1.0) / 2
         del self._given[who]
-        self._work.settle(who, returns_mass=self._returns[who])
-        self._returns[who] = self._pending[who] = self._decided[who] = False
+        self._work.settle(who, returns_mass=verdict.returns_mass)
+        self._pending[who], self._arrivals[who] = False, 0
         self._ready(who)
 
     # ------------------------------------------------------------------ resuming
@@ -422,6 +435,7 @@ class Crowd:
             "clients": {name: getattr(self, name) for name in _BY_CLIENT},
             "share": list(self._share.items()),
             "given": list(self._given.items()),
+            "refused": [[who, v.value] for who, v in self._refused.items()],
             "failures": list(self._failures.items()),
             "events": self._events,
             "acks": list(self._acks),
@@ -429,7 +443,6 @@ class Crowd:
             "entering": self._inbox.dump(arrays),
             "coordinator": self._coordinator.dump(),
             "work": self._work.dump(arrays),
-            "downloads": self._downloads.dump(),
             "moved": self._books.dump(),
         }
 
@@ -441,6 +454,7 @@ class Crowd:
             getattr(self, name)[:] = saved["clients"][name]
         self._share = dict(saved["share"])
         self._given = {who: Given(*given) for who, given in saved["given"]}
+        self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._failures = dict(saved["failures"])
         self._events[:] = [
             (at, n, k, who, life) for at, n, k, who, life in saved["events"]
@@ -448,11 +462,12 @@ class Crowd:
         self._acks.extend(
             (at, n, k, who, life) for at, n, k, who, life in saved["acks"]
         )
-        self._expiries.extend((at, cid, n) for at, cid, n in saved["expiries"])
+        self._expiries.extend(
+            (at, n, who, number) for at, n, who, number in saved["expiries"]
+        )
         self._work.load(saved["work"], arrays)
         for who in {*self._given, *(update[0] for update in saved["entering"])}:
             self._holdings.read(who)
         self._inbox.load(saved["entering"], arrays)
-        self._downloads.load(saved["downloads"])
         self._books.load(saved["moved"])
         self._do(self._coordinator.load(saved["coordinator"]))

@@ -2,7 +2,6 @@
 
 from fedcore.coordinator.published import Published
 from fedcore.protocol import Held
-from fedcore.typing import JSON
 from fedrun.journal.tally import PATCH_CODES
 from fedrun.traffic import codec_of
 
@@ -16,42 +15,33 @@ class Downloads:
 
     def __init__(self, published: Published) -> None:
         self._published = published
-        self._digests = {published.version: published.digest}
-        self._known: dict[int, Download] = {}
-        self._replays = False  # or the whole model comes, whatever is held
-        self.version = published.version
+        self.step_made()
 
     def step_made(self) -> None:
         """There is a newer version."""
         published = self._published
         self.version = published.version
-        self._digests[published.version] = published.digest
-        self._known.clear()
-        self._replays = published.ring[-1].message is not None
+        self._known: dict[int, Download] = {}
+        newest = published.ring[-1]
+        # Or the whole model comes, whatever is held.
+        self._has_shorter = newest.message is not None or newest.support is not None
 
     def of(self, held: int) -> Download:
         """What a client gets that holds this version."""
         if held == self.version:
             return _UP_TO_DATE
-        way = held if self._replays else _WHOLE
+        way = held if self._has_shorter else _WHOLE
         return self._known.get(way) or self._find(way)
 
     def _find(self, held: int) -> Download:
         published = self._published
         name = None
-        if held != _WHOLE:
-            name = Held(published.epoch, held, self._digests[held])
+        place = held - published.ring[0].version
+        if place >= 0 or held == 0:
+            digest = published.ring[place].digest if held else published.origin
+            name = Held(published.epoch, held, digest)
         patch = published.patch(name)
         codec = codec_of(patch.parts[0]) if patch.parts else ""
         found = patch.nbytes, PATCH_CODES[patch.kind], codec
         self._known[held] = found
         return found
-
-    def dump(self) -> JSON:
-        """The digests of all versions."""
-        return list(self._digests.items())
-
-    def load(self, saved: JSON) -> None:
-        """What :meth:`dump` gave."""
-        self._digests = dict(saved)
-        self.step_made()

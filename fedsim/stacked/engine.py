@@ -40,7 +40,7 @@ def stacked_model(
     reason = _reason_against(config, workload)
     if reason is None:
         try:
-            stacked = model.stacked(engine.device)
+            stacked = model.stacked("cpu" if engine.is_shared else engine.device)
             if population is not None:
                 _try(stacked, workload, model, population)
         except NotStackableError as error:

@@ -23,6 +23,7 @@ class Given(NamedTuple):
     patch: int  # its kind
     down: int  # bytes
     steps: int
+    held: int  # the version that the client had before
 
 
 class Entering(NamedTuple):
@@ -116,7 +117,7 @@ class Inbox:
 
 def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
     """The row of the books about a task of which nothing came."""
-    at, version, patch, down, steps = given
+    at, version, patch, down, steps, _ = given
     nan = math.nan
     before = who, at, nan, seq, version, 0, patch, down, NO_VERDICT
     return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)

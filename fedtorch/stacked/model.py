@@ -15,7 +15,7 @@ from fedcore.errors import NotStackableError
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedcore.typing import Array, Indices
-from fedcore.workload import StackedModel
+from fedcore.workload import StackedModel, out_of_memory
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
 from fedtorch.stacked.layers import Maker
@@ -229,7 +229,9 @@ class Stacked:
                     self._run(w, x, y, batch)
                 if not self._sure and not self._right(w, x, y, batch):
                     raise ValueError("its graph has other gradients")
-            except Exception as error:  # noqa: BLE001 -- the other way is left
+            except Exception as error:
+                if out_of_memory(error):  # another way would not need less
+                    raise
                 self._ask_the_user(w, x, y, batch)
                 self._way = self._vmap(f"layer by layer failed: {_sentence(error)}")
         if isinstance(self._way, Vmapped):
@@ -237,6 +239,8 @@ class Stacked:
                 with self._generator_kept():
                     self._run(w, x, y, batch)
             except Exception as error:
+                if out_of_memory(error):
+                    raise
                 self._ask_the_user(w, x, y, batch)
                 raise NotStackableError(
                     f"{_where(error, self._module)} cannot be stacked by "

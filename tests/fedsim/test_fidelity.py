@@ -385,6 +385,13 @@ def test_a_target_within_the_pilot_is_named() -> None:
     )
 
 
+def test_a_pilot_that_saw_few_absences_is_named() -> None:
+    few = replace(fidelity(), absences=1)
+    assert "The pilot saw the end of 1 absence:" in " ".join(few.sentences())
+    many = " ".join(replace(few, absences=10).sentences())
+    assert "absence" not in many
+
+
 def test_the_page_has_all_rows_and_plots() -> None:
     found = fidelity(target=0.8)
     head, rows = cells(found)

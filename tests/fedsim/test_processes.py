@@ -162,14 +162,23 @@ def test_processes_that_are_killed_change_no_bit(
     assert in_memory() == before
 
 
-def trapped(out: Any, y: Any) -> Any:
-    float(out.sum())  # where it is traced, it ends here: what follows is in workers
-    if os.path.exists("kills once"):
-        os.remove("kills once")
+def set_trap(path: Path) -> None:
+    """For all processes but this one."""
+    path.write_text(str(os.getpid()))
+
+
+def falls_into(path: Path) -> bool:
+    return path.exists() and path.read_text() != str(os.getpid())
+
+
+def trapped(out: Any, y: Any, folder: Path = Path()) -> Any:
+    float(out.detach().sum())  # where it is traced, it ends here
+    if falls_into(folder / "kills once"):
+        (folder / "kills once").unlink()
         os.kill(os.getpid(), signal.SIGKILL)
-    if os.path.exists("kills"):
+    if falls_into(folder / "kills"):
         os.kill(os.getpid(), signal.SIGKILL)
-    if os.path.exists("raises"):
+    if falls_into(folder / "raises"):
         raise ValueError("no such thing")
     return nn.functional.cross_entropy(out, y)
 
@@ -190,7 +199,7 @@ def test_a_process_that_is_killed_while_it_computes_is_replaced(
     desk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = simulated(desk / "whole", TRAPPED, engine=TWO, **ROUNDS)
-    Path("kills once").touch()
+    set_trap(Path("kills once"))
     hurt = simulated(desk / "hurt", TRAPPED, engine=TWO, **ROUNDS)
     assert not Path("kills once").exists()
     assert digests(hurt) == digests(whole)
@@ -200,7 +209,7 @@ def test_a_process_that_is_killed_while_it_computes_is_replaced(
 
 @pytest.mark.processes
 def test_tasks_that_kill_every_process_end_the_run(desk: Path) -> None:
-    Path("kills").touch()
+    set_trap(Path("kills"))
     words = "status -9: 4 of them on the same tasks, one after the other"
     with pytest.raises(LatecomerError, match=words):
         simulated(desk / "run", TRAPPED, engine=TWO, **ROUNDS)
@@ -209,7 +218,7 @@ def test_tasks_that_kill_every_process_end_the_run(desk: Path) -> None:
 
 @pytest.mark.processes
 def test_the_users_error_comes_back_with_its_traceback(desk: Path) -> None:
-    Path("raises").touch()
+    set_trap(Path("raises"))
     words = "training raised ValueError: no such thing"
     with pytest.raises(UserCodeError, match=words) as raised:
         simulated(desk / "run", TRAPPED, engine=TWO, **ROUNDS)
@@ -222,14 +231,16 @@ def test_the_users_error_comes_back_with_its_traceback(desk: Path) -> None:
 # ------------------------------------------------------------------------- other ends
 
 APP = """
+from multiprocessing import parent_process
 from pathlib import Path
 from torch import nn
 from fedrun.data import digits
 from fedtorch import TorchWorkload
 
 def loss(out, y):
-    float(out.sum())
-    Path("begun").touch()
+    float(out.detach().sum())
+    if parent_process():
+        Path("begun").touch()
     return nn.functional.cross_entropy(out, y)
 
 def train_data(client):
@@ -509,6 +520,27 @@ def test_a_stack_that_does_not_fit_is_halved_and_that_is_said_once(
     said = [r for r in caplog.records if "did not fit into memory" in r.message]
     assert [r.levelno for r in said] == [logging.WARNING]
     assert "at most 3 clients" in said[0].message
+
+
+def test_the_way_to_gradients_is_not_given_up_for_want_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fedtorch.stacked.model import Stacked
+
+    stacked, run = WORKLOAD.flat().stacked(), Stacked._run
+    how, count = stacked.how, 4
+    w_ND = np.zeros((count, 610), np.float32)
+    x_NBF, y_NB = np.ones((count, 2, 64), np.float32), np.zeros((count, 2), np.int64)
+
+    def full(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Stacked, "_run", full)
+    with pytest.raises(MemoryError):
+        stacked.gradient(w_ND, x_NBF, y_NB, np.full(count, 2))
+    monkeypatch.setattr(Stacked, "_run", run)
+    stacked.gradient(w_ND, x_NBF, y_NB, np.full(count, 2))
+    assert stacked.how == how
 
 
 def test_one_client_that_does_not_fit_is_an_error(

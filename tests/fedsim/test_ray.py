@@ -12,10 +12,12 @@ from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.workload import last_words
 from fedrun.results import Results
-from tests.fedsim.test_processes import INDEXED, TRAPPED, in_memory
+from tests.fedsim.test_processes import INDEXED, in_memory, set_trap, trapped
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
 ray = pytest.importorskip("ray")
+
+from fedtorch import TorchWorkload  # noqa: E402
 
 pytestmark = [
     pytest.mark.processes,
@@ -47,15 +49,22 @@ def digests(results: Results) -> list[str]:
     return [record.digest for record in results.of(Stepped)]
 
 
-@pytest.mark.parametrize("name", ["fed_avg", "momentum", "top_k", "fates"])
+def trapped_in(folder: Path) -> TorchWorkload:
+    """A workload that does what the files in a folder say."""
+    return TorchWorkload(
+        model=INDEXED.model,
+        loss=lambda out, y: trapped(out, y, folder),
+        train_data=INDEXED.train_data,
+    )
+
+
+@pytest.mark.parametrize("name", ["fed_avg", "momentum", "top_k"])
 def test_actors_tell_the_story_of_processes(name: str, tmp_path: Path) -> None:
     one = simulated(tmp_path / "one", name)
     processes = simulated(tmp_path / "processes", name, processes=2)
     actors = simulated(tmp_path / "actors", name, **RAY)
     assert told(actors) == told(one)
-    np.testing.assert_allclose(
-        actors.central["loss"], one.central["loss"], rtol=1e-5
-    )
+    np.testing.assert_allclose(actors.central["loss"], one.central["loss"], rtol=1e-5)
     assert digests(actors) == digests(processes)  # the same shares
 
 
@@ -64,8 +73,6 @@ def test_data_by_index_and_what_cannot_be_pickled_travel(tmp_path: Path) -> None
     actors = simulated(tmp_path / "ray", "fed_avg", INDEXED, **RAY, actors=3)
     assert told(actors) == told(one)
     # Ray moves functions of all kinds, which other processes could not find.
-    from fedtorch import TorchWorkload
-
     hidden = TorchWorkload(
         model=lambda: INDEXED.model(),
         loss=INDEXED.loss,
@@ -77,30 +84,23 @@ def test_data_by_index_and_what_cannot_be_pickled_travel(tmp_path: Path) -> None
 
 
 def test_an_actor_that_dies_is_replaced_and_changes_no_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    traps = tmp_path / "traps"
-    traps.mkdir()
-    monkeypatch.setenv("LATECOMER_TEST_TRAPS", str(traps))
-    whole = simulated(tmp_path / "whole", "top_k", TRAPPED, **RAY)
-    (traps / "kills once").touch()
-    hurt = simulated(tmp_path / "hurt", "top_k", TRAPPED, **RAY)
-    assert not (traps / "kills once").exists()
+    workload = trapped_in(tmp_path)
+    whole = simulated(tmp_path / "whole", "top_k", workload, **RAY)
+    set_trap(tmp_path / "kills once")
+    hurt = simulated(tmp_path / "hurt", "top_k", workload, **RAY)
+    assert not (tmp_path / "kills once").exists()
     assert digests(hurt) == digests(whole)
     lost = [r.message for r in caplog.records if "computed again" in r.message]
     assert len(lost) == 1
     assert lost[0].startswith("an actor of Ray has died; its ")
 
 
-def test_the_users_error_comes_back_with_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    traps = tmp_path / "traps"
-    traps.mkdir()
-    monkeypatch.setenv("LATECOMER_TEST_TRAPS", str(traps))
-    (traps / "raises").touch()
+def test_the_users_error_comes_back_with_its_traceback(tmp_path: Path) -> None:
+    set_trap(tmp_path / "raises")
     with pytest.raises(UserCodeError, match="no such thing") as raised:
-        simulated(tmp_path / "run", "fed_avg", TRAPPED, **RAY)
+        simulated(tmp_path / "run", "fed_avg", trapped_in(tmp_path), **RAY)
     assert "in trapped" in last_words(raised.value)
 
 
