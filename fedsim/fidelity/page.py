@@ -26,9 +26,9 @@ _CURVES = (
     "simulation knows what the journal held after the first {pilot} s."
 )
 _STALENESS = (
-    "The share of updates that were at most so many versions late. The Kolmogorov-Smirnov "
-    "distance is the largest gap between two of these curves; its bound is for "
-    "independent values, which updates of one run are not quite."
+    "The share of updates that were at most so many versions late. The "
+    "Kolmogorov-Smirnov distance is the largest gap between two of these curves; its "
+    "bound is for independent values, which updates of one run are not quite."
 )
 _NUMBERS = (
     "A prediction has the seed of the run, and so the same first model and batches; "

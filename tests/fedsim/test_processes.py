@@ -386,6 +386,10 @@ class Fake:
         """Nothing to end."""
 
 
+def echoed(found: Computed) -> list[Any]:
+    return [client for client, _ in found.places]
+
+
 @pytest.fixture
 def pool() -> Pool:
     pool, x, y = Pool(), np.arange(20.0), np.arange(20)
@@ -402,7 +406,7 @@ MODELS = {version: np.full(3, version, np.float32) for version in (0, 1)}
 def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
     crew = Crew(Fake, 2, pool)
     found = crew.compute(TASKS, MODELS)
-    assert [stack for stack, _ in found.places] == list(range(8))
+    assert echoed(found) == list(range(8))
     first, _ = Fake.shares
     assert [task.client for task in first.tasks] == [0, 2, 4, 6]
     assert set(first.samples) == {0, 2, 4, 6}
@@ -421,7 +425,7 @@ def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:
     crew.compute(TASKS, MODELS)
     Fake.lost = 2
     found = crew.compute(TASKS, MODELS)
-    assert [stack for stack, _ in found.places] == list(range(8))
+    assert echoed(found) == list(range(8))
     assert len(Fake.shares) == 4
     assert (Fake.shares[1].samples, Fake.shares[1].most) == ({}, None)
     assert set(Fake.shares[2].samples) == set(range(8))
