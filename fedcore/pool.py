@@ -148,7 +148,8 @@ def _put(whole: Any, used: int, part: Any) -> Any:
     if array.shape[1:] != whole.shape[1:]:
         raise WorkloadError(
             f"train_data returned samples of shape {array.shape[1:]}, and of "
-            f"{whole.shape[1:]} to other clients"
+            f"{whole.shape[1:]} to other clients: they cannot be trained together; "
+            "pad them, or set simulate.engine.kind: exact"
         )
     return _grown(whole, used, array)
 

@@ -92,7 +92,10 @@ def train_stack(
     counts: list[Counts | None] = [None] * count
     if count_labels:
         counts = _label_counts(pool, batches, rows_NSB, clients_N)
-    kept = [None] * count if trained.state is None else list(trained.state)
+    kept: list[State] = [None] * count
+    if trained.state is not None:  # copies: a client's must not keep the whole stack
+        xp = array_namespace(trained.state)
+        kept = [xp.asarray(row, copy=True) for row in trained.state]
     if order is None:
         return StackedUpdates(delta_ND, loss_N, counts, kept)
     back = np.argsort(order)

@@ -46,7 +46,7 @@ def run(
     Raises:
         ConfigError: the config has mistakes, or says nothing of when to stop.
         UserCodeError: the user's code raised again and again, until too few clients
-            were left to go on.
+            were left to go on; or a stack could not be trained.
     """
     if not isinstance(config, FederationConfig):
         config = parse_config(config)
@@ -86,27 +86,27 @@ def run(
         if stacked is not None:
             started.journal.store.note(WITHOUT_UPDATES, "yes")
     world = World(started, None if on_event is None else lambda e: on_event(started, e))
-    crowd: Crowd | None = None
-    clients: list[SimulatedClient] = []
-    if stacked is not None:
-        assert population is not None
-        crowd = make_crowd(world, population, workload, stacked)
-    else:
-        devices = devices if population is None else devices_of(population)
-        clients = _one_by_one(world, devices, workload, model)
-    examiner = None
-    if workload.test_data is not None:
-        with user_code("test_data"):
-            test_data = workload.test_data()
-        examiner = SimulatedEvaluator(world, model, test_data, needed)
-
-    def is_over() -> bool:
-        measured = examiner is None or examiner.is_done
-        ended = world.ended is not None and measured
-        return ended or len(world.failures) > spare
-
     with world.interrupts:
         try:
+            crowd: Crowd | None = None
+            clients: list[SimulatedClient] = []
+            if stacked is not None:
+                assert population is not None
+                crowd = make_crowd(world, population, workload, stacked)
+            else:
+                devices = devices if population is None else devices_of(population)
+                clients = _one_by_one(world, devices, workload, model)
+            examiner = None
+            if workload.test_data is not None:
+                with user_code("test_data"):
+                    test_data = workload.test_data()
+                examiner = SimulatedEvaluator(world, model, test_data, needed)
+
+            def is_over() -> bool:
+                measured = examiner is None or examiner.is_done
+                ended = world.ended is not None and measured
+                return ended or len(world.failures) > spare
+
             if arrivals is not None:
                 replay_arrivals(world, clients, arrivals)
             else:

@@ -4,7 +4,7 @@ What the coordinator persists goes to the same journal as in a deployment, so th
 same report and the same tools look at both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Protocol, assert_never
 
@@ -26,7 +26,7 @@ from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.commit import GroupCommit
 from fedrun.journal import WITHOUT_UPDATES
 from fedrun.run import Run
-from fedrun.traffic import Lane, TrafficFile, Way, codec_of
+from fedrun.traffic import Lane, Traffic, TrafficFile, Way, codec_of
 from fedsim.clock import Call, Clock
 from fedsim.interrupts import Interrupts
 
@@ -117,6 +117,13 @@ class World:
     def count(self, lane: Lane, nbytes: int, transfers: int) -> None:
         """So many bytes have travelled on a lane."""
         self._traffic.count(lane, payload=nbytes, transfers=transfers)
+
+    def forget_traffic(self, cids: Collection[str]) -> None:
+        """What these clients have sent and received is counted anew."""
+        known, self._traffic = self._traffic.lanes(), Traffic()
+        for lane, load in known.items():
+            if lane.cid not in cids:
+                self.count(lane, load.payload, load.transfers)
 
     def step(self, at: Seconds, reason: StepReason) -> None:
         """A version is made of what has arrived."""

@@ -50,6 +50,12 @@ def _fashion(found: Found) -> Iterator[Target]:
     yield from _beats(found, tasks.PFL_2, 3)
 
 
+def _processes(found: Found) -> Iterator[Target]:
+    two, one = found
+    ratio = faster(found[two], found[one]).median
+    yield Target(f"times as fast, {two} as {one}", ratio, 1.7, at_least=True)
+
+
 def _population(found: Found) -> Iterator[Target]:
     small, *_, large = found
     dearer = faster(found[small], found[large]).median
@@ -68,6 +74,7 @@ GOALS: dict[str, Callable[[Found], Iterator[Target]]] = {
     "A": _task_a,
     "B": _task_b,
     "fashion": _fashion,
+    "processes": _processes,
     "population": _population,
     "asynchronous": _asynchronous,
 }

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 
 import fedsim
 from benchmarks.simulation.peers.networks import network
-from benchmarks.simulation.peers.problem import Course, Floats, Integers, Problem
+from benchmarks.simulation.peers.problem import Course, Floats, Integers, load
 from fedcore.coordinator.events import Event
 from fedcore.workload import Client
 from fedrun.config import FederationConfig, parse_config
@@ -18,17 +19,24 @@ from fedrun.run import Run
 from fedtorch import TorchWorkload
 
 
-def workload(problem: Problem) -> TorchWorkload:
-    """A module with the first weights, and everybody's rows."""
-
-    def train_data(client: Client) -> tuple[Floats, Integers]:
-        return problem.data(client.index)
-
+def workload(path: Path) -> TorchWorkload:
+    """A module with the first weights, and everybody's rows, in any process."""
     return TorchWorkload(
-        model=lambda: network(problem),
+        model=partial(_model, path),
         loss=nn.CrossEntropyLoss(),
-        train_data=train_data,
+        train_data=partial(_train_data, path),
     )
+
+
+_load = cache(load)
+
+
+def _model(path: Path) -> nn.Module:
+    return network(_load(path))
+
+
+def _train_data(path: Path, client: Client) -> tuple[Floats, Integers]:
+    return _load(path).data(client.index)
 
 
 def federation(course: Course, folder: Path) -> FederationConfig:
@@ -73,7 +81,7 @@ def main() -> None:
                 versions += 1
                 course.finished(versions, lambda: layers(run, state.exact_D))
 
-        fedsim.run(config, workload(course.problem), on_event=on_event)
+        fedsim.run(config, workload(course.path), on_event=on_event)
         course.ended()  # the journal is closed
     course.save(each=config.algorithm.buffer)
 

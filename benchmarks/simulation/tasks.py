@@ -128,6 +128,14 @@ TASKS = {
         check=10,
         contenders=_fed_avg("fashion", {OURS: 15, LOOP: 15, PFL: 15, PFL_2: 20}),
     ),
+    "processes": Task(
+        title="Fashion-MNIST, CNN of 106,122, 50 of 1,000 clients a round",
+        check=10,
+        contenders={
+            words: ours("fashion", 25, simulate={"engine": {"processes": count}})
+            for words, count in (("2 processes", 2), ("1 process", 1))
+        },
+    ),
     "population": Task(
         title="digits, MLP 64-32-10, 100 clients a round, of ever more",
         check=15,

@@ -17,8 +17,7 @@ from fedcore.rng import Key
 from fedcore.typing import JSON
 
 Wish = TypeVar("Wish")  # what a waiting client asked with
-# Of a smaller part of all clients, a choice is not made by trying names.
-LEAST_SHARE = 8
+SORTING = 4  # as long as trying so many names, for each that is sorted
 
 
 _SETS = (
@@ -179,14 +178,17 @@ class Leases(Generic[Wish]):
     def _choose(self, idle: Collection[str], room: int, key: Key) -> list[str]:
         if len(idle) <= room:
             return list(idle)
-        preferred = self._order(self._candidates(idle), key)
+        preferred = self._order(self._candidates(idle, room), key)
         return list(islice((cid for cid in preferred if cid in idle), room))
 
-    def _candidates(self, idle: Collection[str]) -> list[str]:
-        """A list that holds those who are idle, in the order that the rule wants."""
+    def _candidates(self, idle: Collection[str], room: int) -> list[str]:
+        """A list that holds those who are idle, in the order that the rule wants.
+
+        It is of everybody where trying names costs less than sorting the idle ones.
+        """
         if self._in_turn:  # whoever has waited longest comes first
             return list(dict.fromkeys(chain(self.parked, self.present)))
-        if LEAST_SHARE * len(idle) < len(self._known):
+        if SORTING * len(idle) ** 2 < room * len(self._known):
             return self._sorted(idle)
         if len(self._by_name) != len(self._known):
             self._by_name = self._sorted(self._known)

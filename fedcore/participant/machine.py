@@ -434,9 +434,10 @@ class Participant:
         return fold(memory_D, residual_D, packed, self._layout, sign)
 
     def _bounded(self, history: Sequence[Sent]) -> tuple[Sent, ...]:
-        """Without a memory there is nowhere to fold back to."""
-        has_one = self.state.memory_D is not None
-        return newest(history, 4 * self.algorithm.spec.dim) if has_one else ()
+        """Without a memory there is nowhere to fold back to; a cycle needs one."""
+        if self.state.memory_D is not None:
+            return newest(history, 4 * self.algorithm.spec.dim)
+        return tuple(history[-1:]) if self.algorithm.config.uplink.looks_back else ()
 
     def _note(self, **entries: float) -> None:
         self._change(ledger=replace(self.state.ledger, **entries))  # type: ignore[arg-type]

@@ -82,6 +82,7 @@ class Books:
 
     def load(self, saved: JSON) -> None:
         """What :meth:`dump` gave."""
+        self._world.forget_traffic(set(self._names))
         self._moved = {
             (way, codec): (transfers, nbytes) for way, codec, transfers, nbytes in saved
         }

@@ -29,6 +29,7 @@ from fedcore.typing import Array, Indices, State, Vector
 from fedcore.workload import StackedModel, out_of_memory, user_code
 from fedrun.traffic import codec_of
 from fedsim.stacked.stack import Stack
+from fedsim.stacked.threads import one_thread
 
 Models = Mapping[int, Vector]  # public models by their versions
 
@@ -98,7 +99,7 @@ class Computer:
         self._plain = isinstance(uplink, Identity)
         self._has_memory = isinstance(uplink, MemoryConfig)
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
-        self._looks_back = self._has_memory and uplink.looks_back
+        self._looks_back = uplink.looks_back
         self._dense_bytes = dense_bytes(algorithm.spec.dim)
         self._most: int | None = None
 
@@ -108,6 +109,17 @@ class Computer:
         Raises:
             UserCodeError: the model or the loss raised.
         """
+        with one_thread():
+            return self._computed(tasks, models)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def limit(self, most: int) -> None:
+        """No more tasks than this are trained together from now on."""
+        self._most = most
+
+    def _computed(self, tasks: Sequence[Task], models: Models) -> Computed:
         groups: dict[Any, list[int]] = {}
         for place, task in enumerate(tasks):
             lr = getattr(self._config.at(task.version), "lr", None)
@@ -119,13 +131,6 @@ class Computer:
             group = [tasks[place] for place in places]
             found.update(zip(places, self._in_parts(group, models), strict=True))
         return Computed([found[place] for place in range(len(tasks))], self._most)
-
-    def close(self) -> None:
-        """Nothing was started."""
-
-    def limit(self, most: int) -> None:
-        """No more tasks than this are trained together from now on."""
-        self._most = most
 
     def _in_parts(
         self, tasks: Sequence[Task], models: Models

@@ -35,7 +35,8 @@ from fedsim.world import World
 _log = logging.getLogger("fedsim")
 
 # What can happen to a client; the numbers are places in ``Crowd._handlers``.
-_ARRIVES, _READY, _FINISHES, _UPLOADS, _BEGINS, _LEAVES, _DROPS, _MISSED = range(8)
+_ARRIVES, _READY, _FINISHES, _UPLOADS = range(4)
+_BEGINS, _LEAVES, _DROPS, _MISSED, _FAILS = range(4, 9)
 
 
 # The lists that a resumed run begins with; what follows from data is read again.
@@ -87,6 +88,7 @@ class Crowd:
         self._given: dict[int, Given] = {}
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._failures: dict[int, int] = {}
+        self._errors: dict[int, UserCodeError] = {}  # that are not told yet
         self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
         self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
         self._expiries: deque[tuple[Seconds, int, int, int]] = deque()  # in order
@@ -107,6 +109,7 @@ class Crowd:
             self._leave,
             self._drop_out,
             self._missed,
+            self._fail,
         )
         if population.needs_labels:
             population.show_labels(self._holdings.label_counts)
@@ -279,8 +282,6 @@ class Crowd:
         now, population = self._clock.now, self._population
         expiry = now + self._lease, self._clock.ticket(), who, lease.number
         self._expiries.append(expiry)
-        if not self._holdings.samples[who] and not self._read(who):
-            return
         version, held = lease.version, self._held[who]
         nbytes, kind, codec = self._downloads.of(held)
         if nbytes:
@@ -291,8 +292,12 @@ class Crowd:
             return
         self._held[who] = version
         task = self._tasks[who] = self._tasks[who] + 1
-        steps = self._holdings.steps(who, self._share.get(who, 1.0))
         received = now + population.download(who, nbytes)
+        if not self._holdings.samples[who] and not self._read(who):
+            self._given[who] = Given(now, version, kind, nbytes, 0, held)
+            self._at(received, _FAILS, who)
+            return
+        steps = self._holdings.steps(who, self._share.get(who, 1.0))
         duration = population.compute(who, task, steps)
         self._given[who] = Given(now, version, kind, nbytes, steps, held)
         lost = population.dropout(who, task)
@@ -314,12 +319,14 @@ class Crowd:
         try:
             self._holdings.read(who)
         except UserCodeError as error:
-            self._confess(who, error)
+            self._errors[who] = error
             return False
         return True
 
-    def _confess(self, who: int, error: UserCodeError) -> None:
+    def _fail(self, who: int) -> None:
         """The user's code raised: the server is told, and the federation goes on."""
+        error = self._errors.pop(who)
+        self._books.add(*unfinished(who, self._seq[who], self._given.pop(who)))
         failures = self._failures[who] = self._failures.get(who, 0) + 1
         now, name = self._clock.now, self._names[who]
         if failures == 1:
@@ -437,6 +444,7 @@ class Crowd:
             "given": list(self._given.items()),
             "refused": [[who, v.value] for who, v in self._refused.items()],
             "failures": list(self._failures.items()),
+            "errors": [[who, str(error)] for who, error in self._errors.items()],
             "events": self._events,
             "acks": list(self._acks),
             "expiries": list(self._expiries),
@@ -456,6 +464,7 @@ class Crowd:
         self._given = {who: Given(*given) for who, given in saved["given"]}
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._failures = dict(saved["failures"])
+        self._errors = {who: UserCodeError(text) for who, text in saved["errors"]}
         self._events[:] = [
             (at, n, k, who, life) for at, n, k, who, life in saved["events"]
         ]
@@ -466,7 +475,8 @@ class Crowd:
             (at, n, who, number) for at, n, who, number in saved["expiries"]
         )
         self._work.load(saved["work"], arrays)
-        for who in {*self._given, *(update[0] for update in saved["entering"])}:
+        holding = {*self._given, *(update[0] for update in saved["entering"])}
+        for who in holding.difference(self._errors):
             self._holdings.read(who)
         self._inbox.load(saved["entering"], arrays)
         self._books.load(saved["moved"])

@@ -15,17 +15,9 @@ from weakref import finalize
 from fedsim.campaign.pool import deaf, end_with_parent
 from fedsim.stacked.channel import Channel
 from fedsim.stacked.crew import LinkLostError
+from fedsim.stacked.threads import VARIABLES
 from fedsim.stacked.worker import Blueprint, Failure, Reply, Share, Worker
 
-# What libraries of linear algebra read when they are loaded: a process has one thread,
-# or they would wait for each other.
-_THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 _PATIENCE = 5.0  # seconds for a process that was killed to be gone
 
 
@@ -125,8 +117,8 @@ def _serve(
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Whoever is started in here computes with one thread."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ.update(dict.fromkeys(VARIABLES, "1"))
     try:
         yield
     finally:

@@ -55,7 +55,7 @@ class Work:
         uplink = algorithm.config.uplink
         self._plain = isinstance(uplink, Identity)
         self._has_memory = isinstance(uplink, MemoryConfig)
-        self._looks_back = self._has_memory and uplink.looks_back
+        self._looks_back = uplink.looks_back
         self._dense_bytes = dense_bytes(dim)
         self.memories = Memories(dim, memory_bytes)
         self._previous: dict[int, Payload] = {}  # last messages, if they matter

@@ -9,7 +9,7 @@ import pytest
 from fedcore import payloads
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.bandwidth import NEW_LINK, Bandwidth, Link
-from fedcore.compressors import DeadZone, ErrorFeedback, TopK
+from fedcore.compressors import Cyclic, DeadZone, ErrorFeedback, TopK
 from fedcore.params import ParamSpec, digest
 from fedcore.participant import Participant, ParticipantState, Trained
 from fedcore.protocol import Ack, Held, ModelName, Verdict
@@ -78,3 +78,14 @@ def test_discarded_mass_stays_away_from_what_is_left_of_an_earlier_memory() -> N
     assert one.finish(Trained(np.ones(DIM, "f"), samples=1), BASE, Key.root(1))
     settle(one, Verdict.REJECTED_STALE)
     np.testing.assert_array_equal(one.state.memory_D, left_D + 1)
+
+
+def test_without_a_memory_the_last_message_is_still_known() -> None:
+    one, starts = client(FedAvg(uplink=Cyclic(ratio=0.5))), []
+    for number in range(4):
+        assert one.finish(Trained(np.ones(DIM, "f"), samples=1), BASE, Key.root(number))
+        message = payloads.unpack(one.push().payload, SPEC.sizes)
+        starts.append(int(np.flatnonzero(payloads.decode(message))[0]))
+        settle(one, Verdict.ACCEPTED)
+    assert starts[:2] == starts[2:]
+    assert starts[0] != starts[1]

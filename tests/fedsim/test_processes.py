@@ -228,6 +228,31 @@ def test_the_users_error_comes_back_with_its_traceback(desk: Path) -> None:
     assert not active_children()
 
 
+@pytest.mark.processes
+def test_an_interrupted_run_goes_on_to_the_last_bit(tmp_path: Path) -> None:
+    def run(name: str, **more: Any) -> Results:
+        config = {**SETTINGS["top_k"], "stop": {"versions": 8}}
+        simulate = {**config["simulate"], "clients": 12, "engine": TWO}
+        return fedsim.run(
+            {**config, "simulate": simulate}, WORKLOAD, folder=tmp_path / name, **more
+        )
+
+    whole, events = run("whole"), 0
+
+    def interrupt(*_: Any) -> None:
+        nonlocal events
+        events += 1
+        if events == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run("parts", on_event=interrupt)
+    assert not active_children()
+    parts = run("parts", resume=True)
+    assert told(parts) == told(whole)
+    assert digests(parts) == digests(whole)
+
+
 # ------------------------------------------------------------------------- other ends
 
 APP = """

@@ -11,6 +11,8 @@ from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.records import Decided, Measured, Stepped
 from fedcore.errors import ConfigError
 from fedrun.results import Results
+from fedrun.traffic import read_traffic
+from fedsim.evaluator import NAME
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD
 from tests.fedsim.toys import toy
 
@@ -29,6 +31,17 @@ def told(results: Results) -> list[Any]:
     ]
     steps = [(r.at, r.version, r.digest) for r in results.of(Stepped)]
     return [decided, steps, [dict(r.values) for r in results.of(Measured)]]
+
+
+def travelled(results: Results) -> dict[Any, tuple[int, int]]:
+    """Transfers and bytes of the clients; an evaluator that begins anew gets more."""
+    traffic = read_traffic(results.folder)
+    assert traffic is not None
+    return {
+        lane: (load.transfers, load.payload)
+        for lane, load in traffic.lanes().items()
+        if lane.cid != NAME
+    }
 
 
 class InterruptAt:
@@ -58,6 +71,7 @@ def test_what_follows_is_what_would_have_followed(name: str, tmp_path: Path) -> 
             )
     parts = fedsim.run(config(SETTINGS[name]), WORKLOAD, folder=folder, resume=True)
     assert told(parts) == told(whole)
+    assert travelled(parts) == travelled(whole)
 
 
 @pytest.mark.parametrize("name", ["fed_buff", "top_k", "over_selection"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedcore.coordinator.records import Decided, Leased, Stepped
+from fedcore.coordinator.records import Decided, Failed, Leased, Stepped
 from fedcore.errors import JournalError
 from fedrun.data import digits
 from fedrun.journal import Journal, verify
@@ -127,6 +127,52 @@ SETTINGS: dict[str, dict[str, Any]] = {
             },
         },
     },
+    "leases_end": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3, "concurrency": 3},
+        "simulate": {
+            "step_seconds": 0.5,
+            "speed": {"kind": "log_normal", "sigma": 1.5},
+        },
+        "timeouts": {"lease": 2.0},
+    },
+    "gone_in_the_download": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3},
+        "simulate": {
+            "jitter": {"kind": "log_normal", "sigma": 1.0},
+            "link": {"down_mbit": 0.02},
+            "availability": {
+                "kind": "on_off",
+                "there_seconds": 3.0,
+                "gone_seconds": 3.0,
+            },
+        },
+    },
+    "too_late": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3, "staleness_limit": 0},
+        "simulate": {
+            "upload_loss": 0.3,
+            "ack_loss": 0.3,
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+        },
+    },
+    "a_cohort_with_room": {
+        "seed": 1,
+        "algorithm": {"kind": "fed_avg", "buffer": 5, "over_selection": 1.5},
+        "simulate": {
+            "step_seconds": 0.02,
+            "link": {"down_mbit": 1.0},
+            "availability": {"kind": "diurnal", "day_seconds": 5.0},
+        },
+    },
+    "no_past_messages": {
+        "algorithm": {
+            "kind": "latecomer",
+            "buffer": 3,
+            "ring_bytes": 0,
+            "uplink": {"kind": "cyclic"},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.5}},
+    },
 }
 
 
@@ -166,6 +212,33 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     np.testing.assert_allclose(
         stacked.central["loss"], exact.central["loss"], rtol=1e-4
     )
+
+
+def test_a_client_whose_data_cannot_be_read_at_first(tmp_path: Path) -> None:
+    def told_of(kind: str) -> list[Any]:
+        asked: list[str] = []
+
+        def sometimes(client: Any) -> Any:
+            asked.append(client.name)
+            if client.index == 2 and asked.count(client.name) < 3:
+                raise OSError("not mounted yet")
+            return train_data(client)
+
+        workload = TorchWorkload(
+            model=model, loss=nn.CrossEntropyLoss(), train_data=sometimes
+        )
+        config = {
+            "algorithm": {"kind": "fed_buff", "buffer": 3},
+            "simulate": {"clients": 6, "step_seconds": 0.5, "engine": {"kind": kind}},
+            "stop": {"versions": 6},
+        }
+        results = fedsim.run(config, workload, folder=tmp_path / kind)
+        failed = [(r.at, r.cid) for r in results.of(Failed)]
+        leased = sorted((r.at, r.cid, r.nbytes) for r in results.of(Leased))
+        assert failed
+        return [*told(results), *failed, *leased]
+
+    assert told_of("stacked") == told_of("exact")
 
 
 class Choosy(nn.Module):

@@ -86,7 +86,8 @@ class Course:
         parser.add_argument("--check", type=int, required=True, help="keep its model")
         parser.add_argument("--settings", default="{}", help="JSON, where it has any")
         options = parser.parse_args(words)
-        self.problem = load(options.problem)
+        self.path: Path = options.problem
+        self.problem = load(self.path)
         self.rounds: int = options.rounds
         self.settings: str = options.settings
         self._outcome: Path = options.outcome

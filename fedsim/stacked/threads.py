@@ -1,0 +1,75 @@
+"""One thread for the products of a stack.
+
+They are many and small. Where other work runs beside them, the threads of one product
+wait for each other, busily: with two threads the CNN of ``python -m
+benchmarks.simulation fashion`` was seen to take twenty times as long.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Who sets one of them has chosen, and so have the libraries when they were loaded.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_FOLDERS = ("../numpy.libs", ".dylibs")  # of NumPy's wheels, for Linux and macOS
+
+
+class _Threads(NamedTuple):
+    """Of one library."""
+
+    count: Callable[[], int]
+    limit: Callable[[int], Any]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Products take one thread in here, unless the environment says how many."""
+    if any(name in os.environ for name in VARIABLES):
+        yield
+        return
+    libraries = [*_openblas(), *_torch()]
+    before = [library.count() for library in libraries]
+    for library in libraries:
+        library.limit(1)
+    try:
+        yield
+    finally:
+        for library, count in zip(libraries, before, strict=True):
+            library.limit(count)
+
+
+@cache
+def _openblas() -> tuple[_Threads, ...]:
+    """What came with NumPy."""
+    found = []
+    for folder in _FOLDERS:
+        for path in (Path(np.__file__).parent / folder).glob("*openblas*"):
+            library = ctypes.CDLL(str(path))
+            for name in ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads"):
+                get = getattr(library, name.format("get"), None)
+                limit = getattr(library, name.format("set"), None)
+                if get is not None and limit is not None:
+                    found.append(_Threads(get, limit))
+                    break
+    return tuple(found)
+
+
+def _torch() -> tuple[_Threads, ...]:
+    """If it is used at all."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ()
+    return (_Threads(torch.get_num_threads, torch.set_num_threads),)
