@@ -30,7 +30,7 @@ _FOLDERS = ("../numpy.libs", ".dylibs")  # of NumPy's wheels, for Linux and macO
 class _Threads(NamedTuple):
     """Of one library."""
 
-    count: Callable[[], int]
+    number: Callable[[], int]
     limit: Callable[[int], Any]
 
 
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
         yield
         return
     libraries = [*_openblas(), *_torch()]
-    before = [library.count() for library in libraries]
+    before = [library.number() for library in libraries]
     for library in libraries:
         library.limit(1)
     try:
