@@ -1,7 +1,7 @@
 """The curves of all settings as one SVG, readable on light and dark ground."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -11,12 +11,14 @@ from benchmarks.asynchrony.contenders import BUFFERED, MIXED, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome
 from fedrun.report import look
 
+Axis = Callable[[float], float]  # where a value lies on the page
 COLOURS = {
     SYNCHRONOUS: look.VERMILION,
     BUFFERED: look.GREEN,
     MIXED: look.ORANGE,
     OURS: look.BLUE,
 }
+NAMES = {"log_normal": "Log-normal, σ = 1", "pareto": "Pareto, 1.5"}
 _WIDTH, _HEIGHT = 440, 300  # of a panel
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 52, 40
 _LOWEST, _POINTS = 0.5, 120
@@ -53,8 +55,8 @@ def _panel(campaign: Campaign, seeds: Sequence[int]) -> Iterator[str]:
         share = (value - _LOWEST) / (top - _LOWEST)
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
 
-    speed = setting.speed.replace("_", "-")
-    yield _text(_LEFT, 16, f"{speed}, {setting.flight:,} in flight", "start")
+    title = f"{NAMES[setting.speed]}, {setting.flight:,} training at a time"
+    yield _text(_LEFT, 16, title, "start")
     for place, name in enumerate(rows):
         x = _LEFT + 96 * place
         yield f'<path d="M{x} 32h14" stroke="{COLOURS[name]}" stroke-width="3"/>'
@@ -70,15 +72,13 @@ def _panel(campaign: Campaign, seeds: Sequence[int]) -> Iterator[str]:
     step *= 0.5 if end / step < 3 else 1
     for when in np.arange(0, end, step):
         yield _text(across(float(when)), _HEIGHT - _BOTTOM + 18, f"{when:g}", "middle")
-    yield _text(_WIDTH / 2, _HEIGHT - 4, "tasks of a median device, in time", "middle")
+    yield _text(_WIDTH / 2, _HEIGHT - 4, "time, in tasks of a median device", "middle")
     for name, outcomes in rows.items():
         for outcome in outcomes:
             yield _curve(COLOURS[name], outcome, across, down)
 
 
-def _curve(colour: str, outcome: Outcome, across: object, down: object) -> str:
-    assert callable(across)
-    assert callable(down)
+def _curve(colour: str, outcome: Outcome, across: Axis, down: Axis) -> str:
     points = list(zip(outcome.middle, outcome.held, strict=True))
     points = points[:: max(1, len(points) // _POINTS)]
     shown = [max(value, _LOWEST) for _, value in points]

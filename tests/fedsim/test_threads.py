@@ -21,7 +21,7 @@ def test_libraries_take_one_thread_and_then_as_many_as_before() -> None:
         torch.set_num_threads(3)
         with one_thread():
             assert torch.get_num_threads() == 1
-            assert [library.count() for library in threads._openblas()] in ([], [1])
+            assert [library.number() for library in threads._openblas()] in ([], [1])
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
