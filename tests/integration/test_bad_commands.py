@@ -441,8 +441,8 @@ def test_an_app_without_test_data_cannot_evaluate(folder: Path) -> None:
         ),
         (
             "None",
-            "train_data returned NoneType; expected (x, y) or a data set with len() "
-            "and [i]",
+            "train_data returned NoneType; expected (x, y), Subset(x, y, rows) or a "
+            "data set with len() and [i]",
         ),
     ],
 )
