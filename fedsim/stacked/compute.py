@@ -5,7 +5,7 @@ client and on settings that never change. So it does not matter who computes it,
 whoever is lost on the way takes nothing along.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,17 +50,21 @@ class Computed(NamedTuple):
     """Where the results of tasks are, in their order."""
 
     places: list[tuple[Stack, int]]
-    most: int | None = None  # so many fit into memory together, if not all did
+    most: int  # trained together: what was asked for, or what fitted into memory
 
 
 class Computes(Protocol):
     """Whoever computes tasks."""
 
     size: int
-    """How many stacks are computed at a time."""
+    """How many stacks are best asked for at a time."""
 
-    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
-        """Computes tasks, with the models that they start from."""
+    def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
+        """Computes tasks, at most so many together.
+
+        Raises:
+            UserCodeError: the model or the loss raised.
+        """
 
     def close(self) -> None:
         """Ends what was started."""
@@ -101,50 +105,42 @@ class Computer:
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
         self._looks_back = uplink.looks_back
         self._dense_bytes = dense_bytes(algorithm.spec.dim)
-        self._most: int | None = None
 
-    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
-        """Computes tasks of one learning rate together.
+    def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
+        """Computes tasks of one learning rate together, at most so many.
 
         Raises:
             UserCodeError: the model or the loss raised.
         """
-        with one_thread():
-            return self._computed(tasks, models)
-
-    def close(self) -> None:
-        """Nothing was started."""
-
-    def limit(self, most: int) -> None:
-        """No more tasks than this are trained together from now on."""
-        self._most = most
-
-    def _computed(self, tasks: Sequence[Task], models: Models) -> Computed:
         groups: dict[Any, list[int]] = {}
         for place, task in enumerate(tasks):
             lr = getattr(self._config.at(task.version), "lr", None)
             groups.setdefault(lr, []).append(place)
-        if len(groups) == 1:
-            return Computed(list(self._in_parts(tasks, models)), self._most)
         found: dict[int, tuple[Stack, int]] = {}
-        for places in groups.values():
-            group = [tasks[place] for place in places]
-            found.update(zip(places, self._in_parts(group, models), strict=True))
-        return Computed([found[place] for place in range(len(tasks))], self._most)
+        with one_thread():
+            for places in groups.values():
+                group = [tasks[place] for place in places]
+                where, most = self._in_parts(group, models, most)
+                found.update(zip(places, where, strict=True))
+        return Computed([found[place] for place in range(len(tasks))], most)
+
+    def close(self) -> None:
+        """Nothing was started."""
 
     def _in_parts(
-        self, tasks: Sequence[Task], models: Models
-    ) -> Iterator[tuple[Stack, int]]:
+        self, tasks: Sequence[Task], models: Models, most: int
+    ) -> tuple[list[tuple[Stack, int]], int]:
         """What does not fit into memory is halved, and so is all that follows."""
-        at = 0
-        while at < len(tasks):
-            part = tasks[at : None if self._most is None else at + self._most]
+        found: list[tuple[Stack, int]] = []
+        while len(found) < len(tasks):
+            left = tasks[len(found) :]
+            part = left[: -(-len(left) // -(-len(left) // most))]  # all about as many
             stack = self._tried(part, models)
             if stack is None:
-                self._most = len(part) // 2
+                most = len(part) // 2
                 continue
-            at += len(part)
-            yield from ((stack, row) for row in range(len(part)))
+            found += [(stack, row) for row in range(len(part))]
+        return found, most
 
     def _tried(self, tasks: Sequence[Task], models: Models) -> Stack | None:
         """None: they do not fit into memory together."""

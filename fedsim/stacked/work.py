@@ -178,11 +178,11 @@ class Work:
                 chosen[-1] = needed
         tasks = [self._task(client, waiting[client]) for client in chosen]
         models = {waiting[client].version: waiting[client].base_D for client in chosen}
-        places, fits = self._computes.compute(tasks, models)
+        places, fits = self._computes.compute(tasks, models, self._most)
         for client, place in zip(chosen, places, strict=True):
             del waiting[client]
             self._done[client] = place
-        if fits is not None and fits < self._most:
+        if fits < self._most:
             self._most = fits
             _log.warning(
                 "a stack did not fit into memory: from now on at most %d clients are "

@@ -27,10 +27,10 @@ class Share(NamedTuple):
     """Public models by version; of those before, it keeps what it needs now."""
     samples: dict[int, Any]
     """Clients' samples: (x, y), or rows of the arrays that all share."""
+    most: int
+    """No more of them are trained together."""
     arrays: Any = None
     """Those arrays, (x, y), the first time."""
-    most: int | None = None
-    """No more of them are to be trained together, now and later."""
 
 
 class Failure(NamedTuple):
@@ -118,12 +118,10 @@ class Worker:
             self._shared = arrays
         for client, given in share.samples.items():
             self._pool.add(client, self._samples(given))
-        if share.most is not None:
-            self._computer.limit(share.most)
         needed = {task.version for task in share.tasks}
         known = self._models | share.models
         self._models = {version: known[version] for version in needed}
-        found = self._computer.compute(share.tasks, self._models)
+        found = self._computer.compute(share.tasks, self._models, share.most)
         for stack, _ in found.places:
             stack.let_go()
         return found
