@@ -46,7 +46,7 @@ class Nobody:
 
     size = 1
 
-    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
+    def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
         """A row of zeros for each task."""
         count = len(tasks)
         updates = StackedUpdates(
@@ -56,7 +56,7 @@ class Nobody:
             [None] * count,
         )
         stack = Stack(updates, 10)
-        return Computed([(stack, row) for row in range(count)])
+        return Computed([(stack, row) for row in range(count)], most)
 
     def close(self) -> None:
         """Nothing was started."""

@@ -132,7 +132,7 @@ TASKS = {
         title="Fashion-MNIST, CNN of 106,122, 50 of 1,000 clients a round",
         check=10,
         contenders={
-            words: ours("fashion", 25, simulate={"engine": {"processes": count}})
+            words: ours("fashion", 120, simulate={"engine": {"processes": count}})
             for words, count in (("2 processes", 2), ("1 process", 1))
         },
     ),

@@ -18,6 +18,7 @@ from fedsim.stacked.worker import Failure, Reply, Share
 _log = logging.getLogger("fedsim")
 _MOST_LOST = 4  # workers on the same tasks
 _WHOLE_BYTES = 1 << 29  # of arrays that each worker gets as they are
+_AHEAD = 4  # stacks for each worker, so that they seldom wait for one another
 _SLACK = 1.02  # of its part of the work, before a worker gives of it to others
 
 
@@ -43,10 +44,12 @@ class Link(Protocol):
 
 
 class _Sent(NamedTuple):
-    """A share on its way."""
+    """Tasks that a worker computes."""
 
     hand: int
-    places: list[int]  # of its tasks among all
+    places: list[int]  # among all tasks
+    tasks: list[Task]
+    models: Models
 
 
 class _Hand:
@@ -74,36 +77,38 @@ class Crew:
             count: how many.
             pool: the samples of all clients.
         """
-        self.size, self._start, self._pool = count, start, pool
+        self.size, self._start, self._pool = _AHEAD * count, start, pool
         self._hands = [_Hand(start()) for _ in range(count)]
         self._answered = False
 
-    def compute(self, tasks: Sequence[Task], models: Models) -> Computed:
-        """Each worker computes its share of the tasks.
+    def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
+        """Each worker computes its share of the tasks, at most so many together.
 
         Raises:
             UserCodeError: the model or the loss raised.
             LatecomerError: worker after worker was lost on the same tasks.
         """
         loads = [task.steps for task in tasks]
-        parts = dealt_out(loads, [task.client for task in tasks], self.size)
-        sent = [_Sent(hand, places) for hand, places in enumerate(parts) if places]
-        for hand, places in sent:
-            self._send(hand, [tasks[place] for place in places], models)
-        found: list[tuple[Stack, int] | None] = [None] * len(tasks)
-        most, failures = list[int](), list[Failure]()
-        for hand, places in sent:
-            reply = self._receive(hand, [tasks[place] for place in places], models)
+        parts = dealt_out(loads, [task.client for task in tasks], len(self._hands))
+        sent = [
+            _Sent(hand, places, [tasks[place] for place in places], models)
+            for hand, places in enumerate(parts)
+            if places
+        ]
+        for part in sent:
+            self._send(part, most)
+        found: dict[int, tuple[Stack, int]] = {}
+        failures: list[Failure] = []
+        for part in sent:
+            reply = self._receive(part, most)
             if isinstance(reply, Failure):
                 failures.append(reply)
                 continue
-            if reply.most is not None:
-                most.append(reply.most)
-            for place, where in zip(places, reply.places, strict=True):
-                found[place] = where
+            most = min(most, reply.most)
+            found.update(zip(part.places, reply.places, strict=True))
         if failures:
             raise failures[0].error()
-        return Computed([f for f in found if f is not None], min(most, default=None))
+        return Computed([found[place] for place in range(len(tasks))], most)
 
     def close(self) -> None:
         """Ends all workers."""
@@ -111,47 +116,46 @@ class Crew:
             hand.link.close()
         self._hands.clear()
 
-    def _send(
-        self, number: int, tasks: list[Task], models: Models, most: int | None = None
-    ) -> None:
+    def _send(self, part: _Sent, most: int) -> None:
         """Hands over tasks, with what the worker does not have."""
-        hand, shared = self._hands[number], self._pool.shared
+        hand, shared = self._hands[part.hand], self._pool.shared
         if shared is not None and _nbytes(shared) > _WHOLE_BYTES:
             shared = None
         arrays = None if hand.has_arrays else shared
         hand.has_arrays = shared is not None
         samples: dict[int, Any] = {}
-        for task in tasks:
+        for task in part.tasks:
             if task.client not in hand.clients:
                 hand.clients.add(task.client)
                 rows = self._pool.rows_of(task.client)
                 samples[task.client] = rows
                 if shared is None:
                     samples[task.client] = self._pool.batch(rows)
-        needed = {task.version for task in tasks}
-        fresh = {version: models[version] for version in needed - hand.versions}
+        needed = {task.version for task in part.tasks}
+        fresh = {version: part.models[version] for version in needed - hand.versions}
         hand.versions = needed
-        hand.link.send(Share(tasks, fresh, samples, arrays, most))
+        hand.link.send(Share(part.tasks, fresh, samples, most, arrays))
 
-    def _receive(self, number: int, tasks: list[Task], models: Models) -> Reply:
+    def _receive(self, part: _Sent, most: int) -> Reply:
         """The reply, of another worker if need be; from the second on in parts."""
+        count = len(part.tasks)
         for lost in range(1, _MOST_LOST + 1):
             try:
-                reply = self._hands[number].link.receive()
+                reply = self._hands[part.hand].link.receive()
             except LinkLostError as error:
                 reason = str(error)
             else:
                 self._answered = True
                 return reply
-            self._hands[number].link.close()
+            self._hands[part.hand].link.close()
             if lost == _MOST_LOST:
                 break
             _log.warning(
-                "%s; its %d tasks are computed again by another one", reason, len(tasks)
+                "%s; its %d tasks are computed again by another one", reason, count
             )
-            self._hands[number] = _Hand(self._start())
-            most = None if lost == 1 else max(1, len(tasks) >> (lost - 1))
-            self._send(number, tasks, models, most)
+            self._hands[part.hand] = _Hand(self._start())
+            fewer = most if lost == 1 else max(1, min(most, count) >> (lost - 1))
+            self._send(part, fewer)
         hint = (
             "; perhaps for want of memory: a smaller simulate.engine.stack needs less"
         )

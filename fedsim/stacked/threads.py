@@ -35,12 +35,16 @@ class _Threads(NamedTuple):
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Products take one thread in here, unless the environment says how many."""
+def one_thread(*, with_torch: bool = True) -> Iterator[None]:
+    """Products take one thread in here, unless the environment says how many.
+
+    After a product that NumPy's library shared with another thread, that one turns for
+    some hundredths of a second more, on a core that others need.
+    """
     if any(name in os.environ for name in VARIABLES):
         yield
         return
-    libraries = [*_openblas(), *_torch()]
+    libraries = [*_openblas(), *(_torch() if with_torch else ())]
     before = [library.number() for library in libraries]
     for library in libraries:
         library.limit(1)

@@ -7,6 +7,7 @@ may be computed at any time between the lease and the moment at which it is need
 import heapq
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedcore.typing import JSON, Seconds, State, Vector
 from fedsim.stacked.compute import Computes, Task, dense_bytes
 from fedsim.stacked.memories import Memories
 from fedsim.stacked.stack import Stack as Stack
+from fedsim.stacked.threads import one_thread
 
 _log = logging.getLogger("fedsim")
 _STACK_BYTES = 1 << 26  # of models, gradients and the like that are in use at a time
@@ -62,6 +64,10 @@ class Work:
         self._kept: dict[int, State] = {}
         self._waiting: dict[int, Waiting] = {}
         self._done: dict[int, tuple[Stack, int]] = {}
+        self._closing = ExitStack()
+        self._closing.callback(self.memories.close)
+        self._closing.callback(computes.close)
+        self._closing.enter_context(one_thread(with_torch=False))  # evaluation may
 
     @property
     def fixed_bytes(self) -> int | None:
@@ -70,8 +76,7 @@ class Work:
 
     def close(self) -> None:
         """Ends who computes, and removes what was put into files."""
-        self._computes.close()
-        self.memories.close()
+        self._closing.close()
 
     def give(self, client: int, task: Waiting) -> None:
         """A client begins a task."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing import Pipe, active_children
 from pathlib import Path
 from typing import Any
@@ -168,14 +169,18 @@ def set_trap(path: Path) -> None:
 
 
 def falls_into(path: Path) -> bool:
-    return path.exists() and path.read_text() != str(os.getpid())
+    try:
+        return path.read_text() != str(os.getpid())
+    except FileNotFoundError:
+        return False
 
 
 def trapped(out: Any, y: Any, folder: Path = Path()) -> Any:
     float(out.detach().sum())  # where it is traced, it ends here
     if falls_into(folder / "kills once"):
-        (folder / "kills once").unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
+        with suppress(FileNotFoundError):  # another one was here first
+            (folder / "kills once").unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
     if falls_into(folder / "kills"):
         os.kill(os.getpid(), signal.SIGKILL)
     if falls_into(folder / "raises"):
@@ -430,7 +435,7 @@ MODELS = {version: np.full(3, version, np.float32) for version in (0, 1)}
 
 def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
     crew = Crew(Fake, 2, pool)
-    found = crew.compute(TASKS, MODELS)
+    found = crew.compute(TASKS, MODELS, 9)
     assert echoed(found) == list(range(8))
     first, _ = Fake.shares
     assert [task.client for task in first.tasks] == [0, 2, 4, 6]
@@ -438,24 +443,24 @@ def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
     assert first.samples[2].tolist() == [2, 3]
     assert set(first.models) == {0, 1}
     assert first.arrays is not None
-    crew.compute(TASKS[4:], MODELS)
+    crew.compute(TASKS[4:], MODELS, 9)
     third, _ = Fake.shares[2:]
     assert (third.samples, third.models, third.arrays) == ({}, {}, None)
-    crew.compute(TASKS, MODELS)
+    crew.compute(TASKS, MODELS, 9)
     assert set(Fake.shares[4].models) == {0}  # the other one it has used last
 
 
 def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:
     crew = Crew(Fake, 1, pool)
-    crew.compute(TASKS, MODELS)
+    crew.compute(TASKS, MODELS, 9)
     Fake.lost = 2
-    found = crew.compute(TASKS, MODELS)
+    found = crew.compute(TASKS, MODELS, 9)
     assert echoed(found) == list(range(8))
     assert len(Fake.shares) == 4
-    assert (Fake.shares[1].samples, Fake.shares[1].most) == ({}, None)
+    assert (Fake.shares[1].samples, Fake.shares[1].most) == ({}, 9)
     assert set(Fake.shares[2].samples) == set(range(8))
     # The first loss may be an accident; after the second one, less is asked for.
-    assert [share.most for share in Fake.shares[2:]] == [None, 4]
+    assert [share.most for share in Fake.shares[2:]] == [9, 4]
     assert found.most == 4
 
 
@@ -463,18 +468,18 @@ def test_who_loses_one_worker_after_the_other_gives_up(pool: Pool) -> None:
     crew = Crew(Fake, 2, pool)
     Fake.lost = 4
     with pytest.raises(LatecomerError, match="before any has answered"):
-        crew.compute(TASKS, MODELS)
-    crew.compute(TASKS, MODELS)
+        crew.compute(TASKS, MODELS, 9)
+    crew.compute(TASKS, MODELS, 9)
     Fake.lost = 4
     with pytest.raises(LatecomerError, match=r"smaller simulate\.engine\.stack"):
-        crew.compute(TASKS, MODELS)
+        crew.compute(TASKS, MODELS, 9)
 
 
 def test_arrays_of_a_data_set_that_is_too_large_are_not_handed_over(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedsim.stacked.crew._WHOLE_BYTES", 100)
-    Crew(Fake, 1, pool).compute(TASKS, MODELS)
+    Crew(Fake, 1, pool).compute(TASKS, MODELS, 9)
     x, y = Fake.shares[0].samples[3]
     assert (x.tolist(), y.tolist()) == ([3.0, 4.0], [3, 4])
 
