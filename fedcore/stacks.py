@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.arrays import array_namespace, as_numpy
-from fedcore.clients import Batches, ClientAlgorithmConfig
+from fedcore.clients import Batches, ClientAlgorithm, ClientAlgorithmConfig, Trained
 from fedcore.pool import Pool
 from fedcore.rng import Key, Words
 from fedcore.typing import Array, Counts, Indices, State, Vector
-from fedcore.workload import StackedModel
+from fedcore.workload import StackedModel, Steps
 
 
 class StackedTasks(NamedTuple):
@@ -28,16 +28,6 @@ class StackedTasks(NamedTuple):
     steps: Sequence[int]
     kept: Sequence[State]  # from the task before
     key: Key  # for what the model draws itself, in the whole stack
-
-    def ordered(self, order: Indices) -> "StackedTasks":
-        """The same in another order."""
-        places = order.tolist()
-        return self._replace(
-            clients=[self.clients[i] for i in places],
-            seeds_N=self.seeds_N[order],
-            steps=[self.steps[i] for i in places],
-            kept=[self.kept[i] for i in places],
-        )
 
 
 class StackedUpdates(NamedTuple):
@@ -70,41 +60,79 @@ def train_stack(
     """
     algorithm, count = config.build(), len(tasks.clients)
     steps_N = np.array(tasks.steps)
-    order = None
-    if count > 1 and (steps_N[1:] > steps_N[:-1]).any():  # the longest come first
-        order = np.argsort(-steps_N, kind="stable")
-        tasks, steps_N = tasks.ordered(order), steps_N[order]
-    clients_N = np.array(tasks.clients)
     samples_N = np.array([pool.size(client) for client in tasks.clients])
     batches = algorithm.plan(samples_N, steps_N, tasks.seeds_N)
     rows_NSB = pool.rows(tasks.clients, batches.rows_NSB)
-    start_ND = _starts(base_D, order, count)
-
-    def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
-        sizes_N = batches.sizes_NS[: len(w_ND), step]
-        x_NB, y_NB = pool.batch(rows_NSB[: len(w_ND), step, : int(sizes_N.max())])
-        return model.gradient(w_ND, x_NB, y_NB, sizes_N)
-
-    model.seed(tasks.key)
+    start_ND = _starts(base_D)
+    state = _kept(tasks.kept)
     room_ND = pool.room(count, start_ND)
-    trained = algorithm.run(start_ND, steps_N, gradient, _kept(tasks.kept), room_ND)
-    delta_ND, loss_N = start_ND - trained.w_D, as_numpy(trained.loss)
+    trained = None
+    model.seed(tasks.key)
+    if algorithm.descent is not None:
+        trained = model.descend(
+            Steps(
+                algorithm.descent,
+                pool.x,
+                pool.y,
+                rows_NSB,
+                batches.sizes_NS,
+                start_ND,
+                state,
+                room_ND,
+            )
+        )
+    if trained is None:
+        trained = _run(
+            algorithm,
+            model,
+            pool,
+            Batches(rows_NSB, batches.sizes_NS),
+            steps_N,
+            start_ND,
+            state,
+            room_ND,
+        )
     counts: list[Counts | None] = [None] * count
     if count_labels:
-        counts = _label_counts(pool, batches, rows_NSB, clients_N)
+        counts = _label_counts(pool, batches.sizes_NS, rows_NSB, tasks.clients)
     kept: list[State] = [None] * count
     if trained.state is not None:  # copies: a client's must not keep the whole stack
         xp = array_namespace(trained.state)
         kept = [xp.asarray(row, copy=True) for row in trained.state]
+    return StackedUpdates(start_ND - trained.w_D, as_numpy(trained.loss), counts, kept)
+
+
+def _run(
+    algorithm: ClientAlgorithm,
+    model: StackedModel,
+    pool: Pool,
+    batches: Batches,
+    steps_N: Counts,
+    start_ND: Array,
+    state: State,
+    room_ND: Array,
+) -> Trained:
+    """One gradient of all clients after the other, those with most steps first."""
+    count = len(steps_N)
+    rows_NSB, sizes_NS = batches
+    start_ND = array_namespace(start_ND).broadcast_to(start_ND, room_ND.shape)
+    order = None
+    if count > 1 and (steps_N[1:] > steps_N[:-1]).any():
+        order = np.argsort(-steps_N, kind="stable")
+        rows_NSB, sizes_NS, steps_N = rows_NSB[order], sizes_NS[order], steps_N[order]
+        start_ND = start_ND[order]
+        state = None if state is None else state[order]
+
+    def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
+        sizes_N = sizes_NS[: len(w_ND), step]
+        x_NB, y_NB = pool.batch(rows_NSB[: len(w_ND), step, : int(sizes_N.max())])
+        return model.gradient(w_ND, x_NB, y_NB, sizes_N)
+
+    w_ND, loss_N, kept_ND = algorithm.run(start_ND, steps_N, gradient, state, room_ND)
     if order is None:
-        return StackedUpdates(delta_ND, loss_N, counts, kept)
+        return Trained(w_ND, loss_N, kept_ND)
     back = np.argsort(order)
-    return StackedUpdates(
-        delta_ND[back],
-        loss_N[back],
-        [counts[i] for i in back.tolist()],
-        [kept[i] for i in back.tolist()],
-    )
+    return Trained(w_ND[back], loss_N[back], None if kept_ND is None else kept_ND[back])
 
 
 def norms(rows_ND: Array) -> np.ndarray:
@@ -117,16 +145,11 @@ def norms(rows_ND: Array) -> np.ndarray:
     return norm_N
 
 
-def _starts(
-    base_D: Array | Sequence[Array], order: Indices | None, count: int
-) -> Array:
+def _starts(base_D: Array | Sequence[Array]) -> Array:
+    """One model a row, or the one that all start from as (1, D)."""
     if not isinstance(base_D, Sequence):
-        xp = array_namespace(base_D)
-        return xp.broadcast_to(base_D, (count, base_D.shape[-1]))
-    xp = array_namespace(base_D[0])
-    if order is not None:
-        base_D = [base_D[i] for i in order.tolist()]
-    return xp.stack(base_D)
+        return base_D[None]
+    return array_namespace(base_D[0]).stack(base_D)
 
 
 def _kept(kept: Sequence[State]) -> State:
@@ -139,18 +162,17 @@ def _kept(kept: Sequence[State]) -> State:
 
 
 def _label_counts(
-    pool: Pool, batches: Batches, rows_NSB: Indices, clients_N: Indices
+    pool: Pool, sizes_NS: Counts, rows_NSB: Indices, clients: Sequence[int]
 ) -> list[Counts | None]:
     """Of each task; whole passes are known without looking at a label."""
     counted: list[Counts | None] = []
-    used_N = batches.sizes_NS.sum(axis=1)
-    for place, client in enumerate(clients_N.tolist()):
-        passes, rest = divmod(int(used_N[place]), pool.size(client))
+    used = sizes_NS.sum(axis=1).tolist()
+    for place, client in enumerate(clients):
+        passes, rest = divmod(used[place], pool.size(client))
         known = pool.counts(client)
         if known is not None and not rest:
             counted.append(known if passes == 1 else known * passes)
             continue
-        sizes_S = batches.sizes_NS[place]
-        valid = np.arange(rows_NSB.shape[-1]) < sizes_S[:, None]
+        valid = np.arange(rows_NSB.shape[-1]) < sizes_NS[place][:, None]
         counted.append(pool.label_counts(rows_NSB[place][valid]))
     return counted

@@ -10,10 +10,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fedcore.clients import Descent, Trained
 from fedcore.errors import (
     LatecomerError,
     NotStackableError,
@@ -23,7 +24,7 @@ from fedcore.errors import (
 from fedcore.params import ParamSpec, Tensors
 from fedcore.rng import Key
 from fedcore.samples import Samples, as_samples
-from fedcore.typing import Array, Indices, Seconds, Vector
+from fedcore.typing import Array, Counts, Indices, Seconds, State, Vector
 
 Metrics = Mapping[str, float]
 EVALUATION_BATCH = 1024
@@ -120,6 +121,19 @@ class FlatModel(Protocol):
         """
 
 
+class Steps(NamedTuple):
+    """All the steps that N clients take."""
+
+    descent: Descent
+    x: Any  # of all samples
+    y: Any
+    rows_NSB: Indices  # which of them each step uses
+    sizes_NS: Counts  # how many count in each batch; 0 after a client's last one
+    start_ND: Array  # or (1, D): one model for all
+    state: State  # what is left of the task before, (N, D)
+    room_ND: Array  # where the result may go
+
+
 class StackedModel(Protocol):
     """The gradients of many models at once, each on its own batch."""
 
@@ -142,6 +156,9 @@ class StackedModel(Protocol):
             sizes_N: how many samples of each row count, 1 to B; what follows them is
                 padding: finite, and without any effect.
         """
+
+    def descend(self, steps: Steps) -> Trained | None:
+        """Takes all steps at once; None: gradients are to be asked for one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import Batches as Batches
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
 from fedcore.clients.base import ClientAlgorithmConfig as ClientAlgorithmConfig
+from fedcore.clients.base import Descent as Descent
 from fedcore.clients.base import Gradient as Gradient
 from fedcore.clients.base import Trained as Trained
 from fedcore.clients.base import batches_of_one as batches_of_one

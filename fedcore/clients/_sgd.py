@@ -9,6 +9,7 @@ from fedcore.clients.base import (
     Batches,
     ClientAlgorithm,
     ClientAlgorithmConfig,
+    Descent,
     Gradient,
     Trained,
     mean_loss,
@@ -92,7 +93,11 @@ class SGDConfig(ClientAlgorithmConfig):
 
     def build(self) -> ClientAlgorithm:
         """The algorithm."""
-        return ClientAlgorithm(lambda dim: None, self._plan, self._run)
+        return ClientAlgorithm(lambda dim: None, self._plan, self._run, self._descent())
+
+    def _descent(self) -> Descent | None:
+        """What the steps are in numbers, if these say it all."""
+        return None
 
     def _plan(self, samples_N: Counts, steps_N: Counts, seeds_N: Words) -> Batches:
         return shuffled_batches(samples_N, steps_N, seeds_N, self.batch)

@@ -72,6 +72,20 @@ class Run(Protocol):
         """
 
 
+class Descent(NamedTuple):
+    """Steps that are fully said by these numbers.
+
+    v = momentum v + g + weight_decay w + pull (w - start), w = w - lr v.
+    """
+
+    lr: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    pull: float = 0.0
+    keeps_velocity: bool = False
+    """Whether v stays from task to task; otherwise it starts from zero."""
+
+
 class ClientAlgorithm(NamedTuple):
     """Local training. ``run`` leaves its inputs untouched."""
 
@@ -80,6 +94,8 @@ class ClientAlgorithm(NamedTuple):
         [Counts, Counts, Words], Batches
     ]  # (samples, steps, seeds), each (N,)
     run: Run
+    descent: Descent | None = None
+    """What ``run`` does, where so little says it all: some models do it at once."""
 
 
 class ClientAlgorithmConfig(Method):

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from fedcore.clients._sgd import SGDConfig
+from fedcore.clients.base import Descent
 from fedcore.typing import Array
 
 
@@ -29,3 +30,7 @@ class FedProx(SGDConfig):
         pull_D = self.mu * (w_D - start_D)
         decay_D = super().correction(w_D, start_D)
         return pull_D if decay_D is None else pull_D + decay_D
+
+    def _descent(self) -> Descent:
+        keeps = self.keep_momentum
+        return Descent(self.lr, self.momentum, self.weight_decay, self.mu, keeps)

@@ -23,3 +23,17 @@ def put_levels(
     levels: Buffer, bucket: int, steps: Buffer, scale: float | None, out: Buffer, /
 ) -> None: ...
 def above(x: Buffer, threshold: int, out: Buffer, /) -> int: ...
+def descend(
+    sizes: Buffer,
+    places: Buffer,
+    descent: tuple[float, float, float, float],
+    x: Buffer,
+    y: Buffer,
+    rows: Buffer,
+    taken: Buffer,
+    start: Buffer,
+    velocity: Buffer | None,
+    out: Buffer,
+    losses: Buffer,
+    /,
+) -> bool: ...

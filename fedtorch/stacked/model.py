@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 from fedcore.arrays import as_numpy
+from fedcore.clients import Trained
 from fedcore.errors import NotStackableError
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedcore.typing import Array, Indices
-from fedcore.workload import StackedModel, out_of_memory
+from fedcore.workload import StackedModel, Steps, out_of_memory
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
+from fedtorch.stacked.dense import DenseSteps, dense_steps
 from fedtorch.stacked.layers import Maker
 from fedtorch.stacked.losses import Loss, known, stacked_loss
 from fedtorch.stacked.rows import Rows, Slots, Workspace
@@ -73,6 +75,7 @@ class Stacked:
         self._module = _own(module).to(self._device).train()
         self._spec, self._loss, self._one_by_one = spec, loss, one_by_one
         self._group = GROUP.get(self._device.type, ELSEWHERE)
+        self._dense: DenseSteps | None = None
         self._way, self._sure = self._choose()
         self._tried = False
         self._w_MD = torch.empty(0, spec.dim, device=self._device)
@@ -82,7 +85,8 @@ class Stacked:
     @property
     def how(self) -> str:
         """In words for the log: which way the gradients are computed."""
-        return self._way.words
+        compiled = ", all steps of a client in a compiled loop"
+        return self._way.words + (compiled if self._dense else "")
 
     def seed(self, key: Key) -> None:
         """Seeds dropout and the like for one stack."""
@@ -113,6 +117,10 @@ class Stacked:
         if not isinstance(w_ND, torch.Tensor):
             return losses, (g_ND if self._on_cpu else g_ND.cpu()).numpy()
         return torch.from_numpy(losses).to(self._device), g_ND
+
+    def descend(self, steps: Steps) -> Trained | None:
+        """A compiled loop, if the module is a small dense network on a CPU."""
+        return None if self._dense is None else self._dense.descend(steps)
 
     def _here(self, data: Any) -> Any:
         data = to_tensor(data)
@@ -196,6 +204,8 @@ class Stacked:
         maker = Maker(Workspace(self._device), Slots(self._spec, self._module))
         try:
             if layers is not None:
+                if self._on_cpu:
+                    self._dense = dense_steps(layers, self._spec, loss)
                 return chain(layers, maker, loss), sure
             return self._graph(maker, loss), False
         except NotStackableError as refused:

@@ -547,6 +547,7 @@ def test_a_stack_that_does_not_fit_is_halved_and_that_is_said_once(
         return gradient(self, w_ND, *others)
 
     monkeypatch.setattr(Stacked, "gradient", narrow)
+    monkeypatch.setattr(Stacked, "descend", lambda self, steps: None)
     halved = simulated(tmp_path / "halved", engine={})
     assert told(halved) == told(whole)
     assert max(sizes) == 12
@@ -585,6 +586,6 @@ def test_one_client_that_does_not_fit_is_an_error(
     def full(*_: Any) -> Any:
         raise MemoryError("all is full")
 
-    monkeypatch.setattr(Stacked, "gradient", full)
+    monkeypatch.setattr(Stacked, "descend", full)
     with pytest.raises(UserCodeError, match="all is full"):
         simulated(tmp_path / "run", engine={})

@@ -1,7 +1,7 @@
-/* Inner loops of the codecs, and what they have in common.
+/* Inner loops of codecs and simulation, and what they have in common.
  *
- * Every kernel has a twin in NumPy, in the Python file beside this folder, and gives
- * the same bytes: sums have a fixed order, nothing is contracted into fused
+ * Every kernel but dense.c has a twin in NumPy, in the Python file beside this folder,
+ * and gives the same bytes: sums have a fixed order, nothing is contracted into fused
  * multiply-adds (-ffp-contract=off), and NaN never reaches an integer.
  */
 #ifndef LATECOMER_KERNELS_H
@@ -90,5 +90,34 @@ void add_levels(const int8_t *levels, size_t dim, size_t bucket, const float *st
 /* selection.c */
 size_t above(const uint32_t *bits, size_t dim, int32_t threshold, size_t most,
              int64_t *out);
+
+/* dense.c, for compilers that know vectors */
+#if defined(__GNUC__)
+#define LATECOMER_DENSE
+#endif
+
+typedef struct {
+    size_t layers, dim;
+    const int64_t *sizes;  /* (layers + 1): inputs, outputs of each layer */
+    const int64_t *places; /* (layers, 2): weights (out, in) and biases in the vector */
+} Network;
+
+typedef struct {
+    double lr, momentum, weight_decay, pull;
+} Descent;
+
+typedef struct {
+    const float *x;       /* (count, inputs) */
+    const int64_t *y;     /* (count), classes */
+    const int64_t *rows;  /* (clients, steps, batch) */
+    const int64_t *sizes; /* (clients, steps): of each batch, 0 after the last one */
+    size_t count, steps, batch;
+} Samples;
+
+/* From (apart = 0: one model for all) start to out and velocity, which may be NULL;
+ * the mean losses of the steps. Returns 0 where there is not enough memory. */
+int descend(const Network *network, const Descent *by, const Samples *samples,
+            size_t clients, const float *start, size_t apart, float *velocity,
+            float *out, double *losses);
 
 #endif

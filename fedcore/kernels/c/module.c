@@ -10,8 +10,9 @@
 #include "kernels.h"
 
 enum {
-    INTERFACE = 1, /* raised with every change to what the callers pass */
-    MOST_BUFFERS = 5
+    INTERFACE = 2, /* raised with every change to what the callers pass */
+    MOST_BUFFERS = 10,
+    MOST_LAYERS = 32
 };
 
 typedef struct {
@@ -236,6 +237,113 @@ static PyObject *py_above(PyObject *self, PyObject *args) {
     return finish(&buffers, PyLong_FromSize_t(found));
 }
 
+#ifdef LATECOMER_DENSE
+/* Whether the layers lie in the vector, one after the other in any order. */
+static int fits(const Network *network) {
+    const size_t most = SIZE_MAX / sizeof(float) / 64;
+    for (size_t l = 0; l < network->layers; l++) {
+        int64_t in = network->sizes[l], out = network->sizes[l + 1];
+        int64_t weight = network->places[2 * l], bias = network->places[2 * l + 1];
+        if (in < 1 || out < 1 || (size_t)in > most / (size_t)out) return 0;
+        size_t dim = network->dim, weights = (size_t)in * (size_t)out;
+        if (weight < 0 || (size_t)weight > dim || weights > dim - (size_t)weight)
+            return 0;
+        if (bias >= 0 && ((size_t)bias > dim || (size_t)out > dim - (size_t)bias))
+            return 0;
+    }
+    return 1;
+}
+
+/* Whether every row exists and is of a class that there is; -1: the sizes are wrong. */
+static int sound(const Samples *samples, size_t clients, int64_t classes) {
+    for (size_t step = 0; step < clients * samples->steps; step++) {
+        int64_t size = samples->sizes[step];
+        if (size < 0 || (size_t)size > samples->batch) return -1;
+        const int64_t *rows = samples->rows + step * samples->batch;
+        for (int64_t j = 0; j < size; j++) {
+            if (rows[j] < 0 || (size_t)rows[j] >= samples->count) return -1;
+            int64_t y = samples->y[rows[j]];
+            if (y < 0 || y >= classes) return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *py_descend(PyObject *self, PyObject *args) {
+    PyObject *sizes_, *places_, *x_, *y_, *rows_, *taken_, *start_, *velocity_, *out_,
+        *losses_;
+    int64_t own_sizes[MOST_LAYERS + 1], own_places[2 * MOST_LAYERS];
+    Network network = {.sizes = own_sizes, .places = own_places};
+    Descent by;
+    Samples samples;
+    Buffers buffers = {.count = 0};
+    size_t sized, placed, inputs, rows, steps, started, moving = 0, written, clients;
+    float *velocity = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO(dddd)OOOOOOOO", &sizes_, &places_, &by.lr,
+                          &by.momentum, &by.weight_decay, &by.pull, &x_, &y_, &rows_,
+                          &taken_, &start_, &velocity_, &out_, &losses_))
+        return NULL;
+    const int64_t *sizes = take(&buffers, sizes_, sizeof *sizes, 0, &sized);
+    if (!sizes) return finish(&buffers, NULL);
+    const int64_t *places = take(&buffers, places_, sizeof *places, 0, &placed);
+    if (!places) return finish(&buffers, NULL);
+    if (!placed || placed % 2 || placed > 2 * MOST_LAYERS || sized != placed / 2 + 1)
+        return refuse(&buffers, "expected up to 32 layers, and two places for each");
+    memcpy(own_sizes, sizes, sized * sizeof *sizes);
+    memcpy(own_places, places, placed * sizeof *places);
+    samples.x = take(&buffers, x_, sizeof *samples.x, 0, &inputs);
+    if (!samples.x) return finish(&buffers, NULL);
+    samples.y = take(&buffers, y_, sizeof *samples.y, 0, &samples.count);
+    if (!samples.y) return finish(&buffers, NULL);
+    samples.rows = take(&buffers, rows_, sizeof *samples.rows, 0, &rows);
+    if (!samples.rows) return finish(&buffers, NULL);
+    samples.sizes = take(&buffers, taken_, sizeof *samples.sizes, 0, &steps);
+    if (!samples.sizes) return finish(&buffers, NULL);
+    const float *start = take(&buffers, start_, sizeof *start, 0, &started);
+    if (!start) return finish(&buffers, NULL);
+    if (velocity_ != Py_None) {
+        velocity = take(&buffers, velocity_, sizeof *velocity, 1, &moving);
+        if (!velocity) return finish(&buffers, NULL);
+    }
+    float *out = take(&buffers, out_, sizeof *out, 1, &written);
+    if (!out) return finish(&buffers, NULL);
+    double *losses = take(&buffers, losses_, sizeof *losses, 1, &clients);
+    if (!losses) return finish(&buffers, NULL);
+    if (!clients || !steps || steps % clients || rows % steps || !rows ||
+        written % clients || !written)
+        return refuse(&buffers, "expected steps, rows and a model for each client");
+    network.dim = written / clients;
+    network.layers = placed / 2;
+    samples.steps = steps / clients;
+    samples.batch = rows / steps;
+    if (!fits(&network))
+        return refuse(&buffers, "expected layers that lie in the vector");
+    if (started != network.dim && started != written)
+        return refuse(&buffers, "expected one model to start from, or one a client");
+    if (velocity && moving != written)
+        return refuse(&buffers, "expected a velocity a client");
+    if (!samples.count || inputs / samples.count != (size_t)network.sizes[0] ||
+        inputs % samples.count)
+        return refuse(&buffers, "expected inputs of the first layer, and a class each");
+    size_t apart = started == written ? network.dim : 0;
+    int64_t classes = network.sizes[network.layers];
+    int is_sound, has_room = 1;
+    Py_BEGIN_ALLOW_THREADS
+    is_sound = sound(&samples, clients, classes);
+    if (is_sound == 1)
+        has_room = descend(&network, &by, &samples, clients, start, apart, velocity, out,
+                           losses);
+    Py_END_ALLOW_THREADS
+    if (is_sound < 0) return refuse(&buffers, "expected batches of rows that exist");
+    if (!has_room) {
+        PyErr_NoMemory();
+        return finish(&buffers, NULL);
+    }
+    return finish(&buffers, PyBool_FromLong(is_sound));
+}
+#endif
+
 static PyMethodDef methods[] = {
     {"absolute_sums", py_absolute_sums, METH_VARARGS, "(x, out)"},
     {"square_sums", py_square_sums, METH_VARARGS, "(x, out)"},
@@ -248,6 +356,11 @@ static PyMethodDef methods[] = {
     {"put_levels", py_put_levels, METH_VARARGS,
      "(levels, bucket, steps, scale to add with or None, out)"},
     {"above", py_above, METH_VARARGS, "(x, threshold, out)"},
+#ifdef LATECOMER_DENSE
+    {"descend", py_descend, METH_VARARGS,
+     "(sizes, places, (lr, momentum, weight_decay, pull), x, y, rows, sizes of batches, "
+     "start, velocity or None, out, losses) -> whether all targets are classes"},
+#endif
     {NULL, NULL, 0, NULL}};
 
 static int started(PyObject *module) {
@@ -258,7 +371,7 @@ static struct PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)started}, {0, NU
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "_compiled",
-    .m_doc = "Inner loops of the codecs; the callers are in fedcore.kernels.",
+    .m_doc = "Inner loops of codecs and simulation; the callers are in fedcore.kernels.",
     .m_size = 0, .m_methods = methods, .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__compiled(void);
