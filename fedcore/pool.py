@@ -11,14 +11,16 @@ import numpy as np
 
 from fedcore.arrays import array_namespace, as_numpy, is_numpy
 from fedcore.errors import WorkloadError
-from fedcore.samples import Samples, Subset, count_labels, take_rows
+from fedcore.samples import ArraySamples, Samples, Subset, count_labels, take_rows
 from fedcore.typing import Array, Counts, Indices
 
 
 class Pool:
     """Samples by client. A client's samples never change."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_labels: bool = True) -> None:
+        """Empty; ``counts_labels`` says whether anybody will ask for :meth:`counts`."""
+        self._counts_labels = counts_labels
         self.x: Any = None
         self.y: Any = None
         self._room_ND: Array | None = None
@@ -46,8 +48,8 @@ class Pool:
         return self._sizes[client]
 
     def counts(self, client: int) -> Counts | None:
-        """How often each class is among a client's samples."""
-        return self._counts[client]
+        """How often each class is among a client's samples, where that is known."""
+        return self._counts.get(client)
 
     def add(self, client: int, samples: Samples) -> None:
         """Takes in the samples of a client.
@@ -61,11 +63,12 @@ class Pool:
         else:
             if self._shared:
                 self._own()
-            rows = self._append(*samples.batch(np.arange(count)))
+            rows = self._append(*_all(samples))
         self._rows = _grown(self._rows, self._placed, rows)
         self._starts[client], self._sizes[client] = self._placed, count
         self._placed += count
-        self._counts[client] = samples.label_counts(np.arange(count))
+        if self._counts_labels:
+            self._counts[client] = samples.label_counts(np.arange(count))
 
     @property
     def shared(self) -> tuple[Any, Any] | None:
@@ -132,6 +135,13 @@ def _taken(data: Any, rows: Indices) -> Any:
     return take_rows(data, rows)
 
 
+def _all(samples: Samples) -> tuple[Any, Any]:
+    """Inputs and targets, without a copy where there are arrays of them."""
+    if isinstance(samples, ArraySamples):
+        return samples.x, samples.y
+    return samples.batch(np.arange(len(samples)))
+
+
 def _put(whole: Any, used: int, part: Any) -> Any:
     """The arrays with a part behind what is used of them."""
     if isinstance(part, Mapping):
@@ -155,11 +165,11 @@ def _put(whole: Any, used: int, part: Any) -> Any:
 
 
 def _grown(whole: Any, used: int, part: Any) -> Any:
-    """The array with a part behind what is used of it; it grows by halves."""
+    """The array with a part behind what is used of it; it doubles where it is full."""
     needed = used + len(part)
     if needed > len(whole):
         larger = np.empty(
-            (max(needed, len(whole) * 3 // 2), *whole.shape[1:]), whole.dtype
+            (max(needed, 2 * len(whole)), *whole.shape[1:]), whole.dtype
         )
         larger[:used] = whole[:used]
         whole = larger

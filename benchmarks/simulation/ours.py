@@ -11,8 +11,9 @@ from torch import nn
 
 import fedsim
 from benchmarks.simulation.peers.networks import network
-from benchmarks.simulation.peers.problem import Course, Floats, Integers, load
+from benchmarks.simulation.peers.problem import Course, Floats, load
 from fedcore.coordinator.events import Event
+from fedcore.samples import Subset
 from fedcore.workload import Client
 from fedrun.config import FederationConfig, parse_config
 from fedrun.run import Run
@@ -35,8 +36,9 @@ def _model(path: Path) -> nn.Module:
     return network(_load(path))
 
 
-def _train_data(path: Path, client: Client) -> tuple[Floats, Integers]:
-    return _load(path).data(client.index)
+def _train_data(path: Path, client: Client) -> Subset:
+    problem = _load(path)
+    return Subset(problem.x, problem.y, problem.rows_of(client.index))
 
 
 def federation(course: Course, folder: Path) -> FederationConfig:

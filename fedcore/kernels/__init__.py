@@ -1,4 +1,4 @@
-"""The inner loops of codecs and simulation: compiled where that was possible, NumPy otherwise.
+"""The inner loops of codecs and simulation: compiled where possible, or NumPy.
 
 Each function here takes any array. A float32 array that lies in one piece of NumPy's
 memory goes through a loop in C (the files in ``c/``, named as the files here), if it

@@ -40,6 +40,7 @@ class Books:
             state.note(record)
             actions.append(Persist(record=record))
         self._world.carry_out_now([*actions])
+        self._world.commit()
 
     def count(self, who: int, way: Way, codec: str, nbytes: int) -> None:
         """So many bytes have travelled."""

@@ -24,6 +24,7 @@ from fedcore.typing import JSON, Seconds
 from fedcore.workload import AFTER_FAILURE, MOST_FAILURES, Workload, last_words
 from fedsim.client import RETRY
 from fedsim.population import Population
+from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
 from fedsim.stacked.holdings import Holdings
@@ -144,7 +145,7 @@ class Crowd:
         in the order of arrival where all take equally long, the ends of leases, and
         the timers and the evaluator of the world.
         """
-        with self._world.interrupts.held():
+        with self._world.interrupts.held(), few_collections():
             self._run(is_over)
 
     def _run(self, is_over: Callable[[], bool]) -> None:

@@ -99,8 +99,12 @@ def make_crowd(
     config, algorithm = run.config, run.coordinator.algorithm
     check_fit(workload, algorithm)
     keep_memory()
-    engine, pool = config.simulate.engine, Pool()
-    computes = _computes(config, population, workload, model, pool, algorithm)
+    engine = config.simulate.engine
+    count_labels = config.share_labels and config.algorithm.uses_labels
+    pool = Pool(counts_labels=count_labels or population.needs_labels)
+    computes = _computes(
+        config, population, workload, model, pool, algorithm, count_labels
+    )
     work = Work(
         algorithm, computes, most=engine.stack, memory_bytes=engine.memory_bytes
     )
@@ -114,10 +118,10 @@ def _computes(
     model: StackedModel,
     pool: Pool,
     algorithm: Algorithm,
+    count_labels: bool,
 ) -> Computes:
     """Whoever computes the tasks, as the engine says."""
     engine = config.simulate.engine
-    count_labels = config.share_labels and config.algorithm.uses_labels
     if not engine.is_shared:
         return Computer(
             model,
