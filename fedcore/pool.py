@@ -168,9 +168,7 @@ def _grown(whole: Any, used: int, part: Any) -> Any:
     """The array with a part behind what is used of it; it doubles where it is full."""
     needed = used + len(part)
     if needed > len(whole):
-        larger = np.empty(
-            (max(needed, 2 * len(whole)), *whole.shape[1:]), whole.dtype
-        )
+        larger = np.empty((max(needed, 2 * len(whole)), *whole.shape[1:]), whole.dtype)
         larger[:used] = whole[:used]
         whole = larger
     whole[used:needed] = part

@@ -19,6 +19,8 @@ from fedcore.kernels.buckets import norms as norms
 from fedcore.kernels.buckets import put_levels as put_levels
 from fedcore.kernels.buckets import quantise as quantise
 from fedcore.kernels.library import in_use as in_use
+from fedcore.kernels.rice import rice as rice
+from fedcore.kernels.rice import shifted_sum as shifted_sum
 from fedcore.kernels.selection import above as above
 from fedcore.kernels.selection import largest_indices as largest_indices
 from fedcore.kernels.signs import add_signs as add_signs

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
+from fedcore.kernels import rice, shifted_sum
 from fedcore.payloads.base import Reader
 from fedcore.typing import Bytes
 
@@ -25,7 +26,8 @@ Numbers = npt.NDArray[np.int64]
 
 def best_width(numbers_K: Numbers) -> tuple[int, int]:
     """The number of low bits for which the code is shortest, and its bytes."""
-    mean = float(numbers_K.mean()) if len(numbers_K) else 0.0
+    count = len(numbers_K)
+    mean = shifted_sum(numbers_K, 0) / count if count else 0.0
     guess = max(0, int(mean * np.log(2)).bit_length() - 1)
     widths = range(max(0, guess - 1), min(WIDEST, guess + 1) + 1)
     return min(
@@ -36,7 +38,7 @@ def best_width(numbers_K: Numbers) -> tuple[int, int]:
 
 def _coded_bytes(numbers_K: Numbers, width: int) -> int:
     count = len(numbers_K)
-    ones_and_zeros = count + int((numbers_K >> width).sum())
+    ones_and_zeros = count + shifted_sum(numbers_K, width)
     return _bytes_of(count * width) + _bytes_of(ones_and_zeros)
 
 
@@ -46,15 +48,7 @@ def _bytes_of(bits: int) -> int:
 
 def pack_rice(numbers_K: Numbers, width: int) -> list[Bytes]:
     """The two streams of numbers ≥ 0, with ``width`` low bits each."""
-    ends_K = np.cumsum((numbers_K >> width) + 1)
-    unary = np.zeros(int(ends_K[-1]) if len(ends_K) else 0, np.uint8)
-    unary[ends_K - 1] = 1
-    low = np.ascontiguousarray(numbers_K, "<u4").view(np.uint8).reshape(-1, 4)
-    low_bits = np.unpackbits(low, axis=-1, count=width, bitorder="little")
-    return [
-        np.packbits(low_bits, bitorder="little").data,
-        np.packbits(unary, bitorder="little").data,
-    ]
+    return rice(numbers_K, width)
 
 
 def unpack_rice(

@@ -82,9 +82,10 @@ class AdaSGD(StalenessConfig):
         return exponential(staleness, self._threshold(state), clamp=self.clamp)
 
     def _threshold(self, state: AdaSGDState) -> int:
-        past = state.window_W[: min(state.seen, self.window)]
+        past = state.window_W[: min(state.seen, self.window)].copy()
         rank = max(0, math.ceil(len(past) * self.percentile / 100) - 1)
-        return int(np.partition(past, rank)[rank])
+        past.partition(rank)
+        return int(past[rank])
 
     def _observe(
         self, state: AdaSGDState, staleness: int, counts_C: Counts | None, weight: float

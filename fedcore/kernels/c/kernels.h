@@ -90,6 +90,13 @@ void add_levels(const int8_t *levels, size_t dim, size_t bucket, const float *st
 /* selection.c */
 size_t above(const uint32_t *bits, size_t dim, int32_t threshold, size_t most,
              int64_t *out);
+void largest(const uint32_t *bits, size_t rows, size_t dim, size_t k, uint32_t *some,
+             int64_t *out);
+
+/* rice.c */
+uint64_t shifted_sum(const int64_t *numbers, size_t count, int width);
+int put_rice(const int64_t *numbers, size_t count, int width, uint8_t *out,
+             size_t bytes);
 
 /* dense.c, for compilers that know vectors */
 #if defined(__GNUC__)

@@ -237,6 +237,63 @@ static PyObject *py_above(PyObject *self, PyObject *args) {
     return finish(&buffers, PyLong_FromSize_t(found));
 }
 
+static PyObject *py_largest(PyObject *self, PyObject *args) {
+    PyObject *x_, *some_, *out_;
+    Buffers buffers = {.count = 0};
+    size_t values, dim, chosen;
+    Py_ssize_t rows;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OnOO", &x_, &rows, &some_, &out_)) return NULL;
+    const uint32_t *bits = take(&buffers, x_, sizeof *bits, 0, &values);
+    if (!bits) return finish(&buffers, NULL);
+    uint32_t *some = take(&buffers, some_, sizeof *some, 1, &dim);
+    if (!some) return finish(&buffers, NULL);
+    int64_t *out = take(&buffers, out_, sizeof *out, 1, &chosen);
+    if (!out) return finish(&buffers, NULL);
+    if (rows < 1 || !dim || dim > UINT32_MAX || values / (size_t)rows != dim ||
+        values % (size_t)rows || !chosen || chosen % (size_t)rows ||
+        chosen / (size_t)rows >= dim)
+        return refuse(&buffers, "expected rows, and fewer places than a row has values");
+    Py_BEGIN_ALLOW_THREADS
+    largest(bits, (size_t)rows, dim, chosen / (size_t)rows, some, out);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+static PyObject *py_shifted_sum(PyObject *self, PyObject *args) {
+    PyObject *numbers_;
+    int width;
+    Buffers buffers = {.count = 0};
+    size_t count;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oi", &numbers_, &width)) return NULL;
+    const int64_t *numbers = take(&buffers, numbers_, sizeof *numbers, 0, &count);
+    if (!numbers) return finish(&buffers, NULL);
+    if (width < 0 || width > 62) return refuse(&buffers, "expected 0 to 62 bits");
+    uint64_t sum = shifted_sum(numbers, count, width);
+    return finish(&buffers, PyLong_FromUnsignedLongLong(sum));
+}
+
+static PyObject *py_put_rice(PyObject *self, PyObject *args) {
+    PyObject *numbers_, *out_;
+    int width;
+    Buffers buffers = {.count = 0};
+    size_t count, bytes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OiO", &numbers_, &width, &out_)) return NULL;
+    if (width < 0 || width > 31) return refuse(&buffers, "expected 0 to 31 low bits");
+    const int64_t *numbers = take(&buffers, numbers_, sizeof *numbers, 0, &count);
+    if (!numbers) return finish(&buffers, NULL);
+    uint8_t *out = take(&buffers, out_, 1, 1, &bytes);
+    if (!out) return finish(&buffers, NULL);
+    int fits_in;
+    Py_BEGIN_ALLOW_THREADS
+    fits_in = put_rice(numbers, count, width, out, bytes);
+    Py_END_ALLOW_THREADS
+    if (!fits_in) return refuse(&buffers, "expected as many bytes as the code takes");
+    return done(&buffers);
+}
+
 #ifdef LATECOMER_DENSE
 /* Whether the layers lie in the vector, one after the other in any order. */
 static int fits(const Network *network) {
@@ -356,6 +413,9 @@ static PyMethodDef methods[] = {
     {"put_levels", py_put_levels, METH_VARARGS,
      "(levels, bucket, steps, scale to add with or None, out)"},
     {"above", py_above, METH_VARARGS, "(x, threshold, out)"},
+    {"largest", py_largest, METH_VARARGS, "(x, rows, room for a row, out)"},
+    {"shifted_sum", py_shifted_sum, METH_VARARGS, "(numbers, bits)"},
+    {"put_rice", py_put_rice, METH_VARARGS, "(numbers, low bits, zeros to write to)"},
 #ifdef LATECOMER_DENSE
     {"descend", py_descend, METH_VARARGS,
      "(sizes, places, (lr, momentum, weight_decay, pull), x, y, rows, sizes of batches, "

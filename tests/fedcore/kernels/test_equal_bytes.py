@@ -169,3 +169,32 @@ def test_the_largest(x_D: Vector, k: int) -> None:
     places_K = same(lambda: kernels.largest_indices(x_D, some))
     order_D = np.argsort(-np.abs(x_D), kind="stable")
     assert np.array_equal(places_K, np.sort(order_D[:some]))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(2, 3000), st.data())
+def test_the_largest_of_each_row(
+    seed: int, rows: int, dim: int, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(seed)
+    x_ND = rng.normal(size=(rows, dim)).astype(np.float32)
+    x_ND[rng.random((rows, dim)) < 0.3] = 0  # as where units are dead
+    x_ND[rng.random((rows, dim)) < 0.3] = -1
+    k = data.draw(st.integers(1, dim))
+    places_NK = same(lambda: kernels.largest_indices(x_ND, k))
+    order_ND = np.argsort(-np.abs(x_ND), axis=1, kind="stable")
+    assert np.array_equal(places_NK, np.sort(order_ND[:, :k], axis=1))
+
+
+def test_the_largest_with_numbers_that_are_none() -> None:
+    x_D = np.array([1, np.nan, -np.inf, 3, -np.nan, 0, 2], np.float32)
+    for k in range(1, 8):
+        same(partial(kernels.largest_indices, x_D, k))
+
+
+@given(st.lists(st.integers(0, 5000), max_size=100), st.integers(0, 31))
+def test_rice_codes(numbers: list[int], width: int) -> None:
+    numbers_K = np.array(numbers, np.int64)
+    assert same(lambda: kernels.shifted_sum(numbers_K, width)) == sum(
+        number >> width for number in numbers
+    )
+    same(lambda: b"".join(kernels.rice(numbers_K, width)))

@@ -1,0 +1,44 @@
+"""Golomb-Rice code of whole numbers: ``width`` low bits of each, the rest in unary."""
+
+from typing import Any
+
+import numpy as np
+
+from fedcore.kernels import library
+from fedcore.typing import Bytes, Indices
+
+
+def shifted_sum(numbers_K: Indices, width: int) -> int:
+    """The sum of the numbers, each without its lowest bits."""
+    kernels = _kernels_for(numbers_K)
+    if kernels:
+        found: int = kernels.shifted_sum(numbers_K, width)
+        return found
+    return int((numbers_K >> width).sum())
+
+
+def rice(numbers_K: Indices, width: int) -> list[Bytes]:
+    """The two streams of numbers ≥ 0; bits fill bytes from the low end."""
+    kernels = _kernels_for(numbers_K)
+    if kernels:
+        count = len(numbers_K)
+        unary_bits = count + shifted_sum(numbers_K, width)
+        low_bytes = (count * width + 7) // 8
+        out = memoryview(bytearray(low_bytes + (unary_bits + 7) // 8))
+        kernels.put_rice(numbers_K, width, out)
+        return [out[:low_bytes], out[low_bytes:]]
+    ends_K = np.cumsum((numbers_K >> width) + 1)
+    unary = np.zeros(int(ends_K[-1]) if len(ends_K) else 0, np.uint8)
+    unary[ends_K - 1] = 1
+    low = np.ascontiguousarray(numbers_K, "<u4").view(np.uint8).reshape(-1, 4)
+    low_bits = np.unpackbits(low, axis=-1, count=width, bitorder="little")
+    return [
+        np.packbits(low_bits, bitorder="little").data,
+        np.packbits(unary, bitorder="little").data,
+    ]
+
+
+def _kernels_for(numbers_K: Indices) -> Any:
+    """The compiled module for int64 numbers in one piece, or None."""
+    simple = numbers_K.dtype == np.int64 and numbers_K.flags.c_contiguous
+    return library.compiled if simple else None
