@@ -78,7 +78,7 @@ def digests(results: Results) -> list[str]:
 
 
 def in_memory() -> set[str]:
-    """What there is of shared memory that has a name, but for folders of other tests."""
+    """What shared memory has a name, but for folders of other tests."""
     folder = Path("/dev/shm")
     files = folder.iterdir() if folder.is_dir() else ()
     return {path.name for path in files if not path.name.startswith("tmp")}
