@@ -62,7 +62,7 @@ def out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def last_words(error: UserCodeError) -> str:
+def last_words(error: LatecomerError) -> str:
     """The traceback of what the user's code raised, or its end."""
     return "".join(traceback.format_exception(error.__cause__))[-LONG_TEXT:]
 

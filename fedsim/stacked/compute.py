@@ -20,6 +20,7 @@ from fedcore.compressors import (
     MemoryConfig,
 )
 from fedcore.coordinator.verdicts import LARGEST
+from fedcore.errors import UserCodeError
 from fedcore.payloads import Payload, dense_payload
 from fedcore.pool import Pool
 from fedcore.rng import Key
@@ -28,6 +29,7 @@ from fedcore.training import client_seed, task_key, task_seeds
 from fedcore.typing import Array, Indices, State, Vector
 from fedcore.workload import StackedModel, out_of_memory, user_code
 from fedrun.traffic import codec_of
+from fedsim.stacked.failure import Failure
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.threads import one_thread
 
@@ -62,8 +64,10 @@ class Computes(Protocol):
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
         """Computes tasks, at most so many together.
 
+        What the model or the loss raises is the failure of its task alone.
+
         Raises:
-            UserCodeError: the model or the loss raised.
+            UserCodeError: a single task does not fit into memory.
         """
 
     def close(self) -> None:
@@ -110,7 +114,7 @@ class Computer:
         """Computes tasks of one learning rate together, at most so many.
 
         Raises:
-            UserCodeError: the model or the loss raised.
+            UserCodeError: a single task does not fit into memory.
         """
         groups: dict[Any, list[int]] = {}
         for place, task in enumerate(tasks):
@@ -135,21 +139,27 @@ class Computer:
         while len(found) < len(tasks):
             left = tasks[len(found) :]
             part = left[: -(-len(left) // -(-len(left) // most))]  # all about as many
-            stack = self._tried(part, models)
-            if stack is None:
+            try:
+                found += self._found(part, models)
+            except Exception as error:
+                if len(part) == 1 or not out_of_memory(error):
+                    raise
                 most = len(part) // 2
-                continue
-            found += [(stack, row) for row in range(len(part))]
         return found, most
 
-    def _tried(self, tasks: Sequence[Task], models: Models) -> Stack | None:
-        """None: they do not fit into memory together."""
+    def _found(self, tasks: Sequence[Task], models: Models) -> list[tuple[Stack, int]]:
+        """What comes of tasks together; halved until those that raise are alone."""
         try:
-            return self._together(tasks, models)
-        except Exception as error:
-            if len(tasks) == 1 or not out_of_memory(error):
+            stack = self._together(tasks, models)
+        except UserCodeError as error:
+            if out_of_memory(error):
                 raise
-        return None
+            if len(tasks) == 1:
+                return [(Stack.failed(Failure.of(error)), 0)]
+            middle = len(tasks) // 2
+            first = self._found(tasks[:middle], models)
+            return first + self._found(tasks[middle:], models)
+        return [(stack, row) for row in range(len(tasks))]
 
     def _together(self, tasks: Sequence[Task], models: Models) -> Stack:
         clients = [task.client for task in tasks]

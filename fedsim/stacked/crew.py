@@ -12,8 +12,9 @@ from fedcore.errors import LatecomerError
 from fedcore.pool import Pool
 from fedcore.samples import arrays_of
 from fedsim.stacked.compute import Computed, Models, Task
+from fedsim.stacked.failure import Failure
 from fedsim.stacked.stack import Stack
-from fedsim.stacked.worker import Failure, Reply, Share
+from fedsim.stacked.worker import Reply, Share
 
 _log = logging.getLogger("fedsim")
 _MOST_LOST = 4  # workers on the same tasks
@@ -85,7 +86,7 @@ class Crew:
         """Each worker computes its share of the tasks, at most so many together.
 
         Raises:
-            UserCodeError: the model or the loss raised.
+            UserCodeError: a single task does not fit into memory.
             LatecomerError: worker after worker was lost on the same tasks.
         """
         loads = [task.steps for task in tasks]

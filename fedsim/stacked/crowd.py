@@ -16,7 +16,7 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
 from fedcore.coordinator.leases import Lease
-from fedcore.errors import UserCodeError
+from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
@@ -27,6 +27,7 @@ from fedsim.population import Population
 from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
+from fedsim.stacked.failure import Failure
 from fedsim.stacked.holdings import Holdings
 from fedsim.stacked.inbox import Entering, Given, Inbox, unfinished
 from fedsim.stacked.snapshots import Saved, Snapshots
@@ -89,7 +90,7 @@ class Crowd:
         self._given: dict[int, Given] = {}
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._failures: dict[int, int] = {}
-        self._errors: dict[int, UserCodeError] = {}  # that are not told yet
+        self._errors: dict[int, LatecomerError] = {}  # that are not told yet
         self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
         self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
         self._expiries: deque[tuple[Seconds, int, int, int]] = deque()  # in order
@@ -346,16 +347,21 @@ class Crowd:
         """It has trained."""
         stack, row = self._work.result(who)
         if not stack.sound[row]:
-            self._waste(who)
+            self._waste(who, stack.failure)
             return
+        self._failures.pop(who, None)
         self._seq[who] += 1
         self._pending[who], self._attempts[who] = True, 0
         self._upload(who)
 
-    def _waste(self, who: int) -> None:
-        """Its update holds what is not finite: it is not used."""
-        _log.warning("%s: its update is not finite; unused", self._names[who])
+    def _waste(self, who: int, failure: Failure | None) -> None:
+        """The model or the loss raised, or its update holds what is not finite."""
         self._work.drop(who)
+        if failure is not None:
+            self._errors[who] = failure.error()
+            self._fail(who)
+            return
+        _log.warning("%s: its update is not finite; unused", self._names[who])
         self._books.add(*unfinished(who, self._seq[who], self._given.pop(who)))
         self._tell()
         self._ready(who)
@@ -384,8 +390,9 @@ class Crowd:
         now = self._clock.now
         if self._direct and not self._pending[who]:
             if not stack.sound[row]:
-                self._waste(who)
+                self._waste(who, stack.failure)
                 return
+            self._failures.pop(who, None)
             self._seq[who] += 1
             self._pending[who], self._attempts[who] = True, 1
         self._books.count(who, "up", stack.codec[row], stack.nbytes[row])

@@ -7,10 +7,12 @@ import numpy as np
 
 from fedcore.arrays import array_namespace, as_numpy
 from fedcore.coordinator.verdicts import LARGEST
+from fedcore.errors import UserCodeError
 from fedcore.payloads import Layout, Payload, pack, unpack
 from fedcore.stacks import StackedUpdates, norms
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Array, Vector
+from fedsim.stacked.failure import Failure
 
 
 class Stack:
@@ -28,6 +30,16 @@ class Stack:
         self.codec = ["dense"] * count
         self.messages: list[Payload | None] = [None] * count  # None: all of Δ
         self.residual: list[Vector | None] = [None] * count
+        self.failure: Failure | None = None
+        """Of the one task that it is of: its client's data, or the model, raised."""
+
+    @classmethod
+    def failed(cls, failure: Failure) -> "Stack":
+        """What came of one task of which nothing came."""
+        nothing_ND = np.empty((1, 0), np.float32)
+        stack = cls(StackedUpdates(nothing_ND, np.zeros(1), [None], [None]), 0)
+        stack.failure, stack.sound = failure, [False]
+        return stack
 
     def let_go(self) -> None:
         """Forgets the updates if messages say all that is needed."""
@@ -36,6 +48,8 @@ class Stack:
 
     def dump(self, row: int, name: str, arrays: Arrays) -> JSON:
         """One row; its vectors go to ``arrays``."""
+        if self.failure is not None:
+            return {"failure": self.failure[1:]}
         message, residual_D = self.messages[row], self.residual[row]
         if message is None:
             arrays[name] = as_numpy(self.delta_ND[row])
@@ -60,6 +74,8 @@ class Stack:
         cls, saved: JSON, name: str, arrays: Mapping[str, Any], layout: Layout
     ) -> "Stack":
         """A stack of the row that :meth:`dump` gave."""
+        if "failure" in saved:
+            return cls.failed(Failure(UserCodeError, *saved["failure"]))
         message, counts = arrays.get(f"{name}.message"), saved["counts"]
         nothing_ND = np.empty((1, 0), np.float32)
         updates = StackedUpdates(

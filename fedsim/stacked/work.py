@@ -91,7 +91,7 @@ class Work:
         """Where a client's update is; it and others are computed if need be.
 
         Raises:
-            UserCodeError: the model or the loss raised.
+            UserCodeError: a single task does not fit into memory.
         """
         found = self._done.get(client)
         if found is None:

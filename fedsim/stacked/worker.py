@@ -2,14 +2,13 @@
 
 import pickle
 import sys
-import traceback
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.errors import ConfigError, LatecomerError
+from fedcore.errors import ConfigError
 from fedcore.pool import Pool
 from fedcore.samples import ArraySamples, Subset
 from fedcore.typing import Vector
@@ -17,6 +16,7 @@ from fedcore.workload import Workload
 from fedrun.app import load_app
 from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.compute import Computed, Computer, Task
+from fedsim.stacked.failure import Failure
 
 
 class Share(NamedTuple):
@@ -31,37 +31,6 @@ class Share(NamedTuple):
     """No more of them are trained together."""
     arrays: Any = None
     """Those arrays, (x, y), the first time."""
-
-
-class Failure(NamedTuple):
-    """What a worker ended with, instead of a result."""
-
-    kind: type[LatecomerError]
-    words: str
-    trace: str
-
-    @classmethod
-    def of(cls, error: Exception) -> "Failure":
-        """As it can be told to another process."""
-        kind = type(error) if isinstance(error, LatecomerError) else LatecomerError
-        words = str(error)
-        if kind is LatecomerError:
-            words = f"{type(error).__name__}: {error}"
-        lines = traceback.format_exception(error.__cause__ or error)
-        return cls(kind, words, "".join(lines))
-
-    def error(self) -> LatecomerError:
-        """The same error here; its cause shows where it was raised."""
-        error = self.kind(self.words)
-        error.__cause__ = RemoteTraceback(self.trace)
-        return error
-
-
-class RemoteTraceback(Exception):  # noqa: N818 -- the cause of an error
-    """Shows the traceback of another process."""
-
-    def __init__(self, trace: str) -> None:
-        super().__init__(f"\n{trace}")
 
 
 Reply = Computed | Failure

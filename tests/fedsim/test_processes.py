@@ -30,7 +30,8 @@ from fedrun.results import Results
 from fedsim.stacked.channel import Channel
 from fedsim.stacked.compute import Computed, Task
 from fedsim.stacked.crew import Crew, LinkLostError, dealt_out
-from fedsim.stacked.worker import Failure, Reply, Share, portable
+from fedsim.stacked.failure import Failure
+from fedsim.stacked.worker import Reply, Share, portable
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
 torch = pytest.importorskip("torch")

@@ -241,6 +241,41 @@ def test_a_client_whose_data_cannot_be_read_at_first(tmp_path: Path) -> None:
     assert told_of("stacked") == told_of("exact")
 
 
+def strange_targets(client: Any) -> Any:
+    """One client has a class that the model does not know."""
+    x, y = train_data(client)
+    return x, np.full_like(y, 12) if client.index == 2 else y
+
+
+def broken_loss(out: Any, y: Any) -> Any:
+    if int(y.max()) > 9:
+        raise ValueError("no such class")
+    return nn.functional.cross_entropy(out, y)
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), broken_loss])
+def test_a_client_whose_training_raises_fails_alone(loss: Any, tmp_path: Path) -> None:
+    def run(kind: str, uplink: dict[str, Any]) -> Results:
+        workload = TorchWorkload(model=model, loss=loss, train_data=strange_targets)
+        config = {
+            "algorithm": {"kind": "fed_buff", "buffer": 3, "uplink": uplink},
+            "simulate": {"clients": 6, "step_seconds": 0.5, "engine": {"kind": kind}},
+            "stop": {"versions": 12},
+        }
+        return fedsim.run(config, workload, folder=tmp_path / kind / uplink["kind"])
+
+    top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
+    stacked, exact = run("stacked", top_k), run("exact", top_k)
+    failed = [(r.at, r.cid) for r in exact.of(Failed)]
+    assert len(failed) > 1
+    assert [(r.at, r.cid) for r in stacked.of(Failed)] == failed
+    assert "File " in stacked.of(Failed)[0].error
+    assert told(stacked) == told(exact)
+    plain = run("stacked", {"kind": "identity"})
+    assert {r.cid for r in plain.of(Failed)} == {"client-2"}
+    assert len(plain.of(Stepped)) == 12
+
+
 class Choosy(nn.Module):
     """It looks at values to decide what to do."""
 
