@@ -2,7 +2,9 @@
 
 One step of N models; set ``OPENBLAS_NUM_THREADS=1``, torch gets one thread anyway. The
 bare products are written for one network by hand, with nothing but what it needs; the
-plain loop is forward and backward of an ordinary module, once for each model.
+plain loop is forward and backward of an ordinary module, once for each model. GFLOP/s
+count products and convolutions alone, of the stack and of the plain loop; a product of
+two large matrices says what the core is able to do.
 """
 
 import time
@@ -14,12 +16,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedcore.rng import Key
 from fedtorch import models
 from fedtorch.flat import FlatModule
 
 ROUNDS = 40
+LARGE = 2048
 FEATURES, HIDDEN, CLASSES = 64, 32, 10
 
 
@@ -52,11 +56,29 @@ def main() -> None:
     """Prints a table."""
     torch.set_num_threads(1)
     table = Table("model", "N", "B", "stacked µs", "flat loop", "plain loop", "way")
+    for title in ("GFLOP/s", "plain"):
+        table.add_column(title)
     for title in ("torch.bmm", "numpy"):
         table.add_column(f"bare {title}")
     for task in TASKS:
         table.add_row(*_row(task))
-    Console(width=150).print(table)
+    console = Console(width=150)
+    console.print(table)
+    left = torch.rand(LARGE, LARGE)
+    (micros,) = _times([lambda: left @ left])
+    rate = 2 * LARGE**3 / micros / 1e3
+    console.print(f"a product of {LARGE} by {LARGE} numbers: {rate:.0f} GFLOP/s")
+
+
+def _flops(task: Task, x: Any, y: Any) -> int:
+    """Of the products and convolutions of one step of all models."""
+    module = task.build()
+    with FlopCounterMode(display=False) as counter:
+        loss = nn.CrossEntropyLoss()(
+            module(torch.from_numpy(x[0])), torch.from_numpy(y[0])
+        )
+        loss.backward()
+    return int(task.n * counter.get_total_flops())
 
 
 def _row(task: Task) -> Sequence[str]:
@@ -74,6 +96,7 @@ def _row(task: Task) -> Sequence[str]:
         contenders += [_bare_torch(w_ND, x, y), _bare_numpy(w_ND, x, y)]
     micros = _times(contenders)
     ratios = [f"{other / micros[0]:.2f}" for other in micros[1:]]
+    flops = _flops(task, x, y)
     way = "vmap" if "vmap" in stacked.how else "layers"
     if "graph" in stacked.how:
         way = "graph"
@@ -84,6 +107,8 @@ def _row(task: Task) -> Sequence[str]:
         f"{micros[0]:.0f}",
         *ratios[:2],
         way,
+        f"{flops / micros[0] / 1e3:.0f}",
+        f"{flops / micros[2] / 1e3:.0f}",
         *(ratios[2:] or ["", ""]),
     )
 

@@ -80,6 +80,10 @@ class CrowdCoordinator(Coordinator):
             or self.state.closed is not None
         )
 
+    def may_grant(self) -> bool:
+        """Whether somebody might get a task now; :meth:`hand_out` sees who."""
+        return self.leases.has_room(self.state.count + self._delivered)
+
     def hand_out(self, at: Seconds) -> list[Action]:
         """Gives tasks to whoever waits and may have one now."""
         return self._grant(at)
@@ -172,9 +176,9 @@ class CrowdCoordinator(Coordinator):
 
     def _grant(self, at: Seconds) -> list[Action]:
         """Only a grant needs to know the time."""
-        if self.state.closed:
-            return []
         accepted = self.state.count + self._delivered
+        if self.state.closed or not self.leases.has_room(accepted):
+            return []
         granted = self.leases.grant(self._version, accepted)
         if not granted:
             return []

@@ -126,6 +126,13 @@ class Leases(Generic[Wish]):
         self.busy = dict.fromkeys(self.busy)
         self._training = 0
 
+    def has_room(self, accepted: int) -> bool:
+        """Whether :meth:`grant` might find somebody, at little cost."""
+        if not self._synchronous:
+            return bool(self.parked)
+        training = self._training + len(self._invited)
+        return bool(self._ready) or training + accepted < self._cohort
+
     def grant(self, version: int, accepted: int) -> list[tuple[str, Wish, Lease]]:
         """The waiting clients that shall train now, ``accepted`` updates being in."""
         if len(self.present) < self._least:

@@ -71,7 +71,6 @@ class Crowd:
         self._world, self._clock = world, world.clock
         self._coordinator, self._state = coordinator, coordinator.state
         self._population, self._work = population, work
-        self._synchronous = coordinator.algorithm.config.synchronous
         self._lease, self._lost = coordinator.timeouts.lease, coordinator.timeouts.lost
         count = self.count = population.count
         self._names = population.names
@@ -276,6 +275,9 @@ class Crowd:
     def _expire(self) -> None:
         """A lease ends."""
         now, _, who, number = self._expiries.popleft()
+        lease = self._coordinator.leases.busy.get(self._names[who])
+        if lease is None or lease.number != number:
+            return  # it has delivered since, or does something else
         self._clock.now = now
         self._do(self._coordinator.expire(self._names[who], number, now))
 
@@ -405,7 +407,7 @@ class Crowd:
             )
             if coordinator.deliver(self._names[who], given.version):
                 self._decide()
-            elif coordinator.leases.parked or self._synchronous:
+            elif coordinator.may_grant():
                 self._do(coordinator.hand_out(now))
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
             self._at(now + RETRY, _UPLOADS, who)
@@ -429,13 +431,15 @@ class Crowd:
 
     def _acknowledged(self, who: int) -> None:
         """It knows the verdict, and wants to go on."""
-        verdict = self._refused.pop(who, Verdict.ACCEPTED)
-        if verdict is Verdict.ACCEPTED:
+        verdict, returns_mass = self._refused.pop(who, None), False
+        if verdict is None:
             self._share.pop(who, None)
-        elif verdict is Verdict.REJECTED_STALE and self._arrivals[who] == 1:
-            self._share[who] = self._share.get(who, 1.0) / 2
+        else:
+            returns_mass = verdict.returns_mass
+            if verdict is Verdict.REJECTED_STALE and self._arrivals[who] == 1:
+                self._share[who] = self._share.get(who, 1.0) / 2
         del self._given[who]
-        self._work.settle(who, returns_mass=verdict.returns_mass)
+        self._work.settle(who, returns_mass=returns_mass)
         self._pending[who], self._arrivals[who] = False, 0
         self._ready(who)
 
