@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.arrays import array_namespace, as_numpy
-from fedcore.clients import Batches, ClientAlgorithm, ClientAlgorithmConfig, Trained
+from fedcore.clients import Batches, ClientAlgorithm, ClientAlgorithmConfig
 from fedcore.pool import Pool
 from fedcore.rng import Key, Words
 from fedcore.typing import Array, Counts, Indices, State, Vector
-from fedcore.workload import StackedModel, Steps
+from fedcore.workload import StackedModel, Steps, Taken
 
 
 class StackedTasks(NamedTuple):
@@ -65,41 +65,26 @@ def train_stack(
     rows_NSB = pool.rows(tasks.clients, batches.rows_NSB)
     start_ND = _starts(base_D)
     state = _kept(tasks.kept)
-    room_ND = pool.room(count, start_ND)
-    trained = None
+    taken = None
     model.seed(tasks.key)
     if algorithm.descent is not None:
-        trained = model.descend(
+        sizes_NS = batches.sizes_NS
+        taken = model.descend(
             Steps(
-                algorithm.descent,
-                pool.x,
-                pool.y,
-                rows_NSB,
-                batches.sizes_NS,
-                start_ND,
-                state,
-                room_ND,
+                algorithm.descent, pool.x, pool.y, rows_NSB, sizes_NS, start_ND, state
             )
         )
-    if trained is None:
-        trained = _run(
-            algorithm,
-            model,
-            pool,
-            Batches(rows_NSB, batches.sizes_NS),
-            steps_N,
-            start_ND,
-            state,
-            room_ND,
-        )
+    if taken is None:
+        placed = Batches(rows_NSB, batches.sizes_NS)
+        taken = _run(algorithm, model, pool, placed, steps_N, start_ND, state)
     counts: list[Counts | None] = [None] * count
     if count_labels:
         counts = _label_counts(pool, batches.sizes_NS, rows_NSB, tasks.clients)
     kept: list[State] = [None] * count
-    if trained.state is not None:  # copies: a client's must not keep the whole stack
-        xp = array_namespace(trained.state)
-        kept = [xp.asarray(row, copy=True) for row in trained.state]
-    return StackedUpdates(start_ND - trained.w_D, as_numpy(trained.loss), counts, kept)
+    if taken.state is not None:  # copies: a client's must not keep the whole stack
+        xp = array_namespace(taken.state)
+        kept = [xp.asarray(row, copy=True) for row in taken.state]
+    return StackedUpdates(taken.delta_ND, as_numpy(taken.loss_N), counts, kept)
 
 
 def _run(
@@ -110,11 +95,11 @@ def _run(
     steps_N: Counts,
     start_ND: Array,
     state: State,
-    room_ND: Array,
-) -> Trained:
+) -> Taken:
     """One gradient of all clients after the other, those with most steps first."""
     count = len(steps_N)
     rows_NSB, sizes_NS = batches
+    room_ND = pool.room(count, start_ND)
     start_ND = array_namespace(start_ND).broadcast_to(start_ND, room_ND.shape)
     order = None
     if count > 1 and (steps_N[1:] > steps_N[:-1]).any():
@@ -128,11 +113,14 @@ def _run(
         x_NB, y_NB = pool.batch(rows_NSB[: len(w_ND), step, : int(sizes_N.max())])
         return model.gradient(w_ND, x_NB, y_NB, sizes_N)
 
-    w_ND, loss_N, kept_ND = algorithm.run(start_ND, steps_N, gradient, state, room_ND)
+    trained = algorithm.run(start_ND, steps_N, gradient, state, room_ND)
+    delta_ND, loss_N, kept_ND = start_ND - trained.w_D, trained.loss, trained.state
     if order is None:
-        return Trained(w_ND, loss_N, kept_ND)
+        return Taken(delta_ND, loss_N, kept_ND)
     back = np.argsort(order)
-    return Trained(w_ND[back], loss_N[back], None if kept_ND is None else kept_ND[back])
+    return Taken(
+        delta_ND[back], loss_N[back], None if kept_ND is None else kept_ND[back]
+    )
 
 
 def norms(rows_ND: Array) -> np.ndarray:

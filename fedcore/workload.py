@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedcore.clients import Descent, Trained
+from fedcore.clients import Descent
 from fedcore.errors import (
     LatecomerError,
     NotStackableError,
@@ -131,7 +131,14 @@ class Steps(NamedTuple):
     sizes_NS: Counts  # how many count in each batch; 0 after a client's last one
     start_ND: Array  # or (1, D): one model for all
     state: State  # what is left of the task before, (N, D)
-    room_ND: Array  # where the result may go
+
+
+class Taken(NamedTuple):
+    """What came of all the steps."""
+
+    delta_ND: Array  # Δ = start - w
+    loss_N: Array  # mean over the steps
+    state: State
 
 
 class StackedModel(Protocol):
@@ -157,7 +164,7 @@ class StackedModel(Protocol):
                 padding: finite, and without any effect.
         """
 
-    def descend(self, steps: Steps) -> Trained | None:
+    def descend(self, steps: Steps) -> Taken | None:
         """Takes all steps at once; None: gradients are to be asked for one by one."""
 
 

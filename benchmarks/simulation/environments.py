@@ -8,6 +8,7 @@ CUDA libraries that torch from PyPI brings along).
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,13 @@ class Environment:
     requirements: Sequence[str]
     least: Python = (3, 11)
     below: Python = (3, 13)
+
+
+def _dependencies() -> list[str]:
+    """Our own."""
+    project = Path(__file__).parent.parent.parent / "pyproject.toml"
+    found: list[str] = tomllib.loads(project.read_text())["project"]["dependencies"]
+    return found
 
 
 ENVIRONMENTS = {
@@ -45,6 +53,8 @@ ENVIRONMENTS = {
             "numpy==2.2.6",
         )
     ),
+    # For ourselves on Ray: what we depend on, and Ray.
+    "ray": Environment(("ray==2.52.1", TORCH, *_dependencies())),
 }
 
 

@@ -11,7 +11,8 @@ def goals(task: str, rows: Rows) -> list[Target]:
     """Those of a task whose rows are there."""
     found = {name: row for name, row in rows.items() if isinstance(row, Row)}
     everybody = tasks.TASKS[task].contenders
-    needed = {tasks.OURS} if tasks.OURS in everybody else set(everybody)
+    first = tasks.OURS if tasks.OURS in everybody else tasks.TWO
+    needed = {first} if first in everybody else set(everybody)
     return list(GOALS[task](found)) if needed <= set(found) else []
 
 
@@ -51,9 +52,13 @@ def _fashion(found: Found) -> Iterator[Target]:
 
 
 def _processes(found: Found) -> Iterator[Target]:
-    two, one = found
-    ratio = faster(found[two], found[one]).median
-    yield Target(f"times as fast, {two} as {one}", ratio, 1.7, at_least=True)
+    two = found[tasks.TWO]
+    if tasks.ONE in found:
+        ratio = faster(two, found[tasks.ONE]).median
+        yield Target("times as fast as 1 process", ratio, 1.7, at_least=True)
+    if tasks.RAY in found:
+        share = 1 / faster(two, found[tasks.RAY]).median
+        yield Target(f"rate, {tasks.RAY}, to 2 processes", share, 0.8, at_least=True)
 
 
 def _population(found: Found) -> Iterator[Target]:

@@ -2,43 +2,17 @@
 
 import json
 import tempfile
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import fedsim
-from benchmarks.simulation.peers.networks import network
-from benchmarks.simulation.peers.problem import Course, Floats, load
+from benchmarks.simulation.peers.problem import Course, Floats
+from benchmarks.simulation.workload import workload
 from fedcore.coordinator.events import Event
-from fedcore.samples import Subset
-from fedcore.workload import Client
 from fedrun.config import FederationConfig, parse_config
 from fedrun.run import Run
-from fedtorch import TorchWorkload
-
-
-def workload(path: Path) -> TorchWorkload:
-    """A module with the first weights, and everybody's rows, in any process."""
-    return TorchWorkload(
-        model=partial(_model, path),
-        loss=nn.CrossEntropyLoss(),
-        train_data=partial(_train_data, path),
-    )
-
-
-_load = cache(load)
-
-
-def _model(path: Path) -> nn.Module:
-    return network(_load(path))
-
-
-def _train_data(path: Path, client: Client) -> Subset:
-    problem = _load(path)
-    return Subset(problem.x, problem.y, problem.rows_of(client.index))
 
 
 def federation(course: Course, folder: Path) -> FederationConfig:

@@ -49,14 +49,18 @@ LOOP, VMAP = "torch loop", "torch.func vmap"
 FLOWER, PFL = _library("flower"), _library("pfl")
 BLAZEFL, FEDJAX = _library("blazefl"), _library("fedjax")
 PFL_2 = f"{PFL}, 2 processes"
+TWO, ONE, RAY = "2 processes", "1 process", f"{_library('ray')}, 2 actors"
 
 
-def ours(problem: str, rounds: int, check: int = 0, **settings: JSON) -> Contender:
+def ours(
+    problem: str, rounds: int, check: int = 0, environment: str = "", **settings: JSON
+) -> Contender:
     """``fedsim.run``, with changes of its config."""
     return Contender(
         module="benchmarks.simulation.ours",
         problem=problem,
         rounds=rounds,
+        environment=environment,
         check=check,
         settings=settings,
     )
@@ -132,8 +136,14 @@ TASKS = {
         title="Fashion-MNIST, CNN of 106,122, 50 of 1,000 clients a round",
         check=10,
         contenders={
-            words: ours("fashion", 120, simulate={"engine": {"processes": count}})
-            for words, count in (("2 processes", 2), ("1 process", 1))
+            TWO: ours("fashion", 120, simulate={"engine": {"processes": 2}}),
+            ONE: ours("fashion", 120, simulate={"engine": {"processes": 1}}),
+            RAY: ours(
+                "fashion",
+                120,
+                environment="ray",
+                simulate={"engine": {"kind": "ray", "actors": 2}},
+            ),
         },
     ),
     "population": Task(

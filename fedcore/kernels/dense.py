@@ -49,7 +49,7 @@ def descend(
         samples: of all of them.
         start_ND: float32, or (1, D): one model for all.
         velocity_ND: what is kept of v from task to task, changed in place, or None.
-        out_ND: where the models go.
+        out_ND: where Δ = start - w goes.
     """
     assert compiled is not None
     losses_N = np.empty(len(out_ND), np.float64)

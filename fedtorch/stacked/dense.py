@@ -7,10 +7,9 @@ import numpy as np
 from torch import nn
 
 from fedcore.arrays import as_numpy
-from fedcore.clients import Trained
 from fedcore.kernels import dense
 from fedcore.params import ParamSpec
-from fedcore.workload import Steps
+from fedcore.workload import Steps, Taken
 from fedtorch.stacked.losses import CrossEntropy, Loss
 
 
@@ -20,15 +19,16 @@ class DenseSteps:
     def __init__(self, network: dense.Dense, flattens: bool) -> None:
         self._network, self._flattens = network, flattens
 
-    def descend(self, steps: Steps) -> Trained | None:
+    def descend(self, steps: Steps) -> Taken | None:
         """All steps; None: the data are of another form than such a network takes."""
         x, y = self._inputs(steps.x), _targets(steps.y)
         start_ND = as_numpy(steps.start_ND)
         if x is None or y is None or not _plain(start_ND):
             return None
         by, velocity_ND = steps.descent, None
+        delta_ND = np.empty((len(steps.sizes_NS), start_ND.shape[1]), np.float32)
         if by.momentum and (by.keeps_velocity or steps.state is not None):
-            velocity_ND = np.zeros_like(steps.room_ND)
+            velocity_ND = np.zeros_like(delta_ND)
             if steps.state is not None:
                 velocity_ND[...] = as_numpy(steps.state)
         losses_N = dense.descend(
@@ -37,13 +37,11 @@ class DenseSteps:
             dense.Batched(x, y, steps.rows_NSB, steps.sizes_NS),
             start_ND,
             velocity_ND,
-            steps.room_ND,
+            delta_ND,
         )
         if losses_N is None:
             return None
-        return Trained(
-            steps.room_ND, losses_N, velocity_ND if by.keeps_velocity else None
-        )
+        return Taken(delta_ND, losses_N, velocity_ND if by.keeps_velocity else None)
 
     def _inputs(self, x: Any) -> Any:
         """(n, inputs), or None."""

@@ -11,12 +11,11 @@ import torch
 from torch import nn
 
 from fedcore.arrays import as_numpy
-from fedcore.clients import Trained
 from fedcore.errors import NotStackableError
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedcore.typing import Array, Indices
-from fedcore.workload import StackedModel, Steps, out_of_memory
+from fedcore.workload import StackedModel, Steps, Taken, out_of_memory
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
 from fedtorch.stacked.dense import DenseSteps, dense_steps
@@ -118,7 +117,7 @@ class Stacked:
             return losses, (g_ND if self._on_cpu else g_ND.cpu()).numpy()
         return torch.from_numpy(losses).to(self._device), g_ND
 
-    def descend(self, steps: Steps) -> Trained | None:
+    def descend(self, steps: Steps) -> Taken | None:
         """A compiled loop, if the module is a small dense network on a CPU."""
         return None if self._dense is None else self._dense.descend(steps)
 

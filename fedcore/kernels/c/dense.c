@@ -121,11 +121,38 @@ INLINE double cross_entropy(float *zT, size_t out, size_t wide, const int64_t *t
     return loss / (double)size;
 }
 
-/* Both ways: so many rows of (rows, wide), and the other way (columns, high). */
+#if defined(__clang__) || __GNUC__ >= 12
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+#define PAIRS(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+
+INLINE void turn_four(const float *from, size_t wide, float *to, size_t high) {
+    Four a = *(const Four *)from, b = *(const Four *)(from + wide);
+    Four c = *(const Four *)(from + 2 * wide), d = *(const Four *)(from + 3 * wide);
+    Four ab = PAIRS(a, b, 0, 4, 1, 5), cd = PAIRS(c, d, 0, 4, 1, 5);
+    *(Four *)to = PAIRS(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + high) = PAIRS(ab, cd, 2, 3, 6, 7);
+    ab = PAIRS(a, b, 2, 6, 3, 7);
+    cd = PAIRS(c, d, 2, 6, 3, 7);
+    *(Four *)(to + 2 * high) = PAIRS(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + 3 * high) = PAIRS(ab, cd, 2, 3, 6, 7);
+}
+#else
+INLINE void turn_four(const float *from, size_t wide, float *to, size_t high) {
+    for (size_t c = 0; c < 4; c++)
+        for (size_t r = 0; r < 4; r++) to[c * high + r] = from[r * wide + c];
+}
+#endif
+
+/* So many rows and columns of what lies in rows of so many values, the other way. */
 INLINE void transpose(const float *from, size_t rows, size_t columns, size_t wide,
                       float *to, size_t high) {
+    size_t whole_rows = rows & ~(size_t)3, whole_columns = columns & ~(size_t)3;
+    for (size_t c = 0; c < whole_columns; c += 4)
+        for (size_t r = 0; r < whole_rows; r += 4)
+            turn_four(from + r * wide + c, wide, to + c * high + r, high);
     for (size_t c = 0; c < columns; c++)
-        for (size_t r = 0; r < rows; r++) to[c * high + r] = from[r * wide + c];
+        for (size_t r = c < whole_columns ? whole_rows : 0; r < rows; r++)
+            to[c * high + r] = from[r * wide + c];
 }
 
 /* The gradients of one step go to w_g and b_g; the inputs are in the first layer's x.
@@ -183,15 +210,26 @@ INLINE void spread(const Layer *layers, size_t count, const float *flat, float *
     }
 }
 
-INLINE void collect(const Layer *layers, size_t count, const float *from,
-                    const float *own, float *flat) {
+/* What is left of from after a part of the layers; NULL: the layers themselves. */
+INLINE void put_row(const float *row, const float *from, size_t size, float *to) {
+    if (!from)
+        memcpy(to, row, size * sizeof *to);
+    else
+        for (size_t i = 0; i < size; i++) to[i] = from[i] - row[i];
+}
+
+INLINE void collect(const Layer *layers, size_t count, const float *own,
+                    const float *padded, const float *from, float *flat) {
     for (size_t l = 0; l < count; l++) {
         const Layer *at = &layers[l];
-        for (size_t o = 0; o < at->out; o++)
-            memcpy(flat + at->weight + o * at->in, from + (at->w - own) + o * at->wide,
-                   at->in * sizeof *flat);
+        for (size_t o = 0; o < at->out; o++) {
+            size_t place = at->weight + o * at->in;
+            put_row(padded + (at->w - own) + o * at->wide, from ? from + place : NULL,
+                    at->in, flat + place);
+        }
         if (at->has_bias)
-            memcpy(flat + at->bias, from + (at->b - own), at->out * sizeof *flat);
+            put_row(padded + (at->b - own), from ? from + at->bias : NULL, at->out,
+                    flat + at->bias);
     }
 }
 
@@ -290,8 +328,8 @@ INLINE void descend_one(const Room *room, const Network *network, const Descent 
             for (size_t i = 0; i < values; i++) w[i] -= g[i] * lr;
     }
     *loss = total / (double)taken;
-    collect(layers, count, w, w, out);
-    if (velocity) collect(layers, count, v, w, velocity);
+    collect(layers, count, w, w, from, out);
+    if (velocity) collect(layers, count, w, v, NULL, velocity);
 }
 
 WIDE static void descend_all(const Room *room, const Network *network,

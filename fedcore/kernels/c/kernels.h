@@ -121,8 +121,9 @@ typedef struct {
     size_t count, steps, batch;
 } Samples;
 
-/* From (apart = 0: one model for all) start to out and velocity, which may be NULL;
- * the mean losses of the steps. Returns 0 where there is not enough memory. */
+/* From start (apart = 0: one model for all), which out says what was taken away from;
+ * velocity may be NULL; the mean losses of the steps. Returns 0 where there is not
+ * enough memory. */
 int descend(const Network *network, const Descent *by, const Samples *samples,
             size_t clients, const float *start, size_t apart, float *velocity,
             float *out, double *losses);

@@ -10,7 +10,7 @@
 #include "kernels.h"
 
 enum {
-    INTERFACE = 2, /* raised with every change to what the callers pass */
+    INTERFACE = 3, /* raised with every change to what the callers pass */
     MOST_BUFFERS = 10,
     MOST_LAYERS = 32
 };

@@ -110,7 +110,7 @@ def test_it_takes_the_steps_of_the_formulas(
     for n in range(3):
         start_D = start_ND[0 if shared else n]
         w_D, loss, v_D = trained(net, rates, samples, n, start_D, v_ND[n])
-        np.testing.assert_allclose(out_ND[n], w_D, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(out_ND[n], start_D - w_D, rtol=1e-4, atol=1e-4)
         if rates[1]:
             np.testing.assert_allclose(moved[n], v_D, rtol=1e-3, atol=1e-3)
         assert losses[n] == pytest.approx(loss, rel=1e-4, abs=1e-5)
@@ -145,7 +145,8 @@ def test_softmax_of_any_size(size: float) -> None:
     (loss,) = dense.descend(net, (1, 0, 0, 0), samples, w_ND, None, out_ND)
     expected, g_D = gradient(net, w_ND[0].astype(np.float64), x, y)
     assert loss == pytest.approx(expected, rel=1e-6)
-    np.testing.assert_allclose(out_ND[0], w_ND[0] - g_D, rtol=1e-6, atol=1e-6)
+    expected_D = w_ND[0] - (w_ND[0] - g_D).astype(np.float32)
+    np.testing.assert_allclose(out_ND[0], expected_D, rtol=1e-6, atol=1e-6)
 
 
 def test_infinite_outputs_are_no_numbers_afterwards() -> None:
