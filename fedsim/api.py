@@ -46,7 +46,7 @@ def run(
     Raises:
         ConfigError: the config has mistakes, or says nothing of when to stop.
         UserCodeError: the user's code raised again and again, until too few clients
-            were left to go on; or a stack could not be trained.
+            were left to go on; or one client alone does not fit into memory.
     """
     if not isinstance(config, FederationConfig):
         config = parse_config(config)
