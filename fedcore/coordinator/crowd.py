@@ -62,8 +62,7 @@ class CrowdCoordinator(Coordinator):
 
     def expire(self, cid: str, number: int, at: Seconds) -> list[Action]:
         """A lease ends; the client may still deliver."""
-        self.leases.expire(cid, number)
-        return self._grant(at)
+        return self._grant(at) if self.leases.expire(cid, number) else []
 
     def deliver(self, cid: str, base: int) -> bool:
         """A client's update has arrived.

@@ -106,12 +106,14 @@ class Leases(Generic[Wish]):
             place.pop(cid, None)
         return was_there
 
-    def expire(self, cid: str, number: int) -> None:
-        """A lease ends; the client may still deliver."""
+    def expire(self, cid: str, number: int) -> bool:
+        """A lease ends; the client may still deliver. Says whether it was held."""
         lease = self.busy.get(cid)
-        if lease is not None and lease.number == number:
-            self.busy[cid] = None
-            self._training -= 1
+        if lease is None or lease.number != number:
+            return False
+        self.busy[cid] = None
+        self._training -= 1
+        return True
 
     def new_cohort(self, *, same_version: bool) -> None:
         """A version was published, or the cohort of this one melted away."""
@@ -130,8 +132,7 @@ class Leases(Generic[Wish]):
         """Whether :meth:`grant` might find somebody, at little cost."""
         if not self._synchronous:
             return bool(self.parked)
-        training = self._training + len(self._invited)
-        return bool(self._ready) or training + accepted < self._cohort
+        return bool(self._ready) or self._room(accepted) > 0
 
     def grant(self, version: int, accepted: int) -> list[tuple[str, Wish, Lease]]:
         """The waiting clients that shall train now, ``accepted`` updates being in."""
@@ -139,13 +140,17 @@ class Leases(Generic[Wish]):
             return []
         chosen: Collection[str]
         if self._synchronous:
-            room = self._cohort - self._training - len(self._invited) - accepted
+            room = self._room(accepted)
             if room > 0:
                 self._invite(version, room)
             chosen = list(self._ready) if self._ready else ()
         else:
             chosen = self._free_places()
         return [self._lease(cid, version) for cid in chosen]
+
+    def _room(self, accepted: int) -> int:
+        """How many more clients the cohort of this version takes."""
+        return self._cohort - self._training - len(self._invited) - accepted
 
     def _free(self, cid: str) -> None:
         """It does not train any more."""

@@ -11,8 +11,9 @@ smallest, and of equals the first of raw numbers, gaps, bitmap. Gaps take about
 import numpy as np
 
 from fedcore.errors import PayloadError
+from fedcore.kernels import rice
 from fedcore.payloads.base import Reader, little
-from fedcore.payloads.rice import best_width, pack_rice, unpack_rice
+from fedcore.payloads.rice import best_width, unpack_rice
 from fedcore.typing import Bytes, Indices
 
 _U16, _U32, _BITMAP, _GAPS = 0, 1, 2, 3
@@ -30,7 +31,7 @@ def pack_indices(indices_K: Indices, dim: int) -> list[Bytes]:
     }
     coding = min(sizes, key=lambda name: sizes[name])
     if coding == _GAPS:
-        return [bytes([_GAPS, width]), *pack_rice(gaps_K, width)]
+        return [bytes([_GAPS, width]), *rice(gaps_K, width)]
     if coding == _BITMAP:
         marks = np.zeros(dim, bool)
         marks[indices_K] = True

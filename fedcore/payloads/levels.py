@@ -21,6 +21,7 @@ from fedcore.arrays import (
     take,
 )
 from fedcore.errors import PayloadError
+from fedcore.kernels import rice
 from fedcore.payloads.base import (
     Exact,
     Format,
@@ -31,7 +32,7 @@ from fedcore.payloads.base import (
     register,
 )
 from fedcore.payloads.indices import pack_indices, unpack_indices
-from fedcore.payloads.rice import best_width, pack_rice, unpack_rice
+from fedcore.payloads.rice import best_width, unpack_rice
 from fedcore.typing import Array, Bytes, Indices, Vector
 
 MOST = 1 << 24  # whole numbers up to here are float32 numbers
@@ -133,7 +134,7 @@ def _pack_magnitudes(less_one_K: Indices) -> list[Bytes]:
     if not less_one_K.any():
         return [bytes([_ONES])]
     width, _ = best_width(less_one_K)
-    return [bytes([width]), *pack_rice(less_one_K, width)]
+    return [bytes([width]), *rice(less_one_K, width)]
 
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:

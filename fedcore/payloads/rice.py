@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
-from fedcore.kernels import rice, shifted_sum
+from fedcore.kernels import shifted_sum
 from fedcore.payloads.base import Reader
-from fedcore.typing import Bytes
 
 WIDEST = 31  # low bits of a number, at most
 # Read at once: numbers, and bytes of unary parts, which may be eight numbers each.
@@ -44,11 +43,6 @@ def _coded_bytes(numbers_K: Numbers, width: int) -> int:
 
 def _bytes_of(bits: int) -> int:
     return (bits + 7) // 8
-
-
-def pack_rice(numbers_K: Numbers, width: int) -> list[Bytes]:
-    """The two streams of numbers ≥ 0, with ``width`` low bits each."""
-    return rice(numbers_K, width)
 
 
 def unpack_rice(

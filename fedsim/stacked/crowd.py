@@ -275,11 +275,10 @@ class Crowd:
     def _expire(self) -> None:
         """A lease ends."""
         now, _, who, number = self._expiries.popleft()
-        lease = self._coordinator.leases.busy.get(self._names[who])
-        if lease is None or lease.number != number:
-            return  # it has delivered since, or does something else
         self._clock.now = now
-        self._do(self._coordinator.expire(self._names[who], number, now))
+        actions = self._coordinator.expire(self._names[who], number, now)
+        if actions or self._coordinator.granted:
+            self._do(actions)
 
     def _start(self, who: int, lease: Lease) -> None:
         """It may train; the model is on its way."""

@@ -31,7 +31,7 @@ class Stack:
         self.messages: list[Payload | None] = [None] * count  # None: all of Δ
         self.residual: list[Vector | None] = [None] * count
         self.failure: Failure | None = None
-        """Of the one task that it is of: its client's data, or the model, raised."""
+        """What the model or the loss raised in the one task that this is of."""
 
     @classmethod
     def failed(cls, failure: Failure) -> "Stack":

@@ -79,10 +79,10 @@ def digests(results: Results) -> list[str]:
 
 
 def in_memory() -> set[str]:
-    """What shared memory has a name, but for folders of other tests."""
+    """What shared memory has a name; other tests may have folders there."""
     folder = Path("/dev/shm")
     files = folder.iterdir() if folder.is_dir() else ()
-    return {path.name for path in files if not path.name.startswith("tmp")}
+    return {path.name for path in files if not path.is_dir()}
 
 
 # ----------------------------------------------------------------------------- results

@@ -58,7 +58,7 @@ def trapped_in(folder: Path) -> TorchWorkload:
     )
 
 
-@pytest.mark.parametrize("name", ["fed_avg", "momentum", "top_k"])
+@pytest.mark.parametrize("name", ["fed_avg", "momentum", "top_k", "fates"])
 def test_actors_tell_the_story_of_processes(name: str, tmp_path: Path) -> None:
     one = simulated(tmp_path / "one", name)
     processes = simulated(tmp_path / "processes", name, processes=2)
