@@ -16,8 +16,12 @@ class Interrupts:
         self._before: object = None
 
     def __enter__(self) -> Self:
-        """Listens; only the main thread can."""
-        if threading.current_thread() is threading.main_thread():
+        """Listens if somebody did; only the main thread can.
+
+        A command in the background of a shell script is told to ignore the signal.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and callable(signal.getsignal(signal.SIGINT)):
             self._before = signal.signal(signal.SIGINT, self._hear)
         return self
 

@@ -43,3 +43,14 @@ def test_an_error_in_a_block_is_not_hidden() -> None:
             raise ValueError("mine")
         with interrupts.held():
             pass
+
+
+def test_a_signal_that_is_to_be_ignored_is_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts, interrupts.held():
+            signal.raise_signal(signal.SIGINT)
+            assert not interrupts.came
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
