@@ -12,6 +12,8 @@ from fedcore.params import ParamSpec
 from fedcore.workload import Steps, Taken
 from fedtorch.stacked.losses import CrossEntropy, Loss
 
+MOST_VALUES = 1 << 21  # of larger models, which no cache holds, libraries are faster
+
 
 class DenseSteps:
     """The steps of local SGD of a multilayer perceptron, or of a softmax regression."""
@@ -63,6 +65,7 @@ def dense_steps(
     linear = modules[flattens::2]
     if (
         not dense.available
+        or spec.dim > MOST_VALUES
         or not isinstance(loss, CrossEntropy)
         or any(type(layer) is not nn.ReLU for layer in modules[flattens + 1 :: 2])
         or not 1 <= len(linear) <= dense.MOST_LAYERS

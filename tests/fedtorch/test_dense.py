@@ -122,6 +122,7 @@ OTHERS: dict[str, Any] = {
     "frozen": frozen,
     "tied": tied,
     "dropout": lambda: nn.Sequential(nn.Linear(6, 5), nn.Dropout(), nn.Linear(5, 3)),
+    "too large": lambda: nn.Linear(2048, 1024),
     "flattens less": lambda: nn.Sequential(nn.Flatten(2), nn.Linear(6, 3)),
 }
 
