@@ -81,7 +81,12 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
         )
         spec = workload.flat().spec
         run = start_run(
-            config, spec, np.zeros(1, np.float32), 0.0, kind=CrowdCoordinator
+            config,
+            spec,
+            np.zeros(1, np.float32),
+            0.0,
+            durable=False,
+            kind=CrowdCoordinator,
         )
         assert isinstance(run.coordinator, CrowdCoordinator)
         world = World(run)

@@ -14,7 +14,7 @@ from fedcore.coordinator.actions import Action, SetTimer
 from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
-from fedcore.coordinator.state import Arrived, Rows
+from fedcore.coordinator.state import Rows, Update
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
@@ -60,6 +60,20 @@ class CrowdCoordinator(Coordinator):
         self.leases.arrive(cid, None)
         return self._grant(at)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody can get a task until something is decided or lost."""
+        accepted = self.state.count + self._delivered
+        return self.leases.is_settled(accepted) and self.state.closed is None
+
+    def wait(self, cid: str) -> None:
+        """A client waits for a task, while nobody can get one."""
+        self.leases.arrive(cid, None)
+
+    def trains(self, cid: str, number: int) -> bool:
+        """Whether a client still trains on this lease."""
+        return self.leases.holds(cid, number)
+
     def expire(self, cid: str, number: int, at: Seconds) -> list[Action]:
         """A lease ends; the client may still deliver."""
         return self._grant(at) if self.leases.expire(cid, number) else []
@@ -89,7 +103,7 @@ class CrowdCoordinator(Coordinator):
 
     def enter(
         self,
-        updates: Sequence[Arrived | None],
+        updates: Sequence[Update | None],
         at: Seconds,
         rows: Rows | None = None,
     ) -> tuple[list[Decision], list[Action]]:
@@ -102,7 +116,7 @@ class CrowdCoordinator(Coordinator):
         """
         state, self._delivered = self.state, 0
         state.touch(at)
-        decisions, accepted = list[Decision](), list[Arrived]()
+        decisions, accepted = list[Decision](), list[Update]()
         weights, places = list[float](), list[int]()
         known = dict[int, Decision]()  # by the base, where that is all that matters
         memoryless = self._welcoming and self.algorithm.staleness.memoryless

@@ -108,12 +108,20 @@ class Leases(Generic[Wish]):
 
     def expire(self, cid: str, number: int) -> bool:
         """A lease ends; the client may still deliver. Says whether it was held."""
-        lease = self.busy.get(cid)
-        if lease is None or lease.number != number:
+        if not self.holds(cid, number):
             return False
         self.busy[cid] = None
         self._training -= 1
         return True
+
+    def holds(self, cid: str, number: int) -> bool:
+        """Whether a client trains on this lease."""
+        lease = self.busy.get(cid)
+        return lease is not None and lease.number == number
+
+    def is_settled(self, accepted: int) -> bool:
+        """Whether :meth:`grant` finds nobody, whoever arrives and whatever is in."""
+        return self._synchronous and not self._invited and self._room(accepted) <= 0
 
     def new_cohort(self, *, same_version: bool) -> None:
         """A version was published, or the cohort of this one melted away."""

@@ -5,7 +5,7 @@ coordinator applies its decisions through the same methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +38,30 @@ from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Array, Counts, Seconds, Vector
 
 
-class Arrived(NamedTuple):
+class Update(Protocol):
     """An update that is to be decided on."""
 
-    payload: Payload | None  # None: it is a row of a stack
+    @property
+    def payload(self) -> Payload | None:
+        """What it says; None: it is a row of a stack."""
+
+    @property
+    def base(self) -> int:
+        """The version that it began with."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples it was trained on."""
+
+    @property
+    def counts(self) -> Counts | None:
+        """How often each class was among them."""
+
+
+class Arrived(NamedTuple):
+    """An update that came by itself."""
+
+    payload: Payload
     base: int
     samples: int
     counts: Counts | None
@@ -168,7 +188,7 @@ class ServerState:
         self.observe(update, record.staleness, record.weight)
         self.take([update], [record.weight])
 
-    def observe(self, update: Arrived, staleness: int, weight: float) -> None:
+    def observe(self, update: Update, staleness: int, weight: float) -> None:
         """Takes note of an accepted update, for the verdicts on those after it."""
         algorithm, counts = self.algorithm, update.counts
         self.staleness = algorithm.staleness.observe(
@@ -180,13 +200,13 @@ class ServerState:
 
     def take(
         self,
-        updates: Sequence[Arrived],
+        updates: Sequence[Update],
         weights: Sequence[float],
         rows: Rows | None = None,
     ) -> None:
         """Accepted updates join the buffer; ``rows`` are what they say, if dense."""
         aggregator = self.algorithm.aggregator
-        samples = [self.weighed_samples(update.samples) for update in updates]
+        samples = self._weighed([update.samples for update in updates])
         if rows is not None and aggregator.fold is not None:
             shares_K = np.array(weights, np.float32) * np.array(samples, np.float32)
             self.buffer = aggregator.fold(self.buffer, rows.gathered(), shares_K)
@@ -206,10 +226,13 @@ class ServerState:
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
 
-    def weighed_samples(self, samples: int) -> float:
-        """n: for how many samples an update counts."""
+    def _weighed(self, samples: Sequence[int]) -> list[float]:
+        """n: for how many samples updates count."""
         config = self.algorithm.config
-        return 1.0 if config.weigh_by == "updates" else min(samples, config.samples_cap)
+        if config.weigh_by == "updates":
+            return [1.0] * len(samples)
+        cap = config.samples_cap
+        return [min(each, cap) for each in samples]
 
     def step(
         self, message_for: Callable[[Vector], tuple[bytes, Payload] | None]

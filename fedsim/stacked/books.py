@@ -51,6 +51,11 @@ class Books:
         moved[0][who] += 1
         moved[1][who] += nbytes
 
+    def count_all(self, some: Sequence[int], way: Way, codec: str, nbytes: int) -> None:
+        """So many bytes of each of them have travelled."""
+        for who in some:
+            self.count(who, way, codec, nbytes)
+
     def flush_if_due(self) -> None:
         """Writes now and then what has happened."""
         if (

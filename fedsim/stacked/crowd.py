@@ -9,7 +9,7 @@ Times come from the population, decisions from the coordinator, updates from the
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from fedcore.coordinator.actions import Action
@@ -29,8 +29,9 @@ from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
 from fedsim.stacked.failure import Failure
 from fedsim.stacked.holdings import Holdings
-from fedsim.stacked.inbox import Entering, Given, Inbox, unfinished
+from fedsim.stacked.inbox import Given, Inbox, unfinished
 from fedsim.stacked.snapshots import Saved, Snapshots
+from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
 from fedsim.world import World
 
@@ -77,6 +78,11 @@ class Crowd:
         self._places = {name: place for place, name in enumerate(self._names)}
         self._latency = [population.latency(who) for who in range(count)]
         self._direct = self._is_direct()
+        self._in_rows = (
+            self._direct
+            and coordinator.algorithm.config.synchronous
+            and not world.run.config.simulate.ack_loss
+        )
         self._life = [0] * count  # what was begun in an earlier life never happens
         self._there = [False] * count  # what is sent to it otherwise is lost
         self._seq = [0] * count  # messages that were made
@@ -153,7 +159,7 @@ class Crowd:
         interrupts, snapshots = world.interrupts, self._snapshots
         events, acks, others = self._events, self._acks, clock.queue
         expiries = self._expiries
-        handlers, lives = self._handlers, self._life
+        handlers, lives, in_rows = self._handlers, self._life, self._in_rows
         while events or acks or others:
             if interrupts.came or snapshots.due:
                 snapshots.take()
@@ -175,7 +181,7 @@ class Crowd:
                 what = clock.next()
                 assert what is not None
                 what()
-            else:
+            elif not in_rows or first[2] != _ARRIVES or not self._arrive_in_a_row():
                 when, _, kind, who, life = acks.popleft() if is_ack else heappop(events)
                 if lives[who] == life:
                     clock.now = when
@@ -197,8 +203,7 @@ class Crowd:
             self._snapshots.look()
         if self._coordinator.granted:
             granted, self._coordinator.granted = self._coordinator.granted, []
-            for cid, lease in granted:
-                self._start(self._places[cid], lease)
+            self._start(granted)
 
     def _end(self) -> None:
         """Tasks that were given are told of, though nothing comes of them any more."""
@@ -280,42 +285,42 @@ class Crowd:
         if actions or self._coordinator.granted:
             self._do(actions)
 
-    def _start(self, who: int, lease: Lease) -> None:
-        """It may train; the model is on its way."""
-        now, population = self._clock.now, self._population
-        expiry = now + self._lease, self._clock.ticket(), who, lease.number
-        self._expiries.append(expiry)
-        version, held = lease.version, self._held[who]
-        nbytes, kind, codec = self._downloads.of(held)
-        if nbytes:
-            self._books.count(who, "down", codec, nbytes)
-        if not self._there[who]:
-            given = Given(now, version, kind, nbytes, 0, held)
-            self._books.add(*unfinished(who, self._seq[who], given))
-            return
-        self._held[who] = version
-        task = self._tasks[who] = self._tasks[who] + 1
-        received = now + population.download(who, nbytes)
-        if not self._holdings.samples[who] and not self._read(who):
-            self._given[who] = Given(now, version, kind, nbytes, 0, held)
-            self._at(received, _FAILS, who)
-            return
-        steps = self._holdings.steps(who, self._share.get(who, 1.0))
-        duration = population.compute(who, task, steps)
-        self._given[who] = Given(now, version, kind, nbytes, steps, held)
-        lost = population.dropout(who, task)
-        if lost is not None:
-            self._at(received + lost * duration, _DROPS, who)
-            return
-        due, public_D = received + duration, self._state.published.public_D
-        seq = self._seq[who] + 1
-        self._work.give(who, Waiting(due, seq, version, public_D, steps))
-        if self._direct:
-            size = self._work.fixed_bytes
-            assert size is not None
-            self._at(due + population.upload(who, size), _ARRIVES, who)
-        else:
-            self._at(due, _FINISHES, who)
+    def _start(self, granted: Sequence[tuple[str, Lease]]) -> None:
+        """They may train; the model is on its way to each of them."""
+        now, ticket, population = self._clock.now, self._clock.ticket, self._population
+        end, public_D = now + self._lease, self._state.published.public_D
+        events, size = self._events, self._work.fixed_bytes or 0
+        for cid, lease in granted:
+            who, version = self._places[cid], lease.version
+            self._expiries.append((end, ticket(), who, lease.number))
+            held, seq = self._held[who], self._seq[who]
+            nbytes, kind, codec = self._downloads.of(held)
+            if nbytes:
+                self._books.count(who, "down", codec, nbytes)
+            if not self._there[who]:
+                given = Given(now, version, kind, nbytes, 0, held)
+                self._books.add(*unfinished(who, seq, given))
+                continue
+            self._held[who] = version
+            self._tasks[who] = task = self._tasks[who] + 1
+            received = now + population.download(who, nbytes)
+            if not self._holdings.samples[who] and not self._read(who):
+                self._given[who] = Given(now, version, kind, nbytes, 0, held)
+                self._at(received, _FAILS, who)
+                continue
+            steps = self._holdings.steps(who, self._share.get(who, 1.0))
+            self._given[who] = Given(now, version, kind, nbytes, steps, held)
+            duration = population.compute(who, task, steps)
+            lost = population.dropout(who, task)
+            if lost is not None:
+                self._at(received + lost * duration, _DROPS, who)
+                continue
+            due = received + duration
+            self._work.give(who, Waiting(due, seq + 1, version, public_D, steps))
+            what = _FINISHES
+            if self._direct:
+                what, due = _ARRIVES, due + population.upload(who, size)
+            heappush(events, (due, ticket(), what, who, self._life[who]))
 
     def _read(self, who: int) -> bool:
         """Reads a client's data, once; says whether that went well."""
@@ -399,37 +404,106 @@ class Crowd:
         self._books.count(who, "up", stack.codec[row], stack.nbytes[row])
         self._arrivals[who] += 1
         if self._arrivals[who] == 1:
-            given, coordinator = self._given[who], self._coordinator
-            samples = self._holdings.samples[who]
-            self._inbox.put(
-                Entering(who, now, self._seq[who], given, samples, stack, row)
-            )
-            if coordinator.deliver(self._names[who], given.version):
+            if self._put(who, now, stack, row):
                 self._decide()
-            elif coordinator.may_grant():
-                self._do(coordinator.hand_out(now))
+            elif self._coordinator.may_grant():
+                self._do(self._coordinator.hand_out(now))
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
             self._at(now + RETRY, _UPLOADS, who)
-            return
-        when = now + self._latency[who]
-        if self._acks and self._acks[-1][0] > when:
-            self._at(when, _READY, who)
         else:
-            self._acks.append(
-                (when, self._clock.ticket(), _READY, who, self._life[who])
-            )
+            self._answer(who, now)
+
+    def _put(self, who: int, now: Seconds, stack: Stack, row: int) -> bool:
+        """An update waits to be decided on; says whether it must not wait any more."""
+        given, samples = self._given[who], self._holdings.samples[who]
+        self._inbox.put(who, now, self._seq[who], given, samples, stack, row)
+        return self._coordinator.deliver(self._names[who], given.version)
+
+    def _answer(self, who: int, now: Seconds) -> None:
+        """An acknowledgement is on its way."""
+        when, acks = now + self._latency[who], self._acks
+        event = when, self._clock.ticket(), _READY, who, self._life[who]
+        if acks and acks[-1][0] > when:
+            heappush(self._events, event)
+        else:
+            acks.append(event)
+
+    def _arrive_in_a_row(self) -> bool:
+        """Updates arrive until the server decides on them; says whether any did.
+
+        Nobody gets a task meanwhile, so it makes no difference to others when a client
+        hears that its update is there.
+        """
+        if not self._coordinator.is_settled:
+            return False
+        end, events, lives = self._next_other(), self._events, self._life
+        work, seq, pending = self._work, self._seq, self._pending
+        attempts, arrivals = self._attempts, self._arrivals
+        now, arrived, decides = self._clock.now, list[int](), False
+        while not decides and events and events[0] < end:
+            event = when, _, kind, who, life = events[0]
+            if lives[who] == life:
+                if kind == _READY:
+                    self._hear_before(event)
+                    self._hear(who)
+                    self._coordinator.wait(self._names[who])
+                elif kind != _ARRIVES:
+                    break
+                else:
+                    stack, row = work.result(who)
+                    if not stack.sound[row]:
+                        break
+                    now = when
+                    arrived.append(who)
+                    seq[who] += 1
+                    pending[who], attempts[who], arrivals[who] = True, 1, 1
+                    decides = self._put(who, now, stack, row)
+                    self._answer(who, now)
+            heappop(events)
+        if arrived:
+            self._clock.now = now
+            self._books.count_all(arrived, "up", stack.codec[row], stack.nbytes[row])
+            if self._failures:
+                for who in arrived:
+                    self._failures.pop(who, None)
+            self._hear_before(event if decides else min(end, *events[:1]))
+            if decides:
+                self._decide()
+        return bool(arrived)
+
+    def _next_other(self) -> tuple[float, ...]:
+        """When something happens next that is no client's doing."""
+        expiries, others = self._expiries, self._clock.queue
+        while expiries and not self._coordinator.trains(
+            self._names[expiries[0][2]], expiries[0][3]
+        ):
+            expiries.popleft()
+        next_timer = others[0][:2] if others else _NEVER
+        return min(expiries[0], next_timer) if expiries else next_timer
+
+    def _hear_before(self, event: tuple[float, ...]) -> None:
+        """Acknowledgements come that are due before an event; nobody gets a task."""
+        acks, lives = self._acks, self._life
+        while acks and acks[0] < event:
+            _, _, _, who, life = acks.popleft()
+            if lives[who] == life:
+                self._hear(who)
+                self._coordinator.wait(self._names[who])
 
     def _decide(self) -> None:
         """The server decides on what has arrived."""
-        verdicts, actions = self._inbox.decide()
-        for who, verdict in verdicts:
-            if verdict is not Verdict.ACCEPTED:
-                self._refused[who] = verdict
+        refused, actions = self._inbox.decide()
+        self._refused.update(refused)
         self._do(actions)
         self._tell()
 
     def _acknowledged(self, who: int) -> None:
         """It knows the verdict, and wants to go on."""
+        self._hear(who)
+        self._ready(who)
+
+    def _hear(self, who: int) -> None:
+        """It knows the verdict."""
         verdict, returns_mass = self._refused.pop(who, None), False
         if verdict is None:
             self._share.pop(who, None)
@@ -440,7 +514,6 @@ class Crowd:
         del self._given[who]
         self._work.settle(who, returns_mass=returns_mass)
         self._pending[who], self._arrivals[who] = False, 0
-        self._ready(who)
 
     # ------------------------------------------------------------------ resuming
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
-from fedcore.coordinator.state import Arrived, Rows
+from fedcore.coordinator.state import Rows
+from fedcore.payloads import Payload
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Seconds
+from fedcore.typing import JSON, Counts, Seconds
 from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
 from fedsim.stacked.books import Books
 from fedsim.stacked.stack import Stack
@@ -27,13 +28,16 @@ class Given(NamedTuple):
 
 
 class Entering(NamedTuple):
-    """An update that has arrived."""
+    """An update that has arrived; to the server, an ``Update``."""
 
+    payload: Payload | None
+    base: int
+    samples: int
+    counts: Counts | None
     who: int
     at: Seconds
     seq: int
     given: Given
-    samples: int
     stack: Stack
     row: int
 
@@ -44,43 +48,46 @@ class Inbox:
     def __init__(self, coordinator: CrowdCoordinator, books: Books) -> None:
         self._coordinator, self._books = coordinator, books
         self._entering: list[Entering] = []
-        self._updates: list[Arrived] = []  # what they are to the server
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._entering)
 
-    def put(self, update: Entering) -> None:
+    def put(
+        self,
+        who: int,
+        at: Seconds,
+        seq: int,
+        given: Given,
+        samples: int,
+        stack: Stack,
+        row: int,
+    ) -> None:
         """One more."""
-        stack, row = update.stack, update.row
-        self._entering.append(update)
-        self._updates.append(
-            Arrived(
-                stack.messages[row],
-                update.given.version,
-                update.samples,
-                stack.counts[row],
-            )
+        message, counts = stack.messages[row], stack.counts[row]
+        update = Entering(
+            message, given.version, samples, counts, who, at, seq, given, stack, row
         )
+        self._entering.append(update)
 
     def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
-        """Who got which verdict, and what follows."""
+        """Who got another verdict than that it is accepted, and what follows."""
         entering, self._entering = self._entering, []
-        updates, self._updates = self._updates, []
         decisions, actions = self._coordinator.enter(
-            updates, entering[-1].at, _rows(entering)
+            entering, entering[-1].at, _rows(entering)
         )
-        verdicts = []
+        refused, add = list[tuple[int, Verdict]](), self._books.add
         for update, decision in zip(entering, decisions, strict=True):
-            who, at, seq, given, samples, stack, row = update
+            _, base, samples, _, who, at, seq, given, stack, row = update
             verdict, weight, staleness = decision
-            verdicts.append((who, verdict))
-            self._books.add(
+            if verdict is not Verdict.ACCEPTED:
+                refused.append((who, verdict))
+            add(
                 who,
                 given.at,
                 at,
                 seq,
-                given.version,
+                base,
                 staleness,
                 given.patch,
                 given.down,
@@ -93,7 +100,7 @@ class Inbox:
                 stack.loss[row],
                 stack.nbytes[row],
             )
-        return verdicts, actions
+        return refused, actions
 
     def close(self) -> None:
         """Nothing is decided any more."""
@@ -103,7 +110,14 @@ class Inbox:
     def dump(self, arrays: Arrays) -> JSON:
         """All there is; vectors go to ``arrays``."""
         return [
-            [*each[:5], each.stack.dump(each.row, f"entering.{place}", arrays)]
+            [
+                each.who,
+                each.at,
+                each.seq,
+                each.given,
+                each.samples,
+                each.stack.dump(each.row, f"entering.{place}", arrays),
+            ]
             for place, each in enumerate(self._entering)
         ]
 
@@ -112,7 +126,7 @@ class Inbox:
         layout = self._coordinator.algorithm.spec.sizes
         for place, (who, at, seq, given, samples, row) in enumerate(saved):
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
-            self.put(Entering(who, at, seq, Given(*given), samples, stack, 0))
+            self.put(who, at, seq, Given(*given), samples, stack, 0)
 
 
 def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
@@ -126,7 +140,7 @@ def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
 def _rows(entering: list[Entering]) -> Rows | None:
     """What updates say that were not compressed."""
     first = entering[0].stack
-    if first.messages[entering[0].row] is not None:
+    if entering[0].payload is not None:
         return None
     if all(each.stack is first for each in entering):
         return Rows(first.delta_ND, [each.row for each in entering])

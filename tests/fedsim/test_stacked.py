@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.records import Decided, Failed, Leased, Stepped
 from fedcore.errors import JournalError, UserCodeError
 from fedrun.data import digits
@@ -167,6 +168,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "availability": {"kind": "diurnal", "day_seconds": 5.0},
         },
     },
+    "links_that_differ": {
+        "algorithm": {"kind": "fed_avg", "buffer": 4, "over_selection": 1.5},
+        "simulate": {
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "link": {
+                "latency": 1.0,
+                "latency_spread": {"kind": "log_normal", "sigma": 1.5},
+            },
+        },
+    },
+    "leases_end_in_rounds": {
+        "algorithm": {"kind": "fed_avg", "buffer": 4, "deadline": 6.0},
+        "simulate": {
+            "step_seconds": 0.5,
+            "dropout": 0.1,
+            "speed": {"kind": "log_normal", "sigma": 1.5},
+        },
+        "timeouts": {"lease": 2.0},
+    },
     "no_past_messages": {
         "algorithm": {
             "kind": "latecomer",
@@ -197,6 +217,11 @@ def told(results: Results) -> list[tuple[Any, ...]]:
     ]
 
 
+def given(results: Results) -> list[tuple[Any, ...]]:
+    """The tasks, and the bytes that came with them."""
+    return sorted((r.cid, r.version, r.task, r.nbytes) for r in results.of(Leased))
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> None:
     exact = simulated(tmp_path, "exact", SETTINGS[name])
@@ -205,10 +230,11 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     for kind in (Decided, Stepped):
         ours, theirs = stacked.of(kind), exact.of(kind)
         assert [r.at for r in ours] == pytest.approx([r.at for r in theirs])
-    ours_sent, theirs_sent = (
-        [r.nbytes for r in results.of(Leased)] for results in (stacked, exact)
-    )
+    ours_sent, theirs_sent = given(stacked), given(exact)
     if name == "no_past_messages":  # deflated values that are rounded another way
+        ours_sent, theirs_sent = (
+            [nbytes for *_, nbytes in sent] for sent in (ours_sent, theirs_sent)
+        )
         assert ours_sent == pytest.approx(theirs_sent, abs=2)
     else:
         assert ours_sent == theirs_sent
@@ -219,6 +245,53 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     np.testing.assert_allclose(
         stacked.central["loss"], exact.central["loss"], rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rounds_in_a_row_tell_the_story_of_single_events(
+    seed: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(seed)
+    settings = {
+        "seed": seed,
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": int(rng.integers(1, 6)),
+            "over_selection": float(rng.choice([1.0, 1.0, 1.4])),
+            "deadline": float(rng.choice([3.0, 30.0])),
+            "staleness_limit": int(rng.choice([0, 2])),
+        },
+        "simulate": {
+            "step_seconds": float(rng.choice([0.05, 0.5])),
+            "dropout": float(rng.choice([0.0, 0.2])),
+            "speed": {"kind": "log_normal", "sigma": float(rng.choice([0.1, 1.5]))},
+            "link": {
+                "latency": float(rng.choice([0.0, 1.0])),
+                "latency_spread": {"kind": "log_normal", "sigma": 1.0},
+            },
+        },
+        "timeouts": {"lease": float(rng.choice([2.0, 1000.0])), "hold": 60.0},
+        "evaluate": {"every_versions": int(rng.integers(1, 4))},
+    }
+    exact = simulated(tmp_path, "exact", settings)
+    stacked = simulated(tmp_path, "stacked", settings)
+    assert told(stacked) == told(exact)
+    assert given(stacked) == given(exact)
+    times = [r.at for r in exact.of(Decided)]
+    assert [r.at for r in stacked.of(Decided)] == pytest.approx(times)
+    np.testing.assert_allclose(
+        stacked.central["loss"], exact.central["loss"], rtol=1e-4
+    )
+
+
+def test_acknowledgements_may_not_wait_while_somebody_may_get_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SETTINGS["links_that_differ"]
+    right = simulated(tmp_path / "right", "stacked", settings)
+    monkeypatch.setattr(CrowdCoordinator, "is_settled", True)
+    wrong = simulated(tmp_path / "wrong", "stacked", settings)
+    assert told(wrong) != told(right)
 
 
 def test_a_client_whose_data_cannot_be_read_at_first(tmp_path: Path) -> None:
