@@ -16,7 +16,7 @@ from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
 from fedcore.coordinator.state import Rows, Update
 from fedcore.coordinator.verdicts import judge_update
-from fedcore.protocol import Verdict
+from fedcore.protocol import Pull, Verdict
 from fedcore.typing import JSON, Seconds
 
 
@@ -186,6 +186,10 @@ class CrowdCoordinator(Coordinator):
             if isinstance(action, SetTimer):
                 self._deadline_at = action.at
         return actions
+
+    def _hold(self, pull: Pull) -> list[Action]:
+        """The evaluator waits as long as it takes; here, no connection can break."""
+        return []
 
     def _grant(self, at: Seconds) -> list[Action]:
         """Only a grant needs to know the time."""

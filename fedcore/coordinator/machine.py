@@ -231,9 +231,13 @@ class Coordinator:
             self.leases.arrive(pull.cid, pull)
         actions += self._hand_out()
         if self._waits(pull.cid):
-            timer = Timer("hold", pull.cid, pull.nonce)
-            actions.append(SetTimer(timer=timer, at=self.state.at + self.timeouts.hold))
+            actions += self._hold(pull)
         return actions
+
+    def _hold(self, pull: Pull) -> list[Action]:
+        """Whoever waits is answered after a while in any case."""
+        timer = Timer("hold", pull.cid, pull.nonce)
+        return [SetTimer(timer=timer, at=self.state.at + self.timeouts.hold)]
 
     def _knows_more(
         self, row: ClientRow, settled: Settled, model: Held | ModelName | None

@@ -1,6 +1,7 @@
 """Many clients at once come to what they come to one by one."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedcore.bandwidth import DAY
 from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.records import Decided, Failed, Leased, Stepped
 from fedcore.errors import JournalError, UserCodeError
@@ -35,6 +37,7 @@ def train_data(client: Any) -> Any:
     return x[rows], y[rows]
 
 
+YEAR, MONTH = 365 * DAY, 30 * DAY
 WORKLOAD = TorchWorkload(
     model=model,
     loss=nn.CrossEntropyLoss(),
@@ -399,3 +402,48 @@ def test_only_the_exact_engine_keeps_updates(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="but holds no updates"):
         verify(journal)
     journal.close()
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"kind": "fed_avg", "buffer": 3, "over_selection": 1.4, "deadline": DAY},
+        {"kind": "latecomer", "buffer": 3},
+    ],
+    ids=["rounds", "asynchronous"],
+)
+def test_a_year_of_phones_that_are_seldom_there_leaves_nothing_behind(
+    algorithm: dict[str, Any], tmp_path: Path
+) -> None:
+    config = {
+        "algorithm": algorithm,
+        "stop": {"seconds": YEAR},
+        "simulate": {
+            "clients": 8,
+            "step_seconds": 200.0,
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "dropout": 0.1,
+            "upload_loss": 0.1,
+            "ack_loss": 0.1,
+            "availability": {
+                "kind": "on_off",
+                "there_seconds": 1800.0,
+                "gone_seconds": 257_400.0,
+            },
+        },
+    }
+    months: list[int] = []  # bytes in use at their ends
+
+    def watch(run: Any, event: Any) -> None:
+        if event.at > MONTH * (len(months) + 1):
+            months.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        results = fedsim.run(config, WORKLOAD, folder=tmp_path / "run", on_event=watch)
+    finally:
+        tracemalloc.stop()
+    assert results.summary["ended"] == "3.1536e+07 seconds"
+    assert len(results.of(Decided)) > 500
+    assert len(months) == 12
+    assert months[-1] < months[1] + 2e6  # all its updates would be four
