@@ -20,7 +20,7 @@ from fedcore.typing import Bytes
 
 LEAST = 128  # bytes; of fewer there is too little to save
 _RAW = -15  # a window of 2^15 bytes, and no header
-_OWN_CODE = 1 << 10  # bytes that are worth a Huffman code of their own
+_OWN_CODE = 1 << 7  # bytes that are worth a Huffman code of their own
 _SAMPLE = 1 << 13  # bytes that show whether it is worth while
 _CHUNKS = 8  # of a part that are looked at
 _PARTS = 64  # of which each is looked at by itself
