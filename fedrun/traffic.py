@@ -12,9 +12,10 @@ two seconds and never synced: a process that is killed loses the counts since th
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,6 +24,7 @@ from fedcore.typing import JSON, Bytes
 
 _log = logging.getLogger(__name__)
 Way = Literal["up", "down"]
+LaneRow = tuple[str, Way, str, int, int, int]  # a lane, and its load in order
 WAYS: tuple[Way, ...] = ("up", "down")
 CONTROL = "control"  # in place of a codec: messages that carry no payload
 OTHERS = ""  # in place of a client: whoever is none, or shares its connection
@@ -248,21 +250,28 @@ class TrafficFile:
             )
         return _read(db)
 
-    def save(self, traffic: Traffic) -> None:
-        """Writes what has changed."""
+    def save(self, traffic: Traffic, others: Iterable[LaneRow] | None = None) -> None:
+        """Writes what has changed.
+
+        Args:
+            traffic: the book.
+            others: loads of lanes that are not in it, best in the order of the lanes:
+                SQLite takes rows in the order of their keys a quarter faster.
+        """
         if self._db is None:
             return
         lanes, crossed = traffic.take_fresh()
-        if not lanes and not crossed:
+        if not lanes and not crossed and others is None:
             return
+        rows: Iterator[LaneRow] = (
+            (*lane, load.transfers, load.payload, load.framed)
+            for lane, load in lanes.items()
+        )
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
                 "INSERT OR REPLACE INTO lanes VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (*lane, load.transfers, load.payload, load.framed)
-                    for lane, load in lanes.items()
-                ],
+                chain(rows, others or ()),
             )
             self._db.executemany(
                 "INSERT OR REPLACE INTO crossed VALUES (?, ?, ?)",

@@ -4,7 +4,7 @@ What the coordinator persists goes to the same journal as in a deployment, so th
 same report and the same tools look at both.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from typing import Protocol, assert_never
 
@@ -26,7 +26,7 @@ from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.commit import GroupCommit
 from fedrun.journal import WITHOUT_UPDATES
 from fedrun.run import Run
-from fedrun.traffic import Lane, Traffic, TrafficFile, Way, codec_of
+from fedrun.traffic import Lane, LaneRow, Traffic, TrafficFile, Way, codec_of
 from fedsim.clock import Call, Clock
 from fedsim.interrupts import Interrupts
 
@@ -55,6 +55,7 @@ class World:
         self.failures: list[UserCodeError] = []  # for which clients gave up
         self.interrupts = Interrupts()
         self.closing: list[Callable[[], None]] = []  # what is to be written at the end
+        self.moved: Iterable[LaneRow] | None = None  # what others have counted
         self.follow: Callable[[], None] = lambda: None  # after the server's actions
         self._group = GroupCommit(run)
         self._group.snapshots = not run.journal.store.noted(WITHOUT_UPDATES)
@@ -114,16 +115,14 @@ class World:
         if self._on_event is not None:
             self._on_event(event)
 
-    def count(self, lane: Lane, nbytes: int, transfers: int) -> None:
-        """So many bytes have travelled on a lane."""
-        self._traffic.count(lane, payload=nbytes, transfers=transfers)
-
     def forget_traffic(self, cids: Collection[str]) -> None:
         """What these clients have sent and received is counted anew."""
         known, self._traffic = self._traffic.lanes(), Traffic()
         for lane, load in known.items():
             if lane.cid not in cids:
-                self.count(lane, load.payload, load.transfers)
+                self._traffic.count(
+                    lane, payload=load.payload, transfers=load.transfers
+                )
 
     def step(self, at: Seconds, reason: StepReason) -> None:
         """A version is made of what has arrived."""
@@ -139,7 +138,7 @@ class World:
         with self.interrupts.held():
             self._group.commit(lazy_too=True)
             self.run.journal.close()
-            self._book.save(self._traffic)
+            self._book.save(self._traffic, self.moved)
             self._book.close()
 
     def _carry_out(self, actions: list[Action]) -> None:

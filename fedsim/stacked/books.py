@@ -1,17 +1,40 @@
 """What a crowd leaves behind: what was decided, and which bytes travelled."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.records import Admitted
 from fedcore.typing import JSON
 from fedrun.journal.tally import Tally
-from fedrun.traffic import Lane, Way
+from fedrun.traffic import LaneRow, Way
 from fedsim.world import World
 
 _FLUSH_ROWS = 20_000
 _FLUSH_SECONDS = 1.0  # of real time
+
+
+class Moved:
+    """What clients have moved one way in one codec.
+
+    Transfers are put one behind the other and summed up now and then: a sum for each
+    client would be in no cache when its client comes again.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.who: list[int] = []  # of each transfer
+        self.nbytes: list[int] = []
+        self.transfers_N = np.zeros(count, np.int64)
+        self.nbytes_N = np.zeros(count, np.int64)
+
+    def sum_up(self) -> None:
+        """By client."""
+        np.add.at(self.transfers_N, self.who, 1)
+        np.add.at(self.nbytes_N, self.who, self.nbytes)
+        self.who.clear()
+        self.nbytes.clear()
 
 
 class Books:
@@ -19,8 +42,7 @@ class Books:
 
     def __init__(self, world: World, names: Sequence[str]) -> None:
         self._world, self._names = world, names
-        # By way and codec: transfers and bytes of each client.
-        self._moved: dict[tuple[Way, str], tuple[list[int], list[int]]] = {}
+        self._moved: dict[tuple[Way, str], Moved] = {}  # by way and codec
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
         """Takes note of a lease and its decision (``fedrun.journal.tally``)."""
@@ -44,17 +66,19 @@ class Books:
 
     def count(self, who: int, way: Way, codec: str, nbytes: int) -> None:
         """So many bytes have travelled."""
-        moved = self._moved.get((way, codec))
-        if moved is None:
-            count = len(self._names)
-            moved = self._moved[way, codec] = [0] * count, [0] * count
-        moved[0][who] += 1
-        moved[1][who] += nbytes
+        moved = self._moved.get((way, codec)) or self._begun(way, codec)
+        moved.who.append(who)
+        moved.nbytes.append(nbytes)
 
     def count_all(self, some: Sequence[int], way: Way, codec: str, nbytes: int) -> None:
         """So many bytes of each of them have travelled."""
-        for who in some:
-            self.count(who, way, codec, nbytes)
+        moved = self._moved.get((way, codec)) or self._begun(way, codec)
+        moved.who += some
+        moved.nbytes += [nbytes] * len(some)
+
+    def _begun(self, way: Way, codec: str) -> Moved:
+        moved = self._moved[way, codec] = Moved(len(self._names))
+        return moved
 
     def flush_if_due(self) -> None:
         """Writes now and then what has happened."""
@@ -70,25 +94,38 @@ class Books:
         if len(self._tally):
             record = self._tally.take(self._world.clock.now)
             self._world.carry_out_now([Persist(record=record)])
+        for moved in self._moved.values():
+            moved.sum_up()
         self._world.commit()
 
     def close(self) -> None:
         """Writes all that is left."""
-        for (way, codec), (transfers, nbytes) in self._moved.items():
-            for who, times in enumerate(transfers):
-                if times:
-                    lane = Lane(self._names[who], way, codec)
-                    self._world.count(lane, nbytes[who], times)
-        self._moved.clear()
         self.flush()
+        self._world.moved = self._lanes()
+
+    def _lanes(self) -> Iterator[LaneRow]:
+        """What every client has moved, in the order of the lanes."""
+        lanes = [
+            (*lane, moved.transfers_N.tolist(), moved.nbytes_N.tolist())
+            for lane, moved in sorted(self._moved.items())
+        ]
+        totals_N = sum(moved.transfers_N for moved in self._moved.values())
+        names = self._names
+        for who in sorted(np.flatnonzero(totals_N).tolist(), key=names.__getitem__):
+            for way, codec, transfers, nbytes in lanes:
+                if transfers[who]:
+                    yield names[who], way, codec, transfers[who], nbytes[who], 0
 
     def dump(self) -> JSON:
         """The bytes that were counted; all else was flushed."""
-        return [[*lane, *moved] for lane, moved in self._moved.items()]
+        return [
+            [*lane, moved.transfers_N.tolist(), moved.nbytes_N.tolist()]
+            for lane, moved in self._moved.items()
+        ]
 
     def load(self, saved: JSON) -> None:
         """What :meth:`dump` gave."""
         self._world.forget_traffic(set(self._names))
-        self._moved = {
-            (way, codec): (transfers, nbytes) for way, codec, transfers, nbytes in saved
-        }
+        for way, codec, transfers, nbytes in saved:
+            moved = self._moved[way, codec] = Moved(len(self._names))
+            moved.transfers_N[:], moved.nbytes_N[:] = transfers, nbytes

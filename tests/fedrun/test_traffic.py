@@ -30,6 +30,7 @@ from fedrun.traffic import (
     UNKNOWN,
     Crossed,
     Lane,
+    LaneRow,
     Load,
     Traffic,
     TrafficFile,
@@ -110,6 +111,21 @@ def test_only_what_has_changed_is_written(tmp_path: Path) -> None:
     assert traffic.take_fresh() == ({}, {})
     traffic.count(Lane("bob", "up", "dense"), framed=9)
     assert list(traffic.take_fresh()[0]) == [Lane("bob", "up", "dense")]
+    file.close()
+
+
+def test_loads_that_others_have_counted_are_written_beside_it(tmp_path: Path) -> None:
+    file = TrafficFile(tmp_path)
+    traffic = file.load()
+    traffic.count(Lane("bob", "up", "dense"), payload=9, transfers=1)
+    others: list[LaneRow] = [("ann", "down", "dense", 2, 14, 0)]
+    file.save(traffic, iter(others))
+    read = read_traffic(tmp_path)
+    assert read is not None
+    assert read.lanes() == {
+        Lane("ann", "down", "dense"): Load(2, 14),
+        Lane("bob", "up", "dense"): Load(1, 9),
+    }
     file.close()
 
 

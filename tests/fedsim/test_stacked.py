@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from fedcore.errors import JournalError, UserCodeError
 from fedrun.data import digits
 from fedrun.journal import Journal, verify
 from fedrun.results import Results
+from fedrun.traffic import Lane, LaneRow, Traffic, TrafficFile, read_traffic
+from fedsim.evaluator import NAME
 from fedsim.stacked.failure import Failure
 from fedsim.stacked.stack import Stack
 
@@ -394,6 +397,28 @@ def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(
         results = fedsim.run(config, workload, folder=tmp_path / "run")
     assert "clients are trained one by one: " in caplog.text
     assert len(results.of(Stepped)) == 2
+
+
+def test_what_a_crowd_has_moved_is_written_in_the_order_of_its_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in another order would take longer to write."""
+    written: list[Lane] = []
+    save = TrafficFile.save
+
+    def watched(
+        self: TrafficFile, traffic: Traffic, others: Iterable[LaneRow] | None = None
+    ) -> None:
+        rows = list(others or ())
+        written.extend(Lane(*row[:3]) for row in rows)
+        save(self, traffic, rows)
+
+    monkeypatch.setattr(TrafficFile, "save", watched)
+    results = simulated(tmp_path, "stacked", SETTINGS["latecomer"])
+    book = read_traffic(results.folder)
+    assert book is not None
+    assert len(written) >= 2 * 12
+    assert written == sorted(lane for lane in book.lanes() if lane.cid != NAME)
 
 
 def test_only_the_exact_engine_keeps_updates(tmp_path: Path) -> None:
