@@ -64,9 +64,13 @@ class Pool:
             if self._shared:
                 self._own()
             rows = self._append(*_all(samples))
-        self._rows = _grown(self._rows, self._placed, rows)
-        self._starts[client], self._sizes[client] = self._placed, count
-        self._placed += count
+        start, end = self._placed, self._placed + count
+        if end <= len(self._rows):
+            self._rows[start:end] = rows
+        else:
+            self._rows = _grown(self._rows, start, rows)
+        self._starts[client], self._sizes[client] = start, count
+        self._placed = end
         if self._counts_labels:
             self._counts[client] = samples.label_counts(np.arange(count))
 

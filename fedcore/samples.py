@@ -193,8 +193,11 @@ def arrays_of(x: Any) -> tuple[Any, ...]:
 
 def _rows_in(subset: Subset) -> int:
     """How many rows the arrays of a subset have, all alike."""
+    x, y = subset.x, subset.y
+    if type(x) is type(y) is np.ndarray and x.ndim and y.ndim and len(x) == len(y):
+        return len(y)  # as nearly always, and 100,000 clients ask one by one
     lengths = []
-    for part in (*arrays_of(subset.x), subset.y):
+    for part in (*arrays_of(x), y):
         if not getattr(part, "shape", ()):  # a list would be copied for each client
             raise WorkloadError(
                 "a Subset is of arrays with a row for each sample, which its clients "
@@ -215,14 +218,16 @@ def _rows_of(given: Any, count: int) -> Indices:
     rows = np.asarray(given)
     if rows.dtype == bool and rows.shape == (count,):
         return np.flatnonzero(rows)
-    if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise WorkloadError(
             "the rows of a Subset are a vector of whole numbers, or a mask of all "
             f"{count}; got {rows.dtype} of shape {rows.shape}"
         )
-    if rows.size and not 0 <= rows.min() <= rows.max() < count:
-        raise WorkloadError(
-            f"the rows of a Subset are 0 to {count - 1}; got {rows.min()} to "
-            f"{rows.max()}"
-        )
+    if rows.size:
+        # argmin and item take a fifth of the time of min, where there are few rows.
+        least, most = rows.item(rows.argmin()), rows.item(rows.argmax())
+        if least < 0 or most >= count:
+            raise WorkloadError(
+                f"the rows of a Subset are 0 to {count - 1}; got {least} to {most}"
+            )
     return rows.astype(np.int64, copy=False)

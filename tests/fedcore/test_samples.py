@@ -175,6 +175,13 @@ def test_rows_may_be_a_list_a_range_or_a_mask(rows: Any) -> None:
     assert subset.rows.tolist() == [1, 3]
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "u8"])
+def test_rows_may_be_whole_numbers_of_any_width(dtype: str) -> None:
+    subset = Subset(X, Y, np.array([3, 0, 1], dtype))
+    assert subset.rows.dtype == np.int64
+    assert subset.rows.tolist() == [3, 0, 1]
+
+
 def test_a_subset_of_a_file_that_is_mapped_reads_only_its_rows(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
