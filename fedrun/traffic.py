@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,6 +31,7 @@ OTHERS = ""  # in place of a client: whoever is none, or shares its connection
 UNKNOWN = "unknown"  # a codec that the first bytes do not name
 FILE = "traffic.sqlite3"
 _LAYOUTS = {1: "", 2: " deflated"}  # the first byte of a payload
+_ROWS = 50  # that are inserted at once
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE lanes (
@@ -269,10 +270,7 @@ class TrafficFile:
         )
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                "INSERT OR REPLACE INTO lanes VALUES (?, ?, ?, ?, ?, ?)",
-                chain(rows, others or ()),
-            )
+            _insert(self._db, chain(rows, others or ()))
             self._db.executemany(
                 "INSERT OR REPLACE INTO crossed VALUES (?, ?, ?)",
                 [(cid, c.up, c.down) for cid, c in crossed.items()],
@@ -299,6 +297,16 @@ class TrafficFile:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _insert(db: sqlite3.Connection, rows: Iterator[LaneRow]) -> None:
+    """Many rows a statement take two thirds of the time of one a statement."""
+    while some := list(islice(rows, _ROWS)):
+        marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+        db.execute(
+            f"INSERT OR REPLACE INTO lanes VALUES {marks}",
+            list(chain.from_iterable(some)),
+        )
 
 
 def read_traffic(folder: Path) -> Traffic | None:
