@@ -8,9 +8,8 @@ Times come from the population, decisions from the coordinator, updates from the
 
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
@@ -24,6 +23,19 @@ from fedcore.typing import JSON, Seconds
 from fedcore.workload import AFTER_FAILURE, MOST_FAILURES, Workload, last_words
 from fedsim.client import RETRY
 from fedsim.population import Population
+from fedsim.stacked.agenda import (
+    ARRIVES,
+    BEGINS,
+    DROPS,
+    FAILS,
+    FINISHES,
+    LEAVES,
+    MISSED,
+    NEVER,
+    READY,
+    UPLOADS,
+    Agenda,
+)
 from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
@@ -37,14 +49,8 @@ from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
 
-# What can happen to a client; the numbers are places in ``Crowd._handlers``.
-_ARRIVES, _READY, _FINISHES, _UPLOADS = range(4)
-_BEGINS, _LEAVES, _DROPS, _MISSED, _FAILS = range(4, 9)
-
-
 # The lists that a resumed run begins with; what follows from data is read again.
 _BY_CLIENT = (
-    "_life",
     "_there",
     "_seq",
     "_tasks",
@@ -53,7 +59,6 @@ _BY_CLIENT = (
     "_arrivals",
     "_held",
 )
-_NEVER = math.inf, 0, 0, 0, 0
 
 
 class Crowd:
@@ -83,7 +88,8 @@ class Crowd:
             and coordinator.algorithm.config.synchronous
             and not world.run.config.simulate.ack_loss
         )
-        self._life = [0] * count  # what was begun in an earlier life never happens
+        self._agenda = Agenda(self._clock, count)
+        self._life, self._at = self._agenda.life, self._agenda.put
         self._there = [False] * count  # what is sent to it otherwise is lost
         self._seq = [0] * count  # messages that were made
         self._tasks = [0] * count  # tasks that were given
@@ -96,9 +102,6 @@ class Crowd:
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._failures: dict[int, int] = {}
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
-        self._events: list[tuple[Seconds, int, int, int, int]] = []  # a heap
-        self._acks: deque[tuple[Seconds, int, int, int, int]] = deque()  # in order
-        self._expiries: deque[tuple[Seconds, int, int, int]] = deque()  # in order
         self._downloads = Downloads(self._state.published)
         self._books = Books(world, self._names)
         self._inbox = Inbox(coordinator, self._books)
@@ -139,17 +142,11 @@ class Crowd:
 
     # --------------------------------------------------------------------- time
 
-    def _at(self, when: Seconds, kind: int, who: int) -> None:
-        """Something happens to a client, unless its life ends before."""
-        event = when, self._clock.ticket(), kind, who, self._life[who]
-        heappush(self._events, event)
-
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Lets things happen until it is over or nothing happens any more.
 
-        Four queues are merged: what happens to clients, acknowledgements, which come
-        in the order of arrival where all take equally long, the ends of leases, and
-        the timers and the evaluator of the world.
+        The queues of the agenda are merged with the timers and the evaluator of the
+        world.
         """
         with self._world.interrupts.held(), few_collections():
             self._run(is_over)
@@ -157,16 +154,20 @@ class Crowd:
     def _run(self, is_over: Callable[[], bool]) -> None:
         world, clock = self._world, self._clock
         interrupts, snapshots = world.interrupts, self._snapshots
-        events, acks, others = self._events, self._acks, clock.queue
-        expiries = self._expiries
-        handlers, lives, in_rows = self._handlers, self._life, self._in_rows
+        events, acks, expiries = (
+            self._agenda.events,
+            self._agenda.acks,
+            self._agenda.expiries,
+        )
+        others, handlers, lives = clock.queue, self._handlers, self._life
+        in_rows = self._in_rows
         while events or acks or others:
             if interrupts.came or snapshots.due:
                 snapshots.take()
                 if interrupts.came:
                     return
             is_ack = bool(acks) and (not events or acks[0] < events[0])
-            first = acks[0] if is_ack else events[0] if events else _NEVER
+            first = acks[0] if is_ack else events[0] if events else NEVER
             if (
                 expiries
                 and expiries[0] < first
@@ -181,7 +182,7 @@ class Crowd:
                 what = clock.next()
                 assert what is not None
                 what()
-            elif not in_rows or first[2] != _ARRIVES or not self._arrive_in_a_row():
+            elif not in_rows or first[2] != ARRIVES or not self._arrive_in_a_row():
                 when, _, kind, who, life = acks.popleft() if is_ack else heappop(events)
                 if lives[who] == life:
                     clock.now = when
@@ -223,7 +224,7 @@ class Crowd:
         change = population.next_change(who, now)
         if change is not None:
             when, comes = change
-            self._at(when, _BEGINS if comes else _LEAVES, who)
+            self._at(when, BEGINS if comes else LEAVES, who)
             if comes:
                 return
         elif not population.is_there(who, now):
@@ -257,9 +258,9 @@ class Crowd:
                     self._held[who] = given.held  # the model never came
                     self._tasks[who] -= 1
         if until - now > self._lost:
-            self._at(now + self._lost, _MISSED, who)
+            self._at(now + self._lost, MISSED, who)
         if until < math.inf:
-            self._at(until, _BEGINS, who)
+            self._at(until, BEGINS, who)
 
     def _missed(self, who: int) -> None:
         self._feed(ClientLost(at=self._clock.now, cid=self._names[who]))
@@ -279,7 +280,7 @@ class Crowd:
 
     def _expire(self) -> None:
         """A lease ends."""
-        now, _, who, number = self._expiries.popleft()
+        now, _, who, number = self._agenda.expiries.popleft()
         self._clock.now = now
         actions = self._coordinator.expire(self._names[who], number, now)
         if actions or self._coordinator.granted:
@@ -287,12 +288,12 @@ class Crowd:
 
     def _start(self, granted: Sequence[tuple[str, Lease]]) -> None:
         """They may train; the model is on its way to each of them."""
-        now, ticket, population = self._clock.now, self._clock.ticket, self._population
+        now, agenda, population = self._clock.now, self._agenda, self._population
         end, public_D = now + self._lease, self._state.published.public_D
-        events, size = self._events, self._work.fixed_bytes or 0
+        size = self._work.fixed_bytes or 0
         for cid, lease in granted:
             who, version = self._places[cid], lease.version
-            self._expiries.append((end, ticket(), who, lease.number))
+            agenda.put_expiry(end, who, lease.number)
             held, seq = self._held[who], self._seq[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
@@ -306,21 +307,21 @@ class Crowd:
             received = now + population.download(who, nbytes)
             if not self._holdings.samples[who] and not self._read(who):
                 self._given[who] = Given(now, version, kind, nbytes, 0, held)
-                self._at(received, _FAILS, who)
+                self._at(received, FAILS, who)
                 continue
             steps = self._holdings.steps(who, self._share.get(who, 1.0))
             self._given[who] = Given(now, version, kind, nbytes, steps, held)
             duration = population.compute(who, task, steps)
             lost = population.dropout(who, task)
             if lost is not None:
-                self._at(received + lost * duration, _DROPS, who)
+                self._at(received + lost * duration, DROPS, who)
                 continue
             due = received + duration
             self._work.give(who, Waiting(due, seq + 1, version, public_D, steps))
-            what = _FINISHES
             if self._direct:
-                what, due = _ARRIVES, due + population.upload(who, size)
-            heappush(events, (due, ticket(), what, who, self._life[who]))
+                agenda.put(due + population.upload(who, size), ARRIVES, who)
+            else:
+                agenda.put(due, FINISHES, who)
 
     def _read(self, who: int) -> bool:
         """Reads a client's data, once; says whether that went well."""
@@ -341,13 +342,13 @@ class Crowd:
             _log.warning("%s: %s", name, error)
         self._feed(ClientFailed(at=now, cid=name, error=last_words(error)))
         if failures < MOST_FAILURES:
-            self._at(now + AFTER_FAILURE * 2**failures, _BEGINS, who)
+            self._at(now + AFTER_FAILURE * 2**failures, BEGINS, who)
             return
         failure = UserCodeError(f"{name}: {failures} times in a row: {error}")
         failure.__cause__ = error.__cause__
         self._world.failures.append(failure)
         self._life[who] += 1
-        self._at(now + self._lost, _MISSED, who)
+        self._at(now + self._lost, MISSED, who)
 
     def _finish(self, who: int) -> None:
         """It has trained."""
@@ -386,9 +387,9 @@ class Crowd:
         attempt = self._attempts[who] = self._attempts[who] + 1
         part = population.upload_breaks(who, self._tasks[who], attempt)
         if part is not None:
-            self._at(now + part * duration + RETRY, _UPLOADS, who)
+            self._at(now + part * duration + RETRY, UPLOADS, who)
         else:
-            self._at(now + duration, _ARRIVES, who)
+            self._at(now + duration, ARRIVES, who)
 
     def _arrive(self, who: int) -> None:
         """Its update is there."""
@@ -409,24 +410,15 @@ class Crowd:
             elif self._coordinator.may_grant():
                 self._do(self._coordinator.hand_out(now))
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
-            self._at(now + RETRY, _UPLOADS, who)
+            self._at(now + RETRY, UPLOADS, who)
         else:
-            self._answer(who, now)
+            self._agenda.put_ack(now + self._latency[who], who)
 
     def _put(self, who: int, now: Seconds, stack: Stack, row: int) -> bool:
         """An update waits to be decided on; says whether it must not wait any more."""
         given, samples = self._given[who], self._holdings.samples[who]
         self._inbox.put(who, now, self._seq[who], given, samples, stack, row)
         return self._coordinator.deliver(self._names[who], given.version)
-
-    def _answer(self, who: int, now: Seconds) -> None:
-        """An acknowledgement is on its way."""
-        when, acks = now + self._latency[who], self._acks
-        event = when, self._clock.ticket(), _READY, who, self._life[who]
-        if acks and acks[-1][0] > when:
-            heappush(self._events, event)
-        else:
-            acks.append(event)
 
     def _arrive_in_a_row(self) -> bool:
         """Updates arrive until the server decides on them; says whether any did.
@@ -436,18 +428,18 @@ class Crowd:
         """
         if not self._coordinator.is_settled:
             return False
-        end, events, lives = self._next_other(), self._events, self._life
+        end, events, lives = self._next_other(), self._agenda.events, self._life
         work, seq, pending = self._work, self._seq, self._pending
         attempts, arrivals = self._attempts, self._arrivals
         now, arrived, decides = self._clock.now, list[int](), False
         while not decides and events and events[0] < end:
             event = when, _, kind, who, life = events[0]
             if lives[who] == life:
-                if kind == _READY:
+                if kind == READY:
                     self._hear_before(event)
                     self._hear(who)
                     self._coordinator.wait(self._names[who])
-                elif kind != _ARRIVES:
+                elif kind != ARRIVES:
                     break
                 else:
                     stack, row = work.result(who)
@@ -458,7 +450,7 @@ class Crowd:
                     seq[who] += 1
                     pending[who], attempts[who], arrivals[who] = True, 1, 1
                     decides = self._put(who, now, stack, row)
-                    self._answer(who, now)
+                    self._agenda.put_ack(now + self._latency[who], who)
             heappop(events)
         if arrived:
             self._clock.now = now
@@ -473,17 +465,17 @@ class Crowd:
 
     def _next_other(self) -> tuple[float, ...]:
         """When something happens next that is no client's doing."""
-        expiries, others = self._expiries, self._clock.queue
+        expiries, others = self._agenda.expiries, self._clock.queue
         while expiries and not self._coordinator.trains(
             self._names[expiries[0][2]], expiries[0][3]
         ):
             expiries.popleft()
-        next_timer = others[0][:2] if others else _NEVER
+        next_timer = others[0][:2] if others else NEVER
         return min(expiries[0], next_timer) if expiries else next_timer
 
     def _hear_before(self, event: tuple[float, ...]) -> None:
         """Acknowledgements come that are due before an event; nobody gets a task."""
-        acks, lives = self._acks, self._life
+        acks, lives = self._agenda.acks, self._life
         while acks and acks[0] < event:
             _, _, _, who, life = acks.popleft()
             if lives[who] == life:
@@ -521,17 +513,13 @@ class Crowd:
         """All that the rest of the run depends on; vectors go to ``arrays``."""
         self._books.flush()
         return {
-            "now": self._clock.now,
-            "ticket": self._clock.ticket(),
+            "agenda": self._agenda.dump(),
             "clients": {name: getattr(self, name) for name in _BY_CLIENT},
             "share": list(self._share.items()),
             "given": list(self._given.items()),
             "refused": [[who, v.value] for who, v in self._refused.items()],
             "failures": list(self._failures.items()),
             "errors": [[who, str(error)] for who, error in self._errors.items()],
-            "events": self._events,
-            "acks": list(self._acks),
-            "expiries": list(self._expiries),
             "entering": self._inbox.dump(arrays),
             "coordinator": self._coordinator.dump(),
             "work": self._work.dump(arrays),
@@ -541,7 +529,7 @@ class Crowd:
     def load(self, known: Saved) -> None:
         """What :meth:`dump` gave; the state of the server was loaded before."""
         saved, arrays = known
-        self._clock.go_on(saved["now"], saved["ticket"])
+        self._agenda.load(saved["agenda"])
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved["clients"][name]
         self._share = dict(saved["share"])
@@ -549,15 +537,6 @@ class Crowd:
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._failures = dict(saved["failures"])
         self._errors = {who: UserCodeError(text) for who, text in saved["errors"]}
-        self._events[:] = [
-            (at, n, k, who, life) for at, n, k, who, life in saved["events"]
-        ]
-        self._acks.extend(
-            (at, n, k, who, life) for at, n, k, who, life in saved["acks"]
-        )
-        self._expiries.extend(
-            (at, n, who, number) for at, n, who, number in saved["expiries"]
-        )
         self._work.load(saved["work"], arrays)
         holding = {*self._given, *(update[0] for update in saved["entering"])}
         for who in holding.difference(self._errors):

@@ -20,6 +20,7 @@ from fedrun.journal import WITHOUT_UPDATES, Journal, exists, new_coordinator
 from fedrun.run import Run, differences
 
 _KEPT = 2  # snapshots
+_LAYOUT = 2  # of what they hold; another one cannot be read
 _SERVER = "server."
 # What may be another after an interruption.
 _FREE = ("server", "stop", "simulate.engine", "journal", "app", "model")
@@ -45,7 +46,7 @@ class Snapshots:
         run = self._run
         scalars, arrays = run.coordinator.state.dump()
         vectors = {f"{_SERVER}{name}": values for name, values in arrays.items()}
-        saved = {"server": scalars, "crowd": self._dump(vectors)}
+        saved = {"layout": _LAYOUT, "server": scalars, "crowd": self._dump(vectors)}
         snapshots = run.journal.snapshots
         snapshots.save(run.journal.store.last, saved, vectors)
         for number in snapshots.numbers()[:-_KEPT]:
@@ -105,6 +106,12 @@ def _reopened(
             f"{folder}: the run was interrupted before its first snapshot "
             "(simulate.engine.snapshot_seconds); start it anew"
         )
+    saved, arrays = journal.snapshots.load(number)
+    if saved.get("layout") != _LAYOUT:
+        raise ConfigError(
+            f"{folder}: its snapshot was taken by another version of latecomer; go on "
+            "with that one, or start the run anew"
+        )
     known, initial_D = journal.initial()
     known.require(spec, "this workload's model")
     if number < journal.store.last:
@@ -112,7 +119,6 @@ def _reopened(
     coordinator = new_coordinator(
         config, known, initial_D, told.epoch, CrowdCoordinator
     )
-    saved, arrays = journal.snapshots.load(number)
     servers = {
         name.removeprefix(_SERVER): values
         for name, values in arrays.items()

@@ -117,6 +117,23 @@ def test_a_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     assert told(resumed) == told(whole)
 
 
+def test_a_snapshot_of_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, folder = SETTINGS["fed_avg"], tmp_path / "run"
+    monkeypatch.setattr("fedsim.stacked.snapshots._LAYOUT", 1)
+    with pytest.raises(SystemExit):
+        fedsim.run(
+            config(settings, snapshot_seconds=1e-9),
+            WORKLOAD,
+            folder=folder,
+            on_event=die,
+        )
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="taken by another version of latecomer"):
+        fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+
+
 def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     settings, folder = SETTINGS["fed_avg"], tmp_path / "run"
     with pytest.raises(ConfigError, match="there is no run to go on with"):
