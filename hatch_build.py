@@ -64,7 +64,7 @@ def compiled(root: Path, into: Path) -> Path:
     extension = Extension(
         "fedcore.kernels._compiled",
         [os.path.relpath(source, root) for source in sources],
-        depends=[str(root / FOLDER / "c" / "kernels.h")],
+        depends=[str(header) for header in (root / FOLDER / "c").glob("*.h")],
         py_limited_api=True,
     )
     command = Build(Distribution({"name": "latecomer", "ext_modules": [extension]}))

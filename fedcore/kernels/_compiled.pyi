@@ -27,8 +27,7 @@ def largest(x: Buffer, rows: int, some: Buffer, out: Buffer, /) -> None: ...
 def shifted_sum(numbers: Buffer, width: int, /) -> int: ...
 def put_rice(numbers: Buffer, width: int, out: Buffer, /) -> None: ...
 def descend(
-    sizes: Buffer,
-    places: Buffer,
+    shapes: Buffer,
     descent: tuple[float, float, float, float],
     x: Buffer,
     y: Buffer,

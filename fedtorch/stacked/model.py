@@ -18,7 +18,7 @@ from fedcore.typing import Array, Indices
 from fedcore.workload import StackedModel, Steps, Taken, out_of_memory
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
-from fedtorch.stacked.dense import DenseSteps, dense_steps
+from fedtorch.stacked.compiled import CompiledSteps, compiled_steps
 from fedtorch.stacked.layers import Maker
 from fedtorch.stacked.losses import Loss, known, stacked_loss
 from fedtorch.stacked.rows import Rows, Slots, Workspace
@@ -74,7 +74,7 @@ class Stacked:
         self._module = _own(module).to(self._device).train()
         self._spec, self._loss, self._one_by_one = spec, loss, one_by_one
         self._group = GROUP.get(self._device.type, ELSEWHERE)
-        self._dense: DenseSteps | None = None
+        self._compiled: CompiledSteps | None = None
         self._way, self._sure = self._choose()
         self._tried = False
         self._w_MD = torch.empty(0, spec.dim, device=self._device)
@@ -85,7 +85,7 @@ class Stacked:
     def how(self) -> str:
         """In words for the log: which way the gradients are computed."""
         compiled = ", all steps of a client in a compiled loop"
-        return self._way.words + (compiled if self._dense else "")
+        return self._way.words + (compiled if self._compiled else "")
 
     def seed(self, key: Key) -> None:
         """Seeds dropout and the like for one stack."""
@@ -118,8 +118,8 @@ class Stacked:
         return torch.from_numpy(losses).to(self._device), g_ND
 
     def descend(self, steps: Steps) -> Taken | None:
-        """A compiled loop, if the module is a small dense network on a CPU."""
-        return None if self._dense is None else self._dense.descend(steps)
+        """A compiled loop, if the module is a small network on a CPU."""
+        return None if self._compiled is None else self._compiled.descend(steps)
 
     def _here(self, data: Any) -> Any:
         data = to_tensor(data)
@@ -204,7 +204,7 @@ class Stacked:
         try:
             if layers is not None:
                 if self._on_cpu:
-                    self._dense = dense_steps(layers, self._spec, loss)
+                    self._compiled = compiled_steps(layers, self._spec, loss)
                 return chain(layers, maker, loss), sure
             return self._graph(maker, loss), False
         except NotStackableError as refused:

@@ -1,6 +1,6 @@
 /* Inner loops of codecs and simulation, and what they have in common.
  *
- * Every kernel but dense.c has a twin in NumPy, in the Python file beside this folder,
+ * Every kernel but descent.c has a twin in NumPy, in the Python file beside this folder,
  * and gives the same bytes: sums have a fixed order, nothing is contracted into fused
  * multiply-adds (-ffp-contract=off), and NaN never reaches an integer.
  */
@@ -98,15 +98,31 @@ uint64_t shifted_sum(const int64_t *numbers, size_t count, int width);
 int put_rice(const int64_t *numbers, size_t count, int width, uint8_t *out,
              size_t bytes);
 
-/* dense.c, for compilers that know vectors */
+/* descent.c, for compilers that know vectors */
 #if defined(__GNUC__)
-#define LATECOMER_DENSE
+#define LATECOMER_DESCENT
+#if defined(__x86_64__) && !defined(LATECOMER_PLAIN)
+#define LATECOMER_X86
 #endif
+#endif
+
+enum { MOST_LAYERS = 64 };
+
+enum { PRODUCT = 0, MAXIMUM = 1, MEAN = 2 }; /* kinds of layers */
+
+/* Numbers of 64 bits each, as they are passed. A linear layer is a convolution of one
+ * place. Pools have no weights; a mean with strides of 0 is one of equal parts. */
+typedef struct {
+    uint64_t kind, rectified; /* its outputs by ReLU */
+    uint64_t channels, height, width;
+    uint64_t out, rows, columns;
+    uint64_t kernel[2], stride[2], pad[2];
+    int64_t weight, bias; /* (out, channels, kernel) and (out) in the vector; -1: none */
+} Shape;
 
 typedef struct {
     size_t layers, dim;
-    const int64_t *sizes;  /* (layers + 1): inputs, outputs of each layer */
-    const int64_t *places; /* (layers, 2): weights (out, in) and biases in the vector */
+    const Shape *shapes;
 } Network;
 
 typedef struct {
@@ -124,8 +140,10 @@ typedef struct {
 /* From start (apart = 0: one model for all), which out says what was taken away from;
  * velocity may be NULL; the mean losses of the steps. Returns 0 where there is not
  * enough memory. */
-int descend(const Network *network, const Descent *by, const Samples *samples,
-            size_t clients, const float *start, size_t apart, float *velocity,
-            float *out, double *losses);
+typedef int Descend(const Network *network, const Descent *by, const Samples *samples,
+                    size_t clients, const float *start, size_t apart, float *velocity,
+                    float *out, double *losses);
+
+Descend descend, descend_avx2, descend_avx512; /* the first chooses between them */
 
 #endif

@@ -10,9 +10,8 @@
 #include "kernels.h"
 
 enum {
-    INTERFACE = 3, /* raised with every change to what the callers pass */
-    MOST_BUFFERS = 10,
-    MOST_LAYERS = 32
+    INTERFACE = 4, /* raised with every change to what the callers pass */
+    MOST_BUFFERS = 10
 };
 
 typedef struct {
@@ -294,21 +293,60 @@ static PyObject *py_put_rice(PyObject *self, PyObject *args) {
     return done(&buffers);
 }
 
-#ifdef LATECOMER_DENSE
-/* Whether the layers lie in the vector, one after the other in any order. */
-static int fits(const Network *network) {
-    const size_t most = SIZE_MAX / sizeof(float) / 64;
-    for (size_t l = 0; l < network->layers; l++) {
-        int64_t in = network->sizes[l], out = network->sizes[l + 1];
-        int64_t weight = network->places[2 * l], bias = network->places[2 * l + 1];
-        if (in < 1 || out < 1 || (size_t)in > most / (size_t)out) return 0;
-        size_t dim = network->dim, weights = (size_t)in * (size_t)out;
-        if (weight < 0 || (size_t)weight > dim || weights > dim - (size_t)weight)
-            return 0;
-        if (bias >= 0 && ((size_t)bias > dim || (size_t)out > dim - (size_t)bias))
+#ifdef LATECOMER_DESCENT
+static int product_fits(uint64_t a, uint64_t b, uint64_t c, uint64_t limit) {
+    return a && b && c && a <= limit && b <= limit / a && c <= limit / a / b;
+}
+
+/* Whether the outputs of a layer follow from its inputs, and lie in memory. */
+static int sized(const Shape *is, uint64_t most) {
+    const uint64_t in[2] = {is->height, is->width}, out[2] = {is->rows, is->columns};
+    if (is->kind > MEAN || is->rectified > 1) return 0;
+    if (!product_fits(is->channels, is->height, is->width, most) ||
+        !product_fits(is->out, is->rows, is->columns, most))
+        return 0;
+    if (is->kind != PRODUCT && is->out != is->channels) return 0;
+    for (int d = 0; d < 2; d++) {
+        uint64_t kernel = is->kernel[d], stride = is->stride[d], pad = is->pad[d];
+        if (!kernel || kernel > most || pad >= kernel || stride > most) return 0;
+        if (is->kind != PRODUCT && pad > kernel / 2) return 0;
+        if (is->kind == MEAN && pad) return 0;
+        if (is->kind == MEAN && !stride) continue; /* equal parts */
+        if (!stride || in[d] + 2 * pad < kernel ||
+            out[d] != (in[d] + 2 * pad - kernel) / stride + 1)
             return 0;
     }
     return 1;
+}
+
+/* Whether so many numbers lie in the vector, from here on. */
+static int lies(int64_t place, uint64_t count, size_t dim) {
+    return place >= 0 && (uint64_t)place <= dim && count <= dim - (uint64_t)place;
+}
+
+/* Whether each layer takes what the one before gives, and its weights lie in the
+ * vector, in any order. */
+static int fits(const Network *network, size_t batch) {
+    const uint64_t limit = (SIZE_MAX / sizeof(float)) >> 14; /* of a batch, or weights */
+    const Shape *last = &network->shapes[network->layers - 1];
+    if (batch >= limit) return 0;
+    for (const Shape *is = network->shapes; is <= last; is++) {
+        const Shape *next = is < last ? is + 1 : NULL;
+        if (!sized(is, limit / (batch + 64))) return 0;
+        if (next && next->height == 1 && next->width == 1 && next->kind == PRODUCT) {
+            if (next->channels != is->out * is->rows * is->columns) return 0;
+        } else if (next && (next->channels != is->out || next->height != is->rows ||
+                            next->width != is->columns))
+            return 0;
+        if (is->kind != PRODUCT) continue;
+        uint64_t area = is->kernel[0] * is->kernel[1];
+        if (!product_fits(is->kernel[0], is->kernel[1], is->channels, network->dim) ||
+            !product_fits(area * is->channels, is->out, 1, network->dim) ||
+            !lies(is->weight, area * is->channels * is->out, network->dim) ||
+            (is->bias >= 0 && !lies(is->bias, is->out, network->dim)))
+            return 0;
+    }
+    return last->kind == PRODUCT && last->rows == 1 && last->columns == 1;
 }
 
 /* Whether every row exists and is of a class that there is; -1: the sizes are wrong. */
@@ -327,28 +365,25 @@ static int sound(const Samples *samples, size_t clients, int64_t classes) {
 }
 
 static PyObject *py_descend(PyObject *self, PyObject *args) {
-    PyObject *sizes_, *places_, *x_, *y_, *rows_, *taken_, *start_, *velocity_, *out_,
-        *losses_;
-    int64_t own_sizes[MOST_LAYERS + 1], own_places[2 * MOST_LAYERS];
-    Network network = {.sizes = own_sizes, .places = own_places};
+    PyObject *shapes_, *x_, *y_, *rows_, *taken_, *start_, *velocity_, *out_, *losses_;
+    Shape own[MOST_LAYERS];
+    Network network = {.shapes = own};
     Descent by;
     Samples samples;
     Buffers buffers = {.count = 0};
-    size_t sized, placed, inputs, rows, steps, started, moving = 0, written, clients;
+    size_t said, inputs, rows, steps, started, moving = 0, written, clients;
     float *velocity = NULL;
     (void)self;
-    if (!PyArg_ParseTuple(args, "OO(dddd)OOOOOOOO", &sizes_, &places_, &by.lr,
-                          &by.momentum, &by.weight_decay, &by.pull, &x_, &y_, &rows_,
-                          &taken_, &start_, &velocity_, &out_, &losses_))
+    if (!PyArg_ParseTuple(args, "O(dddd)OOOOOOOO", &shapes_, &by.lr, &by.momentum,
+                          &by.weight_decay, &by.pull, &x_, &y_, &rows_, &taken_,
+                          &start_, &velocity_, &out_, &losses_))
         return NULL;
-    const int64_t *sizes = take(&buffers, sizes_, sizeof *sizes, 0, &sized);
-    if (!sizes) return finish(&buffers, NULL);
-    const int64_t *places = take(&buffers, places_, sizeof *places, 0, &placed);
-    if (!places) return finish(&buffers, NULL);
-    if (!placed || placed % 2 || placed > 2 * MOST_LAYERS || sized != placed / 2 + 1)
-        return refuse(&buffers, "expected up to 32 layers, and two places for each");
-    memcpy(own_sizes, sizes, sized * sizeof *sizes);
-    memcpy(own_places, places, placed * sizeof *places);
+    const int64_t *shapes = take(&buffers, shapes_, sizeof *shapes, 0, &said);
+    if (!shapes) return finish(&buffers, NULL);
+    if (!said || said * sizeof *shapes % sizeof *own ||
+        said * sizeof *shapes > sizeof own)
+        return refuse(&buffers, "expected up to 64 layers, and 16 numbers for each");
+    memcpy(own, shapes, said * sizeof *shapes);
     samples.x = take(&buffers, x_, sizeof *samples.x, 0, &inputs);
     if (!samples.x) return finish(&buffers, NULL);
     samples.y = take(&buffers, y_, sizeof *samples.y, 0, &samples.count);
@@ -371,23 +406,23 @@ static PyObject *py_descend(PyObject *self, PyObject *args) {
         written % clients || !written)
         return refuse(&buffers, "expected steps, rows and a model for each client");
     network.dim = written / clients;
-    network.layers = placed / 2;
+    network.layers = said * sizeof *shapes / sizeof *own;
     samples.steps = steps / clients;
     samples.batch = rows / steps;
-    if (!fits(&network))
-        return refuse(&buffers, "expected layers that lie in the vector");
+    if (!fits(&network, samples.batch))
+        return refuse(&buffers, "expected layers that fit, and lie in the vector");
     if (started != network.dim && started != written)
         return refuse(&buffers, "expected one model to start from, or one a client");
     if (velocity && moving != written)
         return refuse(&buffers, "expected a velocity a client");
-    if (!samples.count || inputs / samples.count != (size_t)network.sizes[0] ||
-        inputs % samples.count)
+    const Shape *first = own, *last = &own[network.layers - 1];
+    if (!samples.count || inputs % samples.count ||
+        inputs / samples.count != first->channels * first->height * first->width)
         return refuse(&buffers, "expected inputs of the first layer, and a class each");
     size_t apart = started == written ? network.dim : 0;
-    int64_t classes = network.sizes[network.layers];
     int is_sound, has_room = 1;
     Py_BEGIN_ALLOW_THREADS
-    is_sound = sound(&samples, clients, classes);
+    is_sound = sound(&samples, clients, (int64_t)last->out);
     if (is_sound == 1)
         has_room = descend(&network, &by, &samples, clients, start, apart, velocity, out,
                            losses);
@@ -416,9 +451,9 @@ static PyMethodDef methods[] = {
     {"largest", py_largest, METH_VARARGS, "(x, rows, room for a row, out)"},
     {"shifted_sum", py_shifted_sum, METH_VARARGS, "(numbers, bits)"},
     {"put_rice", py_put_rice, METH_VARARGS, "(numbers, low bits, zeros to write to)"},
-#ifdef LATECOMER_DENSE
+#ifdef LATECOMER_DESCENT
     {"descend", py_descend, METH_VARARGS,
-     "(sizes, places, (lr, momentum, weight_decay, pull), x, y, rows, sizes of batches, "
+     "(shapes of layers, (lr, momentum, weight_decay, pull), x, y, rows, sizes of batches, "
      "start, velocity or None, out, losses) -> whether all targets are classes"},
 #endif
     {NULL, NULL, 0, NULL}};

@@ -1,0 +1,277 @@
+/* Gradient descent of one client after the other, with registers of LANES numbers.
+ *
+ * All steps of a client are taken while its model is in the cache. Every sum is made in
+ * one order, so neither the width of registers nor the other clients make a difference.
+ */
+#include <stdlib.h>
+
+#include "convolution.h"
+#include "cross_entropy.h"
+#include "linear.h"
+#include "pooling.h"
+
+typedef struct {
+    Layer layers[MOST_LAYERS];
+    size_t count, values;     /* layers; numbers of a model as they have it */
+    float *w, *g, *v, *start; /* such models */
+    float *ends[2];           /* the gradients of a layer's outputs and inputs */
+    int64_t *targets;         /* of one step */
+    char *memory;
+    size_t taken; /* of the memory, in bytes */
+} Room;
+
+/* The next part of the memory; as long as there is none, its size is counted. */
+static void *part(Room *room, size_t items, size_t size) {
+    void *found = room->memory ? room->memory + room->taken : NULL;
+    room->taken += rounded(items * size, 64);
+    return found;
+}
+
+static float *floats(Room *room, size_t count) {
+    return part(room, count, sizeof(float));
+}
+
+/* Weights have rows that are no multiple of 2 KiB: those would share places of the
+ * cache. So have channels, whose places are an odd number. */
+static void measure(Layer *at, const Shape *is) {
+    at->is = *is;
+    at->linear = is->kind == PRODUCT && is->height == 1 && is->width == 1 &&
+                 is->kernel[0] == 1 && is->kernel[1] == 1;
+    at->apart = GROUP * (at->linear ? 1 : (is->height * is->width) | 1);
+    at->group = is->channels * at->apart;
+    at->taps = is->channels * is->kernel[0] * is->kernel[1];
+    at->wide = rounded(is->channels * is->height * is->width, GROUP);
+    if (at->wide % 512 == 0) at->wide += GROUP;
+}
+
+/* Where everything is. */
+static void arrange(Room *room, const Network *network, size_t batch) {
+    size_t count = room->count = network->layers, widest = 0, at_w[MOST_LAYERS];
+    size_t high = rounded(batch, GROUP), groups = high / GROUP;
+    room->taken = room->values = 0;
+    room->targets = part(room, batch, sizeof *room->targets);
+    for (size_t l = 0; l < count; l++) measure(&room->layers[l], &network->shapes[l]);
+    for (size_t l = 0; l < count; l++) {
+        Layer *at = &room->layers[l], *next = l + 1 < count ? at + 1 : NULL;
+        const Shape *is = &at->is;
+        at->to_apart = GROUP * is->rows * is->columns;
+        if (next && !next->linear) at->to_apart = next->apart;
+        at->to_group = is->out * at->to_apart;
+        widest = larger(widest, larger(at->group, at->to_group));
+        at->in = floats(room, groups * at->group);
+        if (l == 0 || at->linear) at->rows = floats(room, high * at->wide);
+        at_w[l] = room->values;
+        if (is->kind == MAXIMUM)
+            at->chosen = part(room, groups * at->to_group, sizeof *at->chosen);
+        if (is->kind != PRODUCT) continue;
+        size_t panels = rounded(is->out, PANEL);
+        room->values += at->linear ? is->out * at->wide : panels * at->taps;
+        room->values += rounded(is->out, GROUP);
+        if (!at->linear)
+            at->back = floats(room, rounded(is->channels, PANEL) * is->out *
+                                        is->kernel[0] * is->kernel[1]);
+    }
+    room->ends[0] = floats(room, groups * widest);
+    room->ends[1] = floats(room, groups * widest);
+    room->w = floats(room, room->values);
+    room->g = floats(room, room->values);
+    room->v = floats(room, room->values);
+    room->start = floats(room, room->values);
+    for (size_t l = 0; room->memory && l < count; l++) {
+        Layer *at = &room->layers[l];
+        size_t end = l + 1 < count ? at_w[l + 1] : room->values;
+        size_t at_b = end - rounded(at->is.out, GROUP);
+        if (at->is.kind != PRODUCT) continue;
+        at->w = room->w + at_w[l];
+        at->w_g = room->g + at_w[l];
+        at->b = at->is.bias < 0 ? NULL : room->w + at_b;
+        at->b_g = room->g + at_b;
+    }
+}
+
+static int furnish(Room *room, const Network *network, size_t batch) {
+    memset(room, 0, sizeof *room);
+    arrange(room, network, batch);
+    char *memory = calloc(1, room->taken + 64);
+    if (!memory) return 0;
+    size_t over = (size_t)((uintptr_t)memory % 64);
+    room->memory = memory + (over ? 64 - over : 0);
+    arrange(room, network, batch);
+    room->memory = memory;
+    return 1;
+}
+
+/* Of the outputs of a layer, whose first weight is at w: where each row of weights is in
+ * the model, and how far its weights are apart. */
+INLINE float *row_of(const Layer *at, float *w, size_t o) {
+    if (at->linear) return w + o * at->wide;
+    return w + o / PANEL * PANEL * at->taps + o % PANEL;
+}
+
+/* From a flat vector to the layers, whose weights are to lie so far from their own. */
+INLINE void spread(const Room *room, const float *flat, ptrdiff_t away) {
+    for (size_t l = 0; l < room->count; l++) {
+        const Layer *at = &room->layers[l];
+        if (at->is.kind != PRODUCT) continue;
+        for (size_t o = 0; o < at->is.out; o++) {
+            const float *from = flat + at->is.weight + o * at->taps;
+            float *to = row_of(at, at->w + away, o);
+            if (at->linear)
+                memcpy(to, from, at->taps * sizeof *to);
+            else
+                for (size_t t = 0; t < at->taps; t++) to[t * PANEL] = from[t];
+        }
+        if (at->b) memcpy(at->b + away, flat + at->is.bias, at->is.out * sizeof *flat);
+    }
+}
+
+/* What is left of from after these numbers; NULL: the numbers themselves. */
+INLINE void put_row(const float *row, size_t step, const float *from, size_t size,
+                    float *to) {
+    if (!from)
+        for (size_t i = 0; i < size; i++) to[i] = row[i * step];
+    else
+        for (size_t i = 0; i < size; i++) to[i] = from[i] - row[i * step];
+}
+
+INLINE void collect(const Room *room, ptrdiff_t away, const float *from, float *flat) {
+    for (size_t l = 0; l < room->count; l++) {
+        const Layer *at = &room->layers[l];
+        const Shape *is = &at->is;
+        if (is->kind != PRODUCT) continue;
+        for (size_t o = 0; o < is->out; o++) {
+            size_t place = (size_t)is->weight + o * at->taps;
+            const float *row = row_of(at, at->w + away, o), *left = NULL;
+            if (from) left = from + place;
+            if (at->linear)
+                put_row(row, 1, left, at->taps, flat + place);
+            else
+                put_row(row, PANEL, left, at->taps, flat + place);
+        }
+        if (at->b)
+            put_row(at->b + away, 1, from ? from + is->bias : NULL, is->out,
+                    flat + is->bias);
+    }
+}
+
+/* The samples of one step, into the first layer; what they were when they were seen may
+ * have changed since. */
+INLINE void fill(const Room *room, const Samples *samples, const int64_t *rows,
+                 const Batch *batch) {
+    const Layer *at = &room->layers[0];
+    size_t area = at->is.height * at->is.width, values = at->is.channels * area;
+    size_t classes = room->layers[room->count - 1].is.out;
+    for (size_t j = 0; j < batch->groups * GROUP; j++) {
+        float *to = at->rows + j * at->wide;
+        if (j >= batch->size) {
+            memset(to, 0, values * sizeof *to);
+            continue;
+        }
+        size_t row = least((size_t)rows[j], samples->count - 1);
+        memcpy(to, samples->x + row * values, values * sizeof *to);
+        room->targets[j] = (int64_t)least((size_t)samples->y[row], classes - 1);
+    }
+    for (size_t g = 0; g < batch->groups; g++) {
+        const float *from = at->rows + g * GROUP * at->wide;
+        float *in = at->in + g * at->group;
+        if (at->linear)
+            transpose(from, GROUP, values, at->wide, in, GROUP);
+        else
+            for (size_t c = 0; c < at->is.channels; c++)
+                transpose(from + c * area, GROUP, area, at->wide, in + c * at->apart,
+                          GROUP);
+    }
+}
+
+/* The gradients of one step go to g. Returns the loss. */
+INLINE double gradients(const Room *room, const Batch *batch) {
+    const Layer *layers = room->layers, *last = &layers[room->count - 1];
+    float *g_out = room->ends[0], *g_in = room->ends[1];
+    for (const Layer *at = layers; at <= last; at++) {
+        float *out = at < last ? at[1].in : g_out;
+        if (at->linear && at > layers)
+            for (size_t g = 0; g < batch->groups; g++)
+                transpose(at->in + g * at->group, at->is.channels,
+                          least(GROUP, batch->size - g * GROUP), GROUP,
+                          at->rows + g * GROUP * at->wide, at->wide);
+        if (at->linear)
+            linear(at, batch, out);
+        else if (at->is.kind == PRODUCT)
+            convolve(at, batch, out);
+        else
+            pool(at, batch, out, NULL, NULL);
+    }
+    double loss = cross_entropy(g_out, last->is.out, room->targets, batch);
+    const Layer *first = layers;
+    while (first->is.kind != PRODUCT) first++;
+    for (const Layer *at = last;; at--) {
+        if (at->linear)
+            linear_weights(at, batch, g_out);
+        else if (at->is.kind == PRODUCT)
+            convolution_weights(at, batch, g_out);
+        biases(at, batch, g_out);
+        if (at == first) return loss;
+        int given = at[-1].is.rectified != 0;
+        if (at->linear)
+            linear_inputs(at, batch, g_out, given, g_in);
+        else if (at->is.kind == PRODUCT)
+            convolution_inputs(at, batch, g_out, given, g_in);
+        else
+            pool_inputs(at, batch, g_out, given, g_in);
+        float *other = g_out;
+        g_out = g_in;
+        g_in = other;
+    }
+}
+
+INLINE void descend_one(const Room *room, const Descent *by, const Samples *samples,
+                        size_t client, const float *from, float *velocity, float *out,
+                        double *loss) {
+    size_t values = room->values, taken = 0;
+    float *w = room->w, *g = room->g, *v = room->v, *start = room->start;
+    spread(room, from, 0);
+    if (by->pull != 0) spread(room, from, start - w);
+    if (velocity) spread(room, velocity, v - w);
+    else if (by->momentum != 0) memset(v, 0, values * sizeof *v);
+    const float lr = (float)by->lr, momentum = (float)by->momentum;
+    const float decay = (float)by->weight_decay, pull = (float)by->pull;
+    const int64_t *rows = samples->rows + client * samples->steps * samples->batch;
+    const int64_t *sizes = samples->sizes + client * samples->steps;
+    double total = 0;
+    for (; taken < samples->steps && sizes[taken] > 0; taken++) {
+        size_t size = least((size_t)sizes[taken], samples->batch);
+        Batch batch = {.size = size, .groups = rounded(size, GROUP) / GROUP};
+        for (size_t j = 0; j < GROUP; j++)
+            batch.live[j] = (batch.groups - 1) * GROUP + j < size ? -1 : 0;
+        fill(room, samples, rows + taken * samples->batch, &batch);
+        total += gradients(room, &batch);
+        if (pull != 0)
+            for (size_t i = 0; i < values; i++)
+                g[i] += pull * (w[i] - start[i]) + decay * w[i];
+        else if (decay != 0)
+            for (size_t i = 0; i < values; i++) g[i] += decay * w[i];
+        if (momentum != 0) {
+            for (size_t i = 0; i < values; i++) {
+                v[i] = v[i] * momentum + g[i];
+                w[i] -= v[i] * lr;
+            }
+        } else
+            for (size_t i = 0; i < values; i++) w[i] -= g[i] * lr;
+    }
+    *loss = total / (double)taken;
+    collect(room, 0, from, out);
+    if (velocity) collect(room, v - w, NULL, velocity);
+}
+
+INLINE int descend_all(const Network *network, const Descent *by,
+                       const Samples *samples, size_t clients, const float *start,
+                       size_t apart, float *velocity, float *out, double *losses) {
+    Room room;
+    if (!furnish(&room, network, samples->batch)) return 0;
+    for (size_t n = 0; n < clients; n++)
+        descend_one(&room, by, samples, n, start + n * apart,
+                    velocity ? velocity + n * network->dim : NULL,
+                    out + n * network->dim, losses + n);
+    free(room.memory);
+    return 1;
+}

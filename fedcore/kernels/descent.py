@@ -1,0 +1,95 @@
+"""Small networks: all steps of gradient descent of a client in one loop."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fedcore.kernels.library import compiled
+from fedcore.typing import Indices
+
+available = hasattr(compiled, "descend")
+"""Whether there is such a loop. It has no twin: without it, gradients are asked for."""
+MOST_LAYERS = 64
+KINDS = ("product", "maximum", "mean")
+
+
+class Layer(NamedTuple):
+    """A convolution, or a pool; inputs and outputs are channels, rows and columns.
+
+    A layer takes what the one before gives. A linear layer is a convolution of one
+    place with a kernel of 1 x 1, and takes the values of any image in their order. The
+    last layer gives one place: the scores of the classes.
+    """
+
+    inputs: tuple[int, int, int]
+    outputs: tuple[int, int, int]
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)  # (0, 0): the means of parts of equal size
+    pad: tuple[int, int] = (0, 0)  # zeros on both sides; of maxima, what never is one
+    kind: Literal["product", "maximum", "mean"] = "product"
+    rectified: bool = False  # the outputs, by ReLU
+    weight: int = -1
+    """Where the weights (outputs, inputs, *kernel) lie in the flat vector."""
+    bias: int = -1  # -1: there is none
+
+    def numbers(self) -> list[int]:
+        """In the order of ``Shape`` in kernels.h."""
+        return [
+            KINDS.index(self.kind),
+            self.rectified,
+            *self.inputs,
+            *self.outputs,
+            *self.kernel,
+            *self.stride,
+            *self.pad,
+            self.weight,
+            self.bias,
+        ]
+
+
+class Batched(NamedTuple):
+    """Samples, and which of them each step of each client uses."""
+
+    x: Any  # (n, inputs) float32
+    y: Any  # (n,) int64
+    rows_NSB: Indices
+    sizes_NS: Indices  # of each batch; 0 after a client's last one
+
+
+def descend(
+    network: Sequence[Layer],
+    rates: tuple[float, float, float, float],
+    samples: Batched,
+    start_ND: Any,
+    velocity_ND: Any,
+    out_ND: Any,
+) -> Any:
+    """Takes all steps of N clients by cross-entropy; their mean losses (N,), or None.
+
+    v = momentum v + g + weight_decay w + pull (w - start), w = w - lr v. The result of
+    a client does not depend on the others. None: a target is not one of the classes.
+
+    Args:
+        network: what is trained.
+        rates: lr, momentum, weight_decay and pull.
+        samples: of all of them.
+        start_ND: float32, or (1, D): one model for all.
+        velocity_ND: what is kept of v from task to task, changed in place, or None.
+        out_ND: where Δ = start - w goes.
+    """
+    assert compiled is not None
+    losses_N = np.empty(len(out_ND), np.float64)
+    fine: bool = compiled.descend(
+        np.array([layer.numbers() for layer in network], np.int64),
+        rates,
+        samples.x,
+        samples.y,
+        np.ascontiguousarray(samples.rows_NSB, np.int64),
+        np.ascontiguousarray(samples.sizes_NS, np.int64),
+        start_ND,
+        velocity_ND,
+        out_ND,
+        losses_N,
+    )
+    return losses_N if fine else None
