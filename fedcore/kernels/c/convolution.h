@@ -67,23 +67,27 @@ INLINE void convolve_at(const Layer *at, const float *in, const float *w,
     }
 }
 
-INLINE void convolve(const Layer *at, const Batch *batch, float *out) {
+/* Of a panel of outputs, for as many samples as a register holds. */
+INLINE void convolve_panel(const Layer *at, size_t m, const float *in, float *out) {
     const Shape *is = &at->is;
+    const float *w = at->w + m * at->taps, *bias = at->b ? at->b + m : NULL;
+    for (size_t i = 0; i < is->rows; i++)
+        for (size_t j = 0; j < is->columns; j++, out += GROUP) {
+            Floats sums[PANEL];
+            convolve_at(at, in, w, bias, i, j, sums);
+            for (size_t r = 0; r < least(PANEL, is->out - m); r++) {
+                if (is->rectified) rectify(&sums[r]);
+                *(Floats *)(out + r * at->to_apart) = sums[r];
+            }
+        }
+}
+
+INLINE void convolve(const Layer *at, const Batch *batch, float *out) {
     for (size_t g = 0; g < batch->groups; g++)
-        for (size_t m = 0; m < is->out; m += PANEL)
+        for (size_t m = 0; m < at->is.out; m += PANEL)
             for (size_t n = 0; n < lanes_of(batch, g); n += LANES)
-                for (size_t i = 0; i < is->rows; i++)
-                    for (size_t j = 0; j < is->columns; j++) {
-                        Floats sums[PANEL];
-                        float *to = out + g * at->to_group + m * at->to_apart +
-                                    (i * is->columns + j) * GROUP + n;
-                        convolve_at(at, at->in + g * at->group + n, at->w + m * at->taps,
-                                    at->b ? at->b + m : NULL, i, j, sums);
-                        for (size_t r = 0; r < least(PANEL, is->out - m); r++) {
-                            if (is->rectified) rectify(&sums[r]);
-                            *(Floats *)(to + r * at->to_apart) = sums[r];
-                        }
-                    }
+                convolve_panel(at, m, at->in + g * at->group + n,
+                               out + g * at->to_group + m * at->to_apart + n);
 }
 
 /* The kernels with panels of inputs instead of outputs. */
@@ -111,15 +115,16 @@ INLINE void gather_at(const Layer *at, const float *g_out, const float *w, Reach
             const float *g = g_out + place * GROUP;
             for (size_t o = 0; o < is->out; o++) {
                 Floats value = *(const Floats *)(g + o * at->to_apart);
-                for (size_t r = 0; r < PANEL; r++) sums[r] += own[o * PANEL + r] * value;
+                for (size_t r = 0; r < PANEL; r++)
+                    sums[r] += own[o * PANEL + r] * value;
             }
         }
     }
 }
 
-/* From the gradient of the outputs, that of the inputs, which ReLU may have given. */
-INLINE void gather(const Layer *at, size_t g, size_t n,
-                   const float *g_out, int given, float *g_in) {
+/* Of all places, for as many samples as a register holds. */
+INLINE void gather(const Layer *at, size_t g, size_t n, const float *g_out, int given,
+                   float *g_in) {
     const Shape *is = &at->is;
     g_out += g * at->to_group + n;
     for (size_t m = 0; m < is->channels; m += PANEL) {
@@ -141,6 +146,7 @@ INLINE void gather(const Layer *at, size_t g, size_t n,
     }
 }
 
+/* From the gradient of the outputs, that of the inputs, which ReLU may have given. */
 INLINE void convolution_inputs(const Layer *at, const Batch *batch, const float *g_out,
                                int given, float *g_in) {
     turn_kernels(at);

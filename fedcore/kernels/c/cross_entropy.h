@@ -56,7 +56,7 @@ INLINE double cross_entropy(float *scores, size_t classes, const int64_t *target
         memcpy(sums, &sum, sizeof sums);
         for (size_t j = 0; j < count; j++)
             loss += (double)(logf(sums[j]) + (tops[j] - of_target[j]));
-        Floats scale = each / sum;
+        Floats scale = ((Floats){0} + each) / sum;
         for (size_t o = 0; o < classes; o++) *(Floats *)(z + o * GROUP) *= scale;
         for (size_t j = 0; j < count; j++)
             z[(size_t)targets[n + j] * GROUP + j] -= each;

@@ -17,7 +17,8 @@ int descend(const Network *network, const Descent *by, const Samples *samples,
     else if (__builtin_cpu_supports("avx2"))
         wider = descend_avx2;
     if (wider)
-        return wider(network, by, samples, clients, start, apart, velocity, out, losses);
+        return wider(network, by, samples, clients, start, apart, velocity, out,
+                     losses);
 #endif
     return descend_all(network, by, samples, clients, start, apart, velocity, out,
                        losses);

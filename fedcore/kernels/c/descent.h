@@ -65,7 +65,8 @@ static void arrange(Room *room, const Network *network, size_t batch) {
             at->chosen = part(room, groups * at->to_group, sizeof *at->chosen);
         if (is->kind != PRODUCT) continue;
         size_t panels = rounded(is->out, PANEL);
-        room->values += at->linear ? is->out * at->wide : panels * at->taps;
+        room->values += rounded(at->linear ? is->out * at->wide : panels * at->taps,
+                                GROUP);
         room->values += rounded(is->out, GROUP);
         if (!at->linear)
             at->back = floats(room, rounded(is->channels, PANEL) * is->out *
@@ -101,8 +102,7 @@ static int furnish(Room *room, const Network *network, size_t batch) {
     return 1;
 }
 
-/* Of the outputs of a layer, whose first weight is at w: where each row of weights is in
- * the model, and how far its weights are apart. */
+/* Where the weights of an output are: one after the other, or PANEL apart. */
 INLINE float *row_of(const Layer *at, float *w, size_t o) {
     if (at->linear) return w + o * at->wide;
     return w + o / PANEL * PANEL * at->taps + o % PANEL;
@@ -154,31 +154,28 @@ INLINE void collect(const Room *room, ptrdiff_t away, const float *from, float *
     }
 }
 
-/* The samples of one step, into the first layer; what they were when they were seen may
- * have changed since. */
+/* The samples of one step, into the first layer; rows may have changed since they were
+ * seen. Of samples that there are not, whatever was there before stays. */
 INLINE void fill(const Room *room, const Samples *samples, const int64_t *rows,
                  const Batch *batch) {
     const Layer *at = &room->layers[0];
     size_t area = at->is.height * at->is.width, values = at->is.channels * area;
     size_t classes = room->layers[room->count - 1].is.out;
-    for (size_t j = 0; j < batch->groups * GROUP; j++) {
-        float *to = at->rows + j * at->wide;
-        if (j >= batch->size) {
-            memset(to, 0, values * sizeof *to);
-            continue;
-        }
+    for (size_t j = 0; j < batch->size; j++) {
         size_t row = least((size_t)rows[j], samples->count - 1);
-        memcpy(to, samples->x + row * values, values * sizeof *to);
+        memcpy(at->rows + j * at->wide, samples->x + row * values,
+               values * sizeof(float));
         room->targets[j] = (int64_t)least((size_t)samples->y[row], classes - 1);
     }
     for (size_t g = 0; g < batch->groups; g++) {
         const float *from = at->rows + g * GROUP * at->wide;
         float *in = at->in + g * at->group;
+        size_t count = rounded(least(GROUP, batch->size - g * GROUP), 4);
         if (at->linear)
-            transpose(from, GROUP, values, at->wide, in, GROUP);
+            transpose(from, count, values, at->wide, in, GROUP);
         else
             for (size_t c = 0; c < at->is.channels; c++)
-                transpose(from + c * area, GROUP, area, at->wide, in + c * at->apart,
+                transpose(from + c * area, count, area, at->wide, in + c * at->apart,
                           GROUP);
     }
 }
@@ -224,20 +221,37 @@ INLINE double gradients(const Room *room, const Batch *batch) {
     }
 }
 
+/* v = momentum v + g + weight_decay w + pull (w - start), w = w - lr v. */
+INLINE void update(const Room *room, const Descent *by) {
+    const float lr = (float)by->lr, momentum = (float)by->momentum;
+    const float decay = (float)by->weight_decay, pull = (float)by->pull;
+    for (size_t i = 0; i < room->values; i += LANES) {
+        Floats *w = (Floats *)(room->w + i), *v = (Floats *)(room->v + i);
+        Floats change = *(const Floats *)(room->g + i);
+        if (pull != 0)
+            change += pull * (*w - *(const Floats *)(room->start + i)) + decay * *w;
+        else if (decay != 0)
+            change += decay * *w;
+        if (momentum != 0) {
+            change += *v * momentum;
+            *v = change;
+        }
+        *w -= change * lr;
+    }
+}
+
 INLINE void descend_one(const Room *room, const Descent *by, const Samples *samples,
                         size_t client, const float *from, float *velocity, float *out,
                         double *loss) {
-    size_t values = room->values, taken = 0;
-    float *w = room->w, *g = room->g, *v = room->v, *start = room->start;
+    const float *w = room->w;
     spread(room, from, 0);
-    if (by->pull != 0) spread(room, from, start - w);
-    if (velocity) spread(room, velocity, v - w);
-    else if (by->momentum != 0) memset(v, 0, values * sizeof *v);
-    const float lr = (float)by->lr, momentum = (float)by->momentum;
-    const float decay = (float)by->weight_decay, pull = (float)by->pull;
+    if (by->pull != 0) spread(room, from, room->start - w);
+    if (velocity) spread(room, velocity, room->v - w);
+    else if (by->momentum != 0) memset(room->v, 0, room->values * sizeof *w);
     const int64_t *rows = samples->rows + client * samples->steps * samples->batch;
     const int64_t *sizes = samples->sizes + client * samples->steps;
     double total = 0;
+    size_t taken = 0;
     for (; taken < samples->steps && sizes[taken] > 0; taken++) {
         size_t size = least((size_t)sizes[taken], samples->batch);
         Batch batch = {.size = size, .groups = rounded(size, GROUP) / GROUP};
@@ -245,22 +259,11 @@ INLINE void descend_one(const Room *room, const Descent *by, const Samples *samp
             batch.live[j] = (batch.groups - 1) * GROUP + j < size ? -1 : 0;
         fill(room, samples, rows + taken * samples->batch, &batch);
         total += gradients(room, &batch);
-        if (pull != 0)
-            for (size_t i = 0; i < values; i++)
-                g[i] += pull * (w[i] - start[i]) + decay * w[i];
-        else if (decay != 0)
-            for (size_t i = 0; i < values; i++) g[i] += decay * w[i];
-        if (momentum != 0) {
-            for (size_t i = 0; i < values; i++) {
-                v[i] = v[i] * momentum + g[i];
-                w[i] -= v[i] * lr;
-            }
-        } else
-            for (size_t i = 0; i < values; i++) w[i] -= g[i] * lr;
+        update(room, by);
     }
     *loss = total / (double)taken;
     collect(room, 0, from, out);
-    if (velocity) collect(room, v - w, NULL, velocity);
+    if (velocity) collect(room, room->v - w, NULL, velocity);
 }
 
 INLINE int descend_all(const Network *network, const Descent *by,

@@ -1,8 +1,8 @@
 /* Inner loops of codecs and simulation, and what they have in common.
  *
- * Every kernel but descent.c has a twin in NumPy, in the Python file beside this folder,
- * and gives the same bytes: sums have a fixed order, nothing is contracted into fused
- * multiply-adds (-ffp-contract=off), and NaN never reaches an integer.
+ * Every kernel but the descent has a twin in NumPy, in the Python file beside this
+ * folder, and gives the same bytes: sums have a fixed order, nothing is contracted into
+ * fused multiply-adds (-ffp-contract=off), and NaN never reaches an integer.
  */
 #ifndef LATECOMER_KERNELS_H
 #define LATECOMER_KERNELS_H
@@ -98,10 +98,10 @@ uint64_t shifted_sum(const int64_t *numbers, size_t count, int width);
 int put_rice(const int64_t *numbers, size_t count, int width, uint8_t *out,
              size_t bytes);
 
-/* descent.c, for compilers that know vectors */
+/* descent.c and its twins for wider registers, for compilers that know vectors */
 #if defined(__GNUC__)
 #define LATECOMER_DESCENT
-#if defined(__x86_64__) && !defined(LATECOMER_PLAIN)
+#if defined(__x86_64__) && !defined(_WIN32) && !defined(LATECOMER_PLAIN)
 #define LATECOMER_X86
 #endif
 #endif
@@ -117,7 +117,7 @@ typedef struct {
     uint64_t channels, height, width;
     uint64_t out, rows, columns;
     uint64_t kernel[2], stride[2], pad[2];
-    int64_t weight, bias; /* (out, channels, kernel) and (out) in the vector; -1: none */
+    int64_t weight, bias; /* in the vector: (out, channels, kernel), (out); -1: none */
 } Shape;
 
 typedef struct {

@@ -11,17 +11,17 @@ enum { PANEL = 8 }; /* outputs whose kernels lie beside one another */
 
 typedef struct {
     Shape is;
-    int linear;             /* one place, and a kernel of one */
-    size_t taps;            /* weights of one output */
-    size_t wide;            /* linear: weights of one output, padded */
-    size_t apart, group;    /* inputs: floats from channel to channel, and of a group */
+    int linear;                /* one place, and a kernel of one */
+    size_t taps;               /* weights of one output */
+    size_t wide;               /* values of one row of inputs, padded */
+    size_t apart, group;       /* inputs: floats from channel to channel, of a group */
     size_t to_apart, to_group; /* outputs */
-    float *w, *b;           /* linear: (out, wide); else (out / 8, taps, 8) */
-    float *w_g, *b_g;       /* their gradients */
-    float *back;            /* of kernels: (channels / 8, places, out, 8) */
-    float *rows;            /* of linear or first layers: inputs (samples, wide) */
-    float *in;              /* inputs in groups */
-    int32_t *chosen;        /* of maxima: the number in their window */
+    float *w, *b;              /* linear: (out, wide); else (out / 8, taps, 8) */
+    float *w_g, *b_g;          /* their gradients */
+    float *back;               /* kernels as (channels / 8, kernel, out, 8) */
+    float *rows;               /* of linear or first layers: inputs (samples, wide) */
+    float *in;                 /* inputs in groups */
+    int32_t *chosen;           /* of maxima: which one of their window it was */
 } Layer;
 
 typedef struct {

@@ -327,7 +327,7 @@ static int lies(int64_t place, uint64_t count, size_t dim) {
 /* Whether each layer takes what the one before gives, and its weights lie in the
  * vector, in any order. */
 static int fits(const Network *network, size_t batch) {
-    const uint64_t limit = (SIZE_MAX / sizeof(float)) >> 14; /* of a batch, or weights */
+    const uint64_t limit = (SIZE_MAX / sizeof(float)) >> 14; /* numbers of a layer */
     const Shape *last = &network->shapes[network->layers - 1];
     if (batch >= limit) return 0;
     for (const Shape *is = network->shapes; is <= last; is++) {
@@ -424,8 +424,8 @@ static PyObject *py_descend(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS
     is_sound = sound(&samples, clients, (int64_t)last->out);
     if (is_sound == 1)
-        has_room = descend(&network, &by, &samples, clients, start, apart, velocity, out,
-                           losses);
+        has_room = descend(&network, &by, &samples, clients, start, apart, velocity,
+                           out, losses);
     Py_END_ALLOW_THREADS
     if (is_sound < 0) return refuse(&buffers, "expected batches of rows that exist");
     if (!has_room) {
@@ -453,8 +453,8 @@ static PyMethodDef methods[] = {
     {"put_rice", py_put_rice, METH_VARARGS, "(numbers, low bits, zeros to write to)"},
 #ifdef LATECOMER_DESCENT
     {"descend", py_descend, METH_VARARGS,
-     "(shapes of layers, (lr, momentum, weight_decay, pull), x, y, rows, sizes of batches, "
-     "start, velocity or None, out, losses) -> whether all targets are classes"},
+     "(shapes of layers, (lr, momentum, weight_decay, pull), x, y, rows, sizes of "
+     "batches, start, velocity or None, out, losses) -> whether all targets are classes"},
 #endif
     {NULL, NULL, 0, NULL}};
 

@@ -15,42 +15,51 @@ INLINE Part window(size_t place, size_t stride, size_t pad, size_t kernel, size_
 }
 
 /* Which of them it is stays: the first of equal ones, or the last that is no number. */
-INLINE void maximum(const Layer *at, const float *in, Part high, Part wide, Floats *value,
-                    Ints *chosen) {
+INLINE void maximum(const Layer *at, const float *in, Part high, Part wide, float *out,
+                    int32_t *chosen) {
     size_t width = at->is.width;
-    int32_t number = 0;
-    *value = *(const Floats *)(in + (high.from * width + wide.from) * GROUP);
-    *chosen = (Ints){0};
+    Floats value = *(const Floats *)(in + (high.from * width + wide.from) * GROUP);
+    Ints which = {0}, number = {0};
     for (size_t k = high.from; k < high.to; k++)
-        for (size_t l = wide.from; l < wide.to; l++, number++) {
+        for (size_t l = wide.from; l < wide.to; l++, number += 1) {
             Floats other = *(const Floats *)(in + (k * width + l) * GROUP);
-            Ints above = (other > *value) | (other != other);
-            *value = (Floats)(((Ints)other & above) | ((Ints)*value & ~above));
-            *chosen = (((Ints){0} + number) & above) | (*chosen & ~above);
+            Ints above = other > value, none = other != other;
+            value = (Floats)(((Ints)other & above) | ((Ints)value & ~above));
+            which = (number & above) | (which & ~above);
+            value = (Floats)(((Ints)other & none) | ((Ints)value & ~none));
+            which = (number & none) | (which & ~none);
         }
+    if (at->is.rectified) rectify(&value);
+    *(Floats *)out = value;
+    *(Ints *)chosen = which;
 }
 
-INLINE void mean(const Layer *at, const float *in, Part high, Part wide, Floats *value) {
-    float count = (float)((high.to - high.from) * (wide.to - wide.from));
-    *value = (Floats){0};
+INLINE void mean(const Layer *at, const float *in, Part high, Part wide, float *out) {
+    Floats sum = {0};
     for (size_t k = high.from; k < high.to; k++)
         for (size_t l = wide.from; l < wide.to; l++)
-            *value += *(const Floats *)(in + (k * at->is.width + l) * GROUP);
-    *value /= (Floats){0} + count;
+            sum += *(const Floats *)(in + (k * at->is.width + l) * GROUP);
+    sum /= (Floats){0} + (float)((high.to - high.from) * (wide.to - wide.from));
+    if (at->is.rectified) rectify(&sum);
+    *(Floats *)out = sum;
 }
 
-/* Adds the gradient of an output to those of its window. */
-INLINE void share(const Layer *at, Floats g, const int32_t *chosen, Part high, Part wide,
-                  float *g_in) {
-    int32_t number = 0;
-    if (at->is.kind == MEAN)
+/* Adds the gradient of an output to those of its window; of maxima, where it was. */
+INLINE void share(const Layer *at, const float *g_out, const int32_t *chosen, Part high,
+                  Part wide, float *g_in) {
+    Floats g = *(const Floats *)g_out;
+    Ints which = {0}, number = {0};
+    int everywhere = at->is.kind == MEAN;
+    if (everywhere)
         g /= (Floats){0} + (float)((high.to - high.from) * (wide.to - wide.from));
+    else
+        which = *(const Ints *)chosen;
     for (size_t k = high.from; k < high.to; k++)
-        for (size_t l = wide.from; l < wide.to; l++, number++) {
-            Ints to = ~(Ints){0};
-            if (at->is.kind == MAXIMUM) to = *(const Ints *)chosen == number;
+        for (size_t l = wide.from; l < wide.to; l++) {
+            Ints to = which == number;
             *(Floats *)(g_in + (k * at->is.width + l) * GROUP) +=
                 (Floats)((Ints)g & to);
+            if (!everywhere) number += 1;
         }
 }
 
@@ -60,33 +69,26 @@ INLINE void pool(const Layer *at, const Batch *batch, float *out, const float *g
     const Shape *is = &at->is;
     for (size_t q = 0; q < batch->groups; q++)
         for (size_t c = 0; c < is->channels; c++)
-            for (size_t i = 0; i < is->rows; i++)
-                for (size_t j = 0; j < is->columns; j++) {
-                    Part high = window(i, is->stride[0], is->pad[0], is->kernel[0],
-                                       is->height, is->rows);
+            for (size_t i = 0; i < is->rows; i++) {
+                size_t from = q * at->group + c * at->apart;
+                size_t to = q * at->to_group + c * at->to_apart;
+                to += i * is->columns * GROUP;
+                Part high = window(i, is->stride[0], is->pad[0], is->kernel[0],
+                                   is->height, is->rows);
+                for (size_t j = 0; j < is->columns; j++, to += GROUP) {
                     Part wide = window(j, is->stride[1], is->pad[1], is->kernel[1],
                                        is->width, is->columns);
-                    size_t from = q * at->group + c * at->apart;
-                    size_t to = q * at->to_group + c * at->to_apart +
-                                (i * is->columns + j) * GROUP;
-                    for (size_t n = 0; n < lanes_of(batch, q); n += LANES) {
-                        Floats value;
-                        Ints chosen = {0};
-                        if (!out) {
-                            share(at, *(const Floats *)(g_out + to + n),
-                                  at->chosen + to + n, high, wide, g_in + from + n);
-                            continue;
-                        }
-                        if (is->kind == MEAN)
-                            mean(at, at->in + from + n, high, wide, &value);
-                        else {
-                            maximum(at, at->in + from + n, high, wide, &value, &chosen);
-                            *(Ints *)(at->chosen + to + n) = chosen;
-                        }
-                        if (is->rectified) rectify(&value);
-                        *(Floats *)(out + to + n) = value;
-                    }
+                    for (size_t n = 0; n < lanes_of(batch, q); n += LANES)
+                        if (!out)
+                            share(at, g_out + to + n, at->chosen + to + n, high, wide,
+                                  g_in + from + n);
+                        else if (is->kind == MEAN)
+                            mean(at, at->in + from + n, high, wide, out + to + n);
+                        else
+                            maximum(at, at->in + from + n, high, wide, out + to + n,
+                                    at->chosen + to + n);
                 }
+            }
 }
 
 /* From the gradient of the outputs, that of the inputs, which ReLU may have given. */
