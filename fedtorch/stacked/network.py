@@ -54,6 +54,8 @@ def planned(
             matrix, vector = (tensors.pop(each, None) for each in names)
             if matrix is None or (vector is None) != (module.bias is None):
                 return None
+            if tuple(module.weight.shape) != _weights(module):
+                return None
             weight, bias = matrix.offset, -1 if vector is None else vector.offset
         if type(module) not in (nn.Linear, nn.ReLU) and not _flattens(module):
             window = _window(module)
@@ -74,15 +76,13 @@ def network(steps: Sequence[Step], shape: Shape) -> list[Layer] | None:
                 return None
             layers[-1] = layers[-1]._replace(rectified=True)
         else:
-            found = _linear(step, shape)
-            if step.window is not None:
-                found = _windowed(step, step.window, shape)
+            made = _linear if step.window is None else _windowed
+            found = made(step, shape)
             if found is None:
                 return None
             layers.append(found)
-            shape = found.outputs[: len(shape)]
-            if step.window is not None and step.window.flat:
-                shape = found.outputs[::2]
+            flat = step.window is not None and step.window.flat
+            shape = found.outputs[::2] if flat else found.outputs[: len(shape)]
     return layers
 
 
@@ -93,7 +93,9 @@ def _linear(step: Step, shape: Shape) -> Layer | None:
     return Layer(inputs, outputs, weight=step.weight, bias=step.bias)
 
 
-def _windowed(step: Step, window: Window, shape: Shape) -> Layer | None:
+def _windowed(step: Step, shape: Shape) -> Layer | None:
+    window = step.window
+    assert window is not None
     if len(shape) != (2 if window.flat else 3):
         return None
     channels, *image = (shape[0], 1, shape[1]) if window.flat else shape
@@ -143,18 +145,31 @@ def _window(module: Any) -> Window | None:
     if pair(getattr(module, "dilation", 1)) != (1, 1):
         return None
     kernel, stride = pair(module.kernel_size), pair(module.stride)
-    pad = module.padding
-    if isinstance(pad, str):
-        pad = tuple((k - 1) // 2 if pad == "same" else 0 for k in module.kernel_size)
-        if module.padding == "same" and not all(k % 2 for k in module.kernel_size):
-            return None
-    pad = pair(pad, 0)
+    pad = pair(module.padding, 0)
+    if module.padding == "valid":
+        pad = (0, 0)
+    if module.padding == "same":
+        pad = ((kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
+        if not all(k % 2 for k in kernel):
+            return None  # there are more zeros on one side
+    if min(*kernel, *stride) < 1 or min(pad) < 0:
+        return None  # torch has an error for it
     if any(p >= k for p, k in zip(pad, kernel, strict=True)):
         return None
-    if kind in MEANS and any(pad):
+    if kind in CONVOLUTIONS:
+        return Window("product", flat, kernel, stride, pad, None)
+    if any(2 * p > k for p, k in zip(pad, kernel, strict=True)):
         return None
-    name: Any = "product" if kind in CONVOLUTIONS else "maximum"
-    return Window("mean" if kind in MEANS else name, flat, kernel, stride, pad, None)
+    if kind in MAXIMA:
+        return Window("maximum", flat, kernel, stride, pad, None)
+    return None if any(pad) else Window("mean", flat, kernel, stride, pad, None)
+
+
+def _weights(module: Any) -> Shape:
+    """The shape that follows from what the module says of itself."""
+    if type(module) is nn.Linear:
+        return module.out_features, module.in_features
+    return module.out_channels, module.in_channels // module.groups, *module.kernel_size
 
 
 def _flattens(module: nn.Module) -> bool:

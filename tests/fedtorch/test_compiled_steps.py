@@ -345,6 +345,12 @@ def before(*layers: nn.Module) -> Callable[[], nn.Module]:
     return lambda: nn.Sequential(*layers, nn.Flatten(), nn.Linear(2, 3))
 
 
+def other_weights() -> nn.Module:
+    module = nn.Conv2d(2, 2, 3)
+    module.weight = nn.Parameter(torch.zeros(2, 2, 2, 2))
+    return before(module)()
+
+
 OTHERS: dict[str, Any] = {
     "another activation": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
@@ -367,6 +373,9 @@ OTHERS: dict[str, Any] = {
     "maxima with dilation": before(nn.MaxPool2d(2, dilation=2)),
     "maxima of what is left": before(nn.MaxPool2d(2, ceil_mode=True)),
     "maxima of parts": before(nn.AdaptiveMaxPool2d(1)),
+    "maxima with a wide border": before(nn.MaxPool2d(3, padding=2)),
+    "means without a stride": before(nn.AvgPool2d(2, stride=0)),
+    "weights of another shape": other_weights,
     "means with a border": before(nn.AvgPool2d(2, padding=1)),
     "means by another number": before(nn.AvgPool2d(2, divisor_override=3)),
 }
