@@ -47,6 +47,7 @@ def planned(
     """
     tensors = {tensor.name: tensor for tensor in spec.tensors}
     steps = list[Step]()
+    module: Any
     for name, module in layers:
         window, weight, bias = None, -1, -1
         if type(module) in (nn.Linear, *CONVOLUTIONS):
