@@ -103,45 +103,33 @@ class CrowdCoordinator(Coordinator):
 
     def enter(
         self,
-        updates: Sequence[Update | None],
+        updates: Sequence[Update],
         at: Seconds,
         rows: Rows | None = None,
     ) -> tuple[list[Decision], list[Action]]:
         """Decides on the updates that were delivered, in their order.
 
         Args:
-            updates: None stands for one whose values are not finite.
+            updates: of sound values.
             at: when the last one of them arrived.
             rows: what they say, where they are no payloads.
         """
         state, self._delivered = self.state, 0
         state.touch(at)
-        decisions, accepted = list[Decision](), list[Update]()
-        weights, places = list[float](), list[int]()
-        known = dict[int, Decision]()  # by the base, where that is all that matters
-        memoryless = self._welcoming and self.algorithm.staleness.memoryless
-        version = state.version
-        for place, update in enumerate(updates):
-            if update is None:
-                decisions.append(_DISCARDED)
-                continue
-            decision = known.get(update.base)
-            if decision is None:
-                verdict, _, weight = judge_update(
-                    state, update.base, update.samples, update.counts
-                )
-                decision = Decision(verdict, weight, version - update.base)
-                if memoryless:
-                    known[update.base] = decision
-            decisions.append(decision)
-            if decision.verdict is Verdict.ACCEPTED:
-                places.append(place)
-                accepted.append(update)
-                weights.append(decision.weight)
-                if not memoryless:
-                    state.observe(update, decision.staleness, decision.weight)
-        if rows is not None and len(accepted) < len(updates):
-            rows = rows.some(places)
+        if self._welcoming and self.algorithm.staleness.memoryless:
+            decisions = self._by_bases(updates)
+        else:
+            decisions = [self._judged(update) for update in updates]
+        accepted, weights = updates, [decision.weight for decision in decisions]
+        if any(decision.verdict is not Verdict.ACCEPTED for decision in decisions):
+            places = [
+                place
+                for place, decision in enumerate(decisions)
+                if decision.verdict is Verdict.ACCEPTED
+            ]
+            accepted = [updates[place] for place in places]
+            weights = [weights[place] for place in places]
+            rows = None if rows is None else rows.some(places)
         if accepted:
             state.take(accepted, weights, rows)
         actions: list[Action] = []
@@ -151,6 +139,27 @@ class CrowdCoordinator(Coordinator):
         actions += self._hand_out()
         self._look()
         return decisions, actions
+
+    def _by_bases(self, updates: Sequence[Update]) -> list[Decision]:
+        """The decisions, where nothing but the version matters that one began with."""
+        known = {
+            update.base: self._decision(update)
+            for update in {each.base: each for each in updates}.values()
+        }
+        return [known[update.base] for update in updates]
+
+    def _judged(self, update: Update) -> Decision:
+        """The decision on an update, which those after it depend on."""
+        decision = self._decision(update)
+        if decision.verdict is Verdict.ACCEPTED:
+            self.state.observe(update, decision.staleness, decision.weight)
+        return decision
+
+    def _decision(self, update: Update) -> Decision:
+        verdict, _, weight = judge_update(
+            self.state, update.base, update.samples, update.counts
+        )
+        return Decision(verdict, weight, self.state.version - update.base)
 
     def handle(self, event: Event) -> list[Action]:
         """What follows from any other event."""
@@ -207,6 +216,3 @@ class CrowdCoordinator(Coordinator):
         """After a step or a timer, at the time of the state."""
         self._look()
         return self._grant(self.state.at)
-
-
-_DISCARDED = Decision(Verdict.DISCARDED, 0.0, 0)

@@ -42,7 +42,7 @@ _COLUMNS: Mapping[str, str] = {
 }
 
 
-_ROW = struct.Struct("<iddiiiBqBdiifffq")
+_pack = struct.Struct("<iddiiiBqBdiifffq").pack
 _TYPE = np.dtype(list(_COLUMNS.items()))
 
 
@@ -58,7 +58,7 @@ class Tally:
 
     def add(self, *row: float) -> None:
         """A lease and its decision, in the order of the columns."""
-        self._rows.append(_ROW.pack(*row))
+        self._rows.append(_pack(*row))
 
     def take(self, at: Seconds) -> Tallied:
         """All that there is, as a record."""
