@@ -62,7 +62,10 @@ class CrowdCoordinator(Coordinator):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nobody can get a task until something is decided or lost."""
+        """Whether nobody can get a task by arriving, delivering or waiting.
+
+        That may change when the server decides, a lease ends, or a client is lost.
+        """
         accepted = self.state.count + self._delivered
         return self.leases.is_settled(accepted) and self.state.closed is None
 

@@ -32,10 +32,11 @@ def descend(
     x: Buffer,
     y: Buffer,
     rows: Buffer,
-    taken: Buffer,
+    sizes: Buffer,
     start: Buffer,
     velocity: Buffer | None,
     out: Buffer,
     losses: Buffer,
+    lanes: int,
     /,
 ) -> bool: ...

@@ -64,6 +64,7 @@ def descend(
     start_ND: Any,
     velocity_ND: Any,
     out_ND: Any,
+    lanes: int = 0,
 ) -> Any:
     """Takes all steps of N clients by cross-entropy; their mean losses (N,), or None.
 
@@ -77,6 +78,8 @@ def descend(
         start_ND: float32, or (1, D): one model for all.
         velocity_ND: what is kept of v from task to task, changed in place, or None.
         out_ND: where Δ = start - w goes.
+        lanes: numbers of a register, 4, 8 or 16; 0: as many as there are. The result
+            does not depend on it.
     """
     assert compiled is not None
     losses_N = np.empty(len(out_ND), np.float64)
@@ -91,5 +94,6 @@ def descend(
         velocity_ND,
         out_ND,
         losses_N,
+        lanes,
     )
     return losses_N if fine else None

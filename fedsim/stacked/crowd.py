@@ -421,7 +421,7 @@ class Crowd:
         return self._coordinator.deliver(self._names[who], given.version)
 
     def _arrive_in_a_row(self) -> bool:
-        """Updates arrive until the server decides on them; says whether any did.
+        """Updates arrive until the server decides on them; says whether time passed.
 
         Nobody gets a task meanwhile, so it makes no difference to others when a client
         hears that its update is there.
@@ -432,13 +432,13 @@ class Crowd:
         work, seq, pending = self._work, self._seq, self._pending
         attempts, arrivals = self._attempts, self._arrivals
         now, arrived, decides = self._clock.now, list[int](), False
+        size, passed = self._work.fixed_bytes, False
         while not decides and events and events[0] < end:
             event = when, _, kind, who, life = events[0]
             if lives[who] == life:
                 if kind == READY:
                     self._hear_before(event)
-                    self._hear(who)
-                    self._coordinator.wait(self._names[who])
+                    self._hear_and_wait(who)
                 elif kind != ARRIVES:
                     break
                 else:
@@ -452,16 +452,18 @@ class Crowd:
                     decides = self._put(who, now, stack, row)
                     self._agenda.put_ack(now + self._latency[who], who)
             heappop(events)
+            passed = True
         if arrived:
+            assert size is not None
             self._clock.now = now
-            self._books.count_all(arrived, "up", stack.codec[row], stack.nbytes[row])
+            self._books.count_all(arrived, "up", "dense", size)
             if self._failures:
                 for who in arrived:
                     self._failures.pop(who, None)
-            self._hear_before(event if decides else min(end, *events[:1]))
+            self._hear_before(event if decides else min([end, *events[:1]]))
             if decides:
                 self._decide()
-        return bool(arrived)
+        return passed
 
     def _next_other(self) -> tuple[float, ...]:
         """When something happens next that is no client's doing."""
@@ -479,8 +481,12 @@ class Crowd:
         while acks and acks[0] < event:
             _, _, _, who, life = acks.popleft()
             if lives[who] == life:
-                self._hear(who)
-                self._coordinator.wait(self._names[who])
+                self._hear_and_wait(who)
+
+    def _hear_and_wait(self, who: int) -> None:
+        """It knows the verdict, and nobody can get a task."""
+        self._hear(who)
+        self._coordinator.wait(self._names[who])
 
     def _decide(self) -> None:
         """The server decides on what has arrived."""

@@ -92,7 +92,9 @@ def flattened(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] 
     if type(module) is not nn.Sequential:
         return [(name, module)] if refusal(module) is None else None
     layers: list[tuple[str, nn.Module]] = []
-    for key, child in module.named_children():
+    for key, child in module._modules.items():  # one that is there twice, twice
+        if child is None:
+            continue
         inner = flattened(child, f"{name}.{key}" if name else key)
         if inner is None:
             return None

@@ -86,8 +86,8 @@ def _targets(y: Any) -> Any:
     if isinstance(y, (dict, tuple)):
         return None
     y = as_numpy(y)
-    return y if y.dtype == np.int64 and y.ndim == 1 and y.flags.c_contiguous else None
+    return y if _plain(y, np.int64) and y.ndim == 1 else None
 
 
-def _plain(x: Any) -> bool:
-    return x.dtype == np.float32 and bool(x.flags.c_contiguous and x.flags.aligned)
+def _plain(x: Any, kind: Any = np.float32) -> bool:
+    return x.dtype == kind and bool(x.flags.c_contiguous and x.flags.aligned)

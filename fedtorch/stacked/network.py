@@ -128,7 +128,7 @@ def _window(module: Any) -> Window | None:
     kind, flat = type(module), type(module) in ALONG_ONE
 
     def pair(value: Any, other: int = 1) -> Any:
-        value = value if isinstance(value, tuple) else (value,)
+        value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
         return (other, value[0]) if flat else (value * 2)[:2]
 
     if kind in PARTS:

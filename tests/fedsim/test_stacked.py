@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -360,6 +361,30 @@ def test_a_client_whose_training_raises_fails_alone(loss: Any, tmp_path: Path) -
     plain = run("stacked", {"kind": "identity"})
     assert {r.cid for r in plain.of(Failed)} == {"client-2"}
     assert len(plain.of(Stepped)) == 12
+
+
+def test_bytes_count_of_those_who_deliver_before_one_who_fails(tmp_path: Path) -> None:
+    def last_of_all(client: Any) -> Any:
+        x, y = train_data(client)
+        return x, np.full_like(y, 12) if client.index == 3 else y
+
+    workload = TorchWorkload(model=model, loss=broken_loss, train_data=last_of_all)
+    config = {
+        "algorithm": {"kind": "fed_avg", "buffer": 5},
+        "simulate": {"clients": 6, "speed": {"kind": "log_normal", "sigma": 1.0}},
+        "stop": {"versions": 8},
+    }
+    results = fedsim.run(config, workload, folder=tmp_path / "run")
+    assert results.of(Failed)
+    sent, delivered = Counter[str](), Counter[str]()
+    for record in results.of(Decided):
+        sent[record.cid] += record.nbytes
+        delivered[record.cid] += 1
+    book = read_traffic(results.folder)
+    assert book is not None
+    loads = {lane.cid: x for lane, x in book.lanes().items() if lane.way == "up"}
+    assert {cid: load.payload for cid, load in loads.items()} == sent
+    assert {cid: load.transfers for cid, load in loads.items()} == delivered
 
 
 def test_a_failure_is_still_known_after_a_snapshot() -> None:

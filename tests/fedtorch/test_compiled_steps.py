@@ -1,7 +1,9 @@
 """Which modules a compiled loop trains, and that it trains them as gradients would."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -288,6 +290,26 @@ def overlapping() -> nn.Module:
     )
 
 
+@settings(max_examples=30, deadline=None)
+@given(drawn=networks(), batch=st.integers(1, 40), seed=st.integers(0, 99))
+def test_registers_of_any_width_come_to_the_same_bits(
+    drawn: Any, batch: int, seed: int
+) -> None:
+    build, shape = drawn
+    model, found = stacked_of(build), []
+    steps = given_steps(model, ALGORITHMS["momentum"], seed, shape=shape, batch=batch)
+    for lanes in 4, 8, 16:
+        with patch.object(descent, "descend", partial(descent.descend, lanes=lanes)):
+            try:
+                taken = model.descend(steps)
+            except ValueError:  # this processor has none
+                continue
+        assert taken is not None
+        found.append((taken.delta_ND.tobytes(), taken.loss_N.tobytes()))
+    assert found
+    assert len(set(found)) == 1
+
+
 def test_of_equal_ones_the_first_has_the_gradient() -> None:
     model = stacked_of(overlapping)
     steps = given_steps(model, ALGORITHMS["plain"], 5, shape=(1, 5, 5))
@@ -331,7 +353,27 @@ def frozen() -> nn.Module:
 
 def tied() -> nn.Module:
     one = nn.Linear(6, 6)
-    return nn.Sequential(nn.Flatten(), one, nn.ReLU(), one)
+    return nn.Sequential(nn.Flatten(), one, nn.ReLU(), one, nn.ReLU(), nn.Linear(6, 3))
+
+
+def one_relu() -> nn.Module:
+    """That stands in two places."""
+    relu = nn.ReLU()
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(6, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 3)
+    )
+
+
+def sizes_in_lists() -> nn.Module:
+    one: Any = [1, 1]
+    two: Any = [2, 2]
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 1),
+        nn.MaxPool2d(two, stride=one, padding=one),
+        nn.AdaptiveAvgPool2d(two),
+        nn.Flatten(),
+        nn.Linear(12, 3),
+    )
 
 
 def frozen_kernel() -> nn.Module:
@@ -391,6 +433,33 @@ def test_other_modules_are_left_to_gradients(name: str) -> None:
 )
 def test_other_losses_are_left_to_gradients(loss: Any) -> None:
     assert stacked_of(mlp, loss)._compiled is None
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"), [(one_relu, (2, 3)), (sizes_in_lists, (2, 4, 4))]
+)
+def test_what_torch_allows_is_trained_as_torch_does(
+    build: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
+    model = stacked_of(build)
+    steps = given_steps(model, ALGORITHMS["plain"], 3, shape=shape)
+    found = model.descend(steps)
+    assert found is not None
+    for client in range(4):
+        delta_D, _ = in_double(build, steps, client)
+        np.testing.assert_allclose(found.delta_ND[client], delta_D, atol=1e-4)
+    expected = by_gradients(model, ALGORITHMS["plain"], steps)
+    np.testing.assert_allclose(
+        found.delta_ND, steps.start_ND - expected.w_D, rtol=1e-3, atol=1e-4
+    )
+
+
+def test_targets_between_the_places_of_numbers_are_left_to_gradients() -> None:
+    model = stacked_of(mlp)
+    steps = given_steps(model, ALGORITHMS["plain"], 0)
+    y = np.frombuffer(b"\0" * 164, np.int64, 20, offset=4)
+    assert not y.flags.aligned
+    assert model.descend(steps._replace(y=y)) is None
 
 
 def test_plain_layers_are_taken() -> None:

@@ -17,10 +17,10 @@ INLINE double largest_of(const float *x, size_t count) {
 }
 
 INLINE double norm_of(const float *x, size_t count) {
-    double lanes[LANES] = {0};
+    double lanes[SUMS] = {0};
     size_t at = 0;
-    for (; at + LANES <= count; at += LANES)
-        for (size_t j = 0; j < LANES; j++) {
+    for (; at + SUMS <= count; at += SUMS)
+        for (size_t j = 0; j < SUMS; j++) {
             double v = x[at + j];
             lanes[j] += v * v;
         }

@@ -6,22 +6,21 @@
 #define LANES 4
 #include "descent.h"
 
-int descend(const Network *network, const Descent *by, const Samples *samples,
-            size_t clients, const float *start, size_t apart, float *velocity,
-            float *out, double *losses) {
-#ifdef LATECOMER_X86
-    Descend *wider = NULL;
-    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq"))
-        wider = descend_avx512;
-    else if (__builtin_cpu_supports("avx2"))
-        wider = descend_avx2;
-    if (wider)
-        return wider(network, by, samples, clients, start, apart, velocity, out,
-                     losses);
-#endif
+int descend_plain(const Network *network, const Descent *by, const Samples *samples,
+                  size_t clients, const float *start, size_t apart, float *velocity,
+                  float *out, double *losses) {
     return descend_all(network, by, samples, clients, start, apart, velocity, out,
                        losses);
+}
+
+Descend *descent_with(int lanes) {
+#ifdef LATECOMER_X86
+    if ((lanes == 16 || !lanes) && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        return descend_avx512;
+    if ((lanes == 8 || !lanes) && __builtin_cpu_supports("avx2")) return descend_avx2;
+#endif
+    return lanes == 4 || !lanes ? descend_plain : NULL;
 }
 
 #endif

@@ -31,7 +31,7 @@
 #define INLINE static inline
 #endif
 
-enum { LANES = 64 };                /* of a sum: element i goes to lane i mod 64 */
+enum { SUMS = 64 };                /* of a sum: element i goes to lane i mod 64 */
 enum { LARGEST = 0, NORM = 1 };     /* what the step of a bucket is a share of */
 
 static const uint32_t NOT_A_NUMBER = 0x7FC00000;
@@ -144,6 +144,10 @@ typedef int Descend(const Network *network, const Descent *by, const Samples *sa
                     size_t clients, const float *start, size_t apart, float *velocity,
                     float *out, double *losses);
 
-Descend descend, descend_avx2, descend_avx512; /* the first chooses between them */
+Descend descend_plain, descend_avx2, descend_avx512;
+
+/* The loop with registers of so many numbers, 0: as many as there are; NULL: this
+ * processor has none of these. */
+Descend *descent_with(int lanes);
 
 #endif

@@ -10,7 +10,7 @@
 #include "kernels.h"
 
 enum {
-    INTERFACE = 4, /* raised with every change to what the callers pass */
+    INTERFACE = 5, /* raised with every change to what the callers pass */
     MOST_BUFFERS = 10
 };
 
@@ -333,7 +333,8 @@ static int fits(const Network *network, size_t batch) {
     for (const Shape *is = network->shapes; is <= last; is++) {
         const Shape *next = is < last ? is + 1 : NULL;
         if (!sized(is, limit / (batch + 64))) return 0;
-        if (next && next->height == 1 && next->width == 1 && next->kind == PRODUCT) {
+        if (next && next->height == 1 && next->width == 1 && next->kind == PRODUCT &&
+            next->kernel[0] == 1 && next->kernel[1] == 1) {
             if (next->channels != is->out * is->rows * is->columns) return 0;
         } else if (next && (next->channels != is->out || next->height != is->rows ||
                             next->width != is->columns))
@@ -356,8 +357,9 @@ static int sound(const Samples *samples, size_t clients, int64_t classes) {
         if (size < 0 || (size_t)size > samples->batch) return -1;
         const int64_t *rows = samples->rows + step * samples->batch;
         for (int64_t j = 0; j < size; j++) {
-            if (rows[j] < 0 || (size_t)rows[j] >= samples->count) return -1;
-            int64_t y = samples->y[rows[j]];
+            int64_t row = rows[j];
+            if (row < 0 || (size_t)row >= samples->count) return -1;
+            int64_t y = samples->y[row];
             if (y < 0 || y >= classes) return 0;
         }
     }
@@ -373,11 +375,17 @@ static PyObject *py_descend(PyObject *self, PyObject *args) {
     Buffers buffers = {.count = 0};
     size_t said, inputs, rows, steps, started, moving = 0, written, clients;
     float *velocity = NULL;
+    int lanes;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O(dddd)OOOOOOOO", &shapes_, &by.lr, &by.momentum,
+    if (!PyArg_ParseTuple(args, "O(dddd)OOOOOOOOi", &shapes_, &by.lr, &by.momentum,
                           &by.weight_decay, &by.pull, &x_, &y_, &rows_, &taken_,
-                          &start_, &velocity_, &out_, &losses_))
+                          &start_, &velocity_, &out_, &losses_, &lanes))
         return NULL;
+    Descend *descend = descent_with(lanes);
+    if (!descend) {
+        PyErr_SetString(PyExc_ValueError, "this processor has no such registers");
+        return NULL;
+    }
     const int64_t *shapes = take(&buffers, shapes_, sizeof *shapes, 0, &said);
     if (!shapes) return finish(&buffers, NULL);
     if (!said || said * sizeof *shapes % sizeof *own ||
@@ -454,7 +462,8 @@ static PyMethodDef methods[] = {
 #ifdef LATECOMER_DESCENT
     {"descend", py_descend, METH_VARARGS,
      "(shapes of layers, (lr, momentum, weight_decay, pull), x, y, rows, sizes of "
-     "batches, start, velocity or None, out, losses) -> whether all targets are classes"},
+     "batches, start, velocity or None, out, losses, numbers of a register or 0) -> "
+     "whether all targets are classes"},
 #endif
     {NULL, NULL, 0, NULL}};
 

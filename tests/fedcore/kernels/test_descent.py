@@ -233,6 +233,7 @@ def test_layers_that_fit_are_taken() -> None:
         [IMAGE],
         [IMAGE, POOL],
         [IMAGE, linear(11, 3, 0)],
+        [IMAGE, linear(12, 3, 0)._replace(kernel=(3, 3), pad=(1, 1))],
         [IMAGE, POOL._replace(inputs=(4, 2, 2), outputs=(4, 1, 1)), linear(4, 3, 0)],
         [IMAGE, POOL._replace(inputs=(3, 1, 4), outputs=(3, 1, 1)), linear(3, 3, 0)],
         [IMAGE, POOL._replace(outputs=(2, 1, 1)), linear(2, 3, 0)],
@@ -280,5 +281,15 @@ def test_numbers_of_another_count_are_refused() -> None:
     assert compiled is not None
     with pytest.raises(ValueError, match="16 numbers for each"):
         compiled.descend(
-            np.zeros(15, np.int64), RATES, x, y, one, one, w_ND, None, w_ND, np.zeros(1)
+            *(np.zeros(15, np.int64), RATES, x, y, one, one, w_ND, None, w_ND),
+            np.zeros(1),
+            0,
         )
+
+
+def test_registers_that_there_are_not_are_refused() -> None:
+    one = np.ones((1, 1), np.int64)
+    samples = Batched(np.zeros((1, 1), np.float32), np.array([0]), one[None] - 1, one)
+    w_ND = np.zeros((1, 1), np.float32)
+    with pytest.raises(ValueError, match="no such registers"):
+        descent.descend([linear(1, 1, 0)], RATES, samples, w_ND, None, w_ND, 5)
