@@ -82,6 +82,8 @@ class Rows(NamedTuple):
 
         Their sum then has the same bits whatever array they are rows of.
         """
+        if self.places == range(len(self.values_ND)):
+            return self.values_ND
         return self.values_ND[self.places]
 
 
