@@ -140,7 +140,7 @@ def _refuse_to_resume(stacked: StackedModel | None, folder: Path | None) -> None
 
 
 def _end_when_deserted(world: World, population: Population) -> None:
-    """Once all clients are gone for good, the evaluator alone would go on for ever."""
+    """Once all clients are gone for good, the run cannot reach its stop any more."""
     config, deserted = world.run.config, population.deserted
     if math.isinf(deserted) or config.stop.seconds:
         return

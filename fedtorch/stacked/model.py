@@ -242,6 +242,7 @@ class Stacked:
                 if out_of_memory(error):  # another way would not need less
                     raise
                 self._ask_the_user(w, x, y, batch)
+                self._compiled = None
                 self._way = self._vmap(f"layer by layer failed: {_sentence(error)}")
         if isinstance(self._way, Vmapped):
             try:
