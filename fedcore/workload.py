@@ -43,12 +43,7 @@ def user_code(what: str) -> Iterator[None]:
     except LatecomerError:
         raise
     except Exception as error:
-        raise blamed(what, error) from error
-
-
-def blamed(what: str, error: Exception) -> UserCodeError:
-    """What an error of the user's code is told as."""
-    return UserCodeError(f"{what} raised {type(error).__name__}: {error}")
+        raise UserCodeError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def out_of_memory(error: BaseException | None) -> bool:

@@ -66,19 +66,11 @@ class Books:
 
     def count(self, who: int, way: Way, codec: str, nbytes: int) -> None:
         """So many bytes have travelled."""
-        moved = self._moved.get((way, codec)) or self._begun(way, codec)
+        moved = self._moved.get((way, codec))
+        if moved is None:
+            moved = self._moved[way, codec] = Moved(len(self._names))
         moved.who.append(who)
         moved.nbytes.append(nbytes)
-
-    def count_all(self, some: Sequence[int], way: Way, codec: str, nbytes: int) -> None:
-        """So many bytes of each of them have travelled."""
-        moved = self._moved.get((way, codec)) or self._begun(way, codec)
-        moved.who += some
-        moved.nbytes += [nbytes] * len(some)
-
-    def _begun(self, way: Way, codec: str) -> Moved:
-        moved = self._moved[way, codec] = Moved(len(self._names))
-        return moved
 
     def flush_if_due(self) -> None:
         """Writes now and then what has happened."""

@@ -356,10 +356,14 @@ class Crowd:
         if not stack.sound[row]:
             self._waste(who, stack.failure)
             return
+        self._made(who, 0)
+        self._upload(who)
+
+    def _made(self, who: int, attempts: int) -> None:
+        """Its message is there, and was uploaded so many times."""
         self._failures.pop(who, None)
         self._seq[who] += 1
-        self._pending[who], self._attempts[who] = True, 0
-        self._upload(who)
+        self._pending[who], self._attempts[who] = True, attempts
 
     def _waste(self, who: int, failure: Failure | None) -> None:
         """The model or the loss raised, or its update holds what is not finite."""
@@ -399,23 +403,22 @@ class Crowd:
             if not stack.sound[row]:
                 self._waste(who, stack.failure)
                 return
-            self._failures.pop(who, None)
-            self._seq[who] += 1
-            self._pending[who], self._attempts[who] = True, 1
-        self._books.count(who, "up", stack.codec[row], stack.nbytes[row])
-        self._arrivals[who] += 1
-        if self._arrivals[who] == 1:
-            if self._put(who, now, stack, row):
-                self._decide()
-            elif self._coordinator.may_grant():
-                self._do(self._coordinator.hand_out(now))
+            self._made(who, 1)
+        if self._take_in(who, now, stack, row):
+            self._decide()
+        elif self._arrivals[who] == 1 and self._coordinator.may_grant():
+            self._do(self._coordinator.hand_out(now))
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
             self._at(now + RETRY, UPLOADS, who)
         else:
             self._agenda.put_ack(now + self._latency[who], who)
 
-    def _put(self, who: int, now: Seconds, stack: Stack, row: int) -> bool:
-        """An update waits to be decided on; says whether it must not wait any more."""
+    def _take_in(self, who: int, now: Seconds, stack: Stack, row: int) -> bool:
+        """An update is there; says whether the server must decide on it now."""
+        self._books.count(who, "up", stack.codec[row], stack.nbytes[row])
+        self._arrivals[who] += 1
+        if self._arrivals[who] > 1:
+            return False
         given, samples = self._given[who], self._holdings.samples[who]
         self._inbox.put(who, now, self._seq[who], given, samples, stack, row)
         return self._coordinator.deliver(self._names[who], given.version)
@@ -429,10 +432,7 @@ class Crowd:
         if not self._coordinator.is_settled:
             return False
         end, events, lives = self._next_other(), self._agenda.events, self._life
-        work, seq, pending = self._work, self._seq, self._pending
-        attempts, arrivals = self._attempts, self._arrivals
-        now, arrived, decides = self._clock.now, list[int](), False
-        size, passed = self._work.fixed_bytes, False
+        now, passed, decides = self._clock.now, False, False
         while not decides and events and events[0] < end:
             event = when, _, kind, who, life = events[0]
             if lives[who] == life:
@@ -442,27 +442,20 @@ class Crowd:
                 elif kind != ARRIVES:
                     break
                 else:
-                    stack, row = work.result(who)
+                    stack, row = self._work.result(who)
                     if not stack.sound[row]:
                         break
                     now = when
-                    arrived.append(who)
-                    seq[who] += 1
-                    pending[who], attempts[who], arrivals[who] = True, 1, 1
-                    decides = self._put(who, now, stack, row)
+                    self._made(who, 1)
+                    decides = self._take_in(who, now, stack, row)
                     self._agenda.put_ack(now + self._latency[who], who)
             heappop(events)
             passed = True
-        if arrived:
-            assert size is not None
+        if passed:
             self._clock.now = now
-            self._books.count_all(arrived, "up", "dense", size)
-            if self._failures:
-                for who in arrived:
-                    self._failures.pop(who, None)
             self._hear_before(event if decides else min([end, *events[:1]]))
-            if decides:
-                self._decide()
+        if decides:
+            self._decide()
         return passed
 
     def _next_other(self) -> tuple[float, ...]:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from fedcore.clients import ClientAlgorithmConfig
-from fedcore.errors import LatecomerError
 from fedcore.pool import Pool
 from fedcore.typing import Counts
-from fedcore.workload import Client, Workload, blamed
+from fedcore.workload import Client, Workload, user_code
 
 
 class Holdings:
@@ -32,14 +31,10 @@ class Holdings:
         """
         name = self._names[who]
         whose = f"train_data of {name}"
-        try:  # ``user_code`` would take a microsecond of each client
+        with user_code(whose):
             data = self._workload.train_data(Client(name, who, len(self._names)))
             samples = self._workload.samples(data, whose)
             self._pool.add(who, samples)
-        except LatecomerError:
-            raise
-        except Exception as error:
-            raise blamed(whose, error) from error
         count = self.samples[who] = len(samples)
         if count not in self._steps:
             self._steps[count] = self._client.step_count(count)

@@ -43,6 +43,7 @@ def planned(
 ) -> list[Step] | None:
     """What the loop would have to do; None: it does not know a layer of them.
 
+    The layers are those of ``flattened``, which pad with zeros and give one tensor.
     Each parameter of the spec has to belong to one of the layers, and the other way.
     """
     tensors = {tensor.name: tensor for tensor in spec.tensors}
@@ -135,11 +136,9 @@ def _window(module: Any) -> Window | None:
         parts = pair(module.output_size)
         return Window("mean", flat, (1, 1), (0, 0), (0, 0), parts)
     if kind in CONVOLUTIONS:
-        if module.groups != 1 or module.padding_mode != "zeros":
+        if module.groups != 1:
             return None
     elif kind not in MAXIMA + MEANS or module.ceil_mode:
-        return None
-    if kind in MAXIMA and module.return_indices:
         return None
     if getattr(module, "divisor_override", None) is not None:
         return None

@@ -103,16 +103,17 @@ def die(run: Any, event: Any) -> None:
         raise SystemExit
 
 
+def kill(settings: dict[str, Any], folder: Path) -> None:
+    """After a snapshot."""
+    told_to = config(settings, snapshot_seconds=1e-9)
+    with pytest.raises(SystemExit):
+        fedsim.run(told_to, WORKLOAD, folder=folder, on_event=die)
+
+
 def test_a_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     settings, folder = SETTINGS["top_k"], tmp_path / "killed"
     whole = fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
-    with pytest.raises(SystemExit):
-        fedsim.run(
-            config(settings, snapshot_seconds=1e-9),
-            WORKLOAD,
-            folder=folder,
-            on_event=die,
-        )
+    kill(settings, folder)
     resumed = fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
     assert told(resumed) == told(whole)
 
@@ -122,13 +123,7 @@ def test_a_snapshot_of_another_version_is_refused(
 ) -> None:
     settings, folder = SETTINGS["fed_avg"], tmp_path / "run"
     monkeypatch.setattr("fedsim.stacked.snapshots._LAYOUT", 1)
-    with pytest.raises(SystemExit):
-        fedsim.run(
-            config(settings, snapshot_seconds=1e-9),
-            WORKLOAD,
-            folder=folder,
-            on_event=die,
-        )
+    kill(settings, folder)
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="taken by another version of latecomer"):
         fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)

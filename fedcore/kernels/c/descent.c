@@ -4,14 +4,8 @@
 #ifdef LATECOMER_DESCENT
 
 #define LANES 4
+#define DESCEND descend_plain
 #include "descent.h"
-
-int descend_plain(const Network *network, const Descent *by, const Samples *samples,
-                  size_t clients, const float *start, size_t apart, float *velocity,
-                  float *out, double *losses) {
-    return descend_all(network, by, samples, clients, start, apart, velocity, out,
-                       losses);
-}
 
 Descend *descent_with(int lanes) {
 #ifdef LATECOMER_X86

@@ -1,4 +1,5 @@
-/* Gradient descent of one client after the other, with registers of LANES numbers.
+/* Gradient descent of one client after the other, by a function that is called DESCEND,
+ * with registers of LANES numbers; the includer says both.
  *
  * All steps of a client are taken while its model is in the cache. Every sum is made in
  * one order, so neither the width of registers nor the other clients make a difference.
@@ -266,9 +267,9 @@ INLINE void descend_one(const Room *room, const Descent *by, const Samples *samp
     if (velocity) collect(room, room->v - w, NULL, velocity);
 }
 
-INLINE int descend_all(const Network *network, const Descent *by,
-                       const Samples *samples, size_t clients, const float *start,
-                       size_t apart, float *velocity, float *out, double *losses) {
+int DESCEND(const Network *network, const Descent *by, const Samples *samples,
+            size_t clients, const float *start, size_t apart, float *velocity,
+            float *out, double *losses) {
     Room room;
     if (!furnish(&room, network, samples->batch)) return 0;
     for (size_t n = 0; n < clients; n++)

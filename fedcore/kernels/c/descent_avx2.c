@@ -13,14 +13,8 @@
 #endif
 
 #define LANES 8
+#define DESCEND descend_avx2
 #include "descent.h"
-
-int descend_avx2(const Network *network, const Descent *by, const Samples *samples,
-                 size_t clients, const float *start, size_t apart, float *velocity,
-                 float *out, double *losses) {
-    return descend_all(network, by, samples, clients, start, apart, velocity, out,
-                       losses);
-}
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -14,14 +14,8 @@
 #endif
 
 #define LANES 16
+#define DESCEND descend_avx512
 #include "descent.h"
-
-int descend_avx512(const Network *network, const Descent *by, const Samples *samples,
-                   size_t clients, const float *start, size_t apart, float *velocity,
-                   float *out, double *losses) {
-    return descend_all(network, by, samples, clients, start, apart, velocity, out,
-                       losses);
-}
 
 #if defined(__clang__)
 #pragma clang attribute pop

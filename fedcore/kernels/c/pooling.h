@@ -16,7 +16,7 @@ INLINE Part window(size_t place, size_t stride, size_t pad, size_t kernel, size_
 
 /* Which of them it is stays: the first of equal ones, or the last that is no number. */
 INLINE void maximum(const Layer *at, const float *in, Part high, Part wide, float *out,
-                    int32_t *chosen) {
+                    size_t place) {
     size_t width = at->is.width;
     Floats value = *(const Floats *)(in + (high.from * width + wide.from) * GROUP);
     Ints which = {0}, number = {0};
@@ -30,8 +30,8 @@ INLINE void maximum(const Layer *at, const float *in, Part high, Part wide, floa
             which = (number & none) | (which & ~none);
         }
     if (at->is.rectified) rectify(&value);
-    *(Floats *)out = value;
-    *(Ints *)chosen = which;
+    *(Floats *)(out + place) = value;
+    *(Ints *)(at->chosen + place) = which;
 }
 
 INLINE void mean(const Layer *at, const float *in, Part high, Part wide, float *out) {
@@ -45,15 +45,15 @@ INLINE void mean(const Layer *at, const float *in, Part high, Part wide, float *
 }
 
 /* Adds the gradient of an output to those of its window; of maxima, where it was. */
-INLINE void share(const Layer *at, const float *g_out, const int32_t *chosen, Part high,
+INLINE void share(const Layer *at, const float *g_out, size_t place, Part high,
                   Part wide, float *g_in) {
-    Floats g = *(const Floats *)g_out;
+    Floats g = *(const Floats *)(g_out + place);
     Ints which = {0}, number = {0};
     int everywhere = at->is.kind == MEAN;
     if (everywhere)
         g /= (Floats){0} + (float)((high.to - high.from) * (wide.to - wide.from));
     else
-        which = *(const Ints *)chosen;
+        which = *(const Ints *)(at->chosen + place);
     for (size_t k = high.from; k < high.to; k++)
         for (size_t l = wide.from; l < wide.to; l++) {
             Ints to = which == number;
@@ -80,13 +80,11 @@ INLINE void pool(const Layer *at, const Batch *batch, float *out, const float *g
                                        is->width, is->columns);
                     for (size_t n = 0; n < lanes_of(batch, q); n += LANES)
                         if (!out)
-                            share(at, g_out + to + n, at->chosen + to + n, high, wide,
-                                  g_in + from + n);
+                            share(at, g_out, to + n, high, wide, g_in + from + n);
                         else if (is->kind == MEAN)
                             mean(at, at->in + from + n, high, wide, out + to + n);
                         else
-                            maximum(at, at->in + from + n, high, wide, out + to + n,
-                                    at->chosen + to + n);
+                            maximum(at, at->in + from + n, high, wide, out, to + n);
                 }
             }
 }
