@@ -5,6 +5,7 @@ same report and the same tools look at both.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, assert_never
 
@@ -17,7 +18,7 @@ from fedcore.coordinator.actions import (
     SendReply,
     SetTimer,
 )
-from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
+from fedcore.coordinator.events import Event, Timer, TimerFired, UpdatePushed
 from fedcore.coordinator.records import StepReason
 from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.protocol import Ack, Epoch, Patch, Reply
@@ -181,7 +182,21 @@ class World:
         return self._key.fold_in(self._nonce).digest.hex()[:16]
 
     def _set_timer(self, action: SetTimer) -> None:
-        timer = action.timer
-        self.clock.at(
-            action.at, lambda: self.feed(TimerFired(at=self.clock.now, timer=timer))
-        )
+        self.clock.at(action.at, Alarm(self, action.timer))
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Tells the server that a time has come."""
+
+    world: World
+    timer: Timer
+
+    def __call__(self) -> None:
+        """It has come."""
+        self.world.feed(TimerFired(at=self.world.clock.now, timer=self.timer))
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the server has stopped waiting for it."""
+        return self.world.run.coordinator.is_void(self.timer)

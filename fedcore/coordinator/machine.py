@@ -392,8 +392,12 @@ class Coordinator:
             case _:
                 assert_never(timer.kind)
 
+    def is_void(self, timer: Timer) -> bool:
+        """Whether it is the deadline of a cohort that is through."""
+        return timer.kind == "deadline" and timer != self._deadline
+
     def _deadline_passed(self, timer: Timer) -> list[Action]:
-        if timer != self._deadline or self.state.closed:
+        if self.is_void(timer) or self.state.closed:
             return []
         self._deadline = None
         if self.state.count >= self.algorithm.config.minimum:

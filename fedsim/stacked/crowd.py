@@ -45,7 +45,7 @@ from fedsim.stacked.inbox import Given, Inbox, unfinished
 from fedsim.stacked.snapshots import Saved, Snapshots
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
-from fedsim.world import World
+from fedsim.world import Alarm, World
 
 _log = logging.getLogger("fedsim")
 
@@ -176,7 +176,8 @@ class Crowd:
                 self._expire()
                 continue
             if others and others[0][0] <= first[0] and others[0][:2] < first[:2]:
-                if self._inbox:
+                alarm = others[0][2]
+                if self._inbox and not (isinstance(alarm, Alarm) and alarm.is_void):
                     self._decide()
                     continue
                 what = clock.next()

@@ -185,6 +185,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
             },
         },
     },
+    "deadlines_of_rounds_that_are_through": {
+        "algorithm": {"kind": "fed_avg", "buffer": 4, "deadline": 4.0},
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 0.5}},
+        "stop": {"versions": 40},
+    },
     "leases_end_in_rounds": {
         "algorithm": {"kind": "fed_avg", "buffer": 4, "deadline": 6.0},
         "simulate": {
