@@ -42,6 +42,8 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> Books:
     with LocalFederation(folder, config, app=f"{APP}:workload") as real:
         server = real.server("--no-evaluator")
         clients = [real.client(i, CLIENTS) for i in range(CLIENTS)]
+        # The server waits at the end for everybody whom it knows: for these eight.
+        real.wait_until(lambda: members(real) == CLIENTS, "everybody has joined")
         real.wait_until(lambda: steps(real) > 2, "the federation is at work")
         for number in range(kills):
             time.sleep(rng.uniform(0.05, 0.4))
@@ -66,6 +68,11 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> Books:
 def steps(real: LocalFederation) -> int:
     """Published versions."""
     return sum(line.get("event") == "stepped" for line in real.events())
+
+
+def members(real: LocalFederation) -> int:
+    """Clients that have joined the run."""
+    return len({e["cid"] for e in real.events() if e.get("event") == "admitted"})
 
 
 def free_port() -> int:
