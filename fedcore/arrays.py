@@ -16,6 +16,11 @@ BLOCK = 1 << 16
 _SAMPLE = 1 << 13  # values that a threshold is guessed from
 _MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 number without its sign
 
+# For functions whose matrix products are of finite numbers. OpenBLAS computes whole
+# registers, and what happens to stand in memory beyond a matrix's edge can raise the
+# flag of an invalid operation, though it enters no result (numpy issue 24067).
+finite_products = np.errstate(invalid="ignore")
+
 
 class Piece(NamedTuple):
     """Neighbouring values of a vector, and the rows that they are of."""

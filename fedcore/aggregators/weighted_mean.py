@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
-from fedcore.arrays import as_numpy, like
+from fedcore.arrays import as_numpy, finite_products, like
 from fedcore.typing import Array, Vector
 
 
@@ -32,6 +32,7 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
     return sum_D
 
 
+@finite_products
 def _fold(sum_D: Vector, rows_KD: Array, shares_K: Array) -> Vector:
     sum_D += as_numpy(like(shares_K, rows_KD) @ rows_KD)
     return sum_D

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import array_namespace, as_numpy, like
+from fedcore.arrays import array_namespace, as_numpy, finite_products, like
 from fedcore.compressors._matrix import matrices, squarest
 from fedcore.compressors._parts import EXACT, by_parts
 from fedcore.compressors.base import (
@@ -135,6 +135,7 @@ def _row(before: Array | None, number: int) -> Array | None:
     return before if before is None or before.ndim == 2 else before[number]
 
 
+@finite_products
 def _factors(
     m_MN: Array, key: Key, config: LowRank, before_RN: Array | None
 ) -> tuple[Array, Array]:

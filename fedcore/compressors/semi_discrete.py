@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import as_numpy, like
+from fedcore.arrays import as_numpy, finite_products, like
 from fedcore.compressors._matrix import Shape, matrices, squarest
 from fedcore.compressors.base import (
     Class,
@@ -172,6 +172,7 @@ def _decomposed(
     return terms
 
 
+@finite_products
 def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
     """The term that takes most from what is left; None if next to nothing is."""
     if np.abs(rest_MN).max(initial=0.0) < _NOTHING:

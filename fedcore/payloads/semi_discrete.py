@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedcore.arrays import as_numpy, like
+from fedcore.arrays import as_numpy, finite_products, like
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, register, rows
 from fedcore.payloads.dense import add_scaled
@@ -156,6 +156,7 @@ def _terms(payload: Payload) -> Iterator[Term]:
             yield Term(group.tensor, int(code), x_M, y_N)
 
 
+@finite_products
 def _whole(payload: Payload) -> npt.NDArray[np.float64]:
     """The values of one message before they are rounded."""
     step = int(payload.arrays["step"][0])
