@@ -6,7 +6,7 @@ otherwise a uniform λ would cancel, and nothing would be dampened.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
@@ -31,8 +31,8 @@ class Aggregator(NamedTuple):
     # the aggregate of what was accumulated, N = Σ n given
     finalize: Callable[[State, float], Vector]
     mixes_models: bool = False  # whether contributions need their gap_D
-    # the same for dense updates (K, D) that arrive together, λ·n of each given (K,)
-    fold: Callable[[State, Array, Array], State] | None = None
+    # the same for dense updates that arrive together, λ·n of each given
+    fold: Callable[[State, Sequence[Array], Sequence[float]], State] | None = None
 
 
 class AggregatorConfig(Method):

@@ -5,13 +5,15 @@ Decentralized Data", AISTATS 2017, Algorithm 1, in delta form:
 agg = Σ λ_i·n_i·q_i / Σ n_i. Sums are taken in float32, in the order of arrival.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from fedcore import payloads
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
-from fedcore.arrays import as_numpy, finite_products, like
+from fedcore.arrays import array_namespace, as_numpy, is_numpy, like
+from fedcore.kernels import add_rows
 from fedcore.typing import Array, Vector
 
 
@@ -32,9 +34,12 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
     return sum_D
 
 
-@finite_products
-def _fold(sum_D: Vector, rows_KD: Array, shares_K: Array) -> Vector:
-    sum_D += as_numpy(like(shares_K, rows_KD) @ rows_KD)
+def _fold(sum_D: Vector, rows: Sequence[Array], shares: Sequence[float]) -> Vector:
+    if is_numpy(rows[0]):
+        add_rows(rows, shares, sum_D)
+        return sum_D
+    rows_KD = array_namespace(rows[0]).stack(list(rows))
+    sum_D += as_numpy(like(np.array(shares, np.float32), rows_KD) @ rows_KD)
     return sum_D
 
 

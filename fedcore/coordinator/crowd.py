@@ -14,10 +14,10 @@ from fedcore.coordinator.actions import Action, SetTimer
 from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
-from fedcore.coordinator.state import Rows, Update
+from fedcore.coordinator.state import Update
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.protocol import Pull, Verdict
-from fedcore.typing import JSON, Seconds
+from fedcore.typing import JSON, Array, Seconds
 
 
 class Decision(NamedTuple):
@@ -108,7 +108,7 @@ class CrowdCoordinator(Coordinator):
         self,
         updates: Sequence[Update],
         at: Seconds,
-        rows: Rows | None = None,
+        rows: Sequence[Array] = (),
     ) -> tuple[list[Decision], list[Action]]:
         """Decides on the updates that were delivered, in their order.
 
@@ -132,7 +132,7 @@ class CrowdCoordinator(Coordinator):
             ]
             accepted = [updates[place] for place in places]
             weights = [weights[place] for place in places]
-            rows = None if rows is None else rows.some(places)
+            rows = [rows[place] for place in places] if rows else rows
         if accepted:
             state.take(accepted, weights, rows)
         actions: list[Action] = []

@@ -67,26 +67,6 @@ class Arrived(NamedTuple):
     counts: Counts | None
 
 
-class Rows(NamedTuple):
-    """Dense updates that are rows of an array."""
-
-    values_ND: Array
-    places: Sequence[int]  # which rows, in the order of the updates
-
-    def some(self, chosen: Sequence[int]) -> "Rows":
-        """Those of some of the updates."""
-        return self._replace(places=[self.places[i] for i in chosen])
-
-    def gathered(self) -> Array:
-        """The updates in their order (K, D).
-
-        Their sum then has the same bits whatever array they are rows of.
-        """
-        if self.places == range(len(self.values_ND)):
-            return self.values_ND
-        return self.values_ND[self.places]
-
-
 class ServerState:
     """Everything that a restart brings back: X, W, buffer, clients, statistics."""
 
@@ -204,20 +184,19 @@ class ServerState:
         self,
         updates: Sequence[Update],
         weights: Sequence[float],
-        rows: Rows | None = None,
+        rows: Sequence[Array] = (),
     ) -> None:
         """Accepted updates join the buffer; ``rows`` are what they say, if dense."""
         aggregator = self.algorithm.aggregator
         samples = self._weighed([update.samples for update in updates])
-        if rows is not None and aggregator.fold is not None:
-            shares_K = np.array(weights, np.float32) * np.array(samples, np.float32)
-            self.buffer = aggregator.fold(self.buffer, rows.gathered(), shares_K)
+        if rows and aggregator.fold is not None:
+            shares = [w * n for w, n in zip(weights, samples, strict=True)]
+            self.buffer = aggregator.fold(self.buffer, rows, shares)
         else:
             for place, update in enumerate(updates):
                 payload = update.payload
                 if payload is None:
-                    assert rows is not None
-                    payload = dense_payload(rows.values_ND[rows.places[place]])
+                    payload = dense_payload(rows[place])
                 gap_D = None
                 if aggregator.mixes_models:
                     gap_D = self.exact_D - self.bases[update.base]

@@ -21,6 +21,7 @@ from fedcore.kernels.buckets import quantise as quantise
 from fedcore.kernels.library import in_use as in_use
 from fedcore.kernels.rice import rice as rice
 from fedcore.kernels.rice import shifted_sum as shifted_sum
+from fedcore.kernels.rows import add_rows as add_rows
 from fedcore.kernels.selection import above as above
 from fedcore.kernels.selection import largest_indices as largest_indices
 from fedcore.kernels.signs import add_signs as add_signs

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fedcore.errors import ConfigError
 
 VARIABLE = "LATECOMER_KERNELS"
-INTERFACE = 5  # of the compiled module; another one was left by an older install
+INTERFACE = 6  # of the compiled module; another one was left by an older install
 
 
 def load(choice: str) -> ModuleType | None:

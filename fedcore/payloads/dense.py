@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedcore.arrays import BLOCK, as_numpy
+from fedcore.kernels import add_rows
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.typing import Array, Bytes, Vector
 
@@ -36,14 +37,7 @@ def add_scaled(values_D: Vector, out_D: Vector, scale: np.float32) -> None:
     if len(out_D) <= BLOCK:
         out_D += values_D * scale
         return
-    product = np.empty(BLOCK, np.float32)
-    for at in range(
-        0, len(out_D), BLOCK
-    ):  # by blocks, so that the product stays in cache
-        block = slice(at, at + BLOCK)
-        part = product[: len(out_D[block])]
-        np.multiply(values_D[block], scale, out=part)
-        out_D[block] += part
+    add_rows([values_D], [float(scale)], out_D)
 
 
 DENSE = register(

@@ -1,30 +1,52 @@
 """Objects between two processes; their large arrays go through shared memory.
 
 The memory has no name: the sender hands the receiver a file that is in no folder.
-Nothing is left of it when both are gone, however they ended.
+Nothing is left of it when both are gone, however they ended. A room of it is written
+into again once the receiver has no array in there any more.
 """
 
 import mmap
 import os
 import pickle
 import tempfile
+import weakref
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 _LEAST = 1 << 10  # bytes of an array that is not pickled
 _STEP = 64  # arrays begin at multiples of it
+_SHARE = 1 / 8  # of a message, less is copied: it would keep all of it
+
+
+class _Head(NamedTuple):
+    """What is said before a message."""
+
+    sizes: list[int]  # of the arrays in a room
+    room: int  # its number
+    fresh: int  # its bytes, where it is a new one
+    left: list[int]  # rooms of the other way that nobody is in any more
+
+
+@dataclass
+class _Room:
+    """Memory of ours that the other end reads."""
+
+    memory: mmap.mmap
+    is_free: bool = True
 
 
 class Channel:
-    """One end. A message must have been read before the next goes the same way."""
+    """One end."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._ours: mmap.mmap | None = None
-        self._theirs: mmap.mmap | None = None
+        self._ours: list[_Room] = []
+        self._theirs: dict[int, mmap.mmap] = {}
+        self._visited: dict[int, weakref.ref[Any]] = {}  # by arrays that live, maybe
 
     def send(self, message: Any) -> None:
         """Sends anything that can be pickled.
@@ -45,51 +67,70 @@ class Channel:
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
         sizes = [part.nbytes for part in parts]
         starts, needed = _laid_out(sizes)
-        fresh = 0
-        if needed > (0 if self._ours is None else len(self._ours)):
-            fresh = needed + needed // 2
-        self._connection.send((sizes, fresh))
+        number, fresh = self._room_of(needed) if parts else (0, 0)
+        self._connection.send(_Head(sizes, number, fresh, self._left()))
         if fresh:
-            self._ours = self._handed_over(fresh)
+            self._hand_over(number, fresh)
         if parts:
-            assert self._ours is not None
-            room = np.frombuffer(self._ours, np.uint8)
+            self._ours[number].is_free = False
+            room = np.frombuffer(self._ours[number].memory, np.uint8)
             for start, size, part in zip(starts, sizes, parts, strict=True):
                 room[start : start + size] = np.frombuffer(part, np.uint8)
         self._connection.send_bytes(data)
 
     def receive(self) -> Any:
-        """The other end's next message; its arrays are the receiver's own.
+        """The other end's next message.
 
         Raises:
             EOFError: the other end is gone.
             OSError: likewise.
         """
-        sizes, fresh = self._connection.recv()
-        if fresh:
+        head: _Head = self._connection.recv()
+        for number in head.left:
+            self._ours[number].is_free = True
+        if head.fresh:
             handle = recv_handle(self._connection)
-            self._theirs = _mapped(handle, fresh)
+            self._theirs[head.room] = _mapped(handle, head.fresh)
         data = self._connection.recv_bytes()
-        parts = []
-        if sizes:
-            assert self._theirs is not None
-            room = np.frombuffer(self._theirs, np.uint8)
-            starts, _ = _laid_out(sizes)
-            parts = [
-                room[start : start + size].copy()
-                for start, size in zip(starts, sizes, strict=True)
-            ]
+        parts = self._parts(head) if head.sizes else []
         return pickle.loads(data, buffers=parts)  # noqa: S301 -- our own process
 
     def close(self) -> None:
         """The other end finds nobody any more."""
         self._connection.close()
 
-    def _handed_over(self, nbytes: int) -> mmap.mmap:
+    def _parts(self, head: _Head) -> list[Any]:
+        """The arrays of a message; the large ones stay in the room."""
+        room = np.frombuffer(self._theirs[head.room], np.uint8)
+        self._visited[head.room] = weakref.ref(room)
+        starts, end = _laid_out(head.sizes)
+        parts = [
+            room[start : start + size]
+            for start, size in zip(starts, head.sizes, strict=True)
+        ]
+        return [part if part.nbytes >= _SHARE * end else part.copy() for part in parts]
+
+    def _left(self) -> list[int]:
+        """Their rooms that nobody is in any more; each is told once."""
+        left = [number for number, room in self._visited.items() if room() is None]
+        for number in left:
+            del self._visited[number]
+        return left
+
+    def _room_of(self, nbytes: int) -> tuple[int, int]:
+        """A free room, and the bytes of a new one that is to take its place."""
+        free = [number for number, room in enumerate(self._ours) if room.is_free]
+        for number in free:
+            if len(self._ours[number].memory) >= nbytes:
+                return number, 0
+        number = free[0] if free else len(self._ours)
+        return number, nbytes + nbytes // 2
+
+    def _hand_over(self, number: int, nbytes: int) -> None:
         handle = _nameless()
         os.ftruncate(handle, nbytes)
         send_handle(self._connection, handle, 0)  # whose it is matters elsewhere
-        return _mapped(handle, nbytes)
+        self._ours[number : number + 1] = [_Room(_mapped(handle, nbytes))]
 
 
 def _laid_out(sizes: list[int]) -> tuple[list[int], int]:

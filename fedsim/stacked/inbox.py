@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
-from fedcore.coordinator.state import Rows
 from fedcore.payloads import Payload
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Counts, Seconds
+from fedcore.typing import JSON, Array, Counts, Seconds
 from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
 from fedsim.stacked.books import Books
 from fedsim.stacked.stack import Stack
@@ -137,12 +136,8 @@ def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
     return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)
 
 
-def _rows(entering: list[Entering]) -> Rows | None:
+def _rows(entering: list[Entering]) -> list[Array]:
     """What updates say that were not compressed."""
-    first = entering[0].stack
     if entering[0].payload is not None:
-        return None
-    if all(each.stack is first for each in entering):
-        return Rows(first.delta_ND, [each.row for each in entering])
-    rows = [(each.stack, each.row) for each in entering]
-    return Rows(first.gathered(rows), range(len(rows)))
+        return []
+    return [each.stack.delta_ND[each.row] for each in entering]

@@ -1,17 +1,17 @@
 """What came of tasks that were computed together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fedcore.arrays import array_namespace, as_numpy
+from fedcore.arrays import as_numpy
 from fedcore.coordinator.verdicts import LARGEST
 from fedcore.errors import UserCodeError
 from fedcore.payloads import Layout, Payload, pack, unpack
 from fedcore.stacks import StackedUpdates, norms
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Array, Vector
+from fedcore.typing import JSON, Vector
 from fedsim.stacked.failure import Failure
 
 
@@ -93,9 +93,3 @@ class Stack:
         residual_D = arrays.get(f"{name}.residual")
         stack.residual = [None if residual_D is None else residual_D.copy()]
         return stack
-
-    @staticmethod
-    def gathered(rows: "Sequence[tuple[Stack, int]]") -> Array:
-        """Updates of several stacks, (K, D)."""
-        parts = [stack.delta_ND[row] for stack, row in rows]
-        return array_namespace(parts[0]).stack(parts)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from multiprocessing import Pipe, active_children
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from fedcore.workload import last_words
 from fedrun.config import parse_config
 from fedrun.data import digits
 from fedrun.results import Results
-from fedsim.stacked.channel import Channel
 from fedsim.stacked.compute import Computed, Task
 from fedsim.stacked.crew import Crew, LinkLostError, dealt_out
 from fedsim.stacked.failure import Failure
@@ -503,26 +502,6 @@ def test_errors_keep_their_kind_and_their_traceback() -> None:
     ours = raised(ZeroDivisionError("of ours")).error()
     assert type(ours) is LatecomerError
     assert str(ours) == "ZeroDivisionError: of ours"
-
-
-def test_messages_of_any_size_come_through_and_are_the_receivers_own() -> None:
-    ours, theirs = Pipe()
-    sender, receiver = Channel(ours), Channel(theirs)
-    before = in_memory()
-    for count in (0, 3, 1000, 5, 100_000, 1000):
-        rows = [np.arange(count, dtype=np.float32) + i for i in range(3)]
-        sender.send({"rows": rows, "also": np.ones((count, 2), np.int8)})
-        got = receiver.receive()
-        for row, copy in zip(rows, got["rows"], strict=True):
-            np.testing.assert_array_equal(row, copy)
-            copy += 1  # writable
-        receiver.send(got["also"].sum())
-        assert sender.receive() == 2 * count
-    assert in_memory() == before
-    receiver.close()
-    with pytest.raises((EOFError, OSError)):
-        sender.receive()
-    sender.close()
 
 
 # ------------------------------------------------------------------------------ memory

@@ -73,6 +73,10 @@ void absolute_sums(const float *x, size_t rows, size_t size, double *out);
 void square_sums(const float *x, size_t rows, size_t size, double *out);
 void plain_sums(const float *x, size_t rows, size_t size, double *out);
 
+/* rows.c */
+void add_rows(const float *const *rows, const float *shares, size_t count, size_t dim,
+              float *out);
+
 /* signs.c */
 void positive(const float *x, size_t rows, size_t dim, const uint64_t *seeds,
               uint8_t *out);

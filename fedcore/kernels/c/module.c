@@ -10,7 +10,7 @@
 #include "kernels.h"
 
 enum {
-    INTERFACE = 5, /* raised with every change to what the callers pass */
+    INTERFACE = 6, /* raised with every change to what the callers pass */
     MOST_BUFFERS = 10
 };
 
@@ -88,6 +88,51 @@ static PyObject *py_square_sums(PyObject *self, PyObject *args) {
 static PyObject *py_plain_sums(PyObject *self, PyObject *args) {
     (void)self;
     return summed(args, plain_sums);
+}
+
+/* Whether the next row lies in one piece, and is of so many of C's own floats. */
+static int is_row(Py_buffer *row, size_t dim) {
+    return row->format && !strcmp(row->format, "f") && row->ndim == 1 &&
+           (size_t)row->len == dim * sizeof(float) &&
+           (uintptr_t)row->buf % sizeof(float) == 0;
+}
+
+static PyObject *py_add_rows(PyObject *self, PyObject *args) {
+    PyObject *rows_, *shares_, *out_;
+    Buffers buffers = {.count = 0};
+    size_t shared, dim;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyTuple_Type, &rows_, &shares_, &out_))
+        return NULL;
+    const float *shares = take(&buffers, shares_, sizeof *shares, 0, &shared);
+    if (!shares) return finish(&buffers, NULL);
+    float *out = take(&buffers, out_, sizeof *out, 1, &dim);
+    if (!out) return finish(&buffers, NULL);
+    size_t count = (size_t)PyTuple_Size(rows_), had = 0;
+    if (shared != count) return refuse(&buffers, "expected a share a row");
+    Py_buffer *held = PyMem_Malloc((count + 1) * sizeof *held);
+    const float **rows = PyMem_Malloc((count + 1) * sizeof *rows);
+    if (!held || !rows) PyErr_NoMemory();
+    int is_theirs = held && rows; /* and no exception */
+    for (; is_theirs && had < count; had++) {
+        PyObject *row = PyTuple_GetItem(rows_, (Py_ssize_t)had);
+        if (!row || PyObject_GetBuffer(row, &held[had], PyBUF_ND | PyBUF_FORMAT)) {
+            PyErr_Clear(); /* not in one piece, or no memory of numbers at all */
+            is_theirs = 0;
+            break;
+        }
+        rows[had] = held[had].buf;
+        is_theirs = is_row(&held[had], dim);
+    }
+    if (is_theirs) {
+        Py_BEGIN_ALLOW_THREADS
+        add_rows(rows, shares, count, dim, out);
+        Py_END_ALLOW_THREADS
+    }
+    while (had) PyBuffer_Release(&held[--had]);
+    PyMem_Free(held);
+    PyMem_Free(rows);
+    return finish(&buffers, PyErr_Occurred() ? NULL : PyBool_FromLong(is_theirs));
 }
 
 static PyObject *py_positive(PyObject *self, PyObject *args) {
@@ -448,6 +493,8 @@ static PyMethodDef methods[] = {
     {"absolute_sums", py_absolute_sums, METH_VARARGS, "(x, out)"},
     {"square_sums", py_square_sums, METH_VARARGS, "(x, out)"},
     {"plain_sums", py_plain_sums, METH_VARARGS, "(x, out)"},
+    {"add_rows", py_add_rows, METH_VARARGS,
+     "(rows, shares, out) -> whether they are rows that it takes"},
     {"positive", py_positive, METH_VARARGS, "(x, seeds, out)"},
     {"put_signs", py_put_signs, METH_VARARGS, "(plus, sizes, scales, out)"},
     {"add_signs", py_add_signs, METH_VARARGS, "(plus, sizes, scales, out)"},

@@ -55,6 +55,10 @@ def test_where_nothing_was_compiled_numpy_takes_its_place_unless_it_may_not(
         assert library.load(choice) is None
 
 
+def array(count: int, dtype: str = "f4") -> Any:
+    return np.zeros(count, dtype)
+
+
 @needed
 def test_a_module_of_an_older_install_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
@@ -98,8 +102,35 @@ def test_what_does_not_lie_in_one_piece_gives_the_same() -> None:
         assert raw(call(spread)) == raw(call(x_ND))
 
 
-def array(count: int, dtype: str = "f4") -> Any:
-    return np.zeros(count, dtype)
+@needed
+@pytest.mark.parametrize(
+    "row_D",
+    [
+        np.ones(12, np.float32)[::2],
+        np.ones(6, ">f4"),
+        np.ones(6, np.float64),
+        np.ones(6, np.int32),
+        np.frombuffer(bytes(25), np.uint8)[1:].view(np.float32),
+    ],
+    ids=["spread", "swapped", "doubles", "integers", "unaligned"],
+)
+def test_rows_of_other_kinds_are_added_as_well(row_D: Any) -> None:
+    assert COMPILED is not None
+    rows = [np.ones(6, np.float32), row_D, np.full(6, 3, np.float32)]
+    assert not COMPILED.add_rows(tuple(rows), np.ones(3, np.float32), array(6))
+    out_D = np.arange(6, dtype=np.float32)
+    kernels.add_rows(rows, [1.0, 0.5, 2.0], out_D)
+    assert np.array_equal(out_D, np.arange(6) + 7 + 0.5 * row_D.astype(np.float32))
+
+
+@needed
+@pytest.mark.parametrize("row", [array(5), array(7), b"abcd" * 6, None, [1.0] * 6])
+def test_what_is_no_such_row_is_not_added(row: Any) -> None:
+    assert COMPILED is not None
+    out_D = array(6)
+    rows = (array(6) + 1, row)
+    assert not COMPILED.add_rows(rows, array(2) + 1, out_D)
+    assert not out_D.any()
 
 
 @needed
@@ -110,6 +141,8 @@ def array(count: int, dtype: str = "f4") -> Any:
         ("absolute_sums", (array(7), array(0, "f8"))),
         ("absolute_sums", (array(7).view("u1")[1:], array(1, "f8"))),
         ("absolute_sums", (array(7), array(8, "u1")[1:])),
+        ("add_rows", ((array(6),), array(2), array(6))),
+        ("add_rows", ((), array(1), array(6))),
         ("positive", (array(6), array(4, "u8"), array(6, "u1"))),
         ("positive", (array(6), array(1, "u8"), array(5, "u1"))),
         ("put_signs", (array(6, "u1"), array(2, "i8"), array(2), array(6))),

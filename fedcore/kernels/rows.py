@@ -1,0 +1,27 @@
+"""Sums of vectors, each with its share, in their order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcore.arrays import BLOCK
+from fedcore.kernels.library import aligned, compiled_for
+from fedcore.typing import Vector
+
+
+def add_rows(rows: Sequence[Vector], shares: Sequence[float], out_D: Vector) -> None:
+    """``out += share * row``, one row after the other, both steps rounded to float32.
+
+    So the sum has the same bits as if each had come by itself.
+    """
+    shares_K = aligned(shares, np.float32)
+    kernels = compiled_for(out_D) if out_D.dtype == np.float32 else None
+    if kernels and kernels.add_rows(tuple(rows), shares_K, out_D):
+        return
+    product = np.empty(min(BLOCK, len(out_D)), np.float32)
+    for at in range(0, len(out_D), BLOCK):  # so that the product stays in cache
+        sums_B = out_D[at : at + BLOCK]
+        part_B = product[: len(sums_B)]
+        for row_D, share in zip(rows, shares_K, strict=True):
+            np.multiply(row_D[at : at + BLOCK], share, out=part_B)
+            sums_B += part_B
