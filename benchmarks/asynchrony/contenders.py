@@ -92,10 +92,10 @@ def _latecomer(flight: int, rate: float) -> JSON:
     return {**_with_codecs(flight, rate), "uplink": _PLAIN, "downlink": _PLAIN}
 
 
-def _gentler(flight: int, rate: float) -> JSON:
-    """With the percentile of the paper, where ours is 90."""
-    weights = {"kind": "ada_sgd", "percentile": 99.7}
-    return {**_latecomer(flight, rate), "staleness": weights}
+def _ada_sgd(percentile: float) -> Section:
+    """With weights that fall faster, and lift rare labels."""
+    weights: JSON = {"kind": "ada_sgd", "percentile": percentile}
+    return lambda flight, rate: {**_latecomer(flight, rate), "staleness": weights}
 
 
 def _with_codecs(flight: int, rate: float) -> JSON:
@@ -108,7 +108,8 @@ def _with_codecs(flight: int, rate: float) -> JSON:
 
 
 SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
-OURS_10, GENTLER = "Latecomer, K 10", "Latecomer, s 99.7"
+ADA, ADA_10 = "Latecomer, AdaSGD", "Latecomer, AdaSGD, K 10"
+GENTLER = "Latecomer, AdaSGD, s 99.7"
 CODED = "Latecomer, codecs on"
 
 CONTENDERS = {
@@ -118,8 +119,9 @@ CONTENDERS = {
         Contender(BUFFERED, _fed_buff, lambda flight: 10),
         Contender(MIXED, _fed_async, lambda flight: 1, client="fed_prox"),
         Contender(OURS, _latecomer, lambda flight: 4),
-        Contender(OURS_10, _latecomer, lambda flight: 10),
-        Contender(GENTLER, _gentler, lambda flight: 4),
+        Contender(ADA, _ada_sgd(90), lambda flight: 4),
+        Contender(ADA_10, _ada_sgd(90), lambda flight: 10),
+        Contender(GENTLER, _ada_sgd(99.7), lambda flight: 4),
         Contender(CODED, _with_codecs, lambda flight: 4, rates_of=OURS),
     )
 }

@@ -28,6 +28,7 @@ from fedcore.staleness import (
     AdaSGD,
     Constant,
     Inverse,
+    Polynomial,
     StalenessConfig,
     StalenessPolicy,
 )
@@ -71,6 +72,7 @@ class Method(NamedTuple):
 
 SSGD = Method(Constant(), fresh=True)
 NONE, DYN_SGD = Method(Constant()), Method(Inverse())
+ROOT = Method(Polynomial(exponent=0.5))
 EXPONENTIAL = Method(AdaSGD(bootstrap=1, boost=False))
 UNCLAMPED = Method(AdaSGD(bootstrap=1, clamp=False, global_labels="unweighted"))
 BOOSTED = Method(AdaSGD(bootstrap=1))
@@ -159,9 +161,16 @@ METHODS = {
     "the same, published labels": (PUBLISHED, ("", "", "", "")),
     "DynSGD + boost": (DYN_BOOSTED, ("350", "250", "225", "")),
     "AdaSGD as shipped, estimated": (SHIPPED, ("", "", "", "")),
+    "square root (latecomer)": (ROOT, ("", "", "", "")),
 }
 RATES = (0.2, 0.3, 0.45, 0.6, 0.9, 1.2, 1.8, 2.5, 3.5)
-TUNED = ("no weights", "DynSGD", "exponential", "exponential + boost")
+TUNED = (
+    "no weights",
+    "DynSGD",
+    "exponential",
+    "exponential + boost",
+    "square root (latecomer)",
+)
 BEFORE_TUNED = {"DynSGD": "200", "exponential + boost": "250"}
 
 
@@ -255,6 +264,7 @@ STRAGGLING = {
     "DynSGD + boost": DYN_BOOSTED,
     "estimated, s = 99.7 (as shipped)": SHIPPED,
     "estimated, s = 90": LOWER,
+    "square root (latecomer)": ROOT,
 }
 BEFORE_STRAGGLING = {
     0.3: {

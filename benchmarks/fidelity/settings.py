@@ -42,13 +42,16 @@ def _federation(
 
 _ROUNDS = {"kind": "fed_avg", "buffer": 6, "over_selection": 1.3}
 _BUFFER = {"kind": "fed_buff", "buffer": 3}
+_ADA_SGD = {"kind": "ada_sgd", "percentile": 90}
 _FASTER = {"kind": "sgd", "lr": 2.0}  # late updates are dampened to half
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "synchronous": _federation(_ROUNDS, 40, 1),
     "FedBuff": _federation(_BUFFER, 150, 2),
     "AdaSGD, one by one": _federation({"kind": "fleet", "client": CLIENT}, 450, 5),
-    "AdaSGD, compressed": _federation({"kind": "latecomer", "server": _FASTER}, 110, 2),
+    "AdaSGD, compressed": _federation(
+        {"kind": "latecomer", "staleness": _ADA_SGD, "server": _FASTER}, 110, 2
+    ),
     "FedBuff, dropout": _federation({**_BUFFER, "client": SLOWER}, 120, 2, **DROPOUT),
     "synchronous, dropout": _federation(_ROUNDS, 40, 1, **DROPOUT),
 }

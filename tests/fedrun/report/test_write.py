@@ -86,7 +86,7 @@ def test_the_page_tells_the_whole_story(tmp_path: Path) -> None:
     assert tuple(anchors) == SECTIONS
     for words in (
         "Run 0123456789abcdef",
-        "Recipe latecomer: AdaSGD",
+        "Recipe latecomer: A buffer",
         "Nothing was lost.",
         "best 0.6 at version 1",
         "3 updates got a verdict",
