@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = Any  # a NumPy array or a torch tensor: the array API's subset
 Vector: TypeAlias = npt.NDArray[np.float32]  # one flat model, message or memory
+Row: TypeAlias = tuple[Array, int]  # one of an array (N, D)
 Indices: TypeAlias = npt.NDArray[np.int64]
 Counts: TypeAlias = npt.NDArray[np.int64]  # labels per class
 State: TypeAlias = Any  # a role's own state: NamedTuples of arrays and numbers

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
 from fedcore.payloads import Payload
-from fedcore.typing import Array, State, Vector
+from fedcore.typing import Row, State, Vector
 
 
 class Contribution(NamedTuple):
@@ -32,7 +32,7 @@ class Aggregator(NamedTuple):
     finalize: Callable[[State, float], Vector]
     mixes_models: bool = False  # whether contributions need their gap_D
     # the same for dense updates that arrive together, λ·n of each given
-    fold: Callable[[State, Sequence[Array], Sequence[float]], State] | None = None
+    fold: Callable[[State, Sequence[Row], Sequence[float]], State] | None = None
 
 
 class AggregatorConfig(Method):

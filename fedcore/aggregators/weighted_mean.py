@@ -14,7 +14,7 @@ from fedcore import payloads
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.arrays import array_namespace, as_numpy, is_numpy, like
 from fedcore.kernels import add_rows
-from fedcore.typing import Array, Vector
+from fedcore.typing import Row, Vector
 
 
 class WeightedMean(AggregatorConfig):
@@ -34,11 +34,11 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
     return sum_D
 
 
-def _fold(sum_D: Vector, rows: Sequence[Array], shares: Sequence[float]) -> Vector:
-    if is_numpy(rows[0]):
+def _fold(sum_D: Vector, rows: Sequence[Row], shares: Sequence[float]) -> Vector:
+    if is_numpy(rows[0][0]):
         add_rows(rows, shares, sum_D)
         return sum_D
-    rows_KD = array_namespace(rows[0]).stack(list(rows))
+    rows_KD = array_namespace(rows[0][0]).stack([each[row] for each, row in rows])
     sum_D += as_numpy(like(np.array(shares, np.float32), rows_KD) @ rows_KD)
     return sum_D
 

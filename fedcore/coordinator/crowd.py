@@ -17,7 +17,7 @@ from fedcore.coordinator.machine import Coordinator
 from fedcore.coordinator.state import Update
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.protocol import Pull, Verdict
-from fedcore.typing import JSON, Array, Seconds
+from fedcore.typing import JSON, Row, Seconds
 
 
 class Decision(NamedTuple):
@@ -108,7 +108,7 @@ class CrowdCoordinator(Coordinator):
         self,
         updates: Sequence[Update],
         at: Seconds,
-        rows: Sequence[Array] = (),
+        rows: Sequence[Row] = (),
     ) -> tuple[list[Decision], list[Action]]:
         """Decides on the updates that were delivered, in their order.
 

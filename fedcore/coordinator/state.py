@@ -35,7 +35,7 @@ from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Array, Counts, Seconds, Vector
+from fedcore.typing import JSON, Counts, Row, Seconds, Vector
 
 
 class Update(Protocol):
@@ -184,7 +184,7 @@ class ServerState:
         self,
         updates: Sequence[Update],
         weights: Sequence[float],
-        rows: Sequence[Array] = (),
+        rows: Sequence[Row] = (),
     ) -> None:
         """Accepted updates join the buffer; ``rows`` are what they say, if dense."""
         aggregator = self.algorithm.aggregator
@@ -196,7 +196,8 @@ class ServerState:
             for place, update in enumerate(updates):
                 payload = update.payload
                 if payload is None:
-                    payload = dense_payload(rows[place])
+                    values_ND, row = rows[place]
+                    payload = dense_payload(values_ND[row])
                 gap_D = None
                 if aggregator.mixes_models:
                     gap_D = self.exact_D - self.bases[update.base]

@@ -1,4 +1,4 @@
-"""Sums of vectors, each with its share, in their order."""
+"""Sums of rows, each with its share, in their order."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from fedcore.arrays import BLOCK
 from fedcore.kernels.library import aligned, compiled_for
-from fedcore.typing import Vector
+from fedcore.typing import Row, Vector
 
 
-def add_rows(rows: Sequence[Vector], shares: Sequence[float], out_D: Vector) -> None:
+def add_rows(rows: Sequence[Row], shares: Sequence[float], out_D: Vector) -> None:
     """``out += share * row``, one row after the other, both steps rounded to float32.
 
     So the sum has the same bits as if each had come by itself.
@@ -22,6 +22,6 @@ def add_rows(rows: Sequence[Vector], shares: Sequence[float], out_D: Vector) -> 
     for at in range(0, len(out_D), BLOCK):  # so that the product stays in cache
         sums_B = out_D[at : at + BLOCK]
         part_B = product[: len(sums_B)]
-        for row_D, share in zip(rows, shares_K, strict=True):
-            np.multiply(row_D[at : at + BLOCK], share, out=part_B)
+        for (values_ND, place), share in zip(rows, shares_K, strict=True):
+            np.multiply(values_ND[place, at : at + BLOCK], share, out=part_B)
             sums_B += part_B

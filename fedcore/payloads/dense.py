@@ -37,7 +37,7 @@ def add_scaled(values_D: Vector, out_D: Vector, scale: np.float32) -> None:
     if len(out_D) <= BLOCK:
         out_D += values_D * scale
         return
-    add_rows([values_D], [float(scale)], out_D)
+    add_rows([(values_D[np.newaxis], 0)], [float(scale)], out_D)
 
 
 DENSE = register(

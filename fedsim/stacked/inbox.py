@@ -9,7 +9,7 @@ from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.payloads import Payload
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Array, Counts, Seconds
+from fedcore.typing import JSON, Counts, Row, Seconds
 from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
 from fedsim.stacked.books import Books
 from fedsim.stacked.stack import Stack
@@ -136,8 +136,8 @@ def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
     return (*before, 0.0, 0, steps, 0.0, 0.0, nan, 0)
 
 
-def _rows(entering: list[Entering]) -> list[Array]:
+def _rows(entering: list[Entering]) -> list[Row]:
     """What updates say that were not compressed."""
     if entering[0].payload is not None:
         return []
-    return [each.stack.delta_ND[each.row] for each in entering]
+    return [(each.stack.delta_ND, each.row) for each in entering]

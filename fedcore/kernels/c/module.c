@@ -90,49 +90,68 @@ static PyObject *py_plain_sums(PyObject *self, PyObject *args) {
     return summed(args, plain_sums);
 }
 
-/* Whether the next row lies in one piece, and is of so many of C's own floats. */
-static int is_row(Py_buffer *row, size_t dim) {
-    return row->format && !strcmp(row->format, "f") && row->ndim == 1 &&
-           (size_t)row->len == dim * sizeof(float) &&
-           (uintptr_t)row->buf % sizeof(float) == 0;
+/* Whether it is an array (N, dim) in one piece, of C's own floats. */
+static int has_rows(const Py_buffer *array, size_t dim) {
+    return array->format && !strcmp(array->format, "f") && array->ndim == 2 &&
+           (size_t)array->shape[1] == dim &&
+           (uintptr_t)array->buf % sizeof(float) == 0;
+}
+
+/* Rows (array, place); neighbours are mostly of the same array. */
+typedef struct {
+    const float **of;
+    Py_buffer *held; /* the arrays */
+    size_t count, holds;
+} Rows;
+
+/* Whether all of them are rows that the loop takes. */
+static int found(Rows *rows, PyObject *pairs, size_t dim) {
+    PyObject *last = NULL;
+    for (size_t k = 0; k < rows->count; k++) {
+        PyObject *pair = PyTuple_GetItem(pairs, (Py_ssize_t)k);
+        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) return 0;
+        PyObject *array = PyTuple_GetItem(pair, 0);
+        Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GetItem(pair, 1));
+        Py_buffer *buffer = &rows->held[rows->holds];
+        if (array == last)
+            buffer--;
+        else if (PyObject_GetBuffer(array, buffer, PyBUF_ND | PyBUF_FORMAT))
+            return 0;
+        else
+            rows->holds++;
+        last = array;
+        if (!has_rows(buffer, dim) || place < 0 || place >= buffer->shape[0]) return 0;
+        rows->of[k] = (const float *)buffer->buf + (size_t)place * dim;
+    }
+    return 1;
 }
 
 static PyObject *py_add_rows(PyObject *self, PyObject *args) {
-    PyObject *rows_, *shares_, *out_;
+    PyObject *pairs, *shares_, *out_;
     Buffers buffers = {.count = 0};
     size_t shared, dim;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyTuple_Type, &rows_, &shares_, &out_))
+    if (!PyArg_ParseTuple(args, "O!OO", &PyTuple_Type, &pairs, &shares_, &out_))
         return NULL;
     const float *shares = take(&buffers, shares_, sizeof *shares, 0, &shared);
     if (!shares) return finish(&buffers, NULL);
     float *out = take(&buffers, out_, sizeof *out, 1, &dim);
     if (!out) return finish(&buffers, NULL);
-    size_t count = (size_t)PyTuple_Size(rows_), had = 0;
-    if (shared != count) return refuse(&buffers, "expected a share a row");
-    Py_buffer *held = PyMem_Malloc((count + 1) * sizeof *held);
-    const float **rows = PyMem_Malloc((count + 1) * sizeof *rows);
-    if (!held || !rows) PyErr_NoMemory();
-    int is_theirs = held && rows; /* and no exception */
-    for (; is_theirs && had < count; had++) {
-        PyObject *row = PyTuple_GetItem(rows_, (Py_ssize_t)had);
-        if (!row || PyObject_GetBuffer(row, &held[had], PyBUF_ND | PyBUF_FORMAT)) {
-            PyErr_Clear(); /* not in one piece, or no memory of numbers at all */
-            is_theirs = 0;
-            break;
-        }
-        rows[had] = held[had].buf;
-        is_theirs = is_row(&held[had], dim);
-    }
-    if (is_theirs) {
+    Rows rows = {.count = (size_t)PyTuple_Size(pairs)};
+    if (shared != rows.count) return refuse(&buffers, "expected a share a row");
+    rows.of = PyMem_Malloc((rows.count + 1) * sizeof *rows.of);
+    rows.held = PyMem_Malloc((rows.count + 1) * sizeof *rows.held);
+    int is_taken = rows.of && rows.held && found(&rows, pairs, dim);
+    PyErr_Clear(); /* what it does not take is for NumPy */
+    if (is_taken) {
         Py_BEGIN_ALLOW_THREADS
-        add_rows(rows, shares, count, dim, out);
+        add_rows(rows.of, shares, rows.count, dim, out);
         Py_END_ALLOW_THREADS
     }
-    while (had) PyBuffer_Release(&held[--had]);
-    PyMem_Free(held);
-    PyMem_Free(rows);
-    return finish(&buffers, PyErr_Occurred() ? NULL : PyBool_FromLong(is_theirs));
+    while (rows.holds) PyBuffer_Release(&rows.held[--rows.holds]);
+    PyMem_Free(rows.held);
+    PyMem_Free(rows.of);
+    return finish(&buffers, PyBool_FromLong(is_taken));
 }
 
 static PyObject *py_positive(PyObject *self, PyObject *args) {

@@ -55,7 +55,7 @@ def test_where_nothing_was_compiled_numpy_takes_its_place_unless_it_may_not(
         assert library.load(choice) is None
 
 
-def array(count: int, dtype: str = "f4") -> Any:
+def array(count: int | tuple[int, int], dtype: str = "f4") -> Any:
     return np.zeros(count, dtype)
 
 
@@ -104,31 +104,50 @@ def test_what_does_not_lie_in_one_piece_gives_the_same() -> None:
 
 @needed
 @pytest.mark.parametrize(
-    "row_D",
+    "other_ND",
     [
-        np.ones(12, np.float32)[::2],
-        np.ones(6, ">f4"),
-        np.ones(6, np.float64),
-        np.ones(6, np.int32),
-        np.frombuffer(bytes(25), np.uint8)[1:].view(np.float32),
+        np.ones((2, 12), np.float32)[:, ::2],
+        np.ones((2, 6), ">f4"),
+        np.ones((2, 6), np.float64),
+        np.ones((2, 6), np.int32),
+        np.frombuffer(bytes(49), np.uint8)[1:].view(np.float32).reshape(2, 6),
     ],
     ids=["spread", "swapped", "doubles", "integers", "unaligned"],
 )
-def test_rows_of_other_kinds_are_added_as_well(row_D: Any) -> None:
+def test_rows_of_other_kinds_are_added_as_well(other_ND: Any) -> None:
     assert COMPILED is not None
-    rows = [np.ones(6, np.float32), row_D, np.full(6, 3, np.float32)]
+    rows_ND = np.stack([np.ones(6, np.float32), np.full(6, 3, np.float32)])
+    rows = [(rows_ND, 0), (other_ND, 1), (rows_ND, 1)]
     assert not COMPILED.add_rows(tuple(rows), np.ones(3, np.float32), array(6))
     out_D = np.arange(6, dtype=np.float32)
     kernels.add_rows(rows, [1.0, 0.5, 2.0], out_D)
-    assert np.array_equal(out_D, np.arange(6) + 7 + 0.5 * row_D.astype(np.float32))
+    assert np.array_equal(
+        out_D, np.arange(6) + 7 + 0.5 * other_ND[1].astype(np.float32)
+    )
 
 
 @needed
-@pytest.mark.parametrize("row", [array(5), array(7), b"abcd" * 6, None, [1.0] * 6])
+@pytest.mark.parametrize(
+    "row",
+    [
+        (array((2, 5)), 0),
+        (array((2, 7)), 0),
+        (array((2, 6)), 2),
+        (array((2, 6)), -1),
+        (array((2, 6)), 2**70),
+        (array((2, 6)), "0"),
+        (array((2, 6)), 0, 0),
+        (array(6), 0),
+        (b"abcd" * 6, 0),
+        (None, 0),
+        [array((2, 6)), 0],
+        None,
+    ],
+)
 def test_what_is_no_such_row_is_not_added(row: Any) -> None:
     assert COMPILED is not None
     out_D = array(6)
-    rows = (array(6) + 1, row)
+    rows = ((array((1, 6)) + 1, 0), row)
     assert not COMPILED.add_rows(rows, array(2) + 1, out_D)
     assert not out_D.any()
 
@@ -141,7 +160,7 @@ def test_what_is_no_such_row_is_not_added(row: Any) -> None:
         ("absolute_sums", (array(7), array(0, "f8"))),
         ("absolute_sums", (array(7).view("u1")[1:], array(1, "f8"))),
         ("absolute_sums", (array(7), array(8, "u1")[1:])),
-        ("add_rows", ((array(6),), array(2), array(6))),
+        ("add_rows", (((array((1, 6)), 0),), array(2), array(6))),
         ("add_rows", ((), array(1), array(6))),
         ("positive", (array(6), array(4, "u8"), array(6, "u1"))),
         ("positive", (array(6), array(1, "u8"), array(5, "u1"))),
