@@ -92,9 +92,9 @@ def _latecomer(flight: int, rate: float) -> JSON:
     return {**_with_codecs(flight, rate), "uplink": _PLAIN, "downlink": _PLAIN}
 
 
-def _ada_sgd(percentile: float) -> Section:
-    """With weights that fall faster, and lift rare labels."""
-    weights: JSON = {"kind": "ada_sgd", "percentile": percentile}
+def _weighing(kind: str, **settings: float) -> Section:
+    """With other weights."""
+    weights: JSON = {"kind": kind, **settings}
     return lambda flight, rate: {**_latecomer(flight, rate), "staleness": weights}
 
 
@@ -109,7 +109,7 @@ def _with_codecs(flight: int, rate: float) -> JSON:
 
 SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
 ADA, ADA_10 = "Latecomer, AdaSGD", "Latecomer, AdaSGD, K 10"
-GENTLER = "Latecomer, AdaSGD, s 99.7"
+GENTLER, UNBOOSTED = "Latecomer, AdaSGD, s 99.7", "Latecomer, no boost"
 CODED = "Latecomer, codecs on"
 
 CONTENDERS = {
@@ -119,9 +119,10 @@ CONTENDERS = {
         Contender(BUFFERED, _fed_buff, lambda flight: 10),
         Contender(MIXED, _fed_async, lambda flight: 1, client="fed_prox"),
         Contender(OURS, _latecomer, lambda flight: 4),
-        Contender(ADA, _ada_sgd(90), lambda flight: 4),
-        Contender(ADA_10, _ada_sgd(90), lambda flight: 10),
-        Contender(GENTLER, _ada_sgd(99.7), lambda flight: 4),
+        Contender(UNBOOSTED, _weighing("polynomial"), lambda flight: 4),
+        Contender(ADA, _weighing("ada_sgd", percentile=90), lambda flight: 4),
+        Contender(ADA_10, _weighing("ada_sgd", percentile=90), lambda flight: 10),
+        Contender(GENTLER, _weighing("ada_sgd", percentile=99.7), lambda flight: 4),
         Contender(CODED, _with_codecs, lambda flight: 4, rates_of=OURS),
     )
 }

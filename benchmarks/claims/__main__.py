@@ -18,6 +18,7 @@ from benchmarks.claims import (
     common_reference,
     exactly_once,
     linear_speed_up,
+    rare_and_late,
     seen_once,
     threshold_selection,
 )
@@ -32,6 +33,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     9: threshold_selection.run,
     16: linear_speed_up.run,
     17: seen_once.run,
+    18: rare_and_late.run,
 }
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
 TITLE_1 = "claim 1: No update is lost or counted twice"

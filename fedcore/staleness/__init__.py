@@ -8,4 +8,5 @@ from fedcore.staleness.constant import Constant as Constant
 from fedcore.staleness.exponential import Exponential as Exponential
 from fedcore.staleness.hinge import Hinge as Hinge
 from fedcore.staleness.inverse import Inverse as Inverse
+from fedcore.staleness.label_boost import LabelBoost as LabelBoost
 from fedcore.staleness.polynomial import Polynomial as Polynomial

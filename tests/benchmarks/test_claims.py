@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.claims import __main__ as command
-from benchmarks.claims import ada_sgd, both_memories, seen_once
+from benchmarks.claims import ada_sgd, both_memories, rare_and_late, seen_once
 from benchmarks.claims.every_codec import every_codec
 from benchmarks.claims.lost_uploads import (
     CommitsAtSend,
@@ -91,6 +91,15 @@ def test_every_registered_contraction_is_tried_with_a_memory() -> None:
     for codec in tried.values():
         assert isinstance(codec.remembered, ErrorFeedback)
         assert codec.remembered.inner == codec.uplink
+
+
+def test_a_boost_keeps_the_class_that_only_a_late_client_has() -> None:
+    boosted, plain = (
+        rare_and_late.measured(weights, rare_and_late.LATE, 120, 0)
+        for weights in ({"kind": "label_boost"}, {"kind": "polynomial"})
+    )
+    assert boosted[1] > plain[1] + 0.2  # recall
+    assert boosted[2] > plain[2]  # accuracy
 
 
 def test_a_memory_is_worth_nothing_to_clients_that_never_return() -> None:

@@ -27,7 +27,7 @@ COMPRESSORS = (
     "sign_l2, stc, top_k, uniform"
 )
 RECIPES = "double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer"
-STALENESS = "ada_sgd, constant, exponential, hinge, inverse, polynomial"
+STALENESS = "ada_sgd, constant, exponential, hinge, inverse, label_boost, polynomial"
 DISTRIBUTIONS = "empirical, exponential, log_normal, pareto, same, uniform, weibull"
 
 

@@ -10,6 +10,8 @@ from fedcore.staleness import (
     AdaSGD,
     Exponential,
     Hinge,
+    Inverse,
+    LabelBoost,
     Polynomial,
     StalenessConfig,
 )
@@ -26,6 +28,8 @@ EVERY = variants(
     Exponential(rate=0),
     Exponential(rate=50),
     Hinge(slope=0),
+    LabelBoost(inner=Inverse(), cap=1),
+    LabelBoost(inner=AdaSGD(bootstrap=0, boost=False), global_labels="unweighted"),
     Hinge(slope=1e308, bound=0),
     Polynomial(exponent=0),
     Polynomial(exponent=1000),

@@ -1,0 +1,136 @@
+"""Claim 18: labels that only a late client has are learnt with the default recipe.
+
+Twelve clients of the digits, of which one alone holds all zeros and takes many times as
+long for its 20 local steps as the others; the recipe ``latecomer`` as it is, codecs
+included, for 240 versions on a virtual clock. Weights that look at the staleness alone
+dampen the zeros away; a boost of rare labels keeps them. AdaSGD has such a boost as
+well (Damaskinos et al., "FLeet", Middleware 2020), over an exponential.
+"""
+
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import fedsim
+from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from fedcore.partitions import lone_class
+from fedcore.samples import Subset
+from fedcore.typing import JSON, Seconds
+from fedtorch import TorchWorkload
+
+CLIENTS, STEPS, RARE = 12, 20, 0
+PACES = (0.35, 0.8)  # seconds for the steps, from the fastest to the slowest
+LATE, VERY_LATE = 1.5, 6.0
+WEIGHTS: dict[str, JSON] = {
+    "square root and boost (latecomer)": {"kind": "label_boost"},
+    "square root": {"kind": "polynomial", "exponent": 0.5},
+    "AdaSGD, s = 90": {"kind": "ada_sgd", "percentile": 90},
+    "AdaSGD, s = 99.7": {"kind": "ada_sgd"},
+    "DynSGD": {"kind": "inverse"},
+    "DynSGD and boost": {"kind": "label_boost", "inner": {"kind": "inverse"}},
+    "no weights": {"kind": "constant"},
+}
+OURS, UNBOOSTED = "square root and boost (latecomer)", "square root"
+
+
+def run(scale: Scale) -> Report:
+    """All weights, with a client that is late and one that is very late."""
+    versions = scale.of(240, 8)
+    columns = (f"recall@{versions // 3}", f"recall@{versions}", "accuracy")
+    tables, recall = [], dict[tuple[str, Seconds], float]()
+    for late in (LATE, VERY_LATE):
+        rows = {
+            name: [
+                Cell(values)
+                for values in zip(
+                    *(measured(weights, late, versions, seed) for seed in scale.seeds),
+                    strict=True,
+                )
+            ]
+            for name, weights in WEIGHTS.items()
+        }
+        title = f"The rare class takes {late:g} s, others {PACES[0]:g} to {PACES[1]:g}"
+        tables.append(Table(title, columns, rows))
+        recall |= {(name, late): cells[1].mean for name, cells in rows.items()}
+    gap = recall[OURS, VERY_LATE] - recall[UNBOOSTED, VERY_LATE]
+    return Report(
+        number=18,
+        title="Labels that only a late client has are learnt",
+        source="this project; the boost is FLeet's, Middleware 2020",
+        tables=tables,
+        checks=[
+            at_least(f"{LATE:g} s, recall", recall[OURS, LATE], 0.9),
+            at_least(f"{VERY_LATE:g} s, more recall than without a boost", gap, 0.3),
+        ],
+    )
+
+
+def measured(
+    weights: JSON, late: Seconds, versions: int, seed: int
+) -> tuple[float, float, float]:
+    """Recall of the rare class after a third and at the end; accuracy at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "clients.csv"
+        trace.write_text(population(late))
+        results = fedsim.run(
+            {
+                "seed": seed,
+                "algorithm": {
+                    "kind": "latecomer",
+                    "staleness": weights,
+                    "client": {
+                        "kind": "local_sgd",
+                        "lr": 0.2,
+                        "steps": STEPS,
+                        "batch": 16,
+                    },
+                },
+                "evaluate": {"every_versions": max(1, versions // 24)},
+                "stop": {"versions": versions},
+                "simulate": {"trace": str(trace)},
+            },
+            workload(),
+            folder=Path(folder) / "run",
+        )
+        recall, accuracy = (results.central[name] for name in ("recall", "accuracy"))
+    return recall[len(recall) // 3], recall[-1], accuracy[-1]
+
+
+def population(late: Seconds) -> str:
+    """A trace: who is there all the time, and how fast; the first one is late."""
+    slowest, fastest = max(PACES), min(PACES)
+    paces = [
+        late,
+        *(
+            fastest + (slowest - fastest) * place / (CLIENTS - 2)
+            for place in range(CLIENTS - 1)
+        ),
+    ]
+    rows = [
+        f"client-{client},0,,there,{pace / STEPS:g}"
+        for client, pace in enumerate(paces)
+    ]
+    return "\n".join(["client,start,end,state,step_seconds", *rows, ""])
+
+
+def workload() -> TorchWorkload:
+    """The digits, with recall of the rare class among the metrics."""
+    x, y = digits("train")
+    parts = lone_class(y, clients=CLIENTS, label=RARE)
+
+    def metrics(output: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+        right, rare = output.argmax(1) == target, target == RARE
+        return {"accuracy": right.float().mean(), "recall": right[rare].float().mean()}
+
+    return TorchWorkload(
+        model=lambda: nn.Sequential(
+            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
+        ),
+        loss=nn.CrossEntropyLoss(),
+        metrics=metrics,
+        train_data=lambda client: Subset(x, y, parts[client.index]),
+        test_data=lambda: digits("test"),
+    )
