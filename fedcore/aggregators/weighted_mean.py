@@ -35,8 +35,8 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
 
 
 def _fold(sum_D: Vector, rows: Sequence[Row], shares: Sequence[float]) -> Vector:
-    if is_numpy(rows[0][0]):
-        add_rows(rows, shares, sum_D)
+    if any(is_numpy(values_ND) for values_ND, _ in rows):  # or some were loaded
+        add_rows([(as_numpy(each), place) for each, place in rows], shares, sum_D)
         return sum_D
     rows_KD = array_namespace(rows[0][0]).stack([each[row] for each, row in rows])
     sum_D += as_numpy(like(np.array(shares, np.float32), rows_KD) @ rows_KD)

@@ -12,7 +12,7 @@ from fedcore.typing import Row, Vector
 def add_rows(rows: Sequence[Row], shares: Sequence[float], out_D: Vector) -> None:
     """``out += share * row``, one row after the other, both steps rounded to float32.
 
-    So the sum has the same bits as if each had come by itself.
+    So the sum has the same bits as if each had come by itself; none is ``out`` itself.
     """
     shares_K = aligned(shares, np.float32)
     kernels = compiled_for(out_D) if out_D.dtype == np.float32 else None

@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedcore.labels import LabelCounts, add_labels
-from fedcore.staleness.base import StalenessConfig, StalenessPolicy
-from fedcore.staleness.label_boost import boosted
+from fedcore.labels import LabelCounts, add_labels, similarity
+from fedcore.staleness.base import LEAST, StalenessConfig, StalenessPolicy
 from fedcore.typing import Counts
 
 
@@ -73,8 +72,9 @@ class AdaSGD(StalenessConfig):
         self, state: AdaSGDState, staleness: int, counts_C: Counts | None
     ) -> float:
         weight = self._dampening(state, staleness)
-        counts_C = counts_C if self.boost else None
-        return boosted(weight, counts_C, state.labels_C, self.boost_cap)
+        if self.boost and counts_C is not None:
+            weight /= max(similarity(counts_C, state.labels_C), 1 / self.boost_cap)
+        return min(1.0, max(LEAST, weight))
 
     def _dampening(self, state: AdaSGDState, staleness: int) -> float:
         if state.seen < max(1, self.bootstrap):

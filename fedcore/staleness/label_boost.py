@@ -1,10 +1,15 @@
-"""Label boost: an update with labels that the model has seldom seen counts for more.
+"""Label boost: an update whose labels are rarer than usual counts for more.
 
-Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.3, there as a part of
-AdaSGD; here over any dampening Λ(τ): λ = min(1, Λ/sim), where sim is the Bhattacharyya
-coefficient of the update's labels and of those that the model has seen. It is measured
-in the weight λ that each update had: a class whose updates were dampened away has not
-been learnt (``global_labels: weighted``; ``unweighted`` is as published).
+After Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.3, where it is a
+part of AdaSGD; here over any dampening Λ(τ): λ = min(1, Λ·max(1, s̄/s)). s is the
+Bhattacharyya coefficient of the update's labels and of those that the model has seen.
+
+Departures. s̄ is the mean of s over about the last hundred updates; in the paper it is
+1. Where all clients hold labels of their own, everybody would be lifted, which is
+nothing but a larger learning rate, and with many clients in flight too large a one.
+Past labels count with the weight λ that their update had (``global_labels: weighted``):
+a class whose updates were dampened away has not been learnt; ``unweighted`` is as
+published.
 """
 
 from typing import Literal, NamedTuple, Self
@@ -17,20 +22,24 @@ from fedcore.staleness.base import LEAST, AnyStaleness, StalenessConfig, Stalene
 from fedcore.staleness.polynomial import Polynomial
 from fedcore.typing import Counts, State
 
+_RECENT = 1 / 100  # the share of one update in the mean
+
 
 class BoostState(NamedTuple):
-    """What the dampening keeps, and how often the model has seen each label."""
+    """What the dampening keeps, and what labels were like."""
 
     inner: State
-    labels_C: LabelCounts
+    labels_C: LabelCounts  # how often the model has seen each
+    usual: float  # s̄
+    seen: int  # updates with labels
 
 
 class LabelBoost(StalenessConfig):
-    """λ = min(1, Λ(τ) / max(sim, 1/cap))."""
+    """λ = min(1, Λ(τ)·max(1, s̄ / max(s, 1/cap)))."""
 
     kind: Literal["label_boost"] = "label_boost"
     inner: AnyStaleness = Polynomial(exponent=0.5)
-    """Λ: the weight of an update whose labels are like all others."""
+    """Λ: the weight of an update whose labels are as usual."""
     cap: float = Field(default=10.0, ge=1)
     """The most that a rare label may raise the weight."""
     global_labels: Literal["weighted", "unweighted"] = "weighted"
@@ -53,28 +62,28 @@ class LabelBoost(StalenessConfig):
         inner, is_weighted = self.inner.build(), self.global_labels == "weighted"
 
         def init() -> BoostState:
-            return BoostState(inner.init(), np.zeros(0))
+            return BoostState(inner.init(), np.zeros(0), 1.0, 0)
 
         def weigh(state: BoostState, staleness: int, counts_C: Counts | None) -> float:
             weight = inner.weigh(state.inner, staleness, counts_C)
-            return boosted(weight, counts_C, state.labels_C, self.cap)
+            if counts_C is not None:
+                alike = max(similarity(counts_C, state.labels_C), 1 / self.cap)
+                weight *= max(1.0, state.usual / alike)
+            return min(1.0, max(LEAST, weight))
 
         def observe(
             state: BoostState, staleness: int, counts_C: Counts | None, weight: float
         ) -> BoostState:
-            scale = weight if is_weighted else 1.0
+            kept = inner.observe(state.inner, staleness, counts_C, weight)
+            if counts_C is None:
+                return state._replace(inner=kept)
+            seen = state.seen + 1
+            change = similarity(counts_C, state.labels_C) - state.usual
             return BoostState(
-                inner.observe(state.inner, staleness, counts_C, weight),
-                add_labels(state.labels_C, counts_C, scale),
+                kept,
+                add_labels(state.labels_C, counts_C, weight if is_weighted else 1.0),
+                state.usual + change * max(1 / seen, _RECENT),
+                seen,
             )
 
         return StalenessPolicy(init, weigh, observe)
-
-
-def boosted(
-    weight: float, counts_C: Counts | None, labels_C: LabelCounts, cap: float
-) -> float:
-    """The weight of an update with these labels, where the model has seen those."""
-    if counts_C is not None:
-        weight /= max(similarity(counts_C, labels_C), 1 / cap)
-    return min(1.0, max(LEAST, weight))

@@ -2,9 +2,11 @@
 
 The memory has no name: the sender hands the receiver a file that is in no folder.
 Nothing is left of it when both are gone, however they ended. A room of it is written
-into again once the receiver has no array in there any more.
+into again once the receiver has no array in there any more. A receiver stays in a few
+rooms at most, since each of them takes a file: what else it keeps, it has copied.
 """
 
+import math
 import mmap
 import os
 import pickle
@@ -19,7 +21,8 @@ import numpy as np
 
 _LEAST = 1 << 10  # bytes of an array that is not pickled
 _STEP = 64  # arrays begin at multiples of it
-_SHARE = 1 / 8  # of a message, less is copied: it would keep all of it
+_SHARE = 1 / 8  # of a room, less is copied: it would keep all of it
+_MOST = 8  # rooms that a receiver stays in
 
 
 class _Head(NamedTuple):
@@ -103,12 +106,13 @@ class Channel:
         """The arrays of a message; the large ones stay in the room."""
         room = np.frombuffer(self._theirs[head.room], np.uint8)
         self._visited[head.room] = weakref.ref(room)
-        starts, end = _laid_out(head.sizes)
+        starts, _ = _laid_out(head.sizes)
         parts = [
             room[start : start + size]
             for start, size in zip(starts, head.sizes, strict=True)
         ]
-        return [part if part.nbytes >= _SHARE * end else part.copy() for part in parts]
+        least = _SHARE * len(room) if len(self._visited) <= _MOST else math.inf
+        return [part if part.nbytes >= least else part.copy() for part in parts]
 
     def _left(self) -> list[int]:
         """Their rooms that nobody is in any more; each is told once."""
@@ -119,11 +123,15 @@ class Channel:
 
     def _room_of(self, nbytes: int) -> tuple[int, int]:
         """A free room, and the bytes of a new one that is to take its place."""
-        free = [number for number, room in enumerate(self._ours) if room.is_free]
-        for number in free:
-            if len(self._ours[number].memory) >= nbytes:
-                return number, 0
-        number = free[0] if free else len(self._ours)
+        free = [
+            (len(room.memory), number)
+            for number, room in enumerate(self._ours)
+            if room.is_free
+        ]
+        fitting = [(size, number) for size, number in free if size >= nbytes]
+        if fitting:
+            return min(fitting)[1], 0
+        _, number = min(free, default=(0, len(self._ours)))
         return number, nbytes + nbytes // 2
 
     def _hand_over(self, number: int, nbytes: int) -> None:

@@ -1,5 +1,6 @@
 """Messages between processes: arrays that stay where they are, and rooms used again."""
 
+import gc
 import random
 from multiprocessing import Pipe
 from pathlib import Path
@@ -31,6 +32,7 @@ class Ends:
 
 def rooms() -> int:
     """How many are mapped, by either end."""
+    gc.collect()  # those of other tests
     return MAPS.read_text().count("memfd:latecomer")
 
 
@@ -81,3 +83,21 @@ def test_a_small_array_does_not_hold_the_room_of_a_large_one() -> None:
     ]
     assert rooms() <= before + 2 * 2
     assert [int(array[0]) for array in small] == list(range(20))
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
+def test_a_receiver_that_keeps_everything_stays_in_few_rooms() -> None:
+    ends, before = Ends(), rooms()
+    kept = [ends.told(np.full(1_000, number)) for number in range(500)]
+    assert rooms() <= before + 2 * 10
+    assert [int(array[0]) for array in kept] == list(range(500))
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
+def test_small_messages_that_are_kept_do_not_hold_the_rooms_of_large_ones() -> None:
+    ends, kept = Ends(), list[Any]()
+    for number in range(30):
+        ends.told(np.zeros(500_000))
+        kept.append(ends.told(np.full(200, number)))
+    assert sum(len(room.memory) for room in ends.sender._ours) < 2.1 * 8 * 500_000
+    assert [int(array[0]) for array in kept] == list(range(30))

@@ -112,6 +112,7 @@ static int found(Rows *rows, PyObject *pairs, size_t dim) {
         if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) return 0;
         PyObject *array = PyTuple_GetItem(pair, 0);
         Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GetItem(pair, 1));
+        if (place < 0) return 0;
         Py_buffer *buffer = &rows->held[rows->holds];
         if (array == last)
             buffer--;
@@ -120,7 +121,7 @@ static int found(Rows *rows, PyObject *pairs, size_t dim) {
         else
             rows->holds++;
         last = array;
-        if (!has_rows(buffer, dim) || place < 0 || place >= buffer->shape[0]) return 0;
+        if (!has_rows(buffer, dim) || place >= buffer->shape[0]) return 0;
         rows->of[k] = (const float *)buffer->buf + (size_t)place * dim;
     }
     return 1;

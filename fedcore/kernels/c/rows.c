@@ -18,7 +18,7 @@ INLINE void add_four(const float *const *x, const float *a, size_t at, size_t si
 
 WIDE void add_rows(const float *const *rows, const float *shares, size_t count,
                    size_t dim, float *out) {
-    float sums[BLOCK]; /* of our own: out may be one of the rows */
+    float sums[BLOCK]; /* of our own, so that it overlaps with nothing */
     for (size_t at = 0; at < dim; at += BLOCK) {
         size_t size = least(BLOCK, dim - at), k = 0;
         memcpy(sums, out + at, size * sizeof *sums);

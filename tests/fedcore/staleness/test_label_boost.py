@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedcore.staleness import AdaSGD, Inverse, LabelBoost, Polynomial
+from fedcore.staleness import AdaSGD, Inverse, LabelBoost, Polynomial, StalenessPolicy
+from fedcore.staleness.label_boost import BoostState
 from fedcore.typing import Counts
 
 
@@ -14,9 +15,17 @@ def counts(*numbers: int) -> Counts:
     return np.array(numbers, np.int64)
 
 
-def test_unknown_labels_are_dampened_as_the_inner_policy_says() -> None:
+def usual(policy: StalenessPolicy, labels: Counts, times: int = 300) -> BoostState:
+    """The state after so many updates of these labels that were not late."""
+    state: BoostState = policy.init()
+    for _ in range(times):
+        state = policy.observe(state, 0, labels, 1.0)
+    return state
+
+
+def test_usual_and_unknown_labels_are_dampened_as_the_inner_policy_says() -> None:
     policy, inner = LabelBoost().build(), Polynomial().build()
-    state = policy.observe(policy.init(), 0, counts(5, 5), 1.0)
+    state = usual(policy, counts(5, 5))
     for staleness in range(50):
         expected = inner.weigh(None, staleness, None)
         assert policy.weigh(state, staleness, None) == expected
@@ -25,34 +34,49 @@ def test_unknown_labels_are_dampened_as_the_inner_policy_says() -> None:
 
 def test_rare_labels_raise_the_weight_up_to_the_cap_and_to_one() -> None:
     policy = LabelBoost(inner=Inverse(), cap=10).build()
-    state = policy.observe(policy.init(), 0, counts(0, 100, 100), 1.0)
+    state = usual(policy, counts(0, 100, 100))
     assert policy.weigh(state, 99, counts(7)) == pytest.approx(10 / 100)
     assert policy.weigh(state, 99, counts(0, 9)) == pytest.approx(math.sqrt(2) / 100)
     assert policy.weigh(state, 3, counts(7)) == 1.0
+
+
+def test_where_everybody_holds_another_class_nobody_is_lifted() -> None:
+    policy = LabelBoost(inner=Inverse()).build()
+    state = policy.init()
+    for update in range(1000):
+        state = policy.observe(state, 9, np.eye(10, dtype=np.int64)[update % 10], 0.1)
+    assert state.usual == pytest.approx(math.sqrt(1 / 10), rel=0.02)
+    for label in range(10):
+        weight = policy.weigh(state, 9, np.eye(10, dtype=np.int64)[label])
+        assert weight == pytest.approx(1 / 10, rel=0.02)
+    # As published they would be lifted all together.
+    ada = AdaSGD(bootstrap=10**9).build()  # whose dampening stays 1/(τ + 1)
+    theirs = ada.init()._replace(labels_C=state.labels_C)
+    lifted = ada.weigh(theirs, 9, np.eye(10, dtype=np.int64)[3])
+    assert lifted == pytest.approx(math.sqrt(10) / 10, rel=0.02)
 
 
 def test_a_class_that_was_dampened_away_keeps_its_boost() -> None:
     boosts = {}
     for labels in ("weighted", "unweighted"):
         policy = LabelBoost.model_validate({"global_labels": labels}).build()
-        state = policy.observe(policy.init(), 0, counts(0, 10), 1.0)
+        state = usual(policy, counts(0, 10))
         for _ in range(50):
             state = policy.observe(state, 99, counts(10, 0), 0.001)
+        state = state._replace(usual=1.0)
         boosts[labels] = policy.weigh(state, 99, counts(10, 0)) * 10
-    assert boosts["weighted"] == pytest.approx(math.sqrt(10.5 / 0.5))
-    assert boosts["unweighted"] == pytest.approx(math.sqrt(510 / 500))
+    assert boosts["weighted"] == pytest.approx(10)  # √(3000.5/.5) is above the cap
+    assert boosts["unweighted"] == pytest.approx(math.sqrt(3500 / 500))
 
 
-def test_it_is_the_boost_of_ada_sgd() -> None:
-    ada = AdaSGD(bootstrap=10**9).build()  # whose dampening stays that of DynSGD
-    ours = LabelBoost(inner=Inverse()).build()
-    rng, theirs_state, ours_state = np.random.default_rng(0), ada.init(), ours.init()
-    for _ in range(200):
-        late, seen = int(rng.integers(30)), rng.integers(0, 5, 4)
-        weight = ada.weigh(theirs_state, late, seen)
-        assert ours.weigh(ours_state, late, seen) == weight
-        theirs_state = ada.observe(theirs_state, late, seen, weight)
-        ours_state = ours.observe(ours_state, late, seen, weight)
+def test_the_usual_similarity_follows_what_comes() -> None:
+    policy = LabelBoost().build()
+    state = usual(policy, counts(10, 10))
+    assert state.usual == pytest.approx(1)
+    for _ in range(100):
+        state = policy.observe(state, 0, counts(1, 0), 1e-6)
+    left = 0.99**100
+    assert state.usual == pytest.approx(left + (1 - left) * math.sqrt(1 / 2), rel=1e-3)
 
 
 def test_nobody_boosts_twice() -> None:
