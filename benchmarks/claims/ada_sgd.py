@@ -28,6 +28,7 @@ from fedcore.staleness import (
     AdaSGD,
     Constant,
     Inverse,
+    LabelBoost,
     Polynomial,
     StalenessConfig,
     StalenessPolicy,
@@ -73,6 +74,7 @@ class Method(NamedTuple):
 SSGD = Method(Constant(), fresh=True)
 NONE, DYN_SGD = Method(Constant()), Method(Inverse())
 ROOT = Method(Polynomial(exponent=0.5))
+LATECOMER = Method(LabelBoost(inner=Polynomial(exponent=0.5)))
 EXPONENTIAL = Method(AdaSGD(bootstrap=1, boost=False))
 UNCLAMPED = Method(AdaSGD(bootstrap=1, clamp=False, global_labels="unweighted"))
 BOOSTED = Method(AdaSGD(bootstrap=1))
@@ -161,7 +163,8 @@ METHODS = {
     "the same, published labels": (PUBLISHED, ("", "", "", "")),
     "DynSGD + boost": (DYN_BOOSTED, ("350", "250", "225", "")),
     "AdaSGD as shipped, estimated": (SHIPPED, ("", "", "", "")),
-    "square root (latecomer)": (ROOT, ("", "", "", "")),
+    "square root": (ROOT, ("", "", "", "")),
+    "square root + boost (latecomer)": (LATECOMER, ("", "", "", "")),
 }
 RATES = (0.2, 0.3, 0.45, 0.6, 0.9, 1.2, 1.8, 2.5, 3.5)
 TUNED = (
@@ -169,7 +172,8 @@ TUNED = (
     "DynSGD",
     "exponential",
     "exponential + boost",
-    "square root (latecomer)",
+    "square root",
+    "square root + boost (latecomer)",
 )
 BEFORE_TUNED = {"DynSGD": "200", "exponential + boost": "250"}
 
@@ -264,7 +268,8 @@ STRAGGLING = {
     "DynSGD + boost": DYN_BOOSTED,
     "estimated, s = 99.7 (as shipped)": SHIPPED,
     "estimated, s = 90": LOWER,
-    "square root (latecomer)": ROOT,
+    "square root": ROOT,
+    "square root + boost (latecomer)": LATECOMER,
 }
 BEFORE_STRAGGLING = {
     0.3: {

@@ -10,6 +10,7 @@ well (Damaskinos et al., "FLeet", Middleware 2020), over an exponential.
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -101,14 +102,7 @@ def measured(
 
 def population(late: Seconds) -> str:
     """A trace: who is there all the time, and how fast; the first one is late."""
-    slowest, fastest = max(PACES), min(PACES)
-    paces = [
-        late,
-        *(
-            fastest + (slowest - fastest) * place / (CLIENTS - 2)
-            for place in range(CLIENTS - 1)
-        ),
-    ]
+    paces = [late, *np.linspace(*PACES, CLIENTS - 1)]
     rows = [
         f"client-{client},0,,there,{pace / STEPS:g}"
         for client, pace in enumerate(paces)

@@ -35,7 +35,8 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
 
 
 def _fold(sum_D: Vector, rows: Sequence[Row], shares: Sequence[float]) -> Vector:
-    if any(is_numpy(values_ND) for values_ND, _ in rows):  # or some were loaded
+    # What a resumed run has loaded is NumPy's, wherever the others are.
+    if any(is_numpy(values_ND) for values_ND, _ in rows):
         add_rows([(as_numpy(each), place) for each, place in rows], shares, sum_D)
         return sum_D
     rows_KD = array_namespace(rows[0][0]).stack([each[row] for each, row in rows])

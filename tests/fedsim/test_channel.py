@@ -12,6 +12,7 @@ import pytest
 from fedsim.stacked.channel import Channel
 
 MAPS = Path("/proc/self/maps")
+counted = pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
 
 
 class Ends:
@@ -63,7 +64,7 @@ def test_arrays_that_somebody_has_are_not_written_over() -> None:
             assert all((array == since).all() for array in found)
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
+@counted
 def test_a_room_is_used_again_when_nobody_is_in_it() -> None:
     ends, before = Ends(), rooms()
     held = [ends.told(np.full(10_000, 7)) for _ in range(3)]
@@ -74,7 +75,7 @@ def test_a_room_is_used_again_when_nobody_is_in_it() -> None:
     assert all((array == 7).all() for array in held)
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
+@counted
 def test_a_small_array_does_not_hold_the_room_of_a_large_one() -> None:
     ends, before = Ends(), rooms()
     small = [
@@ -85,7 +86,7 @@ def test_a_small_array_does_not_hold_the_room_of_a_large_one() -> None:
     assert [int(array[0]) for array in small] == list(range(20))
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
+@counted
 def test_a_receiver_that_keeps_everything_stays_in_few_rooms() -> None:
     ends, before = Ends(), rooms()
     kept = [ends.told(np.full(1_000, number)) for number in range(500)]
@@ -93,7 +94,6 @@ def test_a_receiver_that_keeps_everything_stays_in_few_rooms() -> None:
     assert [int(array[0]) for array in kept] == list(range(500))
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")
 def test_small_messages_that_are_kept_do_not_hold_the_rooms_of_large_ones() -> None:
     ends, kept = Ends(), list[Any]()
     for number in range(30):

@@ -17,10 +17,10 @@ INLINE double largest_of(const float *x, size_t count) {
 }
 
 INLINE double norm_of(const float *x, size_t count) {
-    double lanes[SUMS] = {0};
+    double lanes[SUM_LANES] = {0};
     size_t at = 0;
-    for (; at + SUMS <= count; at += SUMS)
-        for (size_t j = 0; j < SUMS; j++) {
+    for (; at + SUM_LANES <= count; at += SUM_LANES)
+        for (size_t j = 0; j < SUM_LANES; j++) {
             double v = x[at + j];
             lanes[j] += v * v;
         }

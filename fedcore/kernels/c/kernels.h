@@ -31,7 +31,7 @@
 #define INLINE static inline
 #endif
 
-enum { SUMS = 64 };                /* of a sum: element i goes to lane i mod 64 */
+enum { SUM_LANES = 64 };            /* of a sum: element i goes to lane i mod 64 */
 enum { LARGEST = 0, NORM = 1 };     /* what the step of a bucket is a share of */
 
 static const uint32_t NOT_A_NUMBER = 0x7FC00000;

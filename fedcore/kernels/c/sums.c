@@ -6,10 +6,10 @@
 #define SUMS(name, term)                                                          \
     WIDE void name(const float *x, size_t rows, size_t size, double *out) {       \
         for (size_t row = 0; row < rows; row++, x += size) {                      \
-            double lanes[SUMS] = {0};                                            \
+            double lanes[SUM_LANES] = {0};                                        \
             size_t at = 0;                                                        \
-            for (; at + SUMS <= size; at += SUMS)                               \
-                for (size_t j = 0; j < SUMS; j++) {                              \
+            for (; at + SUM_LANES <= size; at += SUM_LANES)                       \
+                for (size_t j = 0; j < SUM_LANES; j++) {                          \
                     double v = x[at + j];                                         \
                     lanes[j] += term;                                             \
                 }                                                                 \
