@@ -19,6 +19,7 @@ from fedcore.coordinator.events import Event
 from fedrun.commit import GroupCommit
 from fedrun.journal.codec import Row
 from fedrun.run import Run
+from fedserver.clock import Clock
 
 MOST_AT_ONCE = 256
 IDLE_SECONDS = 1.0  # lazy records reach the disk after this time at the latest
@@ -48,6 +49,7 @@ class Core:
         ``observe`` is shown durable records, on the core thread.
         """
         self._run = run
+        self.now = Clock(run.coordinator.state.at).now
         self._group = GroupCommit(run, observe)
         self._release, self._failed = release, failed
         self._inbox: queue.SimpleQueue[Event | _Question | None] = queue.SimpleQueue()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,11 +136,11 @@ class Server:
                     assert_never(action)
 
     def _set_timer(self, action: SetTimer) -> None:
-        """Never too early, though the two clocks that are in play may differ."""
+        """Never too early: the event loop may wake before the time of the timer."""
         asyncio.get_running_loop().call_later(
-            max(0.0, action.at - time.time()),
+            max(0.0, action.at - self._core.now()),
             lambda: self._core.submit(
-                TimerFired(at=max(action.at, time.time()), timer=action.timer)
+                TimerFired(at=max(action.at, self._core.now()), timer=action.timer)
             ),
         )
 
@@ -174,7 +173,7 @@ class Server:
         while True:
             await asyncio.sleep(_SWEEP)
             for cid in self._sessions.missing():
-                self._core.submit(ClientLost(at=time.time(), cid=cid))
+                self._core.submit(ClientLost(at=self._core.now(), cid=cid))
 
     def _status(self) -> Any:
         self._sockets.read()

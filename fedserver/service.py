@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import logging
-import time
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
@@ -98,7 +97,7 @@ class FederationService:
         role: Role = "evaluator" if request.role == pb.ROLE_EVALUATOR else "trainer"
         self._core.submit(
             ClientEnrolled(
-                at=time.time(),
+                at=self._core.now(),
                 cid=request.cid,
                 name=name,
                 role=role,
@@ -200,7 +199,7 @@ class FederationService:
     async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
         """A client is gone for good."""
         await self._check_owner(request.cid, context)
-        self._core.submit(ClientLeft(at=time.time(), cid=request.cid))
+        self._core.submit(ClientLeft(at=self._core.now(), cid=request.cid))
         await self._core.ask(lambda _: None)
         self._sessions.forget(request.cid)
         self._enrolled.discard(request.cid)
@@ -214,14 +213,14 @@ class FederationService:
         self._sessions.hear(request.cid)
         if request.error:
             text = request.error[-LONG_TEXT:]
-            event = ClientFailed(at=time.time(), cid=request.cid, error=text)
+            event = ClientFailed(at=self._core.now(), cid=request.cid, error=text)
             self._core.submit(event)
             return pb.ReportReply()
         epoch = await self._core.ask(lambda coordinator: coordinator.state.epoch)
         if epoch_name(request.model.epoch) == epoch:
             self._core.submit(
                 ModelMeasured(
-                    at=time.time(),
+                    at=self._core.now(),
                     cid=request.cid,
                     version=request.model.version,
                     values=dict(request.values),
@@ -256,7 +255,7 @@ class FederationService:
             yield _refusal(Answer.UNKNOWN)
             return
         self._core.submit(
-            ClientPulled(at=time.time(), pull=pull, fresh_epoch=fresh_name())
+            ClientPulled(at=self._core.now(), pull=pull, fresh_epoch=fresh_name())
         )
         try:
             answer = await self._answers.pull(pull.cid, pull.nonce)
@@ -298,7 +297,7 @@ class FederationService:
         return await self._decide(push)
 
     async def _decide(self, push: Push) -> pb.PushReply:
-        event = UpdatePushed(at=time.time(), push=push, fresh_epoch=fresh_name())
+        event = UpdatePushed(at=self._core.now(), push=push, fresh_epoch=fresh_name())
         self._core.submit(event)
         answer = await self._answers.push(push.cid, push.seq, push.digest)
         self._sessions.hear(push.cid)
