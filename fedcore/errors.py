@@ -13,6 +13,7 @@
     ├── ProtocolError        a peer's message breaks the protocol
     │   ├── RefusedError     the server will not have this client
     │   └── UnavailableError the server cannot be reached, or not now
+    ├── HandlingError        a call that raised in the server, which goes on
     ├── StateError           the client's state directory
     └── JournalError         the server's disk
         ├── CorruptJournalError   a record in the middle is damaged
@@ -62,6 +63,10 @@ class RefusedError(ProtocolError):
 
 class UnavailableError(ProtocolError):
     """The server cannot be reached, or cannot answer now."""
+
+
+class HandlingError(LatecomerError):
+    """The server could not handle a call; it is as if it had never come."""
 
 
 class StateError(LatecomerError):

@@ -34,11 +34,11 @@ class GroupCommit:
 
     def feed(self, event: Event) -> None:
         """Handles an event; its actions leave with the next commit."""
-        self._take(self._run.coordinator.handle(event))
+        self.take(self._run.coordinator.handle(event))
 
     def step(self, at: Seconds, reason: StepReason) -> None:
         """Makes a version of what has arrived."""
-        self._take(self._run.coordinator.flush(at, reason))
+        self.take(self._run.coordinator.flush(at, reason))
 
     def commit(self, *, lazy_too: bool = False) -> list[Action]:
         """Makes the records durable, and returns the actions that follow from them.
@@ -69,7 +69,7 @@ class GroupCommit:
         For those to whom nothing is promised: the clients of a simulation.
         """
         held, self._actions = self._actions, []
-        self._take(actions)
+        self.take(actions)
         others, self._actions = self._actions, held
         return others
 
@@ -80,11 +80,11 @@ class GroupCommit:
         keep_bytes = self._run.config.journal.keep_bytes
         self._run.journal.save_snapshot(number, scalars, arrays, keep_bytes)
 
-    def _take(self, actions: list[Action]) -> None:
-        for action in actions:
-            if isinstance(action, Persist):
-                self._keeper.hold(action.record)
-                self._records.append(action.record)
-                self._must_flush |= action.record.durable
-            else:
-                self._actions.append(action)
+    def take(self, actions: list[Action]) -> None:
+        """Records join the next commit, and the other actions leave with it."""
+        records = [action.record for action in actions if isinstance(action, Persist)]
+        for record in records:
+            self._keeper.hold(record)
+        self._records += records
+        self._must_flush |= any(record.durable for record in records)
+        self._actions += [a for a in actions if not isinstance(a, Persist)]

@@ -5,6 +5,8 @@ from collections import defaultdict
 from typing import Any
 
 from fedcore.coordinator.actions import Refuse, SendAck, SendReply
+from fedcore.errors import HandlingError
+from fedcore.protocol import Answer
 
 Key = tuple[Any, ...]
 
@@ -39,6 +41,17 @@ class Answers:
             if not future.done():
                 future.set_result(action)
         return bool(futures)
+
+    def fail(self, error: HandlingError, *key: Any) -> None:
+        """What was asked could not be handled."""
+        for future in self._waiting.pop(key, []):
+            if not future.done():
+                future.set_exception(error)
+
+    def retry_pulls(self) -> None:
+        """Whoever waits for work is to ask again."""
+        for _, cid, nonce in [key for key in self._waiting if key[0] == "pull"]:
+            self.give(Refuse(cid=cid, nonce=nonce, answer=Answer.RETRY))
 
     def cancel_pulls(self) -> None:
         """Nobody who waits for work will get any."""

@@ -3,35 +3,60 @@
 Events come in through a queue and are handled one after the other. Whatever piled
 up while the disk was busy is one batch: it is made durable together, and only then
 do its actions go back to the event loop.
+
+What raises here ends one call, and never the process. An event that cannot be handled
+may have left the state half changed, so the coordinator is made anew from the journal,
+as a restart would: leases and waiting pulls are forgotten. An update that cannot be
+handled is decided without being judged again, or it would be sent again for ever.
 """
 
 import asyncio
+import logging
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
 from typing import Any, TypeVar
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import Event
+from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
+from fedcore.errors import HandlingError
 from fedrun.commit import GroupCommit
+from fedrun.journal import recover
 from fedrun.journal.codec import Row
 from fedrun.run import Run
 from fedserver.clock import Clock
 
+_log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
+MOST_SAID = 200  # characters of an error that a peer is told
 IDLE_SECONDS = 1.0  # lazy records reach the disk after this time at the latest
 Answer = TypeVar("Answer")
+Failed = Callable[[HandlingError], None]
+
+
+def _ignore(_: HandlingError) -> None:
+    """Nobody waits for it."""
+
+
+class _Sign(Enum):
+    """What the event loop tells the core thread beside events."""
+
+    STOP = auto()
+    NO_OLD_TIMERS = auto()  # those of the coordinator before will not fire any more
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """Something to be found out between two events."""
+class _Call:
+    """An event, then a question about the state; at least one of them."""
 
-    ask: Callable[[Coordinator], Any]
-    future: "Future[Any]"
+    event: Event | None
+    ask: Callable[[Coordinator], Any] | None
+    answered: Callable[[Any], None]
+    failed: Failed
 
 
 class Core:
@@ -43,16 +68,28 @@ class Core:
         release: Callable[[list[Action]], None],
         failed: Callable[[BaseException], None],
         observe: Callable[[list[Row]], None],
+        restarted: Callable[[], None],
     ) -> None:
-        """``release`` and ``failed`` are called on the event loop.
+        """``release``, ``failed`` and ``restarted`` are called on the event loop.
 
-        ``observe`` is shown durable records, on the core thread.
+        Args:
+            run: what is served.
+            release: carries out actions; all that they rest on is durable.
+            failed: the core thread has ended, since the disk failed.
+            observe: is shown durable records, on the core thread.
+            restarted: the coordinator was made anew. Who waits for work must ask
+                again, and timers that were set must not fire; once they cannot,
+                :meth:`timers_are_gone` is to be called.
         """
         self._run = run
         self.now = Clock(run.coordinator.state.at).now
-        self._group = GroupCommit(run, observe)
+        self._observe = observe
+        self._group = GroupCommit(run, self._show)
         self._release, self._failed = release, failed
-        self._inbox: queue.SimpleQueue[Event | _Question | None] = queue.SimpleQueue()
+        self._restarted = restarted
+        self._inbox: queue.SimpleQueue[_Call | _Sign] = queue.SimpleQueue()
+        self._answers: list[tuple[Callable[[Any], None], Any]] = []
+        self._old_timers = 0  # coordinators whose timers may still fire
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._work, name="core")
 
@@ -60,52 +97,62 @@ class Core:
         """Begins with what the run has to say first."""
         self._thread.start()
 
-    def submit(self, event: Event) -> None:
-        """An event happens; what follows from it comes back through ``release``."""
-        self._inbox.put(event)
+    def submit(self, event: Event, failed: Failed = _ignore) -> None:
+        """An event happens; what follows from it comes back through ``release``.
 
-    async def ask(self, question: Callable[[Coordinator], Answer]) -> Answer:
-        """The answer as of now, once all that it rests on is durable."""
-        future: Future[Answer] = Future()
-        self._inbox.put(_Question(question, future))
-        return await asyncio.wrap_future(future)
+        ``failed`` is called on the event loop if it cannot be handled.
+        """
+        self._inbox.put(_Call(event, None, _ignore, failed))
+
+    async def ask(
+        self, question: Callable[[Coordinator], Answer], after: Event | None = None
+    ) -> Answer:
+        """The answer once ``after`` was handled, and all that it rests on is durable.
+
+        Raises:
+            HandlingError: the event or the question raised; it changed nothing.
+        """
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        answered, failed = partial(_resolve, future), partial(_fail, future)
+        self._inbox.put(_Call(after, question, answered, failed))
+        return await future
+
+    def timers_are_gone(self) -> None:
+        """No timer of an earlier coordinator will fire any more."""
+        self._inbox.put(_Sign.NO_OLD_TIMERS)
 
     async def stop(self) -> None:
         """Handles what is in the queue, writes a snapshot, and ends."""
-        self._inbox.put(None)
+        self._inbox.put(_Sign.STOP)
         await asyncio.to_thread(self._thread.join)
 
     def _work(self) -> None:
         try:
-            self._hand_over(self._release, self._group.commit())
+            self._commit(lazy_too=False)
             while self._take_turn():
                 pass
             number = self._run.journal.store.last
             self._group.snapshot(number)
             self._run.journal.close()
         except BaseException as error:  # noqa: BLE001 -- whatever it was, the process ends
-            self._hand_over(self._failed, error)
+            self._on_loop(self._failed, error)
 
     def _take_turn(self) -> bool:
         """Handles all that waits, as one batch; False at the end."""
         waiting = self._next_batch()
-        answers, goes_on = [], True
+        goes_on = True
         for item in waiting:
-            if item is None:
+            if item is _Sign.STOP:
                 goes_on = False
-            elif isinstance(item, _Question):
-                answers.append((item.future, item.ask(self._run.coordinator)))
+            elif item is _Sign.NO_OLD_TIMERS:
+                self._old_timers -= 1
             else:
-                self._group.feed(item)
-        actions = self._group.commit(lazy_too=not waiting or not goes_on)
-        if actions:
-            self._hand_over(self._release, actions)
-        for future, answer in answers:
-            future.set_result(answer)
+                self._serve(item)
+        self._commit(lazy_too=not waiting or not goes_on)
         return goes_on
 
-    def _next_batch(self) -> list[Event | _Question | None]:
-        batch: list[Event | _Question | None] = []
+    def _next_batch(self) -> list[_Call | _Sign]:
+        batch: list[_Call | _Sign] = []
         try:
             batch.append(self._inbox.get(timeout=IDLE_SECONDS))
             while len(batch) < MOST_AT_ONCE:
@@ -114,6 +161,102 @@ class Core:
             pass
         return batch
 
-    def _hand_over(self, call: Callable[[Any], None], what: Any) -> None:
+    def _commit(self, *, lazy_too: bool) -> None:
+        """Makes durable what was handled, and releases what follows from it."""
+        actions = self._group.commit(lazy_too=lazy_too)
+        answers, self._answers = self._answers, []
+        if actions:
+            self._on_loop(self._release, actions)
+        for answered, answer in answers:
+            self._on_loop(answered, answer)
+
+    def _serve(self, call: _Call) -> None:
+        if isinstance(call.event, TimerFired) and self._old_timers:
+            return
+        try:
+            if call.event is not None:
+                self._group.feed(call.event)
+        except Exception as error:  # noqa: BLE001 -- it ends one call
+            name = type(call.event).__name__
+            _log.exception("%s cannot be handled; going back to the journal", name)
+            self._recover(call, error)
+            return
+        try:
+            if call.ask is not None:
+                self._answers.append((call.answered, call.ask(self._run.coordinator)))
+        except Exception as error:  # noqa: BLE001 -- it ends one call
+            _log.exception("a question cannot be answered")
+            self._on_loop(call.failed, _explained(error))
+
+    # ----------------------------------------------------------------- recovery
+
+    def _recover(self, call: _Call, error: Exception) -> None:
+        """Undoes an event that raised, and answers the call that it came from.
+
+        Raises:
+            JournalError: the journal cannot be read either.
+        """
+        if not isinstance(call.event, UpdatePushed):
+            self._start_again(call, error)
+            return
+        self._start_again(call)
+        try:
+            reason = f"the server cannot handle it: {_brief(error)}"
+            decided = self._run.coordinator.quarantine(call.event.push, reason)
+            self._group.take(decided)
+        except Exception:  # noqa: BLE001 -- it ends one call
+            _log.exception("the update cannot be put aside either")
+            decided = []
+            self._start_again(call)
+        if not decided:
+            self._on_loop(call.failed, _explained(error))
+
+    def _start_again(self, call: _Call, error: Exception | None = None) -> None:
+        """The coordinator as a restart would find it, with all that came before.
+
+        The call is answered first if it ends with an error, and then all who wait.
+        """
+        assert call.event is not None
+        self._commit(lazy_too=True)
+        self._run.coordinator = recover(self._run.journal).coordinator
+        self._old_timers += 1
+        failed = call.failed if error is not None else _ignore
+
+        def tell(explained: HandlingError) -> None:
+            failed(explained)
+            self._restarted()
+
+        self._on_loop(tell, _explained(error or Exception()))
+        self._group.take(self._run.coordinator.begin(call.event.at))
+
+    def _show(self, records: list[Row]) -> None:
+        """Whoever watches is told; the records are durable whatever becomes of it."""
+        try:
+            self._observe(records)
+        except Exception:  # noqa: BLE001 -- it ends nothing
+            _log.exception("what watches the records raised")
+
+    def _on_loop(self, call: Callable[[Any], None], what: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, what)
+
+
+def _resolve(future: "asyncio.Future[Any]", answer: Any) -> None:
+    """Wakes whoever asked, unless the call was ended meanwhile."""
+    if not future.done():
+        future.set_result(answer)
+
+
+def _fail(future: "asyncio.Future[Any]", error: HandlingError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _explained(error: Exception) -> HandlingError:
+    explained = HandlingError(f"the server cannot handle this: {_brief(error)}")
+    explained.__cause__ = error
+    return explained
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:MOST_SAID]

@@ -6,7 +6,7 @@ once gRPC has taken it, whether or not the client still gets it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import grpc
@@ -15,7 +15,7 @@ from fedwire.service import PREFIX, UNARY
 from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import DecodeError, Message
 
-from fedcore.errors import ProtocolError
+from fedcore.errors import HandlingError, ProtocolError
 from fedcore.typing import Bytes
 from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
 from fedserver.service import FederationService
@@ -51,7 +51,9 @@ class Metered:
             try:
                 request: Any = await _read(kind, raw, context)
                 try:
-                    data: bytes = (await method(request, context)).SerializeToString()
+                    async with _one_call(context):
+                        reply = await method(request, context)
+                    data: bytes = reply.SerializeToString()
                 finally:
                     cid = self._who(getattr(request, "cid", OTHERS), context)
             finally:
@@ -68,7 +70,10 @@ class Metered:
         self._control(cid, "up", raw)
         download = _Transfer("down")
         try:
-            async with aclosing(self._service.pull(request, context)) as frames:
+            async with (
+                _one_call(context),
+                aclosing(self._service.pull(request, context)) as frames,
+            ):
                 async for frame in frames:
                     yield frame
                     download.saw(frame)
@@ -80,7 +85,8 @@ class Metered:
         upload = _Upload(frames)
         cid = OTHERS
         try:
-            reply = await self._service.push(upload, context)
+            async with _one_call(context):
+                reply = await self._service.push(upload, context)
         finally:
             cid = self._who(upload.cid, context)
             self._enter(cid, upload)
@@ -203,6 +209,15 @@ class _Upload(_Transfer):
         frame = await anext(self._frames)
         self.saw(frame)
         return frame
+
+
+@asynccontextmanager
+async def _one_call(context: Context) -> AsyncIterator[None]:
+    """What the server cannot handle ends this call, with a sentence."""
+    try:
+        yield
+    except HandlingError as error:
+        await context.abort(grpc.StatusCode.INTERNAL, str(error))
 
 
 async def _read(kind: type[Any], data: bytes, context: Context) -> Any:

@@ -84,7 +84,14 @@ class Server:
         self._stop = asyncio.Event()
         self._answers = Answers()
         self._sessions = Sessions(self.run.config.timeouts.lost)
-        self._core = Core(self.run, self._release, self._fail, self.progress.observe)
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._core = Core(
+            self.run,
+            self._release,
+            self._fail,
+            self.progress.observe,
+            self._start_again,
+        )
         self.progress.watch(self.run)
         self._service = FederationService(
             self.run, self._core, self._answers, self._sessions, self._status
@@ -136,16 +143,37 @@ class Server:
                     assert_never(action)
 
     def _set_timer(self, action: SetTimer) -> None:
-        """Never too early: the event loop may wake before the time of the timer."""
-        asyncio.get_running_loop().call_later(
-            max(0.0, action.at - self._core.now()),
-            lambda: self._core.submit(
-                TimerFired(at=max(action.at, self._core.now()), timer=action.timer)
-            ),
+        """Never too early: the event loop may wake before the time of the timer.
+
+        The timer before of the same purpose and client is void, and is forgotten.
+        """
+        timer = action.timer
+        subject = "" if timer.kind == "deadline" else timer.subject
+
+        def fire() -> None:
+            del self._timers[timer.kind, subject]
+            at = max(action.at, self._core.now())
+            self._core.submit(TimerFired(at=at, timer=timer))
+
+        before = self._timers.pop((timer.kind, subject), None)
+        if before is not None:
+            before.cancel()
+        self._timers[timer.kind, subject] = asyncio.get_running_loop().call_later(
+            max(0.0, action.at - self._core.now()), fire
         )
+
+    def _start_again(self) -> None:
+        """The coordinator was made anew, and knows neither timers nor who waits."""
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+        self._core.timers_are_gone()
+        self._answers.retry_pulls()
 
     def _finish(self, reason: str) -> None:
         """The run has ended: whoever comes in time gets the last model."""
+        if self.ended is not None:
+            return
         self.ended = reason
         self._ending = asyncio.create_task(self._wait_for_goodbyes())
 

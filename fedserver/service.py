@@ -95,21 +95,20 @@ class FederationService:
         await self._check_owner(request.cid, context)
         name = _certified_name(context) or request.name or request.cid
         role: Role = "evaluator" if request.role == pb.ROLE_EVALUATOR else "trainer"
-        self._core.submit(
-            ClientEnrolled(
-                at=self._core.now(),
-                cid=request.cid,
-                name=name,
-                role=role,
-                index=request.index,
-                count=max(1, request.count),
-            )
+        enrolled = ClientEnrolled(
+            at=self._core.now(),
+            cid=request.cid,
+            name=name,
+            role=role,
+            index=request.index,
+            count=max(1, request.count),
         )
         gone, epoch = await self._core.ask(
             lambda coordinator: (
                 coordinator.state.clients[request.cid].left,
                 coordinator.state.epoch,
-            )
+            ),
+            after=enrolled,
         )
         if not gone:
             self._enrolled.add(request.cid)
@@ -199,8 +198,8 @@ class FederationService:
     async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
         """A client is gone for good."""
         await self._check_owner(request.cid, context)
-        self._core.submit(ClientLeft(at=self._core.now(), cid=request.cid))
-        await self._core.ask(lambda _: None)
+        left = ClientLeft(at=self._core.now(), cid=request.cid)
+        await self._core.ask(lambda _: None, after=left)
         self._sessions.forget(request.cid)
         self._enrolled.discard(request.cid)
         return pb.LeaveReply()
@@ -218,16 +217,14 @@ class FederationService:
             return pb.ReportReply()
         epoch = await self._core.ask(lambda coordinator: coordinator.state.epoch)
         if epoch_name(request.model.epoch) == epoch:
-            self._core.submit(
-                ModelMeasured(
-                    at=self._core.now(),
-                    cid=request.cid,
-                    version=request.model.version,
-                    values=dict(request.values),
-                    samples=request.samples,
-                )
+            measured = ModelMeasured(
+                at=self._core.now(),
+                cid=request.cid,
+                version=request.model.version,
+                values=dict(request.values),
+                samples=request.samples,
             )
-            await self._core.ask(lambda _: None)
+            await self._core.ask(lambda _: None, after=measured)
         return pb.ReportReply()
 
     async def status(
@@ -255,7 +252,8 @@ class FederationService:
             yield _refusal(Answer.UNKNOWN)
             return
         self._core.submit(
-            ClientPulled(at=self._core.now(), pull=pull, fresh_epoch=fresh_name())
+            ClientPulled(at=self._core.now(), pull=pull, fresh_epoch=fresh_name()),
+            lambda error: self._answers.fail(error, "pull", pull.cid, pull.nonce),
         )
         try:
             answer = await self._answers.pull(pull.cid, pull.nonce)
@@ -298,7 +296,12 @@ class FederationService:
 
     async def _decide(self, push: Push) -> pb.PushReply:
         event = UpdatePushed(at=self._core.now(), push=push, fresh_epoch=fresh_name())
-        self._core.submit(event)
+        self._core.submit(
+            event,
+            lambda error: self._answers.fail(
+                error, "push", push.cid, push.seq, push.digest
+            ),
+        )
         answer = await self._answers.push(push.cid, push.seq, push.digest)
         self._sessions.hear(push.cid)
         return push_reply(answer.ack)

@@ -61,7 +61,7 @@ from fedcore.coordinator.settings import (
     reached,
 )
 from fedcore.coordinator.state import ServerState
-from fedcore.coordinator.verdicts import judge
+from fedcore.coordinator.verdicts import judge, quarantined
 from fedcore.payloads import Payload
 from fedcore.protocol import (
     Answer,
@@ -336,14 +336,30 @@ class Coordinator:
             reason = f"{row.name} knows a later state than this one"
             opened = self._open_epoch(fresh_epoch, reason)
             return [*opened, answered(push, Answer.OTHER_EPOCH)]
-        record, payload = judge(push, self.state)
-        actions = self._write(record, payload)
-        self.leases.deliver(push.cid)
-        actions.append(acknowledged(push.cid, self.state))
+        actions = self._decide(push, *judge(push, self.state))
         if self.state.count >= self.algorithm.config.buffer:
             actions += self._step("buffer")
         actions += self._close_if_due()
         return [*actions, *self._hand_out()]
+
+    def _decide(
+        self, push: Push, record: Decided, payload: Payload | None
+    ) -> list[Action]:
+        actions = self._write(record, payload)
+        self.leases.deliver(push.cid)
+        return [*actions, acknowledged(push.cid, self.state)]
+
+    def quarantine(self, push: Push, reason: str) -> list[Action]:
+        """Decides an update that raised when it was handled, without judging it.
+
+        Nothing follows from one that is not there to be decided.
+        """
+        row = self.state.clients.get(push.cid)
+        if row is None or row.left or row.seq >= push.seq:
+            return []
+        if not push.epoch == push.base.epoch == self.state.epoch:
+            return []
+        return self._decide(push, quarantined(push, self.state, reason), None)
 
     # -------------------------------------------------------------------- steps
 

@@ -11,7 +11,7 @@ from fedcore.errors import PayloadError
 from fedcore.payloads import Payload
 from fedcore.protocol import MOST_COUNTED, Push, Verdict
 from fedcore.samples import MOST_CLASSES
-from fedcore.typing import Counts
+from fedcore.typing import Bytes, Counts
 
 LARGEST = 2.0**100  # times its share, and added up, it must still be finite
 
@@ -26,7 +26,28 @@ def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
         verdict, reason, weight = _decide(push, payload, state)
     except PayloadError as error:
         payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
-    record = Decided(
+    kept = b"" if payload is None else push.payload
+    counts = None if payload is None else push.counts
+    record = _decided(push, state, verdict, reason, weight, kept, counts)
+    return record, payload if verdict is Verdict.ACCEPTED else None
+
+
+def quarantined(push: Push, state: ServerState, reason: str) -> Decided:
+    """The decision on an update that cannot be judged; its bytes are kept."""
+    malformed = Verdict.REJECTED_MALFORMED
+    return _decided(push, state, malformed, reason, 0.0, push.payload, None)
+
+
+def _decided(
+    push: Push,
+    state: ServerState,
+    verdict: Verdict,
+    reason: str,
+    weight: float,
+    payload: Bytes,
+    counts: Counts | None,
+) -> Decided:
+    return Decided(
         at=state.at,
         cid=push.cid,
         seq=push.seq,
@@ -43,14 +64,11 @@ def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
         oldest=push.oldest.version
         if push.oldest is not None and push.oldest.epoch == state.epoch
         else None,
-        counts=None
-        if payload is None or push.counts is None
-        else tuple(push.counts.tolist()),
+        counts=None if counts is None else tuple(counts.tolist()),
         loss=push.loss if push.loss is not None and math.isfinite(push.loss) else None,
         nbytes=len(push.payload),
-        payload=b"" if payload is None else push.payload,
+        payload=payload,
     )
-    return record, payload if verdict is Verdict.ACCEPTED else None
 
 
 def _decide(

@@ -19,6 +19,7 @@ from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
 SOCKET = "unix:"  # on this machine, and protected by its path
+_TOO_LARGE = "larger than max"  # how gRPC says it of a message
 _LOCAL = ("localhost", "::1")
 # Pings with every read, to learn a link's bandwidth, would cost 130 bytes an update. A
 # fixed window of 1 MiB fills 80 Mbit/s at 100 ms.
@@ -121,6 +122,10 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
             return UnavailableError(f"{address} does not answer: {details}")
         case grpc.StatusCode.CANCELLED:
             return UnavailableError(f"{address} broke off: {details}")
+        case grpc.StatusCode.INTERNAL:  # as if the call had never come
+            return UnavailableError(f"{address} failed: {details}")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if _TOO_LARGE not in details:
+            return UnavailableError(f"{address} is busy: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.PERMISSION_DENIED:
             return RefusedError(f"{address}: {details}")
         case grpc.StatusCode.UNIMPLEMENTED:

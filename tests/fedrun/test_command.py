@@ -23,6 +23,7 @@ STATUSES = {
     "RefusedError": os.EX_NOPERM,
     "UnavailableError": os.EX_UNAVAILABLE,
     "StateError": os.EX_IOERR,
+    "HandlingError": os.EX_SOFTWARE,
     "JournalError": os.EX_IOERR,
     "CorruptJournalError": os.EX_IOERR,
     "JournalVersionError": os.EX_IOERR,

@@ -133,7 +133,8 @@ def test_every_failed_call_is_an_error_of_the_platform(
         ("FAILED_PRECONDITION", RefusedError, 77),
         ("PERMISSION_DENIED", RefusedError, 77),
         ("UNIMPLEMENTED", RefusedError, 77),
-        ("INTERNAL", ProtocolError, 76),
+        ("INTERNAL", UnavailableError, 69),
+        ("RESOURCE_EXHAUSTED", UnavailableError, 69),
         ("INVALID_ARGUMENT", ProtocolError, 76),
     ],
 )
@@ -143,6 +144,18 @@ def test_the_error_tells_whether_it_makes_sense_to_try_again(
     error = explained(Failed(grpc.StatusCode[code], "why"), HERE)
     assert type(error) is kind
     assert exit_status(error) == status
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        "CLIENT: Sent message larger than max (5000000 vs. 4194304)",
+        "SERVER: Received message larger than max (4194305 vs. 4194304)",
+    ],
+)
+def test_a_message_that_is_too_large_is_not_sent_again(details: str) -> None:
+    error = explained(Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, details), HERE)
+    assert type(error) is ProtocolError
 
 
 def test_a_failed_handshake_names_the_options_that_help() -> None:

@@ -335,7 +335,7 @@ def deadline_step_is_not_journalled(stack: ExitStack) -> None:
         ]
         old(self, kept)
 
-    old = _swap(stack, GroupCommit, "_take", take)
+    old = _swap(stack, GroupCommit, "take", take)
 
 
 @mutant

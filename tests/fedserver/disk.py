@@ -1,0 +1,42 @@
+"""A disk that is as slow as a test wants it."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from fedrun.journal.codec import Row
+from tests.served import PATIENCE, Served, until
+
+
+class Disk:
+    """The seam to the disk: between :meth:`stop` and :meth:`go` nothing is written."""
+
+    def __init__(self, server: Served) -> None:
+        self._store: Any = server.run.journal.store
+        self._free = threading.Event()
+        self._free.set()
+        self.waits = threading.Event()
+        server.run.journal.store = self
+
+    def stop(self) -> None:
+        """What is appended from now on waits."""
+        self._free.clear()
+
+    def go(self) -> None:
+        """What waits is written."""
+        self._free.set()
+
+    def append(self, records: Sequence[Row]) -> int:
+        """Once it may."""
+        if not self._free.is_set():
+            self.waits.set()
+            assert self._free.wait(PATIENCE)
+        return int(self._store.append(records))
+
+    def until_it_waits(self) -> None:
+        """Something has come as far as the disk."""
+        until(self.waits.is_set, "something is to be written")
+        self.waits.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

@@ -1,0 +1,219 @@
+"""Whatever happens on the core thread ends one call, and never the server."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from fedwire.frames import read_reply
+from fedwire.v1 import federation_pb2 as pb
+
+from fedcore.aggregators import Contribution, weighted_mean
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.records import Decided
+from fedcore.errors import JournalError
+from fedcore.payloads import decode
+from fedcore.protocol import Verdict
+from fedcore.typing import Vector
+from fedrun.journal import verify
+from fedrun.journal.journal import Journal
+from fedserver import core
+from tests.fedserver.disk import Disk
+from tests.fedserver.honest import refused, still_serves
+from tests.peer import CALL, Peer, packed
+from tests.served import Served, ones, served, settings, until
+
+POISON = -7.0
+
+
+@pytest.mark.parametrize("method", ["enrol", "leave", "report"])
+def test_a_call_that_is_cancelled_before_its_answer_harms_nobody(
+    server: Served, method: str
+) -> None:
+    with Peer(server.address) as peer:
+        peer.pull()
+        disk = Disk(server)
+        disk.stop()
+        model = pb.ModelName(epoch=peer.epoch, version=0)
+        request = {
+            "enrol": pb.EnrolRequest(protocols=[1], cid="other", spec=_spec(server)),
+            "leave": pb.LeaveRequest(cid=peer.cid),
+            "report": pb.ReportRequest(cid=peer.cid, model=model, values={"loss": 1.0}),
+        }[method]
+        call = getattr(peer.stub, method).future(request, timeout=CALL)
+        disk.until_it_waits()
+        calls = len(asyncio.all_tasks(server._loop))
+        call.cancel()
+        until(lambda: len(asyncio.all_tasks(server._loop)) < calls, "it is cancelled")
+        disk.go()
+        still_serves(server)
+
+
+def _spec(server: Served) -> str:
+    return server.run.coordinator.algorithm.spec.to_json()
+
+
+# ------------------------------------------------------------- what raises in handling
+
+
+@pytest.fixture
+def mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A server whose aggregator raises at some updates, when it is half through."""
+
+    def accumulate(sum_D: Vector, update: Contribution) -> Vector:
+        if np.any(decode(update.payload) == POISON):
+            sum_D[:50] += 1
+            raise ZeroDivisionError("the aggregator divides by zero")
+        return usual(sum_D, update)
+
+    usual = weighted_mean._accumulate
+    monkeypatch.setattr(weighted_mean, "_accumulate", accumulate)
+    with served(tmp_path, algorithm={"buffer": 3}) as running:
+        yield running
+
+
+def poison() -> bytes:
+    """An update at which the aggregator raises."""
+    return packed(np.full(100, POISON, np.float32))
+
+
+def test_an_update_that_raises_is_put_aside_and_leaves_nothing_behind(
+    mistaken: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Peer(mistaken.address) as peer, Peer(mistaken.address, "other") as other:
+        peer.pull()
+        assert peer.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        other.pull()
+        reply = other.push(poison())
+        assert reply.answer == pb.ANSWER_REJECTED_MALFORMED
+        assert "ZeroDivisionError: the aggregator divides by zero" in reply.reason
+        assert other.push(poison(), seq=1) == reply  # and is not judged again
+        assert other.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        assert peer.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        until(lambda: mistaken.state.version == 1, "a version is made")
+        assert (mistaken.state.exact_D == -ones()).all()
+    assert "UpdatePushed cannot be handled" in caplog.text
+    assert "Traceback" in caplog.text
+    mistaken.stop()
+    journal = Journal.open(mistaken.folder / "run")
+    [put_aside] = [
+        record
+        for _, record in journal.entries()
+        if isinstance(record, Decided) and record.verdict is not Verdict.ACCEPTED
+    ]
+    assert put_aside.payload == poison()
+    assert verify(journal).accepted == 3
+    journal.close()
+
+
+def test_who_waits_for_work_is_told_to_ask_again(tmp_path: Path) -> None:
+    with raising("_measure"), served(tmp_path, algorithm={"min_clients": 9}) as server:
+        with Peer(server.address) as peer, Peer(server.address, "other") as other:
+            request = pb.PullRequest(cid=peer.cid, epoch=peer.epoch)
+            waiting = peer.stub.pull(request, timeout=CALL)
+            until(lambda: server.run.coordinator.leases.parked, "the pull waits")
+            model = pb.ModelName(epoch=other.epoch, version=0)
+            report = pb.ReportRequest(cid=other.cid, model=model, values={"loss": 1.0})
+            with refused("INTERNAL", "cannot handle this: KeyError: 'a mistake'"):
+                other.stub.report(report, timeout=CALL)
+            assert read_reply(next(waiting)).refused == pb.ANSWER_RETRY
+        assert server.run.coordinator.leases.parked == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("_enrol", lambda peer: peer.enrol(cid="another", name="another")),
+        ("_leave", lambda peer: peer.stub.leave(pb.LeaveRequest(cid=peer.cid))),
+        ("_pull", lambda peer: peer.pull()),
+        ("_push", lambda peer: peer.push(packed(ones()), epoch=1)),
+    ],
+)
+def test_a_call_that_raises_is_answered_and_changes_nothing(
+    tmp_path: Path, method: str, call: Callable[[Peer], Any]
+) -> None:
+    with served(tmp_path) as server, Peer(server.address) as peer:
+        before = server.state.dump()[0]
+        with raising(method), refused("INTERNAL", "KeyError: 'a mistake'"):
+            call(peer)
+        after, times = server.state.dump()[0], {"at": 0, "started": 0}
+        assert {**after, **times} == {**before, **times}
+        still_serves(server)
+
+
+def test_timers_of_the_coordinator_before_do_not_fire(tmp_path: Path) -> None:
+    timeouts = {"hold": 0.3, "drain": 1.0, "linger": 0.0}
+    algorithm = {"min_clients": 9}
+    with (
+        served(tmp_path, algorithm=algorithm, timeouts=timeouts) as server,
+        Peer(server.address) as peer,
+    ):
+        waiting = peer.stub.pull(pb.PullRequest(cid=peer.cid, epoch=peer.epoch))
+        until(lambda: server.run.coordinator.leases.parked, "the pull waits")
+        assert server.server._timers
+        with raising("_leave"), refused("INTERNAL", "a mistake"):
+            peer.stub.leave(pb.LeaveRequest(cid=peer.cid))
+        assert read_reply(next(waiting)).refused == pb.ANSWER_RETRY
+        assert server.server._timers == {}
+        assert peer.pull().task == pb.TASK_KIND_NONE  # its own timer still fires
+
+
+def test_a_run_that_has_ended_ends_once(tmp_path: Path) -> None:
+    timeouts = {"linger": 20.0, "drain": 1.0}
+    with (
+        served(tmp_path, stop={"versions": 1}, timeouts=timeouts) as server,
+        Peer(server.address) as peer,
+        Peer(server.address, "other") as other,
+    ):
+        peer.pull()
+        peer.push(packed(ones()))
+        until(lambda: server.state.closed, "the run has ended")
+        with raising("_leave"), refused("INTERNAL", "a mistake"):
+            peer.stub.leave(pb.LeaveRequest(cid=peer.cid))
+        for each in (peer, other):
+            assert each.pull().done
+        server.wait()
+        assert server.error is None
+        assert server.server.ended == "1 versions"
+
+
+def test_what_watches_may_raise(server: Served) -> None:
+    def fail(_: Any) -> None:
+        raise ValueError("a broken callback")
+
+    server.progress.listeners.append(fail)
+    still_serves(server)
+
+
+def test_where_the_journal_cannot_be_read_again_the_server_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Served(tmp_path, settings(tmp_path))
+    with server, Peer(server.address) as peer:
+
+        def unreadable(_: Journal) -> Any:
+            raise JournalError("the disk is gone")
+
+        monkeypatch.setattr(core, "recover", unreadable)
+        with raising("_leave"), pytest.raises(grpc.RpcError):
+            peer.stub.leave(pb.LeaveRequest(cid=peer.cid), timeout=CALL)
+        server.wait()
+    assert isinstance(server.error, JournalError)
+
+
+@contextmanager
+def raising(method: str) -> Iterator[None]:
+    """A mistake in one of the coordinator's methods, behind what it has changed."""
+
+    def fail(self: Coordinator, *_: Any) -> None:
+        self.state.exact_D += 1
+        self.state.clients.clear()
+        raise KeyError("a mistake")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Coordinator, method, fail)
+        yield
