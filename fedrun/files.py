@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from fedcore.errors import ModelError
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
+from fedrun.durable import make_folder, sync_file, sync_folder
 
 SPEC, DIGEST = "latecomer.spec", "latecomer.digest"
 
@@ -23,24 +24,16 @@ def save_arrays(
     """Writes a safetensors file durably: beside it first, then renamed."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.tmp")
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         save_file(contiguous, temporary, metadata)
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error), str(path)) from error
-    descriptor = os.open(temporary, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_file(temporary)
     os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from fedcore.errors import LatecomerError
+from fedrun.durable import make_folder
 
 
 class FolderLock:
@@ -13,7 +14,7 @@ class FolderLock:
     def __init__(self, folder: Path, error: type[LatecomerError], whose: str) -> None:
         self._descriptor: int | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as problem:
             reason = problem.strerror or str(problem)

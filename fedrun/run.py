@@ -49,10 +49,13 @@ def open_run(
         JournalError: the folder cannot be used.
     """
     folder = config.server.journal
-    if not exists(folder):
+    journal = Journal.open(folder) if exists(folder) else None
+    if journal is not None and not journal.store.last:
+        journal.close()  # its start was interrupted before the first record
+        journal = None
+    if journal is None:
         spec, initial_D = load_model(config.model)
         return start_run(config, spec, initial_D, at, durable=durable, epoch=epoch)
-    journal = Journal.open(folder)
     try:
         return _resume(journal, config, at, amend=amend)
     except BaseException:

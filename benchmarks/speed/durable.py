@@ -19,7 +19,7 @@ from fedcore.coordinator.records import Decided
 from fedcore.protocol import Verdict
 from fedcore.rng import Key
 from fedcore.typing import Seconds
-from fedrun.journal.segments import sync_folder
+from fedrun.durable import sync_folder
 from fedrun.journal.sqlite import SqliteStore
 
 GROUP = 64

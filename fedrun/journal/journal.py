@@ -44,15 +44,16 @@ class Journal:
         durable: bool = True,
     ) -> "Journal":
         """A new run whose version 0 is this model."""
-        if exists(folder):
-            raise JournalError(f"{folder}: there is a journal already")
         lock = FolderLock(folder, JournalError, "server")
         spec = ParamSpec.from_json(configured.spec)
         model = folder / "models" / "initial.safetensors"
         try:
+            journal = cls(folder, SqliteStore(folder, durable=durable), lock)
+            if journal.store.last:
+                journal.store.close()
+                raise JournalError(f"{folder}: there is a journal already")
             with writing(model):
                 save_model(model, spec, initial_D)
-            journal = cls(folder, SqliteStore(folder, durable=durable), lock)
             journal.append([configured])
         except BaseException:
             lock.release()

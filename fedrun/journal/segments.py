@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fedcore.errors import JournalError
 from fedcore.typing import Bytes
+from fedrun.durable import sync_folder
 
 SEGMENT_BYTES = 64 << 20
 
@@ -38,6 +39,7 @@ class Segments:
 
     def start(self, taken: dict[int, int]) -> None:
         """Goes on behind what is taken: the end of each segment in use."""
+        sync_folder(self._folder)  # a process that made one may have been killed
         self._free = sorted(set(self.numbers()) - set(taken), reverse=True)
         if taken:
             self._current = max(taken)
@@ -120,12 +122,3 @@ class Segments:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}.segment"
-
-
-def sync_folder(folder: Path) -> None:
-    """The names in a folder are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
 from fedcore.typing import Bytes
+from fedrun.durable import make_folder
 from fedrun.journal.codec import Row, checksum, from_row, to_row
 from fedrun.journal.disk import explained
 from fedrun.journal.segments import Place, Segments
@@ -53,7 +54,7 @@ class SqliteStore:
             raise JournalError(f"{folder}: no journal here")
         try:
             if not read_only:
-                (folder / "segments").mkdir(parents=True, exist_ok=True)
+                make_folder(folder / "segments")
             self._db = self._connect(read_only, durable)
         except (sqlite3.Error, OSError) as error:
             raise explained(self._file, error) from error

@@ -1,0 +1,226 @@
+"""What is recorded: federations on real journals and client states.
+
+``python -m tests.power.drive STORY ROOT SEED [MISTAKE]`` runs in a process whose file
+operations are recorded. It notes in the log what was promised: rows of the journal
+before and after they are made durable, what the server said, and states of clients
+before and after they are saved.
+"""
+
+import argparse
+import json
+import os
+import random
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from fedclient.store import ClientStore
+from fedcore.coordinator.actions import Action, SendAck, SendReply
+from fedcore.participant import ParticipantState
+from fedcore.protocol import Verdict
+from fedrun.config import FederationConfig
+from fedrun.durable import sync_folder
+from fedrun.files import save_model
+from fedrun.journal import segments as segments_module
+from fedrun.journal import sqlite as sqlite_module
+from fedrun.journal.codec import to_row
+from fedrun.journal.sqlite import SqliteStore
+from fedrun.run import start_run
+from tests.power.mistakes import MISTAKES
+from tests.power.promises import fingerprint
+from tests.power.recorder import mark
+from tests.power.sites import note_syncs
+from tests.protocol import client as client_module
+from tests.protocol import server as server_module
+from tests.protocol import world as world_module
+from tests.protocol.parts import INITIAL, SPEC
+from tests.protocol.server import CheckedServer
+from tests.protocol.world import Setting, Step, World
+
+PLACE = "place"  # below the root: the folder of the whole federation
+CHECKPOINT_PAGES = 12
+COMMON = {
+    "pull": 10, "begin": 12, "finish": 14, "push": 14, "deliver": 30, "answer": 30,
+    "commit": 4, "duplicate": 3, "lose": 2, "timer": 2, "flush": 1, "leave": 1,
+}  # fmt: skip
+RESTARTS = {"kill_server": 2, "start_server": 8, "kill_client": 2}
+
+
+def note(**promise: Any) -> None:
+    """A promise, into the log."""
+    mark(json.dumps(promise))
+
+
+# ------------------------------------------------------------------- promises
+
+
+@contextmanager
+def promising() -> Iterator[None]:
+    """What is promised is noted, before and after."""
+    append, save, forget = SqliteStore.append, ClientStore.save, ClientStore.forget
+    release = CheckedServer._release
+
+    def noting_append(store: SqliteStore, records: Any) -> int:
+        rows = [to_row(record) for record in records]
+        told = [(kind, body, bytes(payload).hex()) for kind, body, payload in rows]
+        where = str(store._file)
+        note(what="appending", file=where, after=store.last, rows=told)
+        last = append(store, records)
+        note(what="appended", file=where, last=last)
+        return last
+
+    def noting_save(store: ClientStore, state: ParticipantState) -> None:
+        told = fingerprint(state)
+        note(what="saving", file=str(store._file), state=told)
+        save(store, state)
+        note(what="saved", file=str(store._file), state=told)
+
+    def noting_forget(store: ClientStore) -> None:
+        note(what="saving", file=str(store._file), state=None)
+        forget(store)
+        note(what="saved", file=str(store._file), state=None)
+
+    def noting_release(server: CheckedServer, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, SendAck) and isinstance(action.ack.answer, Verdict):
+                ack = action.ack
+                told = [action.cid, ack.seq, ack.digest, ack.answer.value]
+                note(what="verdict", told=told)
+            elif isinstance(action, SendReply):
+                patch_ = action.reply.patch
+                note(what="version", told=[patch_.version, patch_.digest])
+        release(server, actions)
+
+    with ExitStack() as stack:
+        for owner, name, new in (
+            (SqliteStore, "append", noting_append),
+            (ClientStore, "save", noting_save),
+            (ClientStore, "forget", noting_forget),
+            (CheckedServer, "_release", noting_release),
+        ):
+            stack.enter_context(patch.object(owner, name, new))
+        yield
+
+
+@contextmanager
+def small(root: Path, large: int, segment_bytes: int, **journal: int) -> Iterator[None]:
+    """Segments, checkpoints and budgets so small that all of them are in use."""
+    model = root.with_suffix(".safetensors")  # the user's own: outside of the disk
+    save_model(model, SPEC, INITIAL)
+
+    def config(**settings: Any) -> FederationConfig:
+        return FederationConfig(**{**settings, "journal": journal, "model": model})
+
+    init = segments_module.Segments.__init__
+
+    def small_segments(self: Any, folder: Path) -> None:
+        init(self, folder, segment_bytes)
+
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        database = connect(*args, **options)
+        database.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        return database
+
+    with (
+        patch.object(sqlite_module, "LARGE", large),
+        patch.object(segments_module.Segments, "__init__", small_segments),
+        patch.object(sqlite3, "connect", connected),
+        patch.object(world_module, "FederationConfig", config),
+    ):
+        yield
+
+
+@contextmanager
+def durable_world(root: Path) -> Iterator[None]:
+    """The model check on disks that are synced, in a folder of our own."""
+
+    def durably(*args: Any, **options: Any) -> Any:
+        return start_run(*args, **{**options, "durable": True})
+
+    def saved(folder: Path, **_: Any) -> ClientStore:
+        return ClientStore(folder)
+
+    place = root / PLACE
+    with (
+        patch.object(server_module, "start_run", durably),
+        patch.object(client_module, "ClientStore", saved),
+        patch.object(tempfile, "mkdtemp", lambda **_: str(place)),
+    ):
+        yield
+
+
+# -------------------------------------------------------------------- stories
+
+
+def _schedule(rng: random.Random, weights: dict[str, int], length: int) -> list[Step]:
+    names = list(weights)
+    drawn = rng.choices(names, list(weights.values()), k=length)
+    return [(name, rng.getrandbits(16), rng.getrandbits(16)) for name in drawn]
+
+
+def _world(root: Path, setting: Setting, schedule: list[Step]) -> None:
+    (root / PLACE).mkdir()
+    for folder in (root, root / PLACE):
+        sync_folder(folder)
+    with durable_world(root):
+        world = World(setting).__enter__()  # its disks stay
+        world.execute(schedule)
+
+
+def rows(root: Path, rng: random.Random) -> None:
+    """Payloads in rows; server and clients are restarted."""
+    setting = Setting(downlink="identity", real_disks=True)
+    with small(root, 1 << 20, 4096):
+        weights = COMMON | RESTARTS | {"snapshot": 2}
+        _world(root, setting, _schedule(rng, weights, 120))
+
+
+def segments(root: Path, rng: random.Random) -> None:
+    """Payloads in segments; the server is restarted."""
+    setting = Setting(uplink="identity")
+    with small(root, 64, 1024):
+        weights = COMMON | RESTARTS | {"snapshot": 3}
+        _world(root, setting, _schedule(rng, weights, 200))
+
+
+def retention(root: Path, rng: random.Random) -> None:
+    """Payloads are dropped, and their segments used again."""
+    setting = Setting(uplink="identity", downlink="identity")
+    with small(root, 64, 1024, keep_bytes=600):
+        schedule = _schedule(rng, COMMON, 260)
+        for at in range(250, 10, -20):
+            schedule.insert(at, ("snapshot", 0, 0))
+        _world(root, setting, schedule)
+
+
+STORIES: dict[str, Callable[[Path, random.Random], None]] = {
+    story.__name__: story for story in (rows, segments, retention)
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("story", choices=STORIES)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--mistake", choices=MISTAKES)
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        stack.enter_context(note_syncs())
+        stack.enter_context(promising())
+        if given.mistake:
+            MISTAKES[given.mistake](stack)
+        STORIES[given.story](given.root, random.Random(given.seed))
+        sys.stdout.flush()
+        os._exit(0)  # as if killed: nothing is closed
+
+
+if __name__ == "__main__":
+    main()

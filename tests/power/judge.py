@@ -1,0 +1,216 @@
+"""Starts the real code on a disk that a power cut left, and says what is wrong."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from fedclient.store import ClientStore
+from fedcore.coordinator.events import ClientEnrolled
+from fedcore.coordinator.records import Decided, Stepped
+from fedcore.errors import LatecomerError
+from fedrun.commit import GroupCommit
+from fedrun.config import parse_config
+from fedrun.journal import exists
+from fedrun.journal.codec import Row as Record
+from fedrun.journal.codec import from_row, to_row
+from fedrun.journal.sqlite import SqliteStore
+from fedrun.run import Run, open_run
+from tests.power.promises import (
+    ClientPromise,
+    JournalPromise,
+    Promises,
+    Row,
+    fingerprint,
+)
+from tests.protocol.ghost import ServerGhost, ViolationError, differ
+
+LATER = 1e6  # seconds: after all that was recorded
+
+
+@dataclass
+class History:
+    """What follows from the rows of a journal; computed once, row by row."""
+
+    rows: list[Row] = field(default_factory=list)
+    ghosts: list[ServerGhost] = field(default_factory=lambda: [ServerGhost()])
+    records: list[Record] = field(default_factory=list)
+
+    def ghost(self, rows: Sequence[Row], count: int) -> ServerGhost:
+        """X, W and the buffer after so many rows."""
+        same = 0
+        while same < min(count, len(self.rows)) and self.rows[same] is rows[same]:
+            same += 1
+        if same < min(count, len(self.rows)):  # rows were appended anew
+            del self.rows[same:], self.records[same:], self.ghosts[same + 1 :]
+        for kind, body, payload in rows[len(self.rows) : count]:
+            record = from_row(kind, body, bytes.fromhex(payload))
+            self.records.append(record)
+            self.ghosts.append(_after(self.ghosts[-1], record))
+            self.rows.append((kind, body, payload))
+        self.rows[:count] = rows[:count]
+        return self.ghosts[count]
+
+
+def _after(ghost: ServerGhost, record: Record) -> ServerGhost:
+    changed = copy(ghost)
+    changed.accepted, changed.epochs = dict(ghost.accepted), list(ghost.epochs)
+    changed.apply(record)
+    return changed
+
+
+class Judge:
+    """Demands that everything promised is there, once, and that it starts by itself."""
+
+    def __init__(self) -> None:
+        self._histories: dict[str, History] = {}
+
+    def check(self, promises: Promises, *, go_on: bool = False) -> str | None:
+        """What is wrong with the disk as it lies there; None if nothing is."""
+        try:
+            for file, journal in promises.journals.items():
+                history = self._histories.setdefault(file, History())
+                _check_run(Path(file).parent, journal, history, promises, go_on=go_on)
+            for file, client in promises.clients.items():
+                _check_client(Path(file).parent, client)
+        except ViolationError as error:
+            return str(error)
+        return None
+
+
+def _check_run(
+    folder: Path,
+    promise: JournalPromise,
+    history: History,
+    promises: Promises,
+    *,
+    go_on: bool,
+) -> None:
+    if not promise.promised and not exists(folder):
+        return
+    if not exists(folder):
+        raise ViolationError(f"{folder} is gone with {promise.promised} records")
+    config = parse_config(json.loads(promise.rows[0][1])["config"])
+    found: list[int] = []
+    with _noting_first_append(found):
+        run = _does_not_fail(
+            f"{folder} does not start", lambda: open_run(config, LATER)
+        )
+    try:
+        count = found[0] if found else run.journal.store.last
+        _check_rows(run, promise, count)
+        ghost = history.ghost(promise.rows, count)
+        for entry in run.journal.entries(count):
+            ghost = _after(ghost, entry.record)
+        _check_state(run, ghost)
+        _check_said(history.records[:count], promises)
+        if go_on:
+            _does_not_fail(f"{folder} does not go on", lambda: _go_on(run))
+    finally:
+        run.journal.close()
+    if go_on:
+        again = _does_not_fail(f"{folder} starts once", lambda: open_run(config, LATER))
+        again.journal.close()
+
+
+@contextmanager
+def _noting_first_append(found: list[int]) -> Iterator[None]:
+    """How many records there were before a start wrote any."""
+    append = SqliteStore.append
+
+    def noting(store: SqliteStore, records: Any) -> int:
+        found.append(store.last)
+        return append(store, records)
+
+    with patch.object(SqliteStore, "append", noting):
+        yield
+
+
+def _does_not_fail(what: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (LatecomerError, OSError, ValueError, KeyError) as error:
+        raise ViolationError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def _check_rows(run: Run, promise: JournalPromise, count: int) -> None:
+    """The journal is a beginning of what was handed to it, and holds what it must."""
+    if run.journal.cut:
+        raise ViolationError(f"{run.journal.cut} records were cut off as damaged")
+    if count < promise.promised:
+        raise ViolationError(f"{count} records of {promise.promised} promised ones")
+    if count > len(promise.rows):
+        raise ViolationError(f"{count} records, and {len(promise.rows)} were written")
+    dropped = run.journal.store.first_payload()
+
+    def read() -> None:
+        for number, record in run.journal.entries():
+            if number > count:
+                return
+            kind, body, payload = to_row(record)
+            told = promise.rows[number - 1]
+            gone = number <= dropped and not payload
+            if (kind, body) != told[:2] or not (gone or payload.hex() == told[2]):
+                raise ViolationError(f"record {number} is not what was written")
+
+    _does_not_fail("a record cannot be read", read)
+
+
+def _check_state(run: Run, ghost: ServerGhost) -> None:
+    state = run.coordinator.state
+    for what, have, want in (
+        ("X", state.exact_D, ghost.exact),
+        ("W", state.published.public_D, ghost.public),
+        ("the buffer", state.buffer, ghost.waiting),
+    ):
+        if differ(have, want, ghost.tolerance):
+            raise ViolationError(f"{what} is not what the records say")
+
+
+def _check_said(records: Sequence[Record], promises: Promises) -> None:
+    """Every verdict and version that anybody saw is there, once."""
+    verdicts: dict[tuple[str, int, str], list[str]] = {}
+    versions: dict[int, list[str]] = {}
+    for record in records:
+        if isinstance(record, Decided):
+            name = (record.cid, record.seq, record.digest)
+            verdicts.setdefault(name, []).append(record.verdict.value)
+        elif isinstance(record, Stepped):
+            versions.setdefault(record.version, []).append(record.digest)
+    for name, verdict in promises.verdicts.items():
+        if verdicts.get(name) != [verdict]:
+            raise ViolationError(
+                f"{name} was told {verdict}, the journal says {verdicts.get(name)}"
+            )
+    for version, digest in promises.versions.items():
+        if version and versions.get(version) != [digest]:
+            raise ViolationError(f"version {version} was {digest}, and is not there")
+
+
+def _go_on(run: Run) -> None:
+    """The server takes a new client, exports and writes a snapshot."""
+    group = GroupCommit(run)
+    group.feed(ClientEnrolled(at=LATER, cid="late", name="late"))
+    group.commit(lazy_too=True)
+    group.snapshot(run.journal.store.last)
+
+
+def _check_client(folder: Path, promise: ClientPromise) -> None:
+    if promise.saved is None and not folder.exists():
+        return
+
+    def load() -> str | None:
+        store = ClientStore(folder)
+        try:
+            state = store.load()
+        finally:
+            store.close()
+        return None if state is None else fingerprint(state)
+
+    found = _does_not_fail(f"{folder} does not load", load)
+    if found not in (promise.saved, promise.saving):
+        raise ViolationError(f"{folder} holds another state than the one saved last")
