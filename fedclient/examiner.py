@@ -1,7 +1,6 @@
 """The evaluator: an enrolled process which owns the test set."""
 
 import logging
-import secrets
 import time
 from typing import Any
 
@@ -29,9 +28,7 @@ class Examiner:
         while True:
             member.check_superseded()
             try:
-                pull = member.participant.pull(secrets.randbits(63))
-                answer = member.connection.pull(pull)
-                member.patience.reset()
+                answer = member.pull()
                 if isinstance(answer, Refusal):
                     self._heed(answer)
                 elif self._examine(answer):

@@ -12,7 +12,7 @@ from fedwire.convert import epoch_name
 from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.attendance import Attendance
-from fedclient.connection import Connection
+from fedclient.connection import Connection, Refusal
 from fedclient.store import ClientStore
 from fedcore.algorithm import Algorithm
 from fedcore.errors import (
@@ -22,6 +22,7 @@ from fedcore.errors import (
     UserCodeError,
 )
 from fedcore.participant import Participant, ParticipantState
+from fedcore.protocol import Answer, Reply
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
 from fedcore.workload import (
@@ -98,6 +99,7 @@ class Membership:
         self._checkpoint = checkpoint
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
+        self._cid = ""  # under which it enrolled last
 
     def enrol(self) -> None:
         """Joins the run, under the id on disk or a new one; waits for the server."""
@@ -106,6 +108,7 @@ class Membership:
             self.store.forget()
             state = None
         cid = state.cid if state is not None else secrets.token_hex(8)
+        self._cid = cid
         reply = self._ask(cid, state.run_id if state else "")
         if reply.gone:
             self.store.forget()
@@ -145,6 +148,21 @@ class Membership:
             self.patience.reset()
             return reply
 
+    def pull(self) -> Reply | Refusal:
+        """Asks for the model and for work, with proofs if the server wants them.
+
+        Raises:
+            OutdatedError: the server does not believe the proofs.
+        """
+        pull = self.participant.pull(secrets.randbits(63))
+        answer = self.connection.pull(pull)
+        self.patience.reset()
+        if isinstance(answer, Refusal) and answer.answer is Answer.PROVE:
+            _log.info("the server asks for proofs of what this client knows")
+            self.participant.prove(pull.nonce)
+            return self.pull()
+        return answer
+
     def _algorithm(self, told: str) -> Algorithm:
         try:
             return parse_algorithm(told).build(self._model.spec)
@@ -165,8 +183,16 @@ class Membership:
         if self._attendance is not None:
             self._attendance.close()
         self._attendance = Attendance(
-            self.connection, cid, self.reply.heartbeat, self._on_superseded
+            self.connection,
+            cid,
+            self.reply.heartbeat,
+            lambda text: self._hear(cid, text),
         )
+
+    def _hear(self, cid: str, text: str) -> None:
+        """Whoever begins anew takes its own place, under another id."""
+        if cid == self._cid:
+            self._on_superseded(text)
 
     def _on_superseded(self, text: str) -> None:
         self._superseded = text

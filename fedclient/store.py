@@ -16,7 +16,7 @@ from fedcore.bandwidth import Link
 from fedcore.errors import StateError
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
-from fedcore.protocol import Held, ModelName, Push, Settled, Verdict
+from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import Vector
 from fedrun.lock import FolderLock
@@ -272,7 +272,7 @@ def _from_rows(
         history=tuple(
             Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
         ),
-        abandoned=tuple(facts["abandoned"]),
+        abandoned=tuple(map(_abandoned, facts["abandoned"])),
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
         kept=load_tree(kept_template, facts["kept"], arrays),
         ledger=Ledger(**facts["ledger"]),
@@ -283,9 +283,14 @@ def _from_rows(
     )
 
 
+def _abandoned(saved: list[Any] | str) -> Abandoned:
+    """An epoch with its proof; without, if it was written before there were proofs."""
+    return Abandoned(saved) if isinstance(saved, str) else Abandoned(*saved)
+
+
 def _settled(saved: list[Any]) -> Settled:
-    seq, verdict = saved
-    return Settled(seq, None if verdict is None else Verdict(verdict))
+    seq, verdict, *proof = saved
+    return Settled(seq, None if verdict is None else Verdict(verdict), *proof)
 
 
 def _vector(blob: bytes | None) -> Vector | None:

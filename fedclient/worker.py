@@ -1,7 +1,6 @@
 """A client at work: pull, train, push, until the run has ended."""
 
 import logging
-import secrets
 import time
 from dataclasses import replace
 from typing import Any
@@ -139,9 +138,7 @@ class Worker:
     # -------------------------------------------------------------------- pulls
 
     def _pull(self, *, work: bool = True) -> bool:
-        pull = self._participant.pull(secrets.randbits(63))
-        answer = self._member.connection.pull(pull)
-        self._member.patience.reset()
+        answer = self._member.pull()
         if isinstance(answer, Refusal):
             self._heed(answer)
             return False

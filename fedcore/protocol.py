@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from fedcore.typing import Bytes, Counts, Seconds
 
 Epoch = str  # 16 hexadecimal digits
+Proof = int  # a 64-bit MAC of the server, see fedcore.proofs; 0: none
 HISTORY = 16  # H: how many decided messages, and histories, both sides remember
 MOST_COUNTED = 1 << 40  # samples; what is added up from them fits into 64 bits
 
@@ -43,6 +44,7 @@ class Answer(StrEnum):
     )
     UNKNOWN = "unknown"  # enrol first
     RETRY = "retry"  # not now
+    PROVE = "prove"  # pull again, with proofs of what you claim
 
 
 class ModelName(NamedTuple):
@@ -57,14 +59,23 @@ class Held(NamedTuple):
 
     epoch: Epoch
     version: int
-    digest: str
+    digest: str  # empty: it was dropped, since it was not the server's
+    proof: Proof = 0  # that the server published this version
 
 
 class Settled(NamedTuple):
-    """The newest verdict that a client knows: proof of what the server once was."""
+    """The newest verdict that a client knows: it tells what the server once was."""
 
     seq: int = 0  # 0: none yet
     verdict: Verdict | None = None
+    proof: Proof = 0  # that the server gave this verdict
+
+
+class Abandoned(NamedTuple):
+    """A history that a client has left."""
+
+    epoch: Epoch
+    proof: Proof = 0  # that the server led the client out of it
 
 
 NOTHING_SETTLED = Settled()
@@ -78,17 +89,21 @@ class Receipt(NamedTuple):
     verdict: Verdict
     weight: float  # λ
     version: int  # t when it was decided
+    proof: Proof = 0  # of the verdict, in the epoch of the reply that brings it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """A client asks for the model, and for work."""
+    """A client asks for the model, and for work.
+
+    What it says of the past are claims. It adds the proofs once it was asked for them.
+    """
 
     cid: str
     nonce: int
     epoch: Epoch
     held: Held | None = None
-    abandoned: tuple[Epoch, ...] = ()  # the histories that it has left, at most H
+    abandoned: tuple[Abandoned, ...] = ()  # the histories that it has left, at most H
     settled: Settled = NOTHING_SETTLED
     history_from: int = 0  # the oldest one that it could still take back
 
@@ -124,6 +139,7 @@ class Ack:
     version: int = 0
     reason: str = ""
     retry_after: Seconds = 0.0
+    proof: Proof = 0  # of the verdict, in the epoch of the push
 
 
 TaskKind = Literal["train", "evaluate"]
@@ -189,3 +205,5 @@ class Reply:
     task: Task | None = None
     done: bool = False  # the run has ended; this is its last model
     retry_after: Seconds = 0.0
+    proof: Proof = 0  # that the server has published this version
+    left: Proof = 0  # if the epochs differ: that the client was led out of its own

@@ -11,10 +11,12 @@ from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import HistoryReopened
 from fedcore.errors import ConfigError, SpecMismatchError
 from fedcore.params import ParamSpec, digest, on_grid, version_0
+from fedcore.proofs import SECRET_BYTES
 from fedcore.typing import Seconds, Vector
 from fedrun.config import FederationConfig
 from fedrun.files import load_model
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover
+from fedrun.journal.recover import SECRET
 
 
 @dataclass
@@ -55,7 +57,15 @@ def open_run(
         journal = None
     if journal is None:
         spec, initial_D = load_model(config.model)
-        return start_run(config, spec, initial_D, at, durable=durable, epoch=epoch)
+        return start_run(
+            config,
+            spec,
+            initial_D,
+            at,
+            durable=durable,
+            epoch=epoch,
+            secret=secrets.token_bytes(SECRET_BYTES),
+        )
     try:
         return _resume(journal, config, at, amend=amend)
     except BaseException:
@@ -72,8 +82,12 @@ def start_run(
     durable: bool = True,
     epoch: str | None = None,
     kind: type[Coordinator] = Coordinator,
+    secret: bytes | None = None,
 ) -> Run:
-    """A fresh run from this model, on the grid if messages are to add up."""
+    """A fresh run from this model, on the grid if messages are to add up.
+
+    ``secret`` is for the proofs that clients are given; simulated ones need none.
+    """
     if config.algorithm.downlink.adds_exactly:
         initial_D = on_grid(initial_D)
     epoch, run_id = epoch or fresh_name(), fresh_name()
@@ -81,7 +95,9 @@ def start_run(
     journal = Journal.create(
         config.server.journal, configured, initial_D, durable=durable
     )
-    coordinator = new_coordinator(config, spec, initial_D, epoch, kind)
+    if secret is not None:
+        journal.store.note(SECRET, secret.hex())
+    coordinator = new_coordinator(config, spec, initial_D, epoch, kind, secret)
     return _begun(Run(config, run_id, journal, coordinator, [], None), at)
 
 
@@ -91,6 +107,8 @@ def _resume(
     told = journal.configurations()[-1][1]
     changes = differences(told.config, _as_json(config))
     _refuse_changes(journal, changes, amend=amend)
+    if journal.store.noted(SECRET) is None:  # begun before there were proofs
+        journal.store.note(SECRET, secrets.token_hex(SECRET_BYTES))
     recovered = recover(journal)
     coordinator = recovered.coordinator
     _check_model(config, coordinator, told)

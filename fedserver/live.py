@@ -13,7 +13,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.coordinator.records import Closed, EpochOpened, Failed, Lost, Measured
+from fedcore.coordinator.records import (
+    Closed,
+    EpochOpened,
+    Failed,
+    Lost,
+    Measured,
+    Unproved,
+)
 from fedrun.journal.codec import Row
 from fedrun.tables import overhead_line, saving, size, totals_table
 from fedrun.traffic import CONTROL, Lane, Load, by_client, total
@@ -61,6 +68,8 @@ class LiveView:
             case Failed():
                 _, _, last = record.error.strip().rpartition("\n")
                 self._news.append(f"{clock} {name} failed: {last}")
+            case Unproved():
+                self._news.append(f"{clock} {name} claims a later state, without proof")
             case EpochOpened():
                 self._news.append(f"{clock} a new history begins: {record.reason}")
             case Measured():

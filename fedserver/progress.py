@@ -114,6 +114,7 @@ class Progress:
                 "recipe": config.algorithm.kind,
                 "version": state.version,
                 "epoch": state.epoch,
+                "unproved": self.run.coordinator.unproved,
                 "stop": config.stop.model_dump(exclude_none=True),
                 "ended": state.closed,
                 "buffer": [state.count, config.algorithm.buffer],

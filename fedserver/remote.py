@@ -59,6 +59,8 @@ def status_table(told: JSON) -> RenderableType:
     head.add_row("updates", f"{updates} ({told['updates_per_second']:.1f}/s)")
     for name, value in told["metrics"].items():
         head.add_row(Text(name), f"{value:.4f} at version {told['measured']}")
+    if told["unproved"]:
+        head.add_row("unproved", f"{told['unproved']:,} claims of a later state")
     head.add_row("ended", told["ended"] or "no")
     table = Table(box=None, header_style="dim")
     for column in ("client", "does", "there", "accepted", "refused", "late by", "λ"):

@@ -295,7 +295,7 @@ class FederationService:
         return await self._decide(push)
 
     async def _decide(self, push: Push) -> pb.PushReply:
-        event = UpdatePushed(at=self._core.now(), push=push, fresh_epoch=fresh_name())
+        event = UpdatePushed(at=self._core.now(), push=push)
         self._core.submit(
             event,
             lambda error: self._answers.fail(

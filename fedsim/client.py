@@ -299,12 +299,7 @@ class SimulatedClient:
         """Its update arrives."""
         world = self._world
         self._deaf = self._device.ack_lost(self._task, self._attempt)
-        event = UpdatePushed(
-            at=world.clock.now,
-            push=self.participant.push(),
-            fresh_epoch=world.fresh_epoch(),
-        )
-        world.feed(event)
+        world.feed(UpdatePushed(at=world.clock.now, push=self.participant.push()))
 
     def acknowledged(self, ack: Ack) -> None:
         """The verdict is on its way, or lost."""

@@ -263,7 +263,7 @@ class Federation:
         """A client's message in flight arrives, and its verdict comes back."""
         push = self.trainees[index].push()
         self.sent += len(push.payload)
-        self.handle(UpdatePushed(at=self._at, push=push, fresh_epoch=""))
+        self.handle(UpdatePushed(at=self._at, push=push))
 
     def handle(self, event: Event) -> None:
         """Something happens at the server; its answers are delivered."""

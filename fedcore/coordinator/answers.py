@@ -3,26 +3,46 @@
 from fedcore.coordinator.actions import SendAck, SendReply
 from fedcore.coordinator.records import Leased
 from fedcore.coordinator.state import ServerState
-from fedcore.protocol import Ack, Answer, Pull, Push, Reply, Task, TaskKind
+from fedcore.proofs import Authenticator
+from fedcore.protocol import Ack, Answer, Pull, Push, Receipt, Reply, Task, TaskKind
 
 
 def replied(
-    pull: Pull, state: ServerState, task: Task | None, *, done: bool
+    pull: Pull,
+    state: ServerState,
+    proofs: Authenticator,
+    task: Task | None,
+    *,
+    done: bool,
 ) -> SendReply:
     """The way from what the client holds to the newest version, and its task."""
     row, published = state.clients[pull.cid], state.published
     other_history = pull.epoch != state.epoch
     accepted = [seq for seq in row.accepted if seq >= pull.history_from]
-    is_known = not other_history and pull.settled.seq == row.seq
+    patch = published.patch(None if other_history else pull.held)
+    is_held = patch.kind == "none"  # with its proof, from an earlier reply
     reply = Reply(
         nonce=pull.nonce,
-        patch=published.patch(None if other_history else pull.held),
-        receipt=None if is_known else row.receipt,
+        patch=patch,
+        receipt=_receipt(pull, state, proofs),
         accepted=tuple(accepted) if other_history else (),
         task=task,
         done=done,
+        proof=0 if is_held else proofs.version(state.epoch, state.version),
+        left=proofs.left(pull.epoch) if other_history else 0,
     )
     return SendReply(cid=pull.cid, reply=reply)
+
+
+def _receipt(pull: Pull, state: ServerState, proofs: Authenticator) -> Receipt | None:
+    """That of the newest verdict, unless the client knows it."""
+    receipt = state.clients[pull.cid].receipt
+    if receipt is None or (
+        pull.epoch == state.epoch and pull.settled.seq == receipt.seq
+    ):
+        return None
+    proof = proofs.verdict(state.epoch, pull.cid, receipt.seq, receipt.verdict)
+    return receipt._replace(proof=proof)
 
 
 def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
@@ -38,9 +58,13 @@ def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
     )
 
 
-def acknowledged(cid: str, state: ServerState) -> SendAck:
-    """The verdict on the last message that was decided."""
-    row = state.clients[cid]
+def acknowledged(push: Push, state: ServerState, proofs: Authenticator) -> SendAck:
+    """The verdict on the last message that was decided, which is this one.
+
+    Its proof is for the epoch that the client lives in; it may not have heard yet of a
+    newer one.
+    """
+    row = state.clients[push.cid]
     receipt = row.receipt
     assert receipt is not None
     ack = Ack(
@@ -50,8 +74,9 @@ def acknowledged(cid: str, state: ServerState) -> SendAck:
         weight=receipt.weight,
         version=receipt.version,
         reason=row.reason,
+        proof=proofs.verdict(push.epoch, push.cid, receipt.seq, receipt.verdict),
     )
-    return SendAck(cid=cid, ack=ack)
+    return SendAck(cid=push.cid, ack=ack)
 
 
 def answered(push: Push, answer: Answer) -> SendAck:

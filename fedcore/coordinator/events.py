@@ -45,7 +45,6 @@ class UpdatePushed:
 
     at: Seconds
     push: Push
-    fresh_epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ from fedcore.coordinator.records import (
     Reopened,
     Stepped,
     StepReason,
+    Unproved,
 )
 from fedcore.coordinator.settings import (
     EvaluateConfig,
@@ -63,14 +64,12 @@ from fedcore.coordinator.settings import (
 from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.verdicts import judge, quarantined
 from fedcore.payloads import Payload
+from fedcore.proofs import Authenticator
 from fedcore.protocol import (
     Answer,
     Epoch,
-    Held,
-    ModelName,
     Pull,
     Push,
-    Settled,
     Task,
     TaskKind,
 )
@@ -91,7 +90,21 @@ class Coordinator:
         stop: StopConfig | None = None,
         evaluate: EvaluateConfig | None = None,
         timeouts: TimeoutsConfig | None = None,
+        secret: bytes | None = None,
     ) -> None:
+        """Nothing is written before :meth:`begin`.
+
+        Args:
+            algorithm: what the federation does.
+            initial_D: version 0.
+            epoch: the name of the first history.
+            seed: of all that is drawn here.
+            stop: when the run ends.
+            evaluate: which versions are evaluated.
+            timeouts: how long to wait for what.
+            secret: of the run, for the proofs of what leaves it; without one, no
+                client can prove that this server was set back.
+        """
         self.algorithm = algorithm
         self.state = ServerState(algorithm, initial_D, epoch)
         self.stop = stop or StopConfig()
@@ -100,6 +113,8 @@ class Coordinator:
         self._key = Key.root(seed).fold_in("server")
         self.leases = Leases[Pull | None](algorithm, self._key, self._name_of)
         self.examinations = Examinations()
+        self.proofs = Authenticator(secret)
+        self.unproved = 0  # claims of a later state that were refused
         self._deadline: Timer | None = None
 
     def begin(self, at: Seconds, *, reopen: bool = False) -> list[Action]:
@@ -146,7 +161,7 @@ class Coordinator:
             case ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case UpdatePushed():
-                return self._push(event.push, event.fresh_epoch)
+                return self._push(event.push)
             case ClientLost():
                 return self._lose(event.cid)
             case ClientFailed():
@@ -214,10 +229,11 @@ class Coordinator:
         if row is None or row.left:
             return [Refuse(cid=pull.cid, nonce=pull.nonce, answer=Answer.UNKNOWN)]
         actions: list[Action] = []
-        if self.state.epoch in pull.abandoned or (
-            pull.epoch == self.state.epoch
-            and self._knows_more(row, pull.settled, pull.held)
-        ):
+        claims = self._claims(row, pull)
+        if claims:
+            if not any(claims):
+                refusal = Refuse(cid=pull.cid, nonce=pull.nonce, answer=Answer.PROVE)
+                return [*self._count_unproved(pull.cid), refusal]
             actions = self._open_epoch(
                 fresh_epoch, f"{row.name} knows a later state than this one"
             )
@@ -239,12 +255,35 @@ class Coordinator:
         timer = Timer("hold", pull.cid, pull.nonce)
         return [SetTimer(timer=timer, at=self.state.at + self.timeouts.hold)]
 
-    def _knows_more(
-        self, row: ClientRow, settled: Settled, model: Held | ModelName | None
-    ) -> bool:
-        """Whether a client has proof that this server was rolled back."""
-        newer = model is not None and model.version > self.state.version
-        return newer or row.contradicts(settled)
+    def _claims(self, row: ClientRow, pull: Pull) -> list[bool]:
+        """What a client says of a later state than this one; whether it is proved.
+
+        Nobody can know a later state of this history unless the server was set back.
+        """
+        state, proofs = self.state, self.proofs
+        claims = [
+            proofs.confirms(left.proof, proofs.left(left.epoch))
+            for left in pull.abandoned
+            if left.epoch == state.epoch
+        ]
+        if pull.epoch != state.epoch:
+            return claims
+        held, settled = pull.held, pull.settled
+        if held is not None and held.version > state.version:
+            made = proofs.version(state.epoch, held.version)
+            claims.append(proofs.confirms(held.proof, made))
+        if row.contradicts(settled):
+            made = proofs.verdict(state.epoch, row.cid, settled.seq, settled.verdict)
+            claims.append(proofs.confirms(settled.proof, made))
+        return claims
+
+    def _count_unproved(self, cid: str) -> list[Action]:
+        """A claim is refused; noted at each power of two, so that it stays cheap."""
+        self.unproved += 1
+        if self.unproved & (self.unproved - 1):
+            return []
+        news = (self.unproved + 1) // 2  # since it was noted last
+        return self._write(Unproved(at=self.state.at, cid=cid, count=news))
 
     def _hand_out(self) -> list[Action]:
         """Gives tasks to whoever waits and may have one."""
@@ -304,7 +343,7 @@ class Coordinator:
     def _reply(
         self, pull: Pull, task: Task | None = None, *, done: bool = False
     ) -> SendReply:
-        return replied(pull, self.state, task, done=done)
+        return replied(pull, self.state, self.proofs, task, done=done)
 
     def _final(self, pull: Pull) -> list[Action]:
         """The last model; an evaluator measures it, unless that was done."""
@@ -318,24 +357,24 @@ class Coordinator:
 
     # ------------------------------------------------------------------- pushes
 
-    def _push(self, push: Push, fresh_epoch: Epoch) -> list[Action]:
+    def _push(self, push: Push) -> list[Action]:
         row = self.state.clients.get(push.cid)
         if row is None:
             return [answered(push, Answer.UNKNOWN)]
         if row.seq == push.seq and row.receipt is not None:
             if row.receipt.digest != push.digest:
                 return [answered(push, Answer.OBSOLETE)]
-            return [acknowledged(push.cid, self.state)]
+            return [acknowledged(push, self.state, self.proofs)]
         if row.seq > push.seq:
             return [answered(push, Answer.OBSOLETE)]
         if row.left:
             return [answered(push, Answer.UNKNOWN)]
         if not push.epoch == push.base.epoch == self.state.epoch:
             return [answered(push, Answer.OTHER_EPOCH)]
-        if self._knows_more(row, push.settled, push.base):
-            reason = f"{row.name} knows a later state than this one"
-            opened = self._open_epoch(fresh_epoch, reason)
-            return [*opened, answered(push, Answer.OTHER_EPOCH)]
+        if push.base.version > self.state.version or row.contradicts(push.settled):
+            # It is to pull: there it can prove what it claims.
+            refusal = answered(push, Answer.OTHER_EPOCH)
+            return [*self._count_unproved(push.cid), refusal]
         actions = self._decide(push, *judge(push, self.state))
         if self.state.count >= self.algorithm.config.buffer:
             actions += self._step("buffer")
@@ -347,7 +386,7 @@ class Coordinator:
     ) -> list[Action]:
         actions = self._write(record, payload)
         self.leases.deliver(push.cid)
-        return [*actions, acknowledged(push.cid, self.state)]
+        return [*actions, acknowledged(push, self.state, self.proofs)]
 
     def quarantine(self, push: Push, reason: str) -> list[Action]:
         """Decides an update that raised when it was handled, without judging it.

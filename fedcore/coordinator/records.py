@@ -153,6 +153,20 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unproved:
+    """A client claimed a later state than the server's, and did not prove it.
+
+    An honest client is asked for its proofs once after each silent rollback. ``count``
+    is how many such claims, of anybody, there were since it was noted last.
+    """
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+    cid: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tallied:
     """Leases and decisions of a simulation, many in one; their updates are not kept."""
 
@@ -173,6 +187,7 @@ Note = (
     | Failed
     | Leased
     | Lost
+    | Unproved
     | Tallied
 )
 Record = Note | Decided | Stepped

@@ -30,6 +30,7 @@ from fedcore.coordinator.records import (
     Reopened,
     Stepped,
     Tallied,
+    Unproved,
 )
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
@@ -148,7 +149,7 @@ class ServerState:
                 self.closed = record.reason
             case Reopened():
                 self.closed = None
-            case Failed() | Leased() | Lost() | Tallied():
+            case Failed() | Leased() | Lost() | Unproved() | Tallied():
                 pass
             case _:
                 assert_never(record)

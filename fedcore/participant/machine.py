@@ -35,11 +35,12 @@ from fedcore.payloads import dense_payload
 from fedcore.protocol import (
     HISTORY,
     NOTHING_SETTLED,
+    Abandoned,
     Ack,
     Answer,
     Held,
     ModelName,
-    Patch,
+    Proof,
     Pull,
     Push,
     Receipt,
@@ -62,6 +63,7 @@ class Participant:
         self._sends_changes = uplink.sends_changes
         self._cap = uplink.cap if isinstance(uplink, ErrorFeedback) else None
         self._nonce: int | None = None
+        self._proving = False  # the server wants to see proofs
         # A message that comes from the disk was sent before.
         self._sendings = 0 if state.pending is None else 1
         self._wrong_full = 0
@@ -88,7 +90,7 @@ class Participant:
     def pull(self, nonce: int) -> Pull:
         """A request for the model; only the answer with this nonce counts."""
         self._nonce = nonce
-        state = self.state
+        state = self.state if self._proving else _without_proofs(self.state)
         undecided = state.seq if state.pending is not None else state.seq + 1
         oldest = min((sent.seq for sent in state.history), default=undecided)
         return Pull(
@@ -100,6 +102,25 @@ class Participant:
             settled=state.settled,
             history_from=oldest,
         )
+
+    def prove(self, nonce: int) -> bool:
+        """The server wants proofs of what was claimed; the next pull shows them.
+
+        Says whether that was the answer to the outstanding pull.
+
+        Raises:
+            OutdatedError: the proofs were shown, and it does not believe them.
+        """
+        if nonce != self._nonce:
+            return False
+        self._nonce = None
+        if self._proving:
+            raise OutdatedError(
+                "the server has no memory of what this state directory holds, and "
+                "does not believe its proofs"
+            )
+        self._proving = True
+        return True
 
     def receive(self, reply: Reply, messages: Sequence[Bytes] | None = None) -> bool:
         """Reconciles with the server's history, then takes over its model.
@@ -114,12 +135,12 @@ class Participant:
         """
         if reply.nonce != self._nonce:
             return False
-        self._nonce = None
+        self._nonce, self._proving = None, False
         self._check_disk(reply.receipt)
         before = self.state
         self._reconcile(reply)
         try:
-            self._install(reply.patch, messages)
+            self._install(reply, messages)
         except WrongModelError:
             raise
         except LatecomerError:
@@ -145,13 +166,13 @@ class Participant:
     def _reconcile(self, reply: Reply) -> None:
         pending, receipt = self.state.pending, reply.receipt
         if pending and receipt and receipt.seq == pending.push.seq:
-            self._settle(receipt.verdict)
+            self._settle(receipt.verdict, receipt.proof)
         if reply.patch.epoch != self.state.epoch:
             self._change_history(reply)
 
     def _change_history(self, reply: Reply) -> None:
         """The server's history is another one: take back what it does not hold."""
-        state = self.state
+        state, receipt = self.state, reply.receipt
         memory_D, history = state.memory_D, list(state.history)
         if state.pending is not None:
             push = state.pending.push
@@ -169,16 +190,16 @@ class Participant:
             pending=None,
             history=self._bounded(history),
             epoch=reply.patch.epoch,
-            abandoned=(*state.abandoned, state.epoch)[-HISTORY:],
-            settled=Settled(reply.receipt.seq, reply.receipt.verdict)
-            if reply.receipt
-            else NOTHING_SETTLED,
+            abandoned=(*state.abandoned, Abandoned(state.epoch, reply.left))[-HISTORY:],
+            settled=NOTHING_SETTLED
+            if receipt is None
+            else Settled(receipt.seq, receipt.verdict, receipt.proof),
             held=None,
             public_D=None,
         )
 
-    def _install(self, patch: Patch, messages: Sequence[Bytes] | None) -> None:
-        state = self.state
+    def _install(self, reply: Reply, messages: Sequence[Bytes] | None) -> None:
+        state, patch = self.state, reply.patch
         if patch.kind not in ("full", "none") and (
             state.held is None or state.held.version != patch.start
         ):
@@ -190,7 +211,7 @@ class Participant:
         public_D = apply_patch(state.public_D, patch.kind, messages, self._layout)
         arrived = digest(public_D)
         if not is_named(arrived, patch.digest):
-            self._change(held=None, public_D=None)
+            self._drop_model()
             self._wrong_full += patch.kind == "full"
             if self._wrong_full >= 2:
                 raise ProtocolError(
@@ -201,9 +222,17 @@ class Participant:
                 f"version {patch.version} has another digest than the server's"
             )
         self._wrong_full = 0
-        held = Held(patch.epoch, patch.version, arrived)
+        proof = reply.proof
+        if patch.kind == "none" and state.held is not None:
+            proof = state.held.proof
+        held = Held(patch.epoch, patch.version, arrived, proof)
         link = replace(self.state.link, patch=patch.nbytes)
         self._change(held=held, public_D=public_D, link=link)
+
+    def _drop_model(self) -> None:
+        """It is not the server's. Which version it was is still worth knowing."""
+        held = self.state.held
+        self._change(held=held and held._replace(digest=""), public_D=None)
 
     # ---------------------------------------------------------------- bandwidth
 
@@ -367,7 +396,7 @@ class Participant:
             return Outcome.IGNORED
         match ack.answer:
             case Verdict():
-                self._settle(ack.answer)
+                self._settle(ack.answer, ack.proof)
                 self._judge_complaint(ack)
                 return Outcome.SETTLED
             case Answer.OBSOLETE:
@@ -382,7 +411,7 @@ class Participant:
             case _:
                 return Outcome.RETRY
 
-    def _settle(self, verdict: Verdict) -> None:
+    def _settle(self, verdict: Verdict, proof: Proof) -> None:
         state, pending = self.state, self.state.pending
         assert pending is not None
         push, ledger, memory_D = pending.push, state.ledger, state.memory_D
@@ -409,7 +438,7 @@ class Participant:
         self._change(
             memory_D=memory_D,
             pending=None,
-            settled=Settled(push.seq, verdict),
+            settled=Settled(push.seq, verdict, proof),
             history=self._bounded(history),
             oldest=oldest,
             work=work,
@@ -441,3 +470,13 @@ class Participant:
 
     def _note(self, **entries: float) -> None:
         self._change(ledger=replace(self.state.ledger, **entries))  # type: ignore[arg-type]
+
+
+def _without_proofs(state: ParticipantState) -> ParticipantState:
+    """What is claimed; it is seldom that anybody asks for more."""
+    return replace(
+        state,
+        held=state.held and state.held._replace(proof=0),
+        settled=state.settled._replace(proof=0),
+        abandoned=tuple(Abandoned(left.epoch) for left in state.abandoned),
+    )

@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from fedcore.bandwidth import NEW_LINK, Link
 from fedcore.errors import LatecomerError
-from fedcore.protocol import NOTHING_SETTLED, Epoch, Held, ModelName, Push, Settled
+from fedcore.protocol import (
+    NOTHING_SETTLED,
+    Abandoned,
+    Epoch,
+    Held,
+    ModelName,
+    Push,
+    Settled,
+)
 from fedcore.typing import Bytes, Counts, State, Vector
 
 
@@ -82,7 +90,7 @@ class ParticipantState:
     settled: Settled = NOTHING_SETTLED
     pending: Pending | None = None
     history: tuple[Sent, ...] = ()
-    abandoned: tuple[Epoch, ...] = ()  # the last H histories that it has left
+    abandoned: tuple[Abandoned, ...] = ()  # the last H histories that it has left
     oldest: ModelName | None = None  # the oldest base of what was folded back into e
     kept: State = None
     ledger: Ledger = Ledger()

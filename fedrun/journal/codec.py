@@ -42,6 +42,7 @@ _CLASSES: dict[str, type[Any]] = {
         records.Failed,
         records.Leased,
         records.Lost,
+        records.Unproved,
         records.Tallied,
     )
 }

@@ -16,6 +16,7 @@ from fedrun.journal.journal import Journal
 
 _log = logging.getLogger(__name__)
 WITHOUT_UPDATES = "without updates"  # noted in the journal of such a run
+SECRET = "secret"  # noted in it: what proofs are made with. Never shown to anybody
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def new_coordinator(
     initial_D: Vector,
     epoch: Epoch,
     kind: type[Kind],
+    secret: bytes | None = None,
 ) -> Kind:
     """A coordinator at version 0."""
     return kind(
@@ -47,6 +49,7 @@ def new_coordinator(
         stop=config.stop,
         evaluate=config.evaluate,
         timeouts=config.timeouts,
+        secret=secret,
     )
 
 
@@ -90,7 +93,9 @@ def recover_from(
     newest = told[-1][1]
     spec, initial_D = _initial(journal, newest)
     config = parse_config(newest.config)
-    coordinator = new_coordinator(config, spec, initial_D, newest.epoch, Coordinator)
+    coordinator = new_coordinator(
+        config, spec, initial_D, newest.epoch, Coordinator, secret_of(journal)
+    )
     algorithms = {
         n: parse_config(each.config).algorithm.build(spec) for n, each in told
     }
@@ -113,6 +118,17 @@ def recover_from(
                 f"have digest {record.digest}, the replay has {state.published.digest}"
             )
     return Recovered(coordinator, newest.run_id, start, replayed)
+
+
+def secret_of(journal: Journal) -> bytes | None:
+    """What the run's proofs are made with; none in a run that was never served."""
+    told = journal.store.noted(SECRET)
+    try:
+        return None if told is None else bytes.fromhex(told)
+    except ValueError:
+        raise CorruptJournalError(
+            f"{journal.folder}: the run's secret should be hexadecimal digits"
+        ) from None
 
 
 def _initial(journal: Journal, configured: Configured) -> tuple[ParamSpec, Vector]:

@@ -169,9 +169,7 @@ class Replay:
             counts=counts_array(record.counts),
             loss=record.loss,
         )
-        return self.coordinator.handle(
-            UpdatePushed(at=record.at, push=push, fresh_epoch=epoch)
-        )
+        return self.coordinator.handle(UpdatePushed(at=record.at, push=push))
 
 
 def what_if(

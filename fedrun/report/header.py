@@ -3,7 +3,7 @@
 import inspect
 from datetime import UTC, datetime
 
-from fedcore.coordinator.records import EpochOpened, Reopened
+from fedcore.coordinator.records import EpochOpened, Reopened, Unproved
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedrun.config import parse_config
@@ -145,5 +145,8 @@ def _restarts(results: Results) -> tuple[str, str, str]:
         remarks.append(f"{units.counted(told, 'change')} of settings")
     if reopened:
         remarks.append(f"reopened {units.counted(reopened, 'time')}")
+    unproved = sum(record.count for record in results.of(Unproved))
+    if unproved:
+        remarks.append(f"{units.counted(unproved, 'unproved claim')} of a later state")
     remarks.append("plain restarts leave no trace")
     return "Restored histories", f"{epochs:,}", "; ".join(remarks)

@@ -5,6 +5,7 @@ A peer's message is a claim: whatever it says becomes a message of the core, or 
 """
 
 import zlib
+from itertools import zip_longest
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fedcore.protocol import (
     HISTORY,
     MOST_COUNTED,
     NOTHING_SETTLED,
+    Abandoned,
     Ack,
     Answer,
     Epoch,
@@ -20,6 +22,7 @@ from fedcore.protocol import (
     ModelName,
     Patch,
     PatchKind,
+    Proof,
     Pull,
     Push,
     Receipt,
@@ -47,6 +50,7 @@ _ANSWERS: dict[Verdict | Answer, int] = {
     Answer.OBSOLETE: pb.ANSWER_OBSOLETE,
     Answer.UNKNOWN: pb.ANSWER_UNKNOWN,
     Answer.RETRY: pb.ANSWER_RETRY,
+    Answer.PROVE: pb.ANSWER_PROVE,
 }
 _MEANINGS = {code: meaning for meaning, code in _ANSWERS.items()}
 _PATCHES: dict[PatchKind, int] = {
@@ -109,8 +113,8 @@ def _read_verdict(code: int) -> Verdict:
     return answer
 
 
-def _read_settled(seq: int, code: int) -> Settled:
-    return Settled(seq, _read_verdict(code)) if seq else NOTHING_SETTLED
+def _read_settled(seq: int, code: int, proof: Proof = 0) -> Settled:
+    return Settled(seq, _read_verdict(code), proof) if seq else NOTHING_SETTLED
 
 
 def _settled_code(settled: Settled) -> pb.Answer:
@@ -127,17 +131,21 @@ def pull_request(
 ) -> pb.PullRequest:
     """A pull as it travels."""
     held = pull.held
+    proofs = [left.proof for left in pull.abandoned]
     return pb.PullRequest(
         cid=pull.cid,
         epoch=epoch_number(pull.epoch),
         held=held.version if held else None,
         held_digest=digest_bytes(held.digest)[:SHORT] if held else b"",
-        abandoned=[epoch_number(epoch) for epoch in pull.abandoned],
+        abandoned=[epoch_number(left.epoch) for left in pull.abandoned],
         settled=pull.settled.seq,
         settled_verdict=_settled_code(pull.settled),
         history_from=pull.history_from,
         partial=partial,
         partial_bytes=partial_bytes,
+        held_proof=held.proof if held else 0,
+        settled_proof=pull.settled.proof,
+        abandoned_proofs=proofs if any(proofs) else (),
     )
 
 
@@ -145,16 +153,28 @@ def read_pull(message: pb.PullRequest, nonce: int) -> Pull:
     """A client's pull; the call that it came by has this number."""
     epoch, held = epoch_name(message.epoch), None
     if message.HasField("held"):
-        held = Held(epoch, message.held, message.held_digest.hex())
+        digest = message.held_digest.hex()
+        held = Held(epoch, message.held, digest, message.held_proof)
     return Pull(
         cid=message.cid,
         nonce=nonce,
         epoch=epoch,
         held=held,
-        abandoned=tuple(epoch_name(left) for left in message.abandoned[-HISTORY:]),
-        settled=_read_settled(message.settled, message.settled_verdict),
+        abandoned=_read_abandoned(message),
+        settled=_read_settled(
+            message.settled, message.settled_verdict, message.settled_proof
+        ),
         history_from=message.history_from,
     )
+
+
+def _read_abandoned(message: pb.PullRequest) -> tuple[Abandoned, ...]:
+    """The histories that a client has left, and the proofs that it shows."""
+    end = len(message.abandoned)
+    newest = slice(max(0, end - HISTORY), end)
+    epochs, proofs = message.abandoned[newest], message.abandoned_proofs[newest]
+    told = zip_longest(epochs, proofs, fillvalue=0)
+    return tuple(Abandoned(epoch_name(epoch), proof) for epoch, proof in told)
 
 
 def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
@@ -177,12 +197,15 @@ def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
             verdict=answer_code(receipt.verdict),
             weight=receipt.weight,
             version=receipt.version,
+            proof=receipt.proof,
         ),
         accepted=reply.accepted,
         task=_TASKS[task.kind] if task else pb.TASK_KIND_NONE,  # type: ignore[arg-type]
         evaluate=task.evaluate if task else False,
         lease=task.lease if task else 0.0,
         done=reply.done,
+        proof=reply.proof,
+        left=reply.left,
     )
 
 
@@ -199,6 +222,7 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
             _read_verdict(told.verdict),
             told.weight,
             told.version,
+            told.proof,
         )
     if message.task != pb.TASK_KIND_NONE:
         if message.task not in _TASK_KINDS:
@@ -231,6 +255,8 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
         task=task,
         done=message.done,
         retry_after=message.retry_after,
+        proof=message.proof,
+        left=message.left,
     )
 
 
@@ -308,6 +334,7 @@ def push_reply(ack: Ack) -> pb.PushReply:
         version=ack.version,
         reason=ack.reason,
         retry_after=ack.retry_after,
+        proof=ack.proof,
     )
 
 
@@ -321,4 +348,5 @@ def read_push_reply(message: pb.PushReply, push: Push) -> Ack:
         version=message.version,
         reason=message.reason,
         retry_after=message.retry_after,
+        proof=message.proof,
     )

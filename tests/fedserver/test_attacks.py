@@ -1,5 +1,7 @@
 """Whatever a peer says, it gets an answer, and honest clients are served on."""
 
+import json
+import shutil
 import threading
 import tracemalloc
 import zlib
@@ -20,10 +22,11 @@ from hypothesis import strategies as st
 
 from fedcore import payloads
 from fedcore.params import ParamSpec
+from fedserver.remote import ask_status
 from tests.fedserver.honest import answered, refused, still_serves
 from tests.fedwire.messages import uint32, uint64
 from tests.peer import CALL, Peer, digest_of, packed
-from tests.served import DIM, Served, ones, served, until
+from tests.served import DIM, Served, ones, served, settings, until
 
 GOOD = packed(ones())
 
@@ -179,13 +182,17 @@ def test_numbers_may_be_left_out_but_never_come_back(peer: Peer) -> None:
     ],
     ids=["a verdict", "a version"],
 )
-def test_a_peer_from_the_future_begins_another_history(
+def test_a_push_from_the_future_begins_no_history(
     server: Served, peer: Peer, future: dict[str, int]
 ) -> None:
-    reply = peer.push(GOOD, **future)
-    assert reply.answer == pb.ANSWER_OTHER_EPOCH
-    [opened] = server.lines("epochopened")
-    assert opened["reason"] == "peer knows a later state than this one"
+    epoch = peer.epoch
+    for _ in range(3):
+        assert peer.push(GOOD, **future).answer == pb.ANSWER_OTHER_EPOCH
+    assert ask_status(server.address)["unproved"] == 3
+    assert server.lines("epochopened") == []
+    assert peer.pull().refused == 0
+    assert peer.epoch == epoch
+    assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED
 
 
 def test_an_update_of_another_history_is_not_decided(peer: Peer) -> None:
@@ -542,13 +549,89 @@ def test_a_pull_with_a_verdict_that_does_not_exist_is_refused(peer: Peer) -> Non
         peer.pull(settled=1, settled_verdict=77)
 
 
-def test_who_holds_a_later_version_begins_another_history(
+FUTURES: list[dict[str, Any]] = [
+    {"held": 50},
+    {"held": 50, "held_proof": 7},
+    {"held": 50, "held_digest": bytes(16)},
+    {"settled": 9, "settled_verdict": pb.ANSWER_ACCEPTED},
+    {"settled": 9, "settled_verdict": pb.ANSWER_ACCEPTED, "settled_proof": 7},
+]
+
+
+@pytest.mark.parametrize("future", FUTURES)
+def test_a_pull_from_the_future_begins_no_history(
+    server: Served, peer: Peer, future: dict[str, Any]
+) -> None:
+    for _ in range(3):
+        assert peer.pull(**future).refused == pb.ANSWER_PROVE
+    assert peer.pull().refused == 0
+    assert server.lines("epochopened") == []
+
+
+def test_who_says_that_it_left_this_history_begins_no_other(
     server: Served, peer: Peer
 ) -> None:
-    before = peer.epoch
-    assert peer.pull(held=50).version == 0
-    assert peer.epoch != before
-    assert server.lines("epochopened")
+    there = peer.epoch
+    told = {"epoch": 1, "abandoned": [3, there], "abandoned_proofs": [4, 5, 6]}
+    assert peer.pull(**told).refused == pb.ANSWER_PROVE
+    assert server.lines("epochopened") == []
+
+
+def test_claims_of_the_future_do_not_stop_others(server: Served, peer: Peer) -> None:
+    """Each of them began another history once, and 0 of 29 updates were accepted."""
+    accepted = 0
+    with Peer(server.address, "honest") as honest:
+        for number in range(30):
+            for claim in FUTURES[number % len(FUTURES) :]:
+                peer.pull(**claim)
+            honest.pull()
+            peer.push(GOOD, base=99)
+            accepted += honest.push(GOOD).answer == pb.ANSWER_ACCEPTED
+    assert accepted == 30
+    assert server.lines("epochopened") == []
+
+
+def test_the_secret_of_a_run_is_shown_to_nobody(server: Served, peer: Peer) -> None:
+    secret = server.run.journal.store.noted("secret")
+    assert secret is not None
+    assert len(bytes.fromhex(secret)) == 16
+    peer.push(GOOD)
+    peer.pull(**FUTURES[0])
+    shown = [json.dumps(ask_status(server.address)), server.out.getvalue()]
+    assert not any(secret in text for text in shown)
+
+
+def test_a_server_set_back_behind_its_back_is_found_out_by_proof(
+    tmp_path: Path,
+) -> None:
+    config = settings(tmp_path)
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    with Served(tmp_path, config) as server, Peer(server.address) as peer:
+        peer.pull()
+    shutil.copytree(run, copy)
+    with Served(tmp_path, config) as server, Peer(server.address) as peer:
+        pushed = peer.push(GOOD)
+        assert pushed.answer == pb.ANSWER_ACCEPTED
+        told = peer.pull(settled=1, settled_verdict=pushed.answer)
+        assert told.version == 1
+    shutil.rmtree(run)
+    copy.rename(run)
+    with Served(tmp_path, config) as server, Peer(server.address) as peer:
+        claims = {"held": 1, "settled": 1, "settled_verdict": pushed.answer}
+        before = peer.epoch
+        assert peer.pull(**claims).refused == pb.ANSWER_PROVE
+        proofs = {"held_proof": told.proof, "settled_proof": pushed.proof}
+        again = peer.pull(**claims, **proofs)
+        assert (again.refused, again.version) == (0, 0)
+        assert peer.epoch != before
+        assert again.left
+        [opened] = server.lines("epochopened")
+        assert opened["reason"] == "peer knows a later state than this one"
+        [unproved] = server.lines("unproved")
+        assert (unproved["client"], unproved["count"]) == ("peer", 1)
+        older = peer.pull(**{**claims, **proofs})  # proofs of a history that was left
+        assert older.refused == pb.ANSWER_PROVE
+        still_serves(server)
 
 
 @given(data=st.data())
@@ -564,6 +647,9 @@ def test_any_pull_gets_an_answer_or_a_refusal(data: st.DataObject) -> None:
         "history_from": uint64,
         "partial": st.text(max_size=10),
         "partial_bytes": uint64,
+        "held_proof": uint64,
+        "settled_proof": uint64,
+        "abandoned_proofs": st.lists(uint64, max_size=20),
     }
     chosen = data.draw(st.sets(st.sampled_from(sorted(fields))))
     told = {name: data.draw(fields[name], label=name) for name in sorted(chosen)}

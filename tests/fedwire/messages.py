@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from fedcore.protocol import (
     HISTORY,
     MOST_COUNTED,
+    Abandoned,
     Ack,
     Answer,
     Held,
@@ -31,8 +32,12 @@ names = st.text(max_size=20)
 models = st.builds(ModelName, epochs, uint64)
 verdicts = st.sampled_from(list(Verdict))
 settled = st.just(Settled()) | st.builds(
-    Settled, st.integers(1, 2**64 - 1), st.sampled_from(list(Verdict))
+    Settled, st.integers(1, 2**64 - 1), verdicts, st.just(0)
 )
+proved = st.just(Settled()) | st.builds(
+    Settled, st.integers(1, 2**64 - 1), verdicts, uint64
+)
+abandoned = st.builds(Abandoned, epochs, uint64)
 counts = st.none() | st.lists(st.integers(0, MOST_COUNTED), max_size=5).map(
     lambda given: np.array(given, np.int64)
 )
@@ -46,9 +51,9 @@ def pulls(draw: st.DrawFn) -> Pull:
         cid=draw(names),
         nonce=draw(uint64),
         epoch=epoch,
-        held=draw(st.none() | st.builds(Held, st.just(epoch), uint64, digests)),
-        abandoned=tuple(draw(st.lists(epochs, max_size=HISTORY))),
-        settled=draw(settled),
+        held=draw(st.none() | st.builds(Held, st.just(epoch), uint64, digests, uint64)),
+        abandoned=tuple(draw(st.lists(abandoned, max_size=HISTORY))),
+        settled=draw(proved),
         history_from=draw(uint64),
     )
 
@@ -81,8 +86,9 @@ acks = st.builds(
     version=uint64,
     reason=st.text(max_size=50),
     retry_after=numbers,
+    proof=uint64,
 )
-receipts = st.builds(Receipt, uint64, digests, verdicts, numbers, uint64)
+receipts = st.builds(Receipt, uint64, digests, verdicts, numbers, uint64, uint64)
 tasks = st.builds(
     Task,
     kind=st.sampled_from(["train", "evaluate"]),
@@ -115,4 +121,6 @@ def replies(draw: st.DrawFn) -> Reply:
         task=draw(st.none() | tasks),
         done=draw(st.booleans()),
         retry_after=draw(numbers),
+        proof=draw(uint64),
+        left=draw(uint64),
     )

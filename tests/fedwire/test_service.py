@@ -18,21 +18,22 @@ FIELDS = {
     ),
     "PullRequest": (
         "cid epoch held held_digest abandoned settled settled_verdict "
-        "history_from partial partial_bytes"
+        "history_from partial partial_bytes held_proof settled_proof "
+        "abandoned_proofs"
     ),
     "Chunk": "offset crc32 data",
     "PullFrame": "reply chunk",
-    "Receipt": "seq digest verdict weight version",
+    "Receipt": "seq digest verdict weight version proof",
     "PullReply": (
         "refused retry_after kind epoch version digest lengths patch from_byte "
-        "receipt accepted task evaluate lease done"
+        "receipt accepted task evaluate lease done proof left"
     ),
     "PushHeader": (
         "cid epoch seq base settled settled_verdict samples steps update_norm "
         "memory_norm loss oldest counts has_counts payload crc32 size digest"
     ),
     "PushFrame": "header chunk",
-    "PushReply": "answer weight version reason retry_after",
+    "PushReply": "answer weight version reason retry_after proof",
 }
 
 
@@ -57,6 +58,7 @@ def test_no_answer_has_changed_its_number() -> None:
         "ANSWER_OBSOLETE": 18,
         "ANSWER_UNKNOWN": 19,
         "ANSWER_RETRY": 20,
+        "ANSWER_PROVE": 21,
     }
 
 

@@ -31,6 +31,15 @@ def goes_on(first: int, second: int) -> list[Step]:
     return [*counts(0, first), *counts(1, second), *pulls(0), *pulls(1)]
 
 
+def lies(count: int) -> list[Step]:
+    """Somebody makes forged claims, of all kinds."""
+    steps: list[Step] = []
+    for number in range(count):
+        steps += [("forge", number, 7 * number + 1), ("deliver", 0, 1)]
+        steps.append(("answer", 0, 1))
+    return steps
+
+
 LOSE_ANSWER: Step = ("lose", 0, 2)
 
 DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
@@ -240,6 +249,71 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             ("deliver", 1, 1),
             ("deliver", 0, 1),
             ("answer", 0, 1),
+        ],
+    ),
+    "told again after a restore, then set back to before it was decided": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *trains(0),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            LOSE_ANSWER,
+            ("backup", 0, 1),
+            ("restore", 1, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            ("roll_back", 0, 1),
+            *pulls(0),
+            *pulls(0),
+        ],
+    ),
+    "set back twice behind the back, and the client is killed in between": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *goes_on(1, 2),
+            ("roll_back", 0, 1),
+            *pulls(0),
+            ("kill_client", 0, 1),
+            *pulls(0),
+            *pulls(0),
+            *goes_on(4, 5),
+            ("roll_back", 0, 1),
+            ("kill_server", 0, 1),
+            ("start_server", 0, 1),
+            *pulls(1),
+            *pulls(1),
+            *pulls(0),
+        ],
+    ),
+    "a client that only looked on finds out that the server was set back": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *goes_on(1, 2),
+            *pulls(2),
+            *pulls(2),
+            ("roll_back", 0, 1),
+            *pulls(2),
+            *pulls(2),
+        ],
+    ),
+    "forged claims before, after and long after a restore": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *goes_on(1, 2),
+            *goes_on(4, 5),
+            *lies(40),
+            ("restore", 0, 1),
+            *lies(60),
+            *pulls(0),
+            *pulls(1),
+            *lies(60),
+            *goes_on(6, 8),
+            *lies(60),
         ],
     ),
     "a discarded message is sent again after a restart": (

@@ -7,22 +7,28 @@ systems do. A model check that lets one of them pass proves nothing.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from importlib import import_module
+from random import getrandbits
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
+from fedclient import store as store_module
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
 from fedcore.coordinator.answers import acknowledged
+from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.participant import Outcome, Participant
 from fedcore.participant import machine as participant_module
+from fedcore.participant.machine import _without_proofs
 from fedcore.payloads import decode, dense_payload, pack, unpack
-from fedcore.protocol import Ack, Answer, Receipt, Settled, Verdict
+from fedcore.proofs import Authenticator
+from fedcore.protocol import Ack, Answer, Push, Receipt, Settled, Verdict
 from fedrun.commit import GroupCommit
 from tests.protocol.ghost import vector
 from tests.protocol.parts import SPEC
@@ -67,8 +73,8 @@ def residual_committed_at_send(stack: ExitStack) -> None:
             memory_D=pending.residual_D, pending=replace(pending, residual_D=zero)
         )
 
-    def settle(self: Participant, verdict: Verdict) -> None:
-        old_settle(self, Verdict.ACCEPTED if verdict.returns_mass else verdict)
+    def settle(self: Participant, verdict: Verdict, proof: int) -> None:
+        old_settle(self, Verdict.ACCEPTED if verdict.returns_mass else verdict, proof)
 
     old_send = _swap(stack, Participant, "_send", send)
     old_settle = _swap(stack, Participant, "_settle", settle)
@@ -78,7 +84,7 @@ def residual_committed_at_send(stack: ExitStack) -> None:
 def fold_back_on_a_missing_ack(stack: ExitStack) -> None:
     def pull(self: Participant, nonce: int) -> Any:
         if self.state.pending is not None:
-            self._settle(Verdict.REJECTED_STALE)
+            self._settle(Verdict.REJECTED_STALE, 0)
         return old(self, nonce)
 
     old = _swap(stack, Participant, "pull", pull)
@@ -214,10 +220,10 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
         if record.seq % 2 == 0:
             row.receipt = before or Receipt(0, "", Verdict.ACCEPTED, 0.0, 0)
 
-    def acknowledge(cid: str, state: ServerState) -> Any:
+    def acknowledge(push: Push, state: ServerState, proofs: Any) -> Any:
         row, receipt = state._waiting  # type: ignore[attr-defined]
         kept, row.receipt = row.receipt, receipt
-        answer = old_acknowledge(cid, state)
+        answer = old_acknowledge(push, state, proofs)
         row.receipt = kept
         return answer
 
@@ -227,25 +233,25 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
 
 @mutant
 def verdict_recomputed_on_a_duplicate(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any, fresh: Any) -> Any:
+    def push(self: Coordinator, message: Any) -> Any:
         row = self.state.clients.get(message.cid)
         if row is not None and row.seq == message.seq and row.receipt is not None:
             row.receipt = row.receipt._replace(seq=message.seq - 1)
-        return old(self, message, fresh)
+        return old(self, message)
 
     old = _swap(stack, Coordinator, "_push", push)
 
 
 @mutant
 def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any, fresh: Any) -> Any:
-        [*others, last] = old(self, message, fresh)
+    def push(self: Coordinator, message: Any) -> Any:
+        [*others, last] = old(self, message)
         row = self.state.clients.get(message.cid)
         answer = last.ack.answer if isinstance(last, SendAck) else None
         if answer is Answer.OTHER_EPOCH and row is not None:
             verdict = Verdict.REJECTED_STALE
             row.decided(Receipt(message.seq, message.digest, verdict, 0.0, 0), "")
-            last = acknowledged(message.cid, self.state)
+            last = acknowledged(message, self.state, self.proofs)
         return [*others, last]
 
     old = _swap(stack, Coordinator, "_push", push)
@@ -269,15 +275,140 @@ def epoch_counted_up(stack: ExitStack) -> None:
 
 @mutant
 def rollback_goes_unnoticed(stack: ExitStack) -> None:
-    _swap(stack, Coordinator, "_knows_more", lambda *_: False)
+    _swap(stack, Coordinator, "_claims", lambda *_: [])
 
 
 @mutant
-def another_verdict_is_no_proof(stack: ExitStack) -> None:
-    def knows_more(self: Coordinator, row: Any, settled: Settled, version: int) -> bool:
-        return settled.seq > row.seq or version > self.state.version
+def another_verdict_is_no_contradiction(stack: ExitStack) -> None:
+    def contradicts(self: ClientRow, settled: Settled) -> bool:
+        return settled.seq > self.seq
 
-    _swap(stack, Coordinator, "_knows_more", knows_more)
+    _swap(stack, ClientRow, "contradicts", contradicts)
+
+
+@mutant
+def claims_need_no_proof(stack: ExitStack) -> None:
+    _swap(stack, Authenticator, "confirms", lambda *_: True)
+
+
+@mutant
+def a_push_opens_a_history(stack: ExitStack) -> None:
+    def push(self: Coordinator, message: Push) -> Any:
+        before, answers = self.unproved, old(self, message)
+        if self.unproved == before:
+            return answers
+        reason = "somebody knows a later state than this one"
+        name = f"{getrandbits(64):016x}"
+        return [*self._open_epoch(name, reason), *answers]
+
+    old = _swap(stack, Coordinator, "_push", push)
+
+
+@mutant
+def proofs_without_the_epoch(stack: ExitStack) -> None:
+    def mac(self: Authenticator, domain: bytes, epoch: str, *told: object) -> int:
+        return old(self, domain, *told)
+
+    old = _swap(stack, Authenticator, "_mac", mac)
+
+
+@mutant
+def proofs_of_versions_without_the_epoch(stack: ExitStack) -> None:
+    def version(self: Authenticator, epoch: str, version: int) -> int:
+        return old(self, "", version)
+
+    old = _swap(stack, Authenticator, "version", version)
+
+
+@mutant
+def proofs_of_verdicts_without_the_epoch(stack: ExitStack) -> None:
+    def verdict(self: Authenticator, epoch: str, *told: Any) -> int:
+        return old(self, "", *told)
+
+    old = _swap(stack, Authenticator, "verdict", verdict)
+
+
+@mutant
+def proofs_without_the_client(stack: ExitStack) -> None:
+    def verdict(self: Authenticator, epoch: str, cid: str, *told: Any) -> int:
+        return old(self, epoch, "", *told)
+
+    old = _swap(stack, Authenticator, "verdict", verdict)
+
+
+@mutant
+def proofs_without_the_secret(stack: ExitStack) -> None:
+    def init(self: Authenticator, secret: Any = None) -> None:
+        old(self, b"known to anybody")
+
+    old = _swap(stack, Authenticator, "__init__", init)
+
+
+@mutant
+def proofs_of_all_things_alike(stack: ExitStack) -> None:
+    """A proof of a later state is one of any later state."""
+
+    def mac(self: Authenticator, domain: bytes, epoch: str, *told: object) -> int:
+        return old(self, b"all", epoch)
+
+    old = _swap(stack, Authenticator, "_mac", mac)
+
+
+@mutant
+def a_secret_for_each_process(stack: ExitStack) -> None:
+    recover = import_module("fedrun.journal.recover")
+    _swap(stack, recover, "secret_of", lambda _: getrandbits(128).to_bytes(16))
+
+
+@mutant
+def verdicts_proved_in_the_epoch_of_the_server(stack: ExitStack) -> None:
+    def acknowledge(push: Push, state: ServerState, proofs: Any) -> Any:
+        return old(replace(push, epoch=state.epoch), state, proofs)
+
+    old = _swap(stack, coordinator_module, "acknowledged", acknowledge)
+
+
+@mutant
+def versions_leave_without_proof(stack: ExitStack) -> None:
+    def install(self: Participant, reply: Any, messages: Any) -> None:
+        old(self, replace(reply, proof=0), messages)
+
+    old = _swap(stack, Participant, "_install", install)
+
+
+@mutant
+def proof_of_a_version_forgotten_when_it_is_held(stack: ExitStack) -> None:
+    def install(self: Participant, reply: Any, messages: Any) -> None:
+        old(self, reply, messages)
+        held = self.state.held
+        assert held is not None
+        self._change(held=held._replace(proof=reply.proof))
+
+    old = _swap(stack, Participant, "_install", install)
+
+
+@mutant
+def proofs_of_verdicts_are_not_kept(stack: ExitStack) -> None:
+    def settle(self: Participant, verdict: Verdict, proof: int) -> None:
+        old(self, verdict, 0)
+
+    old = _swap(stack, Participant, "_settle", settle)
+
+
+@mutant
+def proofs_of_what_was_left_are_not_kept(stack: ExitStack) -> None:
+    def change(self: Participant, reply: Any) -> None:
+        old(self, replace(reply, left=0))
+
+    old = _swap(stack, Participant, "_change_history", change)
+
+
+@mutant
+def proofs_do_not_lie_on_the_disk(stack: ExitStack) -> None:
+    def facts(state: Any, kept: Any) -> Any:
+        return old(_without_proofs(state), kept)
+
+    old = _swap(stack, store_module, "_facts", facts)
 
 
 @mutant
@@ -369,8 +500,6 @@ def snapshot_without_the_buffer(stack: ExitStack) -> None:
 
 @mutant
 def accepted_numbers_are_not_remembered(stack: ExitStack) -> None:
-    from fedcore.coordinator.clients import ClientRow
-
     def decided(self: ClientRow, receipt: Receipt, reason: str) -> None:
         old(self, receipt, reason)
         while len(self.accepted) > 1:

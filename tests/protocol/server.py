@@ -14,6 +14,8 @@ from fedrun.run import open_run, start_run
 from tests.protocol.ghost import ServerGhost, ViolationError, differ
 from tests.protocol.parts import INITIAL, SPEC
 
+SECRET = b"of a model check"
+
 
 class CheckedServer:
     """A server process that can be killed, and the ghost of its history."""
@@ -32,7 +34,9 @@ class CheckedServer:
         self.rollbacks = 0  # counts all
         self.unnoticed = False  # whether the last one has not been found out yet
         self._names = {first}  # of all histories there ever were
-        self.run = start_run(config, SPEC, INITIAL, 0.0, durable=False, epoch=first)
+        self.run = start_run(
+            config, SPEC, INITIAL, 0.0, durable=False, epoch=first, secret=SECRET
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -65,6 +69,7 @@ class CheckedServer:
         for entry in self.run.journal.entries(self._seen):
             self.durable.apply(entry.record)
             if isinstance(entry.record, EpochOpened):
+                self._check_reason(entry.record.reason)
                 self._new_history(entry.record.epoch)
         self._seen = store.last
 
@@ -79,6 +84,11 @@ class CheckedServer:
     def durable_epoch(self) -> str:
         """The name of the history that is on disk."""
         return self.durable.epochs[-1] if self.durable.epochs else self._first
+
+    def _check_reason(self, reason: str) -> None:
+        """I15: no client opens a history but after a rollback behind the back."""
+        if "knows a later state" in reason and not self.unnoticed:
+            raise ViolationError(f"I15: a history was opened for nothing: {reason}")
 
     def _new_history(self, name: str) -> None:
         if name in self._names:

@@ -29,7 +29,21 @@ from fedcore.errors import ProtocolError
 from fedcore.params import digest
 from fedcore.participant import Outcome, OutdatedError
 from fedcore.payloads import dense_payload, pack
-from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
+from fedcore.proofs import Authenticator
+from fedcore.protocol import (
+    NOTHING_SETTLED,
+    Abandoned,
+    Ack,
+    Answer,
+    Held,
+    ModelName,
+    Proof,
+    Pull,
+    Push,
+    Reply,
+    Settled,
+    Verdict,
+)
 from fedrun.config import FederationConfig
 from tests.protocol.client import CheckedClient
 from tests.protocol.ghost import ViolationError
@@ -46,6 +60,8 @@ from tests.protocol.server import CheckedServer
 
 Step = tuple[str, int, int]
 CLIENTS = 3
+FORGER = "forger"  # enrolled like others, and never says a true word
+OTHER_SECRET = b"of another world"
 NOT_FINITE = pack(dense_payload(np.full(len(INITIAL), np.nan, np.float32)))
 
 
@@ -82,6 +98,62 @@ class Leave:
     cid: str
 
 
+@dataclass
+class Heard:
+    """All proofs that ever left the server, whoever they were for."""
+
+    versions: list[tuple[int, Proof]] = field(default_factory=list)
+    verdicts: list[tuple[str, Settled]] = field(default_factory=list)
+    left: list[Proof] = field(default_factory=list)
+
+    def hear(self, cid: str, message: Reply | Ack) -> None:
+        """Takes note of what somebody was told."""
+        if isinstance(message, Ack):
+            if isinstance(message.answer, Verdict):
+                settled = Settled(message.seq, message.answer, message.proof)
+                self.verdicts.append((cid, settled))
+            return
+        self.versions.append((message.patch.version, message.proof))
+        self.left.append(message.left)
+        if message.receipt is not None:
+            told = message.receipt
+            settled = Settled(told.seq, told.verdict, told.proof)
+            self.verdicts.append((cid, settled))
+
+
+def forged(
+    rng: random.Random, cid: str, nonce: int, epoch: str, ahead: int, heard: Heard
+) -> Pull:
+    """A pull with a claim of something that never was."""
+    pull = Pull(cid=cid, nonce=nonce, epoch=epoch)
+    other_run = Authenticator(OTHER_SECRET)
+    verdict = rng.choice(list(Verdict))
+    match rng.randrange(8):
+        case 0:
+            guess = rng.choice([0, rng.getrandbits(64)])
+            return replace(pull, held=Held(epoch, ahead, "", guess))
+        case 1:
+            proof = other_run.version(epoch, ahead)
+            return replace(pull, held=Held(epoch, ahead, "", proof))
+        case 2 if heard.versions:  # of a history that was left, it may be
+            version, proof = rng.choice(heard.versions)
+            return replace(pull, held=Held(epoch, version, "", proof))
+        case 3 if heard.versions:
+            proof = rng.choice(heard.versions)[1]
+            return replace(pull, held=Held(epoch, ahead, "", proof))
+        case 4 if heard.verdicts:  # one's own, of a history that was left, it may be
+            cid, settled = rng.choice(heard.verdicts)
+            return replace(pull, cid=cid, settled=settled)
+        case 5 if heard.verdicts:  # another client's
+            _, settled = rng.choice(heard.verdicts)
+            return replace(pull, settled=settled)
+        case 6:
+            proof = other_run.verdict(epoch, cid, 1 << 30, verdict)
+            return replace(pull, settled=Settled(1 << 30, verdict, proof))
+    proof = rng.choice([0, rng.getrandbits(64), other_run.left(epoch), *heard.left])
+    return replace(pull, epoch="f" * 16, abandoned=(Abandoned(epoch, proof),))
+
+
 Message = Enrol | Leave | Pull | Push | Reply | Ack | Refuse
 
 
@@ -116,6 +188,7 @@ class World:
         self.to_clients: list[tuple[str, Message]] = []
         self.copies: list[Path] = []
         self.spoilt: set[tuple[str, str]] = set()
+        self.proofs = Heard()
         self.bases: dict[
             tuple[str, int, str], ModelName
         ] = {}  # what was really trained on
@@ -129,6 +202,8 @@ class World:
             self._enrol(client)
             self._send(Enrol(client.cid, client.name))
             self._drain_network()
+        self._send(Enrol(FORGER, FORGER))
+        self._drain_network()
         self.old_disks: dict[int, object] = {}
         return self
 
@@ -185,7 +260,9 @@ class World:
 
     def do_pull(self, a: int, b: int) -> None:
         """A client asks for model and work."""
-        client = self._client(a)
+        self._pull(self._client(a))
+
+    def _pull(self, client: CheckedClient) -> None:
         self._nonce += 1
         self._send(client.participant.pull(self._nonce))
         self._say(f"{client.cid} pulls (nonce {self._nonce})")
@@ -277,6 +354,32 @@ class World:
         else:
             client.save()
             self._say(text)
+
+    def do_forge(self, a: int, b: int) -> None:
+        """Somebody claims a later state, with proofs that are none or of other things.
+
+        It knows every proof that ever left the server, and speaks for any client.
+        """
+        rng = random.Random((a << 16) + b)
+        self._nonce += 1
+        epoch = self.server.run.coordinator.state.epoch
+        cid = rng.choice([FORGER, *(client.cid for client in self.clients)])
+        ahead = self._version + rng.randint(1, 3)
+        if rng.random() < 0.2:
+            push = Push(
+                cid=FORGER,
+                epoch=epoch,
+                seq=1 << 40,
+                base=ModelName(epoch, ahead),
+                payload=NOT_FINITE,
+                digest="",
+                settled=NOTHING_SETTLED,
+                samples=1,
+            )
+            self._send(push)
+        else:
+            self._send(forged(rng, cid, self._nonce, epoch, ahead, self.proofs))
+        self._say(f"forged: {_brief(self.to_server[-1])}")
 
     # -------------------------------------------------------------- network steps
 
@@ -406,9 +509,7 @@ class World:
             case Push():
                 if (message.cid, message.digest) in self.spoilt:
                     message = replace(message, payload=NOT_FINITE)
-                event = UpdatePushed(
-                    at=self.at, push=message, fresh_epoch=self._epoch()
-                )
+                event = UpdatePushed(at=self.at, push=message)
             case _:
                 raise TypeError(message)
         self._say(f"the server hears: {_brief(message)}")
@@ -441,9 +542,11 @@ class World:
             match action:
                 case SendReply():
                     self._note_digest(action.reply)
+                    self.proofs.hear(action.cid, action.reply)
                     self.to_clients.append((action.cid, action.reply))
                 case SendAck():
                     self._note_verdict(action)
+                    self.proofs.hear(action.cid, action.ack)
                     self.to_clients.append((action.cid, action.ack))
                 case Refuse():
                     self.to_clients.append((action.cid, action))
@@ -497,12 +600,22 @@ class World:
                 if client.settle(message) is Outcome.ENROL:
                     self._send(Enrol(client.cid, client.name))
             case Refuse():
-                if message.answer is Answer.UNKNOWN:
+                if message.answer is Answer.PROVE:
+                    self._prove(client, message.nonce)
+                elif message.answer is Answer.UNKNOWN:
                     self._send(Enrol(client.cid, client.name))
                 elif message.answer is Answer.OBSOLETE:
                     raise OutdatedError("this client has left")
             case _:
                 raise TypeError(message)
+
+    def _prove(self, client: CheckedClient, nonce: int) -> None:
+        """I16: what a client knows from the server, it can prove."""
+        try:
+            if client.participant.prove(nonce):
+                self._pull(client)
+        except OutdatedError as error:
+            raise ViolationError(f"I16: {client.cid}: {error}") from error
 
     def _check_reference(self, client: CheckedClient) -> None:
         """I5: what a client holds was published under this name."""

@@ -26,6 +26,7 @@ class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ANSWER_OBSOLETE: _ClassVar[Answer]
     ANSWER_UNKNOWN: _ClassVar[Answer]
     ANSWER_RETRY: _ClassVar[Answer]
+    ANSWER_PROVE: _ClassVar[Answer]
 
 class PatchKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -53,6 +54,7 @@ ANSWER_OTHER_EPOCH: Answer
 ANSWER_OBSOLETE: Answer
 ANSWER_UNKNOWN: Answer
 ANSWER_RETRY: Answer
+ANSWER_PROVE: Answer
 PATCH_KIND_NONE: PatchKind
 PATCH_KIND_REPLAY: PatchKind
 PATCH_KIND_OVERWRITE: PatchKind
@@ -120,7 +122,7 @@ class EnrolReply(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("cid", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes")
+    __slots__ = ("cid", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs")
     CID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +133,9 @@ class PullRequest(_message.Message):
     HISTORY_FROM_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HELD_PROOF_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_PROOF_FIELD_NUMBER: _ClassVar[int]
+    ABANDONED_PROOFS_FIELD_NUMBER: _ClassVar[int]
     cid: str
     epoch: int
     held: int
@@ -141,7 +146,10 @@ class PullRequest(_message.Message):
     history_from: int
     partial: str
     partial_bytes: int
-    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ...) -> None: ...
+    held_proof: int
+    settled_proof: int
+    abandoned_proofs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "crc32", "data")
@@ -162,21 +170,23 @@ class PullFrame(_message.Message):
     def __init__(self, reply: _Optional[_Union[PullReply, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class Receipt(_message.Message):
-    __slots__ = ("seq", "digest", "verdict", "weight", "version")
+    __slots__ = ("seq", "digest", "verdict", "weight", "version", "proof")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     seq: int
     digest: bytes
     verdict: Answer
     weight: float
     version: int
-    def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ...) -> None: ...
+    proof: int
+    def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., proof: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
-    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done")
+    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +202,8 @@ class PullReply(_message.Message):
     EVALUATE_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
     refused: Answer
     retry_after: float
     kind: PatchKind
@@ -207,7 +219,9 @@ class PullReply(_message.Message):
     evaluate: bool
     lease: float
     done: bool
-    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ...) -> None: ...
+    proof: int
+    left: int
+    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...
 
 class PushHeader(_message.Message):
     __slots__ = ("cid", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest")
@@ -258,18 +272,20 @@ class PushFrame(_message.Message):
     def __init__(self, header: _Optional[_Union[PushHeader, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class PushReply(_message.Message):
-    __slots__ = ("answer", "weight", "version", "reason", "retry_after")
+    __slots__ = ("answer", "weight", "version", "reason", "retry_after", "proof")
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     answer: Answer
     weight: float
     version: int
     reason: str
     retry_after: float
-    def __init__(self, answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ...) -> None: ...
+    proof: int
+    def __init__(self, answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ..., proof: _Optional[int] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
     __slots__ = ("cid", "seq", "digest")

@@ -29,6 +29,7 @@ from fedcore.coordinator.events import (
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.params import ParamSpec, content_digest
 from fedcore.payloads import dense_payload, pack
+from fedcore.proofs import Authenticator
 from fedcore.protocol import (
     NOTHING_SETTLED,
     Held,
@@ -41,6 +42,7 @@ from fedcore.typing import Counts
 
 SPEC = ParamSpec.of({"w": np.zeros((2, 2), np.float32)})
 EPOCH, FRESH = "e" * 16, "f" * 16
+SECRET = b"sixteen  secrets"
 
 
 class Desk:
@@ -51,6 +53,7 @@ class Desk:
         config: AlgorithmConfig,
         stop: StopConfig | None = None,
         evaluate: EvaluateConfig | None = None,
+        secret: bytes | None = SECRET,
     ) -> None:
         self.coordinator = Coordinator(
             config.build(SPEC),
@@ -58,6 +61,7 @@ class Desk:
             epoch=EPOCH,
             stop=stop,
             evaluate=evaluate,
+            secret=secret,
         )
         self.at = 0.0
         self.actions: list[Action] = self.coordinator.begin(0.0)
@@ -115,9 +119,7 @@ class Desk:
             samples=samples,
             counts=counts,
         )
-        event = UpdatePushed(
-            at=self.at, push=replace(push, **changes), fresh_epoch=FRESH
-        )
+        event = UpdatePushed(at=self.at, push=replace(push, **changes))
         return self.feed(event)
 
     def lose(self, name: str) -> list[Action]:
@@ -141,6 +143,11 @@ class Desk:
         self.actions = self.coordinator.handle(event)
         self._note(self.actions)
         return self.actions
+
+    @property
+    def proofs(self) -> Authenticator:
+        """What the server makes proofs with."""
+        return self.coordinator.proofs
 
     def _note(self, actions: list[Action]) -> None:
         for action in actions:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
-from fedcore.coordinator.records import Decided, EpochOpened
+from fedcore.coordinator.records import Decided
 from fedcore.payloads import (
     dense_payload,
     low_rank_payload,
@@ -14,7 +14,7 @@ from fedcore.payloads import (
 from fedcore.protocol import Answer, ModelName, Settled, Verdict
 from fedcore.recipes import FedBuff
 from fedcore.staleness import Inverse
-from tests.fedcore.coordinator.desk import EPOCH, FRESH, Desk
+from tests.fedcore.coordinator.desk import FRESH, Desk
 
 
 @pytest.fixture
@@ -78,38 +78,6 @@ def test_an_update_trained_on_another_history_gets_no_verdict(desk: Desk) -> Non
     desk.push("a", 1, base=ModelName(FRESH, 0))
     assert desk.ack.answer is Answer.OTHER_EPOCH
     assert not desk.records(Decided)
-
-
-@pytest.mark.parametrize(
-    "proof",
-    [
-        {"settled": Settled(2, Verdict.ACCEPTED)},
-        {"settled": Settled(1, Verdict.REJECTED_STALE)},
-        {"base": 7},
-    ],
-    ids=["a later verdict", "another verdict", "a later version"],
-)
-def test_proof_of_a_rollback_opens_a_new_history(
-    desk: Desk, proof: dict[str, object]
-) -> None:
-    desk.push("a", 1)
-    desk.push("a", 3, **proof)  # type: ignore[arg-type]
-    assert desk.ack.answer is Answer.OTHER_EPOCH
-    (opened,) = desk.records(EpochOpened)
-    assert opened.epoch == desk.coordinator.state.epoch == FRESH
-
-
-def test_a_client_that_has_left_this_history_opens_a_new_one(desk: Desk) -> None:
-    desk.pull("a", epoch="d" * 16, abandoned=(EPOCH,))
-    (opened,) = desk.records(EpochOpened)
-    assert desk.reply.patch.epoch == opened.epoch == FRESH
-
-
-def test_proof_from_another_history_is_no_proof(desk: Desk) -> None:
-    desk.pull("a", epoch=FRESH, settled=Settled(9, Verdict.ACCEPTED))
-    assert not desk.records(EpochOpened)
-    assert desk.reply.patch.kind == "full"
-    assert desk.reply.task is None
 
 
 def test_a_reply_to_another_history_names_what_counts_in_this_one(desk: Desk) -> None:

@@ -56,7 +56,7 @@ class Quadratics:
         base = ModelName(EPOCH, self.coordinator.state.version)
         if client.finish(Trained(delta_D, samples=1), base, Key.root(turn)):
             push = client.push()
-            self.handle(UpdatePushed(at=float(turn), push=push, fresh_epoch=""))
+            self.handle(UpdatePushed(at=float(turn), push=push))
 
     def pull(self, index: int, turn: int) -> None:
         """A client takes over the public model."""
@@ -179,7 +179,7 @@ def test_after_the_farewell_nothing_of_a_client_is_left_at_the_server() -> None:
     made.pull(0, 99)
     assert client.flush()
     push = client.push()
-    made.handle(UpdatePushed(at=99.0, push=push, fresh_epoch=""))
+    made.handle(UpdatePushed(at=99.0, push=push))
     assert not memory_of(client).any()
     np.testing.assert_allclose(
         made.coordinator.state.optimizer, made.followed_D, rtol=1e-4, atol=1e-4

@@ -56,7 +56,7 @@ class Written:
             settled=NOTHING_SETTLED,
             samples=1,
         )
-        self.group.feed(UpdatePushed(at=1.0, push=push, fresh_epoch="f" * 16))
+        self.group.feed(UpdatePushed(at=1.0, push=push))
         self.group.commit()
 
     def close(self) -> None:

@@ -1,0 +1,61 @@
+"""Proofs of what a server once was, which only that server can make.
+
+A server that was set back to an older state behind its back finds it out from its
+clients: one of them knows a later version or verdict. Since a peer's message is a
+claim, each version and verdict that leaves the server carries a message
+authentication code (MAC) under a secret of the run, and only a claim with its MAC is
+believed. The MAC is keyed BLAKE2s (RFC 7693), cut to 64 bits: whoever guesses needs
+2^63 pulls, each of which is counted.
+
+The epoch is in every MAC, so a proof of a history that was left proves nothing about
+the next one; the client's id is in that of a verdict, so it is of no use to others.
+"""
+
+import hmac
+from hashlib import blake2s
+
+from fedcore.protocol import Epoch, Proof, Verdict
+
+SECRET_BYTES = 16
+_BYTES = 8
+
+
+class Authenticator:
+    """Makes and checks proofs under one run's secret; without one, there are none."""
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        if secret is not None and len(secret) != SECRET_BYTES:
+            raise ValueError(
+                f"a run's secret has {SECRET_BYTES} bytes, got {len(secret)}"
+            )
+        self._secret = secret
+
+    def version(self, epoch: Epoch, version: int) -> Proof:
+        """Of a version that was published."""
+        return self._mac(b"version", epoch, version)
+
+    def verdict(
+        self, epoch: Epoch, cid: str, seq: int, verdict: Verdict | None
+    ) -> Proof:
+        """Of a verdict on a client's message, as told in this epoch."""
+        return self._mac(b"verdict", epoch, seq, verdict, cid)
+
+    def left(self, epoch: Epoch) -> Proof:
+        """Of a history that a client was led out of."""
+        return self._mac(b"left", epoch)
+
+    def confirms(self, shown: Proof, made: Proof) -> bool:
+        """Whether a proof is the one that this server makes, in constant time."""
+        if self._secret is None:
+            return False
+        return hmac.compare_digest(
+            shown.to_bytes(_BYTES, "little"), made.to_bytes(_BYTES, "little")
+        )
+
+    def _mac(self, domain: bytes, *told: object) -> Proof:
+        if self._secret is None:
+            return 0
+        # All but the last part are words without a zero byte in them.
+        text = "\0".join(map(str, told)).encode("utf-8", "surrogatepass")
+        mac = blake2s(text, key=self._secret, person=domain, digest_size=_BYTES)
+        return int.from_bytes(mac.digest(), "little")
