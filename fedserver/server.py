@@ -38,7 +38,7 @@ from fedserver.metering import Metered
 from fedserver.progress import Progress
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
-from fedserver.sockets import Sockets
+from fedserver.sockets import Sockets, most_connections
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
@@ -52,6 +52,9 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.so_reuseport", 0),  # a port that is taken is an error
+    # Who says nothing for so long is no client: it attends, at least.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
     *WINDOWS,
 )
 
@@ -97,7 +100,7 @@ class Server:
             self.run, self._core, self._answers, self._sessions, self._status
         )
         self._health = HealthServicer()
-        self._grpc = grpc.aio.server(options=_OPTIONS)
+        self._grpc = grpc.aio.server(options=_options(self.run.config.server))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         self.port = _bind(self._grpc, self.run.config.server)
         self._grpc.add_generic_rpc_handlers((raw_handlers(self._metered()),))
@@ -268,6 +271,16 @@ async def _until(condition: Callable[[], bool], seconds: Seconds) -> None:
         if condition():
             break
         await asyncio.sleep(_LOOK)
+
+
+def _options(config: ServerConfig) -> list[tuple[str, int]]:
+    """How gRPC serves, and how many at a time."""
+    most = min(config.max_connections, most_connections())
+    return [
+        *_OPTIONS,
+        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.max_concurrent_streams", config.max_streams),
+    ]
 
 
 def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:

@@ -18,8 +18,11 @@ import resource
 import socket
 import stat
 import struct
+import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -30,8 +33,10 @@ Address = tuple[str, int]
 _DESCRIPTORS = Path("/proc/self/fd")
 _TCP = ("ipv4:", "ipv6:")
 _FEW = 100  # with more of them, those that come within this time are
-_LOOK: Seconds = 0.05  # looked for together: a look costs 5 microseconds each
+_LOOK: Seconds = 0.05  # looked for together: a look costs 5 microseconds each,
+_REST = 20  # and looking takes at most one part in so many of the time
 _SHARE = 4  # of all descriptors, one in so many may be a duplicate
+_RESERVED = 256  # descriptors of all else: the journal, its segments, the evaluator
 _MANY = "\0"  # an owner: several clients came by this connection
 # struct tcp_info of linux/tcp.h: where the 64-bit counters are
 _ACKED_RECEIVED, _SENT_RETRANS = 120, 200
@@ -67,7 +72,8 @@ class Sockets:
         self._peers: dict[str, _Peer] = {}  # by the names that gRPC gives them
         self._held: dict[int, _Connection] = {}  # by the kernel's number of the socket
         self._is_looking = False
-        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE
+        self._rest: Seconds = _LOOK
+        self._most = _descriptors() // _SHARE
         self.is_measured = _DESCRIPTORS.is_dir() and hasattr(socket, "TCP_INFO")
         self.missed = 0  # connections that were gone before they were found
 
@@ -83,7 +89,7 @@ class Sockets:
             if len(self._held) < _FEW:
                 self._look()
             else:
-                asyncio.get_running_loop().call_later(_LOOK, self._look)
+                asyncio.get_running_loop().call_later(self._rest, self._look)
 
     @property
     def is_full(self) -> bool:
@@ -100,11 +106,15 @@ class Sockets:
         if self._is_looking:
             self._look()
         names = {peer.address: name for name, peer in self._peers.items()}
+        descriptors = cache(lambda: Counter(number for _, number in _sockets()))
         for number, connection in list(self._held.items()):
             name = names.get(connection.address, "")
             peer = self._peers.get(name)
             owner = OTHERS if peer is None or peer.cid == _MANY else peer.cid
-            if not self._read(number, connection, owner):
+            is_open = self._read(connection, owner)
+            if connection.ending >= _PATIENCE and descriptors()[number] > 1:
+                connection.ending = 0  # gRPC has not closed it yet
+            if not is_open or connection.ending >= _PATIENCE:
                 connection.duplicate.close()
                 del self._held[number]
                 self._peers.pop(name, None)
@@ -117,15 +127,13 @@ class Sockets:
         self._held.clear()
         self._peers.clear()
 
-    def _read(self, number: int, connection: _Connection, owner: str) -> bool:
+    def _read(self, connection: _Connection, owner: str) -> bool:
         """What has crossed since the last time; False if it was the last one."""
         state, up, down = tcp_bytes(connection.duplicate)
         self._traffic.cross(owner, up - connection.up, down - connection.down)
         connection.up, connection.down = up, down
         connection.ending = 0 if state in _OPEN else connection.ending + 1
-        if connection.ending >= _PATIENCE and _descriptors_of(number) > 1:
-            connection.ending = 0  # gRPC has not closed it yet
-        return state != _CLOSED and connection.ending < _PATIENCE
+        return state != _CLOSED
 
     # ------------------------------------------------------------------ looking
 
@@ -133,7 +141,7 @@ class Sockets:
         """Finds connections that are new."""
         if not self._is_looking:
             return
-        self._is_looking = False
+        self._is_looking, began = False, time.monotonic()
         for descriptor, number in _sockets():
             if self.is_full:
                 break
@@ -144,6 +152,7 @@ class Sockets:
         for name in [n for n, p in self._peers.items() if p.address not in found]:
             del self._peers[name]
             self.missed += 1
+        self._rest = max(_LOOK, _REST * (time.monotonic() - began))
 
     def _hold(self, descriptor: int) -> None:
         """Keeps a duplicate if it is of a connection that was accepted here."""
@@ -175,9 +184,15 @@ def _sockets() -> Iterator[tuple[int, int]]:
                 yield int(name), status.st_ino
 
 
-def _descriptors_of(number: int) -> int:
-    """How many descriptors this socket has here."""
-    return sum(number == other for _, other in _sockets())
+def most_connections() -> int:
+    """For how many there are descriptors, beside the duplicates and all else."""
+    all_of_them = _descriptors()
+    left = all_of_them - all_of_them // _SHARE - _RESERVED
+    return max(left, all_of_them // _SHARE)
+
+
+def _descriptors() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def allow_many() -> None:

@@ -43,6 +43,11 @@ class ServerConfig(Config):
     """Listen beyond this machine without TLS."""
     max_update_bytes: Count | None = None
     """Larger updates are refused by their header; none: two dense models and 1 MiB."""
+    max_connections: Count = 10_000
+    """Connections at a time, or fewer where the process may not open so many files;
+    more are closed at once."""
+    max_streams: Count = 64
+    """Calls at a time on one connection; more wait at the client."""
     max_uploads: Count = 64
     """Uploads that are held in memory at a time; more are asked to come back."""
 
