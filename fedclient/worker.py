@@ -27,7 +27,7 @@ from fedcore.workload import (
 )
 
 _log = logging.getLogger("fedclient")
-BESIDE = 400  # bytes of an update, both ways, that are no payload
+BESIDE = 420  # bytes of an update, both ways, that are no payload
 
 
 class Worker:

@@ -1,6 +1,7 @@
 """What becomes of an update that was never decided before."""
 
 import math
+from traceback import extract_tb
 
 import numpy as np
 
@@ -13,11 +14,16 @@ from fedcore.protocol import MOST_COUNTED, Push, Verdict
 from fedcore.samples import MOST_CLASSES
 from fedcore.typing import Bytes, Counts
 
+LONGEST_REASON = 200  # characters of what an exception says
 LARGEST = 2.0**100  # times its share, and added up, it must still be finite
 
 
 def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
-    """The decision, and the payload if the update is accepted. Changes nothing."""
+    """The decision, and the payload if the update is accepted. Changes nothing.
+
+    An update at which a decoder or a policy raises is not this server's to judge; were
+    it not decided, its client would send it for ever.
+    """
     payload: Payload | None = None
     weight = 0.0
     try:
@@ -26,6 +32,8 @@ def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
         verdict, reason, weight = _decide(push, payload, state)
     except PayloadError as error:
         payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it ends this update
+        return quarantined(push, state, f"judging it raised {_told(error)}"), None
     kept = b"" if payload is None else push.payload
     counts = None if payload is None else push.counts
     record = _decided(push, state, verdict, reason, weight, kept, counts)
@@ -126,6 +134,13 @@ def _check_claims(push: Push, payload: Payload) -> None:
             f"label counts must be 0 to {MOST_COUNTED}, for up to {MOST_CLASSES} "
             "classes"
         )
+
+
+def _told(error: Exception) -> str:
+    """What was raised and where, in a line."""
+    last = extract_tb(error.__traceback__)[-1]
+    where = f"{last.name}, line {last.lineno}"
+    return f"{type(error).__name__}: {str(error)[:LONGEST_REASON]} ({where})"
 
 
 def _finite(claim: float) -> float:

@@ -1,5 +1,7 @@
 """What becomes of an update, and in which order it is checked."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -126,6 +128,50 @@ def test_what_cannot_be_read_is_rejected_with_the_reason(
     assert desk.ack.answer is Verdict.REJECTED_MALFORMED
     assert reason in desk.ack.reason
     assert desk.coordinator.state.count == 0
+
+
+def _brittle(state: object, staleness: int, counts: object) -> float:
+    """A policy that raises at updates that are three versions late."""
+    return 1 / (3 - staleness)
+
+
+def test_an_update_at_which_judging_raises_is_decided_and_its_bytes_are_kept() -> None:
+    desk = Desk(FedBuff(buffer=1, staleness_limit=9))
+    desk.enrol("a", "b")
+    state = desk.coordinator.state
+    brittle = state.algorithm.staleness._replace(weigh=_brittle)
+    state.algorithm = state.algorithm._replace(staleness=brittle)
+    for seq in range(1, 4):
+        desk.push("a", seq)
+    before = desk.coordinator.state.exact_D.copy()
+    desk.push("b", 1, base=0)
+    assert desk.ack.answer is Verdict.REJECTED_MALFORMED
+    said = "judging it raised ZeroDivisionError: division by zero (_brittle, line "
+    assert desk.ack.reason.startswith(said)
+    (decided,) = desk.records(Decided)
+    assert len(decided.payload) == decided.nbytes > 0
+    assert (desk.coordinator.state.exact_D == before).all()
+    told = desk.ack
+    desk.push("b", 1, base=0)
+    assert desk.ack == told
+    assert not desk.records(Decided)
+    desk.push("b", 2)
+    assert desk.ack.answer.value == Verdict.ACCEPTED.value
+
+
+@pytest.mark.parametrize(
+    "raised", [MemoryError("x" * 9999), RecursionError(), KeyError]
+)
+def test_a_decoder_may_raise_anything(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, raised: Any
+) -> None:
+    def magnitude(payload: object) -> float:
+        raise raised
+
+    monkeypatch.setattr("fedcore.payloads.magnitude", magnitude)
+    desk.push("a", 1)
+    assert desk.ack.answer is Verdict.REJECTED_MALFORMED
+    assert len(desk.ack.reason) < 300
 
 
 def test_a_client_that_left_is_unknown_but_its_last_verdict_stays(desk: Desk) -> None:
