@@ -5,6 +5,7 @@ and its payload with the bytes that are found in it. A message that is given cou
 once gRPC has taken it, whether or not the client still gets it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -16,11 +17,12 @@ from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import DecodeError, Message
 
 from fedcore.errors import HandlingError, ProtocolError
-from fedcore.typing import Bytes
+from fedcore.typing import Bytes, Seconds
 from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
-from fedserver.service import FederationService
+from fedserver.service import FederationService, Stalled
 from fedserver.sockets import Sockets
 
+LONGEST: Seconds = 60.0  # a short call is ended after this time
 Context = Any
 Raw = Callable[[bytes, Context], Awaitable[bytes]]
 
@@ -51,7 +53,7 @@ class Metered:
             try:
                 request: Any = await _read(kind, raw, context)
                 try:
-                    async with _one_call(context):
+                    async with _one_call(context), asyncio.timeout(LONGEST):
                         reply = await method(request, context)
                     data: bytes = reply.SerializeToString()
                 finally:
@@ -63,20 +65,24 @@ class Metered:
 
         return call
 
-    async def pull(self, raw: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def pull(self, raw: bytes, context: Context) -> None:
         """Model and work, once there is some."""
         request = await _read(pb.PullRequest, raw, context)
         cid = self._who(request.cid, context)
         self._control(cid, "up", raw)
         download = _Transfer("down")
+
+        async def write(frame: bytes) -> None:
+            await context.write(frame)
+            download.saw(frame)
+
         try:
-            async with (
-                _one_call(context),
-                aclosing(self._service.pull(request, context)) as frames,
-            ):
-                async for frame in frames:
-                    yield frame
-                    download.saw(frame)
+            async with _one_call(context):
+                await self._service.pull(request, context, write)
+        except Stalled as error:
+            # gRPC keeps what it could not send until the connection ends.
+            self._sockets.hang_up(context.peer())
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
         finally:
             self._enter(cid, download)
 
@@ -218,6 +224,10 @@ async def _one_call(context: Context) -> AsyncIterator[None]:
         yield
     except HandlingError as error:
         await context.abort(grpc.StatusCode.INTERNAL, str(error))
+    except TimeoutError:
+        await context.abort(
+            grpc.StatusCode.DEADLINE_EXCEEDED, "the call has taken too long"
+        )
 
 
 async def _read(kind: type[Any], data: bytes, context: Context) -> Any:

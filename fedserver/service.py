@@ -5,7 +5,15 @@ import itertools
 import json
 import logging
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -37,12 +45,13 @@ from fedcore.coordinator.events import (
 )
 from fedcore.errors import ProtocolError, SpecMismatchError, UnavailableError
 from fedcore.params import ParamSpec, content_digest
-from fedcore.protocol import Answer, Push
-from fedcore.typing import JSON, Bytes, Seconds
+from fedcore.protocol import Answer, Pull, Push
+from fedcore.typing import JSON, Seconds
 from fedcore.workload import LONG_TEXT
 from fedrun.run import Run, fresh_name
 from fedserver.answers import Answers
 from fedserver.core import Core
+from fedserver.limits import Limit, Newest
 from fedserver.sessions import Session, Sessions
 from fedserver.uploads import Name, Upload, Uploads
 
@@ -50,7 +59,14 @@ _log = logging.getLogger(__name__)
 RETRY: Seconds = 1.0
 LONG_NAME = 256  # characters of a client's id or name: the server keeps them
 IN_THREAD = 256 << 10  # payloads from this size on are hashed beside the event loop
+ROOM = 256 << 20  # bytes of updates in memory, if nothing else is said
+WAIT: Seconds = 60.0  # for a verdict, or for a place, before the client asks again
 Context = Any
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class Stalled(Exception):  # noqa: N818 -- no fault of the server
+    """A client does not take what it is sent."""
 
 
 class FederationService:
@@ -68,7 +84,9 @@ class FederationService:
         self._answers, self._sessions = answers, sessions
         self._status = status
         self._spec = run.coordinator.algorithm.spec
-        self._uploads = Uploads(run.config.server.max_uploads)
+        self._pulls = Newest()
+        self._downloads = asyncio.Semaphore(run.config.server.max_downloads)
+        self._judging: dict[str, asyncio.Task[pb.PushReply]] = {}  # by cid
         self._codes: dict[str, str] = {}
         self._nonces = itertools.count(1)
         # Who has been told this process's settings: a restart may have changed them.
@@ -77,6 +95,17 @@ class FederationService:
         self.told: set[str] = set()  # who knows that the run has ended
         limit = run.config.server.max_update_bytes
         self.max_update_bytes = limit or 8 * self._spec.dim + (1 << 20)
+        self._uploads = self._bounded_uploads()
+
+    def _bounded_uploads(self) -> Uploads:
+        config = self._run.config
+        least = 4 * self.max_update_bytes
+        return Uploads(
+            config.server.max_uploads,
+            config.server.max_upload_bytes or max(ROOM, least),
+            config.timeouts.stall,
+            config.server.min_rate,
+        )
 
     # ------------------------------------------------------------- membership
 
@@ -189,9 +218,14 @@ class FederationService:
             self._sessions.leave(session)
 
     async def _listen(self, session: Session, beats: AsyncIterator[pb.Beat]) -> None:
+        silent = WAIT + self._run.config.timeouts.lost
         try:
-            async for _ in beats:
-                self._sessions.hear(session.cid)
+            async with asyncio.timeout(silent) as limit:
+                async for _ in beats:
+                    self._sessions.hear(session.cid)
+                    limit.reschedule(asyncio.get_running_loop().time() + silent)
+        except TimeoutError:
+            pass  # who is there attends again
         finally:
             session.notices.put_nowait(None)
 
@@ -236,9 +270,13 @@ class FederationService:
     # ------------------------------------------------------------------ pulls
 
     async def pull(
-        self, request: pb.PullRequest, context: Context
-    ) -> AsyncGenerator[bytes, None]:
-        """Model and work, once there is some."""
+        self, request: pb.PullRequest, context: Context, write: Write
+    ) -> None:
+        """Model and work, once there is some.
+
+        Raises:
+            Stalled: the client does not take what it is sent.
+        """
         try:
             pull = read_pull(request, next(self._nonces))
         except ProtocolError as error:
@@ -246,29 +284,50 @@ class FederationService:
         await self._check_owner(pull.cid, context)
         self._sessions.hear(pull.cid)
         if self.draining:
-            yield _refusal(Answer.RETRY)
-            return
-        if pull.cid not in self._enrolled:
-            yield _refusal(Answer.UNKNOWN)
-            return
+            await write(_refusal(Answer.RETRY))
+        elif pull.cid not in self._enrolled:
+            await write(_refusal(Answer.UNKNOWN))
+        else:
+            with self._pulls.call(pull.cid) as limit:
+                await self._answer(pull, request, write, limit)
+
+    async def _answer(
+        self, pull: Pull, request: pb.PullRequest, write: Write, limit: Limit
+    ) -> None:
+        """Waits for the answer to a pull, and sends it."""
         self._core.submit(
             ClientPulled(at=self._core.now(), pull=pull, fresh_epoch=fresh_name()),
             lambda error: self._answers.fail(error, "pull", pull.cid, pull.nonce),
         )
+        async with AsyncExitStack() as stack:
+            try:
+                async with limit.within(self._run.config.timeouts.hold + WAIT):
+                    answer = await self._answers.pull(pull.cid, pull.nonce)
+                    if _is_large(answer):  # its first frame is made when it may go
+                        await stack.enter_async_context(self._downloads)
+            except TimeoutError:  # a newer pull has come, or there was no place
+                await self._send([_refusal(Answer.RETRY)], Limit(), write)
+            except asyncio.CancelledError:
+                if not self.draining:
+                    raise
+                await self._send([_refusal(Answer.RETRY)], Limit(), write)
+            else:
+                await self._send(_frames(answer, request), limit, write)
+                if isinstance(answer, SendReply) and answer.reply.done:
+                    self.told.add(pull.cid)
+
+    async def _send(self, frames: Iterable[bytes], limit: Limit, write: Write) -> None:
+        """Sends frames as fast as the client takes them."""
+        stall = self._run.config.timeouts.stall
         try:
-            answer = await self._answers.pull(pull.cid, pull.nonce)
-        except asyncio.CancelledError:
-            if not self.draining:
-                raise
-            yield _refusal(Answer.RETRY)
-            return
-        if isinstance(answer, Refuse):
-            yield _refusal(answer.answer)
-            return
-        for frame in _reply_frames(answer, request):
-            yield frame
-        if answer.reply.done:
-            self.told.add(pull.cid)
+            for frame in frames:
+                async with limit.within(stall):
+                    await write(frame)
+        except TimeoutError:
+            raise Stalled(
+                f"a message was not taken within {stall:g} s (timeouts.stall), or the "
+                "client has pulled again"
+            ) from None
 
     # ----------------------------------------------------------------- pushes
 
@@ -277,7 +336,8 @@ class FederationService:
     ) -> pb.PushReply:
         """An update: taken in whole, made durable, and then acknowledged."""
         try:
-            header = read_header(await anext(frames, b""))
+            async with asyncio.timeout(self._run.config.timeouts.stall):
+                header = read_header(await anext(frames, b""))
             self._check_size(header.size or len(header.payload))
             await self._check_owner(header.cid, context)
             self._sessions.hear(header.cid)
@@ -285,26 +345,19 @@ class FederationService:
                 return _no_verdict(Answer.UNKNOWN)
             if self.draining:
                 return _no_verdict(Answer.RETRY)
-            payload = await self._payload(header, frames)
-            if payload is None:
+            name = _name(header)
+            if name is None:
                 return _no_verdict(Answer.RETRY)
-            push = read_push(header, *payload)
+            if not self._uploads.is_waiting(name):
+                upload = await self._receive(name, header, frames)
+                if upload is None:
+                    return _no_verdict(Answer.RETRY)
+                self._decide(header, upload)
+            return await self._verdict(header.cid)
         except ProtocolError as error:
             _log.warning("refused a push: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return await self._decide(push)
-
-    async def _decide(self, push: Push) -> pb.PushReply:
-        event = UpdatePushed(at=self._core.now(), push=push)
-        self._core.submit(
-            event,
-            lambda error: self._answers.fail(
-                error, "push", push.cid, push.seq, push.digest
-            ),
-        )
-        answer = await self._answers.push(push.cid, push.seq, push.digest)
-        self._sessions.hear(push.cid)
-        return push_reply(answer.ack)
+            raise AssertionError("an aborted call goes on") from error
 
     def _check_size(self, size: int) -> None:
         if size > self.max_update_bytes:
@@ -313,47 +366,78 @@ class FederationService:
                 f"{self.max_update_bytes} (server.max_update_bytes)"
             )
 
-    async def _payload(
-        self, header: pb.PushHeader, frames: AsyncIterator[bytes]
-    ) -> tuple[Bytes, str] | None:
-        """The payload and its digest; None if it did not arrive whole and unharmed."""
-        if header.size:
-            payload = await self._receive(header, frames)
-            return None if payload is None else (payload, header.digest.hex())
-        if len(header.payload) > INLINE:
-            raise ProtocolError(
-                f"a payload of {len(header.payload)} bytes in the first frame; the "
-                f"limit is {INLINE}"
-            )
-        async for _ in frames:
-            raise ProtocolError("a frame behind a payload that was in the first one")
-        if zlib.crc32(header.payload) != header.crc32:
-            return None
-        return header.payload, content_digest(header.payload)
+    def _decide(self, header: pb.PushHeader, upload: Upload) -> None:
+        """Has an update decided on. It is held until then, whoever still waits."""
+        try:
+            push = read_push(header, upload.buffer, upload.name[2])
+        except ProtocolError:
+            self._uploads.end(upload)
+            raise
+        self._uploads.decide(upload)
+        task = asyncio.create_task(self._judge(push))
+        self._judging[push.cid] = task
+
+        def through(_: Any) -> None:
+            self._uploads.end(upload)
+            del self._judging[push.cid]
+            if not task.cancelled():
+                task.exception()  # those who wait are told; there may be none
+
+        task.add_done_callback(through)
+
+    async def _judge(self, push: Push) -> pb.PushReply:
+        self._core.submit(
+            UpdatePushed(at=self._core.now(), push=push),
+            lambda error: self._answers.fail(
+                error, "push", push.cid, push.seq, push.digest
+            ),
+        )
+        answer = await self._answers.push(push.cid, push.seq, push.digest)
+        return push_reply(answer.ack)
+
+    async def _verdict(self, cid: str) -> pb.PushReply:
+        """On the update of this client that is being decided on."""
+        async with asyncio.timeout(WAIT):
+            reply = await asyncio.shield(self._judging[cid])
+        self._sessions.hear(cid)
+        return reply
 
     async def _receive(
-        self, header: pb.PushHeader, frames: AsyncIterator[bytes]
-    ) -> Bytes | None:
-        """A payload that comes in chunks."""
-        name: Name = (header.cid, header.seq, header.digest.hex())
+        self, name: Name, header: pb.PushHeader, frames: AsyncIterator[bytes]
+    ) -> Upload | None:
+        """The payload; None if it did not arrive whole and unharmed, or in time."""
+        limit = Limit()
         try:
-            upload = self._uploads.begin(name, header.size)
+            if header.size:
+                upload = self._uploads.begin(name, header.size, limit.end)
+            else:
+                upload = self._uploads.hold(name, header.payload, limit.end)
         except UnavailableError:
             return None
+        is_kept = False
         try:
-            async for frame in frames:
-                upload.write(read_chunk(frame))
-        except UnavailableError:
-            return None  # damaged on its way; what came before it is sound
+            async with limit.within(0) as waiting:
+                waiting.reschedule(self._uploads.ends(upload))
+                async for frame in frames:
+                    if upload.is_inline:
+                        raise ProtocolError(
+                            "a frame behind a payload that was in the first one"
+                        )
+                    upload.write(read_chunk(frame))
+                    waiting.reschedule(self._uploads.ends(upload))
+            if upload.is_whole:
+                is_kept = await _is_unharmed(upload)
+                if not is_kept:
+                    self._uploads.end(upload)
+        except (UnavailableError, TimeoutError):
+            pass  # damaged on its way, too slow, or a newer one has come
         except ProtocolError:
-            self._uploads.end(name, upload)
+            self._uploads.end(upload)
             raise
         finally:
-            self._uploads.pause(upload)
-        if not upload.is_whole:
-            return None
-        self._uploads.end(name, upload)
-        return upload.buffer if await _is_unharmed(upload, name) else None
+            if not is_kept:
+                self._uploads.cut(upload)
+        return upload if is_kept else None
 
     async def resume(
         self, request: pb.ResumeRequest, context: Context
@@ -363,14 +447,40 @@ class FederationService:
         return pb.ResumeReply(received=self._uploads.received(name))
 
 
-async def _is_unharmed(upload: Upload, name: Name) -> bool:
+def _name(header: pb.PushHeader) -> Name | None:
+    """What tells an update from others; None if it was damaged on its way."""
+    if header.size:
+        return header.cid, header.seq, header.digest.hex()
+    if len(header.payload) > INLINE:
+        raise ProtocolError(
+            f"a payload of {len(header.payload)} bytes in the first frame; the "
+            f"limit is {INLINE}"
+        )
+    if zlib.crc32(header.payload) != header.crc32:
+        return None
+    return header.cid, header.seq, content_digest(header.payload)
+
+
+async def _is_unharmed(upload: Upload) -> bool:
+    if upload.is_inline:
+        return True  # its name was made of it
     if len(upload.buffer) < IN_THREAD:
-        return content_digest(upload.buffer) == name[2]
-    return await asyncio.to_thread(content_digest, upload.buffer) == name[2]
+        found = content_digest(upload.buffer)
+    else:
+        found = await asyncio.to_thread(content_digest, upload.buffer)
+    return found == upload.name[2] and not upload.is_released
 
 
-def _reply_frames(answer: SendReply, request: pb.PullRequest) -> Iterator[bytes]:
-    """The frames of a reply; a download that was cut off goes on where it stopped."""
+def _is_large(answer: SendReply | Refuse) -> bool:
+    """Whether it takes more than one message."""
+    return isinstance(answer, SendReply) and answer.reply.patch.nbytes > INLINE
+
+
+def _frames(answer: SendReply | Refuse, request: pb.PullRequest) -> Iterator[bytes]:
+    """The frames of an answer; a download that was cut off goes on where it stopped."""
+    if isinstance(answer, Refuse):
+        yield _refusal(answer.answer)
+        return
     patch = answer.reply.patch
     told = pull_reply(answer.reply, epoch_name(request.epoch))
     if told.patch:

@@ -119,6 +119,14 @@ class Sockets:
                 del self._held[number]
                 self._peers.pop(name, None)
 
+    def hang_up(self, peer: str) -> None:
+        """Ends the connection of a peer; what gRPC holds for its calls is freed."""
+        known = self._peers.get(peer)
+        for connection in self._held.values():
+            if known is not None and connection.address == known.address:
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    connection.duplicate.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Reads all for the last time."""
         self.read()

@@ -1,30 +1,42 @@
-"""Uploads in progress: a bounded number of preallocated buffers.
+"""Updates in memory, from their first byte to their verdict: bounded in bytes.
 
-A transfer that was cut off goes on where it stopped, as long as its buffer was not
-needed for another one.
+Each client has one at a time; a newer one ends the older one. A transfer that was cut
+off goes on where it stopped, as long as its buffer was not needed for another one. Who
+sends too slowly is stopped after a while, and makes room at once when it is needed.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fedwire.frames import Part
 
 from fedcore.errors import ProtocolError, UnavailableError
-from fedcore.typing import Seconds
+from fedcore.typing import Bytes, Seconds
 
 Name = tuple[str, int, str]  # cid, sequence number, digest of the payload
 IDLE: Seconds = 120.0  # an upload that nobody goes on with is dropped after this time
+BRIEF: Seconds = 5.0  # stalling for so long in all is borne while others need room
+
+
+def _nobody() -> None:
+    """Nobody receives it."""
 
 
 @dataclass(slots=True)
 class Upload:
     """The bytes of one payload, as far as they have come."""
 
-    buffer: bytearray
+    name: Name
+    buffer: Bytes
     received: int = 0
     in_use: bool = False
+    is_decided_on: bool = False  # it is whole, and waits for its verdict
     is_released: bool = False
+    is_inline: bool = False
+    began: Seconds = 0.0  # the transfer that goes on
     touched: Seconds = field(default_factory=time.monotonic)
+    stop: Callable[[], None] = _nobody  # ends that transfer
 
     def write(self, part: Part) -> None:
         """Takes the next chunk; one at byte 0 begins anew.
@@ -40,6 +52,7 @@ class Upload:
         end = part.offset + len(part.data)
         if end > len(self.buffer):
             raise ProtocolError(f"{end} bytes in an update of {len(self.buffer)}")
+        assert isinstance(self.buffer, bytearray)
         self.buffer[part.offset : end] = part.data
         self.received = end
         self.touched = time.monotonic()
@@ -55,53 +68,146 @@ class Upload:
 
 
 class Uploads:
-    """All uploads in progress."""
+    """All updates in memory, one a client."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open: dict[Name, Upload] = {}
+    def __init__(
+        self, most: int, most_bytes: int, patience: Seconds, slowest: float
+    ) -> None:
+        """Nothing has come yet.
 
-    def begin(self, name: Name, size: int) -> Upload:
+        Args:
+            most: transfers of large payloads at a time.
+            most_bytes: bytes of all payloads at a time, until their verdict.
+            patience: an upload may stall for so many seconds in all.
+            slowest: bytes a second that it must have besides.
+        """
+        self._most, self._most_bytes = most, most_bytes
+        self._patience, self._slowest = patience, slowest
+        self._open: dict[str, Upload] = {}  # by cid
+        self._spent: dict[str, Seconds] = {}  # on transfers that came to nothing
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held now."""
+        return sum(len(upload.buffer) for upload in self._open.values())
+
+    def begin(
+        self, name: Name, size: int, stop: Callable[[], None] = _nobody
+    ) -> Upload:
         """The buffer for an upload, new or with what came before.
 
+        ``stop`` is called if the transfer is to end before it is through.
+
         Raises:
-            UnavailableError: all buffers are in use.
+            UnavailableError: there is no room, or the client waits for a verdict.
         """
-        upload = self._open.get(name)
-        if upload is None or upload.in_use or len(upload.buffer) != size:
-            if upload is not None:  # a connection that broke, and was not noticed yet
-                self._drop(name)
-            self._make_room()
-            upload = self._open[name] = Upload(bytearray(size))
-        upload.in_use = True
+        upload = self._take_up(name, size)
+        if upload is None:
+            self._make_room(size, is_inline=False)
+            upload = self._open[name[0]] = Upload(name, bytearray(size))
+        upload.in_use, upload.stop = True, stop
+        upload.began = upload.touched = time.monotonic()
         return upload
+
+    def hold(
+        self, name: Name, payload: Bytes, stop: Callable[[], None] = _nobody
+    ) -> Upload:
+        """A small payload that has come in one piece.
+
+        Raises:
+            UnavailableError: there is no room, or the client waits for a verdict.
+        """
+        before = self._take_up(name, -1)
+        assert before is None
+        self._make_room(len(payload), is_inline=True)
+        upload = Upload(name, payload, len(payload), in_use=True, is_inline=True)
+        upload.began, upload.stop = time.monotonic(), stop
+        self._open[name[0]] = upload
+        return upload
+
+    def _take_up(self, name: Name, size: int) -> Upload | None:
+        """What came of this upload before; any other one of the client is dropped."""
+        before = self._open.get(name[0])
+        if before is None:
+            return None
+        if before.is_decided_on:
+            raise UnavailableError("another message of this client is being decided on")
+        if before.name == name and not before.in_use and len(before.buffer) == size:
+            return before
+        self._drop(before)  # where in use: its connection broke, and nobody noticed
+        return None
+
+    def is_waiting(self, name: Name) -> bool:
+        """Whether this very message waits for its verdict already."""
+        upload = self._open.get(name[0])
+        return upload is not None and upload.is_decided_on and upload.name == name
 
     def received(self, name: Name) -> int:
         """How many bytes of an upload are here."""
-        upload = self._open.get(name)
-        return upload.received if upload is not None and not upload.in_use else 0
+        upload = self._open.get(name[0])
+        if upload is None or upload.name != name or upload.in_use:
+            return 0
+        return upload.received
 
-    def pause(self, upload: Upload) -> None:
-        """The transfer was cut off; it may go on later."""
-        upload.in_use = False
+    def ends(self, upload: Upload) -> Seconds:
+        """Until when the transfer may go on, on the monotonic clock."""
+        return upload.began + self._patience + upload.received / self._slowest
 
-    def end(self, name: Name, upload: Upload) -> None:
+    def cut(self, upload: Upload) -> None:
+        """The transfer has ended; what has come is kept if more of it can come."""
+        if upload.is_inline or time.monotonic() > self.ends(upload):
+            self.end(upload)
+        else:
+            self._book(upload)
+
+    def decide(self, upload: Upload) -> None:
+        """It is whole and unharmed, and is kept until :meth:`end`."""
+        upload.is_decided_on, upload.stop = True, _nobody
+        self._spent.pop(upload.name[0], None)
+
+    def end(self, upload: Upload) -> None:
         """The buffer is not needed any more."""
-        if self._open.get(name) is upload:
-            del self._open[name]
+        if self._open.get(upload.name[0]) is upload:
+            del self._open[upload.name[0]]
+            self._book(upload)
 
-    def _make_room(self) -> None:
+    def _make_room(self, size: int, *, is_inline: bool) -> None:
         now = time.monotonic()
-        idle = [
-            (upload.touched, name)
-            for name, upload in self._open.items()
-            if not upload.in_use or now - upload.touched > IDLE
-        ]
-        for touched, name in sorted(idle):
-            if now - touched > IDLE or len(self._open) >= self._most:
-                self._drop(name)
-        if len(self._open) >= self._most:
-            raise UnavailableError(f"{self._most} uploads are in progress")
+        for upload in list(self._open.values()):
+            if not upload.in_use and now - upload.touched > IDLE:
+                self._drop(upload)
+        while not self._has_room(size, is_inline=is_inline):
+            slow = min(
+                self._open.values(), key=lambda u: self._lead(u, now), default=None
+            )
+            if slow is None or self._lead(slow, now) >= 0:
+                raise UnavailableError("there is no room for another update")
+            self._drop(slow)
 
-    def _drop(self, name: Name) -> None:
-        self._open.pop(name).release()
+    def _has_room(self, size: int, *, is_inline: bool) -> bool:
+        if self.nbytes + size > self._most_bytes:
+            return False
+        large = sum(not upload.is_inline for upload in self._open.values())
+        return is_inline or large < self._most
+
+    def _lead(self, upload: Upload, now: Seconds) -> float:
+        """How many bytes it is before where it should be; below 0 it makes room."""
+        if upload.is_decided_on:
+            return 0.0
+        if not upload.in_use:  # those that wait for longest go first, and before others
+            return -1e18 + upload.touched
+        spent = self._spent.get(upload.name[0], 0.0) + now - upload.began
+        return min(0.0, upload.received - self._slowest * (spent - BRIEF))
+
+    def _drop(self, upload: Upload) -> None:
+        stop = upload.stop
+        self.end(upload)
+        upload.release()
+        stop()
+
+    def _book(self, upload: Upload) -> None:
+        """Ends a transfer; who never gets through has no new patience with each."""
+        if upload.in_use and not upload.is_decided_on:
+            cid, spent = upload.name[0], time.monotonic() - upload.began
+            self._spent[cid] = self._spent.get(cid, 0.0) + spent
+        upload.in_use, upload.stop = False, _nobody

@@ -60,6 +60,8 @@ class TimeoutsConfig(Config):
     """Clients show at this interval that they are there."""
     lost: Duration = 5.0
     """A client that is silent for so long is taken for lost."""
+    stall: Duration = 30.0
+    """A transfer that makes no progress for so long is ended, and can be taken up."""
     drain: Duration = 10.0
     """A server that is told to stop lets open calls finish for so long."""
     linger: float = Field(default=10.0, ge=0)

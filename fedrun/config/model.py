@@ -49,7 +49,14 @@ class ServerConfig(Config):
     max_streams: Count = 64
     """Calls at a time on one connection; more wait at the client."""
     max_uploads: Count = 64
-    """Uploads that are held in memory at a time; more are asked to come back."""
+    """Large updates that are held in memory at a time, from their first byte to their
+    verdict; more are asked to come back."""
+    max_upload_bytes: Count | None = None
+    """Bytes of all updates in memory; none: 256 MiB, or four of the largest updates."""
+    max_downloads: Count = 64
+    """Models and patches that are sent at a time; more wait."""
+    min_rate: Count = 16_000
+    """Bytes a second that an upload must have beside ``timeouts.stall``."""
 
     @field_validator("listen")
     @classmethod

@@ -103,7 +103,7 @@ def test_one_connection_has_so_many_calls_at_a_time(tmp_path: Path) -> None:
         peers = [stack.enter_context(Peer(server.address, f"p{i}")) for i in range(9)]
         own = [*OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         channel = stack.enter_context(grpc.insecure_channel(server.address, own))
-        pull = channel.unary_stream("/fedwire.v1.Federation/Pull")
+        pull = channel.unary_stream("/fedwire.v1.Federation/Pull", None, None)
         for peer in peers:
             request = pb.PullRequest(cid=peer.cid, epoch=peer.epoch)
             stack.callback(pull(request.SerializeToString(), timeout=CALL).cancel)
