@@ -16,8 +16,9 @@
     ├── HandlingError        a call that raised in the server, which goes on
     ├── StateError           the client's state directory
     └── JournalError         the server's disk
-        ├── CorruptJournalError   a record in the middle is damaged
-        └── JournalVersionError   written by a newer program
+        ├── CorruptJournalError   records are damaged, or missing
+        ├── JournalVersionError   written by a newer program
+        └── DiskError             the disk is full or fails, and may work again
 """
 
 
@@ -78,8 +79,12 @@ class JournalError(LatecomerError):
 
 
 class CorruptJournalError(JournalError):
-    """A record before the end of the journal is damaged."""
+    """Records are damaged or missing; the message says which, and what to do."""
 
 
 class JournalVersionError(JournalError):
     """The journal was written by a newer program."""
+
+
+class DiskError(JournalError):
+    """The disk is full or fails: what was to be written can be tried again."""

@@ -18,6 +18,13 @@ from fedrun.durable import make_folder, sync_file, sync_folder
 SPEC, DIGEST = "latecomer.spec", "latecomer.digest"
 
 
+def rename(temporary: Path, path: Path) -> None:
+    """A file that was written beside its place takes it, durably."""
+    sync_file(temporary)
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
 def save_arrays(
     path: Path, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, str]
 ) -> None:
@@ -31,9 +38,7 @@ def save_arrays(
         save_file(contiguous, temporary, metadata)
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error), str(path)) from error
-    sync_file(temporary)
-    os.replace(temporary, path)
-    sync_folder(path.parent)
+    rename(temporary, path)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

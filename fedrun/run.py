@@ -8,7 +8,6 @@ from typing import Any
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
-from fedcore.coordinator.events import HistoryReopened
 from fedcore.errors import ConfigError, SpecMismatchError
 from fedcore.params import ParamSpec, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
@@ -17,6 +16,8 @@ from fedrun.config import FederationConfig
 from fedrun.files import load_model
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover
 from fedrun.journal.recover import SECRET
+from fedrun.journal.repair import cut_off
+from fedrun.journal.store import NO_FACTS
 
 
 @dataclass
@@ -51,11 +52,7 @@ def open_run(
         JournalError: the folder cannot be used.
     """
     folder = config.server.journal
-    journal = Journal.open(folder) if exists(folder) else None
-    if journal is not None and not journal.store.last:
-        journal.close()  # its start was interrupted before the first record
-        journal = None
-    if journal is None:
+    if not exists(folder):
         spec, initial_D = load_model(config.model)
         return start_run(
             config,
@@ -66,6 +63,7 @@ def open_run(
             epoch=epoch,
             secret=secrets.token_bytes(SECRET_BYTES),
         )
+    journal = Journal.open(folder)
     try:
         return _resume(journal, config, at, amend=amend)
     except BaseException:
@@ -92,11 +90,10 @@ def start_run(
         initial_D = on_grid(initial_D)
     epoch, run_id = epoch or fresh_name(), fresh_name()
     configured = _configured(config, at, run_id, spec, epoch, digest(initial_D))
+    facts = NO_FACTS if secret is None else {SECRET: secret.hex()}
     journal = Journal.create(
-        config.server.journal, configured, initial_D, durable=durable
+        config.server.journal, configured, initial_D, facts=facts, durable=durable
     )
-    if secret is not None:
-        journal.store.note(SECRET, secret.hex())
     coordinator = new_coordinator(config, spec, initial_D, epoch, kind, secret)
     return _begun(Run(config, run_id, journal, coordinator, [], None), at)
 
@@ -115,10 +112,8 @@ def _resume(
     coordinator.algorithm.config.require_successor(config.algorithm)
     at = max(at, coordinator.state.at)
     actions: list[Action] = []
-    if journal.cut:
-        reason = f"{journal.cut} damaged records were cut off the end of the journal"
-        event = HistoryReopened(at=at, fresh_epoch=fresh_name(), reason=reason)
-        actions += _persisted(journal, coordinator.handle(event))
+    if journal.loss is not None:
+        actions += cut_off(journal, coordinator, at, fresh_name())
     if changes:
         spec = coordinator.algorithm.spec
         if coordinator.state.count and any(

@@ -17,8 +17,9 @@ def ask(
     run: Path, changes: tuple[str, ...], without: tuple[str, ...], out: Path | None
 ) -> Iterator[str]:
     """Replays a run with changes, and tells how the model differs."""
-    journal = Journal.open(run)
+    journal = Journal.open(run, read_only=True)
     try:
+        journal.require_sound()
         told = journal.configurations()[-1][1]
         names = {
             getattr(entry.record, "name", "")

@@ -74,7 +74,7 @@ def verify(run: Path, no_decisions: bool) -> None:
     from fedrun.journal import Journal
     from fedrun.journal import verify as check
 
-    journal = Journal.open(run)
+    journal = Journal.open(run, read_only=True)
     try:
         found = check(journal, decisions=not no_decisions)
     finally:
@@ -111,6 +111,20 @@ def replay(
 
     for line in ask(run, changes, without, out):
         click.echo(line)
+
+
+@journal_commands.command()
+@RUN
+@in_sentences
+def repair(run: Path) -> None:
+    """Cut off what is damaged, keep it aside, and begin a new history.
+
+    Clients take back what is lost. A backup that is newer than the damage is better.
+    """
+    from fedrun.journal import repair as mend
+    from fedrun.run import fresh_name
+
+    click.echo(mend(run, fresh_name()))
 
 
 @journal_commands.command()

@@ -77,7 +77,7 @@ def audit(run: Path, states: Iterable[Path]) -> Books:
         if state is not None:
             acknowledged[state.cid] = state.ledger.accepted
             unsettled += state.pending is not None
-    journal = Journal.open(run)
+    journal = Journal.open(run, read_only=True)
     try:
         found = verify(journal)
         messages = Counter(

@@ -82,6 +82,21 @@ class EpochOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Records from here on were damaged or missing, and the run goes on without them.
+
+    A new history begins with the next record.
+    """
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    first: int  # the number that this record has now
+    last: int  # the last one that was known
+    reason: str
+    kept: str  # the folder where what was cut off is, below that of the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Departed:
     """A client left for good."""
 
@@ -180,6 +195,7 @@ class Tallied:
 Note = (
     Admitted
     | EpochOpened
+    | Cut
     | Departed
     | Measured
     | Closed

@@ -18,6 +18,7 @@ from fedcore.coordinator.published import Entry, Published
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
+    Cut,
     Decided,
     Departed,
     EpochOpened,
@@ -149,7 +150,7 @@ class ServerState:
                 self.closed = record.reason
             case Reopened():
                 self.closed = None
-            case Failed() | Leased() | Lost() | Unproved() | Tallied():
+            case Cut() | Failed() | Leased() | Lost() | Unproved() | Tallied():
                 pass
             case _:
                 assert_never(record)

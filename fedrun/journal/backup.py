@@ -84,7 +84,7 @@ def _copy(source: Path, target: Path) -> None:
     try:
         with contextlib.closing(SqliteStore(source, read_only=True)) as store:
             store.copy_to(target / "journal.sqlite3")
-        with contextlib.closing(SqliteStore(target)) as store:
+        with contextlib.closing(SqliteStore(target, lenient=True)) as store:
             store.note(BACKUP, "yes")
         for part in _FOLDERS:
             if (source / part).is_dir():

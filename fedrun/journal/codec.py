@@ -35,6 +35,7 @@ _CLASSES: dict[str, type[Any]] = {
         records.Decided,
         records.Stepped,
         records.EpochOpened,
+        records.Cut,
         records.Departed,
         records.Measured,
         records.Closed,

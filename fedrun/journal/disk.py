@@ -1,30 +1,40 @@
 """What a disk says when it fails, as errors of the journal."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
 
-from fedcore.errors import CorruptJournalError, JournalError
+from fedcore.errors import CorruptJournalError, DiskError, JournalError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def explained(file: Path, error: Exception) -> JournalError:
     """What an error of SQLite or of the operating system means."""
+    if isinstance(error, OSError):
+        return _of_system(file, error)
     text = str(error)
     if "malformed" in text or "not a database" in text:
         return CorruptJournalError(f"{file}: {text}")
-    if (
-        "readonly" in text
-        or "unable to open" in text
-        or isinstance(error, PermissionError)
-    ):
-        return JournalError(f"{file}: cannot be written: {text}")
+    if "readonly" in text or "unable to open" in text:
+        return DiskError(f"{file}: cannot be written: {text}")
     if "full" in text or "No space" in text:
-        return JournalError(f"{file}: the disk is full")
+        return DiskError(f"{file}: the disk is full")
     if "locked" in text:
         return JournalError(f"{file}: another server uses this journal")
-    return JournalError(f"{file}: {text}")
+    return DiskError(f"{file}: {text}")
+
+
+def _of_system(file: Path, error: OSError) -> JournalError:
+    text = error.strerror or str(error)
+    if error.errno in _FULL or "No space" in text:
+        return DiskError(f"{file}: the disk is full")
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return DiskError(f"{file}: cannot be written: {text}")
+    return DiskError(f"{file}: {text}")
 
 
 @contextmanager
@@ -34,3 +44,13 @@ def writing(file: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         raise explained(file, error) from error
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """A file is read in this block; one that cannot be read is named with the cause."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise JournalError(f"{file}: cannot be read: {reason}") from error

@@ -1,25 +1,36 @@
 """The journal of a run: the server is its event log.
 
 One folder holds it all: ``journal.sqlite3``, ``segments/``, ``snapshots/`` and
-``models/``. A damaged end is cut off on opening, and a new history then begins;
-damage in the middle is an error that names the place.
+``models/``. Wrong bytes at the very end may be cut off by the next start: they are kept
+aside in ``cut/``, and a new history begins. All other damage is an error that names the
+place, and so is whatever cannot be read.
 """
 
+import logging
+import shutil
+import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
+from fedcore.coordinator.records import Cut
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Vector
+from fedcore.typing import JSON, Seconds, Vector
+from fedrun.durable import make_folder, sync_file, sync_folder
 from fedrun.files import load_model, save_model
+from fedrun.journal import wal
 from fedrun.journal.codec import Configured, Row
-from fedrun.journal.disk import writing
+from fedrun.journal.disk import reading, writing
+from fedrun.journal.mark import read_marks
 from fedrun.journal.snapshots import Snapshots
-from fedrun.journal.sqlite import SqliteStore
-from fedrun.journal.store import Entry, Store
-from fedrun.lock import FolderLock
+from fedrun.journal.sqlite import FILE, SqliteStore, connect_to_read
+from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss, Store
+from fedrun.lock import FolderLock, is_locked
 
+_log = logging.getLogger(__name__)
 BACKUP = "backup"  # the fact that marks a copy, which refuses a plain start
 KEPT_SNAPSHOTS = 3
 
@@ -31,7 +42,8 @@ class Journal:
         self.folder = folder
         self.store = store
         self.snapshots = Snapshots(folder / "snapshots")
-        self.cut = 0  # damaged records that were cut off the end on opening
+        self.loss: Loss | None = None
+        """What is damaged or missing, and hidden; :meth:`cut` must come first."""
         self._lock = lock
 
     @classmethod
@@ -41,20 +53,20 @@ class Journal:
         configured: Configured,
         initial_D: Vector,
         *,
+        facts: Facts = NO_FACTS,
         durable: bool = True,
     ) -> "Journal":
-        """A new run whose version 0 is this model."""
+        """A new run whose version 0 is this model; it is there whole, or not at all."""
         lock = FolderLock(folder, JournalError, "server")
         spec = ParamSpec.from_json(configured.spec)
         model = folder / "models" / "initial.safetensors"
         try:
-            journal = cls(folder, SqliteStore(folder, durable=durable), lock)
-            if journal.store.last:
-                journal.store.close()
+            if exists(folder):
                 raise JournalError(f"{folder}: there is a journal already")
             with writing(model):
                 save_model(model, spec, initial_D)
-            journal.append([configured])
+            journal = cls(folder, SqliteStore(folder, durable=durable), lock)
+            journal.store.append([configured], facts)
         except BaseException:
             lock.release()
             raise
@@ -62,32 +74,123 @@ class Journal:
 
     @classmethod
     def open(
-        cls, folder: Path, *, read_only: bool = False, restoring: bool = False
+        cls,
+        folder: Path,
+        *,
+        read_only: bool = False,
+        restoring: bool = False,
+        repairing: bool = False,
     ) -> "Journal":
         """The run in a folder; a backup only to look at it, or to restore it.
 
+        Args:
+            folder: of the run.
+            read_only: change nothing; damage is logged, and what is sound can be read.
+            restoring: it may be a backup.
+            repairing: it may be damaged anywhere; :attr:`loss` says how.
+
         Raises:
-            JournalError: there is none, it is in use, or it is a backup.
-            CorruptJournalError: it is damaged in the middle.
+            JournalError: there is none, it is in use, it is a backup, or a part of it
+                cannot be read.
+            CorruptJournalError: it is damaged, and not just at its very end.
         """
         if not exists(folder):
             raise JournalError(f"{folder}: no journal here")
         if read_only:
-            return cls(folder, SqliteStore(folder, read_only=True), None)
+            return cls._open_to_read(folder)
         lock = FolderLock(folder, JournalError, "server")
         try:
-            journal = cls(folder, SqliteStore(folder), lock)
+            loss = _examine(folder, repairing=repairing)
+            if loss is not None and not (loss.at_end or repairing):
+                raise CorruptJournalError(refusal(folder, loss))
+            journal = cls(folder, SqliteStore(folder, lenient=repairing), lock)
             if journal.store.noted(BACKUP) and not restoring:
                 raise JournalError(
                     f"{folder} is a backup; bring it back with: fedserver restore "
                     f"{folder} RUN"
                 )
-            journal._cut_damaged_end()
-            journal._drop_foreign_snapshots()
+            journal._hide(loss)
         except BaseException:
             lock.release()
             raise
         return journal
+
+    @classmethod
+    def _open_to_read(cls, folder: Path) -> "Journal":
+        served = is_locked(folder)  # then it changes, and its server has looked
+        gap = None if served else _gap(folder)
+        journal = cls(folder, SqliteStore(folder, read_only=True), None)
+        journal.loss = None if served else gap or _lost(journal)
+        if journal.loss is not None:
+            _log.warning(
+                "%s; what is read here is what there is",
+                refusal(folder, journal.loss),
+            )
+        return journal
+
+    def _hide(self, loss: Loss | None) -> None:
+        """What is damaged is not read; it waits to be cut."""
+        self.loss = loss
+        if loss is not None:
+            self.store.hide(min(loss.first, self.store.last + 1))
+        elif self.store.volatile:
+            for number in self.snapshots.numbers():
+                if number > self.store.last:
+                    self.snapshots.remove(number)
+
+    def cut(self, at: Seconds, records: Sequence[Row]) -> Path:
+        """Cuts what is damaged off, keeps it aside, and goes on with these records.
+
+        The cut itself becomes a record before them, in the same transaction. Returns
+        where the rest was put.
+        """
+        assert self.loss is not None
+        loss, first = self.loss, self.store.last + 1
+        kept = self._keep_aside(first)
+        record = Cut(
+            at=at,
+            first=first,
+            last=max(first, loss.last),
+            reason=loss.reason,
+            kept=str(kept.relative_to(self.folder)),
+        )
+        self.store.cut(first, [record, *records])
+        self.loss = None
+        return kept
+
+    def _keep_aside(self, first: int) -> Path:
+        """Copies what is about to be cut off; snapshots of it are of no use here."""
+        kept = _new_folder(self.folder / "cut", f"{first:012d}")
+        rows = kept / "records.sqlite3"
+        with writing(kept):
+            self.store.copy_end(first, rows)
+            sync_file(rows)
+            for number in self.snapshots.numbers():
+                if number >= first:
+                    path = self.snapshots.path(number)
+                    path.rename(kept / path.name)
+            sync_folder(kept)
+            if self.snapshots.numbers():
+                sync_folder(self.folder / "snapshots")
+        return kept
+
+    def require_sound(self) -> None:
+        """Reads all that is kept.
+
+        Raises:
+            CorruptJournalError: a record is damaged or missing.
+        """
+        damage = self.store.damage()
+        if damage is not None:
+            loss = _damaged(damage, self.store.last)
+            raise CorruptJournalError(
+                f"{self.folder}: {loss.reason}; the next start cuts it off, keeps it "
+                "aside and begins a new history"
+                if loss.at_end
+                else refusal(self.folder, loss)
+            )
+        if self.loss is not None:
+            raise CorruptJournalError(refusal(self.folder, self.loss))
 
     def append(self, records: Sequence[Row]) -> int:
         """One durable transaction; the number of the last record."""
@@ -156,25 +259,123 @@ class Journal:
         if self._lock is not None:
             self._lock.release()
 
-    def _drop_foreign_snapshots(self) -> None:
-        """Snapshots of records that are not here belong to another history."""
-        for number in self.snapshots.numbers():
-            if number > self.store.last:
-                self.snapshots.remove(number)
-
-    def _cut_damaged_end(self) -> None:
-        damage = self.store.damage(self.newest_snapshot() or 0)
-        if damage is None:
-            return
-        if not damage.at_end:
-            raise CorruptJournalError(
-                f"{self.folder}: record {damage.number} is damaged and sound records "
-                f"follow it: {damage.reason}; bring back a backup with "
-                "fedserver restore"
-            )
-        self.cut = self.store.cut(damage.number)
-
 
 def exists(folder: Path) -> bool:
-    """Whether there is a run in this folder."""
-    return (folder / "journal.sqlite3").is_file()
+    """Whether there is a run in this folder, whole or not.
+
+    What a process left that was killed while it made one is none.
+
+    Raises:
+        JournalError: the folder cannot be read.
+    """
+    file = folder / FILE
+    with reading(folder):
+        if read_marks(folder):
+            return True
+        if not file.is_file():
+            return False
+        if file.with_name(f"{FILE}-journal").is_file():
+            return False  # it was about to get its log, before its first record
+        if wal.gap(file.with_name(f"{FILE}-wal"), file) is not None:
+            return True
+    try:
+        db = connect_to_read(file)
+        try:
+            if not db.execute("PRAGMA user_version").fetchone()[0]:
+                return bool(db.execute("SELECT 1 FROM sqlite_master").fetchone())
+            return bool(db.execute("SELECT 1 FROM records LIMIT 1").fetchone())
+        finally:
+            db.close()
+    except sqlite3.Error:
+        return True  # whatever it is, it was something
+
+
+def refusal(folder: Path, loss: Loss) -> str:
+    """What is wrong with a run, and what to do."""
+    return (
+        f"{folder}: {loss.reason}; bring back a backup with fedserver restore, or go "
+        f"on without what is lost: fedserver journal repair {folder}"
+    )
+
+
+def _examine(folder: Path, *, repairing: bool) -> Loss | None:
+    """What is damaged or missing, before anything is written."""
+    gap = _gap(folder)
+    if gap is not None and not repairing:
+        return gap
+    if gap is not None:
+        _keep_database(folder)  # SQLite forgets what it cannot use
+    with closing(SqliteStore(folder, read_only=True)) as store:
+        if repairing:
+            store.check_pages()
+        journal = Journal(folder, store, None)
+        lost = gap or _lost(journal)  # raises if there is nothing at all
+        start = journal.newest_snapshot() or 0
+        damage = store.damage(start, unreadable=repairing)
+        if damage is None:
+            return lost
+        loss = _damaged(damage, max(store.last, lost.last if lost else 0))
+        return loss._replace(at_end=loss.at_end and lost is None)
+
+
+def _damaged(damage: Damage, last: int) -> Loss:
+    behind = "" if damage.at_end else " and sound records follow it"
+    wrong = f"damaged{behind}: {damage.reason}" if damage.reason else f"missing{behind}"
+    reason = f"record {damage.number} is {wrong}"
+    return Loss(damage.number, last, reason, at_end=damage.at_end)
+
+
+def _gap(folder: Path) -> Loss | None:
+    """Whether SQLite's log has a gap, which SQLite would take for its end."""
+    file, log = folder / FILE, folder / f"{FILE}-wal"
+    with reading(log):
+        if not file.is_file():
+            last = max((mark.number for mark in read_marks(folder)), default=0)
+            raise CorruptJournalError(
+                f"{file} is missing, and has held {last} records (is the volume "
+                "mounted?); bring back a backup with fedserver restore"
+            )
+        gap = wal.gap(log, file)
+    if gap is None:
+        return None
+    later = gap.frames - gap.frame - 1
+    return Loss(
+        sys.maxsize,
+        0,
+        f"{log.name} is damaged at byte {gap.offset} (frame {gap.frame}), and "
+        f"{later} frames that were written later follow",
+    )
+
+
+def _lost(journal: Journal) -> Loss | None:
+    """Records that were durable once, behind the last one."""
+    store = journal.store
+    lost = store.loss()
+    newest = max(journal.snapshots.numbers(), default=0)
+    if lost is None and newest > store.last and not store.volatile:
+        name = journal.snapshots.path(newest).name
+        reason = f"snapshots/{name} holds record {newest}, the journal's last one is"
+        lost = Loss(store.last + 1, newest, f"{reason} {store.last}")
+    return lost
+
+
+def _keep_database(folder: Path) -> None:
+    """Copies the database and its log as they were found."""
+    kept = _new_folder(folder / "cut", "database")
+    for name in (FILE, f"{FILE}-wal"):
+        with writing(kept / name):
+            shutil.copyfile(folder / name, kept / name)
+            sync_file(kept / name)
+    with writing(kept):
+        sync_folder(kept)
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """A folder that was not there before."""
+    folder, count = parent / name, 1
+    while folder.exists():
+        count += 1
+        folder = parent / f"{name}-{count}"
+    with writing(folder):
+        make_folder(folder)
+    return folder

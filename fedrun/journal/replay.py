@@ -187,13 +187,14 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
     """Reads, checks and replays everything that is kept.
 
     Args:
-        journal: of a run that nobody is serving.
+        journal: of a run, opened to be read.
         decisions: make every decision anew; only the machine that made them is
             sure to make the same ones.
 
     Raises:
         CorruptJournalError: a checksum, a digest or a decision is not what it was.
     """
+    journal.require_sound()
     first = journal.store.first_payload()
     start = journal.replay_begins() or None
     if first and start is None:

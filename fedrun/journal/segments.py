@@ -4,17 +4,30 @@ Overwriting a recycled segment is durable in about a tenth of the time of a new
 file, since the file system has no metadata to write. A place is a segment and an
 offset; the rows of the journal say which places are taken, and this module only
 reads, writes and syncs them.
+
+A header stands before each payload. It says which record the payload belongs to and
+which records were durable when it was written: found behind the last payload that a row
+names, it proves that the journal once went on.
 """
 
+import contextlib
+import errno
 import os
+import struct
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcore.errors import JournalError
+from fedcore.errors import CorruptJournalError
 from fedcore.typing import Bytes
-from fedrun.durable import sync_folder
+from fedrun.durable import make_folder, sync_folder
+from fedrun.journal.disk import explained, reading
 
 SEGMENT_BYTES = 64 << 20
+_HEADER = struct.Struct("<4s8sQQQ")
+_CHECK = struct.Struct("<I")
+_MAGIC = b"LCP1"
+HEADER_BYTES = _HEADER.size + _CHECK.size
 
 
 class Place(NamedTuple):
@@ -25,12 +38,33 @@ class Place(NamedTuple):
     size: int
 
 
+class Header(NamedTuple):
+    """What stands before a payload."""
+
+    history: bytes  # eight bytes that name what the numbers count
+    number: int  # of the payload's record
+    durable: int  # the last record that was on disk when it was written
+    size: int
+
+    def pack(self) -> bytes:
+        """As bytes, with their checksum."""
+        body = _HEADER.pack(_MAGIC, *self)
+        return body + _CHECK.pack(zlib.crc32(body))
+
+
 class Segments:
     """The segment files of one journal."""
 
-    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        segment_bytes: int = SEGMENT_BYTES,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self._folder = folder
         self._bytes = segment_bytes
+        self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         self._open: dict[int, int] = {}
         self._dirty: set[int] = set()
         self._current: int | None = None
@@ -39,33 +73,61 @@ class Segments:
 
     def start(self, taken: dict[int, int]) -> None:
         """Goes on behind what is taken: the end of each segment in use."""
-        sync_folder(self._folder)  # a process that made one may have been killed
+        if self._folder.is_dir():
+            sync_folder(self._folder)  # a process that made one may have been killed
         self._free = sorted(set(self.numbers()) - set(taken), reverse=True)
+        self._current, self._end = None, 0
         if taken:
             self._current = max(taken)
             self._end = taken[self._current]
 
+    def require(self, taken: dict[int, int]) -> None:
+        """Whether every segment in use is there, and as long as it has to be.
+
+        Raises:
+            JournalError: one cannot be opened.
+            CorruptJournalError: one ends before its last payload does.
+        """
+        for number, end in taken.items():
+            with reading(self._path(number)):
+                size = self._size(number)
+            if size < end:
+                raise CorruptJournalError(
+                    f"{self._path(number)}: ends at byte {size}, its last payload at "
+                    f"byte {end}"
+                )
+
     def numbers(self) -> list[int]:
         """The segments that exist."""
-        return sorted(int(path.stem) for path in self._folder.glob("*.segment"))
+        with reading(self._folder):
+            try:
+                names = os.listdir(self._folder)
+            except FileNotFoundError:
+                return []
+        return sorted(
+            int(name.removesuffix(".segment"))
+            for name in names
+            if name.endswith(".segment")
+        )
 
-    def write(self, payload: Bytes) -> Place:
-        """Writes a payload; durable only after :meth:`sync`."""
+    def write(self, payload: Bytes, history: bytes, number: int, durable: int) -> Place:
+        """Writes a record's payload; durable only after :meth:`sync`."""
         size = len(payload)
-        if self._current is None or self._end + size > self._size(self._current):
-            self._next(size)
+        whole = HEADER_BYTES + size
+        if self._current is None or self._end + whole > self._size(self._current):
+            self._next(whole)
         assert self._current is not None
-        place = Place(self._current, self._end, size)
-        written = os.pwrite(self._descriptor(place.segment), payload, place.offset)
-        while written < size:
-            written += os.pwrite(
-                self._descriptor(place.segment),
-                memoryview(payload)[written:],
-                place.offset + written,
-            )
-        self._end += size
-        self._dirty.add(place.segment)
-        return place
+        head = Header(history, number, durable, size).pack()
+        descriptor, start = self._descriptor(self._current), self._end
+        written = os.pwritev(descriptor, [head, payload], start)
+        while written < whole:
+            rest = memoryview(head)[written:], memoryview(payload)
+            if written >= HEADER_BYTES:
+                rest = memoryview(b""), memoryview(payload)[written - HEADER_BYTES :]
+            written += os.pwritev(descriptor, rest, start + written)
+        self._end += whole
+        self._dirty.add(self._current)
+        return Place(self._current, start + HEADER_BYTES, size)
 
     def sync(self) -> None:
         """Everything written is on disk."""
@@ -74,13 +136,31 @@ class Segments:
         self._dirty.clear()
 
     def read(self, place: Place) -> bytes:
-        """The payload at a place; shorter if the file ends before it does."""
-        try:
-            return os.pread(self._descriptor(place.segment), place.size, place.offset)
-        except OSError as error:
-            raise JournalError(
-                f"{self._path(place.segment)}: {error.strerror or error}"
-            ) from error
+        """The payload at a place.
+
+        Raises:
+            JournalError: the file cannot be read.
+            CorruptJournalError: it ends before the payload does.
+        """
+        path = self._path(place.segment)
+        with reading(path):
+            found = os.pread(self._descriptor(place.segment), place.size, place.offset)
+        if len(found) < place.size:
+            raise CorruptJournalError(
+                f"{path}: ends before byte {place.offset + place.size}, where a "
+                "payload does"
+            )
+        return found
+
+    def headers(self, taken: dict[int, int]) -> list[Header]:
+        """Those that stand behind all payloads in use."""
+        found = []
+        for number in self.numbers():
+            place = taken.get(number, 0)
+            while (header := self._header(number, place)) is not None:
+                found.append(header)
+                place += HEADER_BYTES + header.size
+        return found
 
     def recycle(self, number: int) -> None:
         """Nothing in this segment is needed any more."""
@@ -103,22 +183,49 @@ class Segments:
                 self._current, self._end = number, 0
                 return
         number = max(self.numbers(), default=0) + 1
-        descriptor = os.open(
-            self._path(number), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644
-        )
+        path = self._path(number)
+        make_folder(self._folder)
+        descriptor = os.open(path, self._flags | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            _allocate(descriptor, size, self._bytes)
+            os.fsync(descriptor)
+            sync_folder(self._folder)
+        except OSError as error:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise explained(path, error) from error
         self._open[number] = descriptor
-        os.posix_fallocate(descriptor, 0, max(size, self._bytes))
-        os.fsync(descriptor)
-        sync_folder(self._folder)
         self._current, self._end = number, 0
+
+    def _header(self, number: int, place: int) -> Header | None:
+        with reading(self._path(number)):
+            content = os.pread(self._descriptor(number), HEADER_BYTES, place)
+        body = content[: _HEADER.size]
+        if body[:4] != _MAGIC or content[_HEADER.size :] != _CHECK.pack(
+            zlib.crc32(body)
+        ):
+            return None
+        return Header(*_HEADER.unpack(body)[1:])
 
     def _size(self, number: int) -> int:
         return os.fstat(self._descriptor(number)).st_size
 
     def _descriptor(self, number: int) -> int:
         if number not in self._open:
-            self._open[number] = os.open(self._path(number), os.O_RDWR)
+            self._open[number] = os.open(self._path(number), self._flags)
         return self._open[number]
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:06d}.segment"
+
+
+def _allocate(descriptor: int, least: int, wanted: int) -> None:
+    """Room for a segment; on a disk that is nearly full, for what must be written."""
+    try:
+        os.posix_fallocate(descriptor, 0, max(least, wanted))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.ftruncate(descriptor, 0)
+        os.posix_fallocate(descriptor, 0, least)

@@ -5,21 +5,32 @@ payloads are synced before the row that names them is committed, so a row never
 points at bytes that are not there. Every row has a checksum over all it says.
 """
 
+import contextlib
+import os
+import secrets
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
 from fedcore.typing import Bytes
-from fedrun.durable import make_folder
+from fedrun.durable import make_folder, sync_folder
 from fedrun.journal.codec import Row, checksum, from_row, to_row
-from fedrun.journal.disk import explained
+from fedrun.journal.disk import explained, reading, writing
+from fedrun.journal.mark import FILE as MARK
+from fedrun.journal.mark import Mark, MarkFile, read_marks
 from fedrun.journal.segments import Place, Segments
-from fedrun.journal.store import Damage, Entry
+from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss
 
+FILE = "journal.sqlite3"
 SCHEMA_VERSION = 1
 LARGE = 64 << 10  # payloads of at least this many bytes go to segments
+_HISTORY = "history"  # the fact that names what the records' numbers count
+_VOLATILE = "volatile"  # the fact of a run that never waited for the disk
+_NINE = ", ".join("?" * 9)
 
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -47,91 +58,178 @@ class SqliteStore:
     """Numbered records in one SQLite file and its segments."""
 
     def __init__(
-        self, folder: Path, *, read_only: bool = False, durable: bool = True
+        self,
+        folder: Path,
+        *,
+        read_only: bool = False,
+        durable: bool = True,
+        lenient: bool = False,
     ) -> None:
-        self._file = folder / "journal.sqlite3"
+        """What is missing is made by the first transaction, whole or not at all.
+
+        Args:
+            folder: of the run.
+            read_only: nothing is changed.
+            durable: what is appended is on disk before the call returns.
+            lenient: segments may be missing, since what they held is to be cut.
+        """
+        self._file = folder / FILE
+        self._read_only, self._durable = read_only, durable
+        self._lenient = lenient
         if read_only and not self._file.is_file():
             raise JournalError(f"{folder}: no journal here")
         try:
             if not read_only:
-                make_folder(folder / "segments")
-            self._db = self._connect(read_only, durable)
+                make_folder(folder)
+            self._db = self._connect()
         except (sqlite3.Error, OSError) as error:
             raise explained(self._file, error) from error
-        self._segments = Segments(folder / "segments")
+        self._segments = Segments(folder / "segments", read_only=read_only)
+        self._mark = MarkFile(folder)
         try:
-            self._start(read_only)
+            self._start()
         except BaseException:
             self.close()
             raise
 
-    def _start(self, read_only: bool) -> None:
-        self._check_version(read_only)
-        self._last: int = self._one("SELECT coalesce(max(number), 0) FROM records")
-        if not read_only:
-            self._segments.start(self._taken())
+    def _start(self) -> None:
+        self._fresh = self._is_fresh()
+        self._hidden = False  # whether there is a damaged end that is to be cut
+        self._stale = False  # whether an append failed and left its payloads
+        self._last: int = 0
+        self._history = b""
+        if self._fresh:
+            self._history = secrets.token_bytes(8)
+            return
+        self._last = self._one("SELECT coalesce(max(number), 0) FROM records")
+        self._history = bytes.fromhex(self.noted(_HISTORY) or "")
+        if not self._read_only:
+            self._durable = self._durable and not self.volatile
+            if not self._history:  # written by an older program
+                self._history = secrets.token_bytes(8)
+                self.note(_HISTORY, self._history.hex())
+            taken = self._taken()
+            if not self._lenient:
+                self._segments.require(taken)
+            self._segments.start(taken)
 
-    def _connect(self, read_only: bool, durable: bool) -> sqlite3.Connection:
-        mode = "ro" if read_only else "rwc"
-        db = sqlite3.connect(
-            f"file:{self._file}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=5.0,
-        )
-        if not read_only:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+    def _connect(self) -> sqlite3.Connection:
+        if self._read_only:
+            return connect_to_read(self._file)
+        db = connect(self._file, "mode=rwc")
+        try:
+            mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise JournalError(
+                    f"{self._file}: this file system cannot hold a journal: SQLite's "
+                    f"write-ahead log needs shared memory there, expected journal_mode "
+                    f"wal, got {mode}; use a local disk"
+                )
+            db.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'OFF'}")
+        except BaseException:
+            db.close()
+            raise
         return db
 
-    def _check_version(self, read_only: bool) -> None:
+    def _is_fresh(self) -> bool:
+        """Whether there is no schema yet."""
         version = self._one("PRAGMA user_version")
         if version > SCHEMA_VERSION:
             raise JournalVersionError(
                 f"{self._file} has schema {version}, this program knows up to "
                 f"{SCHEMA_VERSION}: use the newer program that wrote it"
             )
-        if version == 0 and not read_only:
-            try:
-                self._db.executescript(
-                    f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
-                )
-            except sqlite3.Error as error:
-                raise explained(self._file, error) from error
+        return bool(version == 0)
 
-    def append(self, records: Sequence[Row]) -> int:
-        """Makes these records durable, all or none; the number of the last one."""
+    def append(self, records: Sequence[Row], facts: Facts = NO_FACTS) -> int:
+        """Makes these records and facts durable, all or none; the last one's number.
+
+        Raises:
+            DiskError: nothing was written; the same records can be appended again.
+        """
+        if self._hidden:
+            raise JournalError(f"{self._file}: its damaged end was not cut off yet")
         rows, number = [], self._last
         try:
+            self._forget_failure()
             for record in records:
                 number += 1
                 rows.append(self._row(number, *to_row(record)))
             self._segments.sync()
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                "INSERT INTO records (number, kind, body, payload, segment, start, "
-                "size, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-            self._db.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
+        except OSError as error:
+            self._stale = True
             raise explained(self._file, error) from error
-        self._last = number
+        with self._transaction():
+            self._insert(rows)
+            self._note(facts)
+        self._advance(number)
         return number
+
+    def _forget_failure(self) -> None:
+        """Payloads of an append that failed are written again, and so are synced.
+
+        What a failed sync left in the page cache is not to be trusted.
+        """
+        if self._stale:
+            self._segments.start(self._taken() if not self._fresh else {})
+            self._stale = False
+
+    def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._db.executemany(
+            "INSERT INTO records (number, kind, body, payload, segment, start, "
+            "size, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+
+    def _advance(self, number: int) -> None:
+        """All up to this record is durable."""
+        self._last = number
+        if self._durable:
+            self._mark.write(Mark(self._history, number))
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing, and on disk; the first one makes the file what it is."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            if self._fresh:
+                self._make_schema()
+            yield
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            self._stale = True
+            with contextlib.suppress(sqlite3.Error):
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error | OSError):
+                raise explained(self._file, error) from error
+            raise
+        if self._fresh and self._durable:
+            with writing(self._file):
+                sync_folder(self._file.parent)
+        self._fresh = False
+
+    def _make_schema(self) -> None:
+        for statement in _SCHEMA.split(";"):
+            self._db.execute(statement)
+        self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        self._note({_HISTORY: self._history.hex()})
+        if not self._durable:
+            self._note({_VOLATILE: "yes"})
 
     def _row(
         self, number: int, kind: str, body: str, payload: Bytes
     ) -> tuple[Any, ...]:
         size, check = len(payload), checksum(number, kind, body, payload)
         if size >= LARGE:
-            place = self._segments.write(payload)
+            durable = self._last if self._durable else 0
+            place = self._segments.write(payload, self._history, number, durable)
             return number, kind, body, None, place.segment, place.offset, size, check
         return number, kind, body, payload or None, None, None, size, check
 
     def entries(self, after: int = 0, *, payloads: bool = True) -> Iterator[Entry]:
         """The records behind a number, in order; without payloads unchecked."""
-        for row in self._rows(after, _SELECT if payloads else _SELECT_BARE):
+        for row in self._in_order(after, _SELECT if payloads else _SELECT_BARE):
             record, reason = self._read(row)
             if record is None:
                 raise CorruptJournalError(f"{self._file}: record {row[0]}: {reason}")
@@ -140,7 +238,8 @@ class SqliteStore:
     def find(self, kind: str) -> list[Entry]:
         """All records of a kind."""
         found = []
-        for row in self._query(f"{_SELECT} WHERE kind = ? ORDER BY number", kind):
+        query = f"{_SELECT} WHERE kind = ? AND number <= ? ORDER BY number"
+        for row in self._query(query, kind, self._last):
             record, reason = self._read(row)
             if record is None:
                 raise CorruptJournalError(f"{self._file}: record {row[0]}: {reason}")
@@ -152,23 +251,69 @@ class SqliteStore:
         """The number of the newest record; 0 if there is none."""
         return self._last
 
-    def damage(self, after: int = 0) -> Damage | None:
-        """The first damaged row behind a number."""
-        found: Damage | None = None
-        for row in self._rows(after):
-            _, reason = self._read(row)
-            if found is None and reason:
-                found = Damage(row[0], reason, at_end=True)
-            elif found is not None and not reason:
-                return found._replace(at_end=False)
-        return found
+    def loss(self) -> Loss | None:
+        """Records that were durable and are not here, behind the last one.
 
-    def _rows(self, after: int, select: str = _SELECT) -> Iterator[tuple[Any, ...]]:
+        Raises:
+            JournalError: what would tell cannot be read.
+        """
+        with reading(self._file.parent / MARK):
+            marks = read_marks(self._file.parent)
+        if self._fresh:
+            raise CorruptJournalError(
+                f"{self._file} holds no records, and has held "
+                f"{max((mark.number for mark in marks), default=0)}; bring back a "
+                "backup with fedserver restore"
+            )
+        if self.volatile:
+            return None
+        known = [mark.number for mark in marks if mark.history == self._history]
+        headers = self._segments.headers(self._taken())
+        known += [each.durable for each in headers if each.history == self._history]
+        if max(known, default=0) <= self._last:
+            return None
+        return Loss(
+            self._last + 1,
+            max(known),
+            f"records up to {max(known)} had been written, and it ends with record "
+            f"{self._last}",
+        )
+
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing was promised: such a run never waits for the disk."""
+        return self.noted(_VOLATILE) is not None
+
+    def damage(self, after: int = 0, *, unreadable: bool = False) -> Damage | None:
+        """The first damaged row behind a number.
+
+        Raises:
+            JournalError: a payload cannot be read, which is no damage; but if
+                ``unreadable``, it is.
+        """
+        found: Damage | None = None
         expected = after
         try:
-            for row in self._db.execute(
-                f"{select} WHERE number > ? ORDER BY number", (after,)
-            ):
+            for row in self._rows(after):
+                expected += 1
+                if row[0] != expected:
+                    found = found or Damage(expected, "", at_end=False)
+                    return found._replace(at_end=False)
+                reason = self._wrong(row, unreadable=unreadable)
+                if found is None and reason:
+                    found = Damage(row[0], reason, at_end=True)
+                elif found is not None and not reason:
+                    return found._replace(at_end=False)
+        except sqlite3.Error as error:
+            raise CorruptJournalError(
+                f"{self._file}: after record {expected}: {error}"
+            ) from error
+        return found
+
+    def _in_order(self, after: int, select: str) -> Iterator[tuple[Any, ...]]:
+        expected = after
+        try:
+            for row in self._rows(after, select):
                 expected += 1
                 if row[0] != expected:
                     raise CorruptJournalError(
@@ -180,15 +325,15 @@ class SqliteStore:
                 f"{self._file}: after record {expected}: {error}"
             ) from error
 
+    def _rows(self, after: int, select: str = _SELECT) -> Iterator[tuple[Any, ...]]:
+        query = f"{select} WHERE number > ? AND number <= ? ORDER BY number"
+        yield from self._db.execute(query, (after, self._last))
+
     def _read(self, row: tuple[Any, ...]) -> tuple[Row | None, str]:
-        """The record of a row, or why there is none."""
+        """The record of a row, or what is wrong with its bytes."""
         number, kind, body, payload, segment, start, size, check, dropped = row
         if segment is not None:
-            place = Place(segment, start, size)
-            try:
-                payload = self._segments.read(place)
-            except JournalError as error:
-                return None, str(error)
+            payload = self._segments.read(Place(segment, start, size))
         payload = payload or b""
         if not dropped:
             if len(payload) != size:
@@ -201,13 +346,85 @@ class SqliteStore:
         except (ValueError, KeyError) as error:
             return None, f"{kind}: {error}"
 
-    def cut(self, number: int) -> int:
-        """Removes this record and all behind it; how many they were."""
-        gone = self._last - number + 1
-        self._write("DELETE FROM records WHERE number >= ?", number)
-        self._last = number - 1
+    def _wrong(self, row: tuple[Any, ...], *, unreadable: bool) -> str:
+        try:
+            return self._read(row)[1]
+        except JournalError as error:
+            if not unreadable:
+                raise
+            return str(error)
+
+    def check_pages(self) -> None:
+        """Whether the pages fit together, as far as SQLite can tell.
+
+        Raises:
+            CorruptJournalError: they do not.
+        """
+        told = str(self._one("PRAGMA quick_check(1)"))
+        if told != "ok":
+            raise CorruptJournalError(
+                f"{self._file}: {told}; it cannot be repaired: bring back a backup "
+                "with fedserver restore"
+            )
+
+    def hide(self, number: int) -> None:
+        """This record and all behind it are not read any more; they are to be cut."""
+        self._last, self._hidden = number - 1, True
+
+    def cut(
+        self, number: int, records: Sequence[Row] = (), facts: Facts = NO_FACTS
+    ) -> int:
+        """Puts records in the place of this one and all behind it; the last's number.
+
+        The numbers begin to count something else: what was written behind the end
+        before says nothing of the new end.
+        """
+        self._last, history = number - 1, secrets.token_bytes(8)
+        rows = []
+        for place, record in enumerate(records, number):
+            rows.append(self._row(place, *to_row(record)))
+        with self._transaction():
+            self._db.execute("DELETE FROM records WHERE number >= ?", (number,))
+            self._insert(rows)
+            self._note({**facts, _HISTORY: history.hex()})
+        self._history, self._hidden = history, False
         self._segments.start(self._taken())
-        return gone
+        self._advance(self._last + len(rows))
+        return self._last
+
+    def forget_unreadable(self) -> None:
+        """Payloads whose segment is gone are as those that were dropped."""
+        for number, end in self._taken().items():
+            try:
+                self._segments.require({number: end})
+            except JournalError:
+                self._write(
+                    "UPDATE records SET segment = NULL, start = NULL, dropped = 1"
+                    " WHERE segment = ?",
+                    number,
+                )
+
+    def copy_end(self, number: int, target: Path) -> None:
+        """Copies this record and all behind it, as they are, with their payloads."""
+        copy = connect(target, "mode=rwc")
+        try:
+            copy.execute("PRAGMA synchronous=FULL")
+            copy.execute(
+                "CREATE TABLE records (number, kind, body, payload, segment, start, "
+                "size, checksum, dropped)"
+            )
+            copy.execute("BEGIN")
+            for row in self._db.execute(f"{_SELECT} WHERE number >= ?", (number,)):
+                values = list(row)
+                if row[4] is not None:
+                    with contextlib.suppress(JournalError):
+                        values[3] = self._segments.read(Place(*row[4:7]))
+                copy.execute(f"INSERT INTO records VALUES ({_NINE})", values)
+            copy.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise explained(target, error) from error
+        finally:
+            copy.close()
 
     def drop_payloads(self, up_to: int) -> None:
         """The payloads of these records are not needed any more."""
@@ -222,10 +439,17 @@ class SqliteStore:
 
     def note(self, key: str, value: str | None) -> None:
         """Keeps a small fact beside the records; None removes it."""
-        if value is None:
-            self._write("DELETE FROM facts WHERE key = ?", key)
-        else:
-            self._write("INSERT OR REPLACE INTO facts VALUES (?, ?)", key, value)
+        with self._transaction():
+            self._note({key: value})
+
+    def _note(self, facts: Facts) -> None:
+        for key, value in facts.items():
+            if value is None:
+                self._db.execute("DELETE FROM facts WHERE key = ?", (key,))
+            else:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value)
+                )
 
     def noted(self, key: str) -> str | None:
         """A small fact."""
@@ -256,6 +480,7 @@ class SqliteStore:
     def close(self) -> None:
         """Releases the files."""
         self._segments.close()
+        self._mark.close()
         self._db.close()
 
     def _taken(self) -> dict[int, int]:
@@ -277,7 +502,31 @@ class SqliteStore:
             raise explained(self._file, error) from error
 
     def _write(self, statement: str, *values: Any) -> None:
-        try:
+        with self._transaction():
             self._db.execute(statement, values)
-        except sqlite3.Error as error:
-            raise explained(self._file, error) from error
+
+
+def connect(file: Path, how: str) -> sqlite3.Connection:
+    """A connection that commits when it is told to."""
+    return sqlite3.connect(
+        f"{file.absolute().as_uri()}?{how}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=5.0,
+    )
+
+
+def connect_to_read(file: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, also where nothing can be written."""
+    if os.access(file.parent, os.W_OK):
+        return connect(file, "mode=ro")
+    log = file.with_name(f"{file.name}-wal")
+    if not log.is_file() or not log.stat().st_size:
+        return connect(file, "immutable=1")
+    with tempfile.TemporaryDirectory() as copy:  # SQLite needs a file beside a log
+        for each in (file, log):
+            shutil.copyfile(each, Path(copy) / each.name)
+        db = connect(Path(copy) / file.name, "mode=rw")
+        db.execute("SELECT count(*) FROM sqlite_master")
+        return db

@@ -4,10 +4,15 @@ SQLite with segment files takes this place by default; a database and an object
 store could, where several servers share the work.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from fedrun.journal.codec import Row
+
+Facts = Mapping[str, str | None]  # small ones, by key; None removes one
+NO_FACTS: Facts = MappingProxyType({})
 
 
 class Entry(NamedTuple):
@@ -21,15 +26,24 @@ class Damage(NamedTuple):
     """A row that does not say what was written."""
 
     number: int
-    reason: str
+    reason: str  # empty: there is no such row
     at_end: bool  # nothing sound comes after it
+
+
+class Loss(NamedTuple):
+    """Records that are not here any more, or not as they were written."""
+
+    first: int
+    last: int
+    reason: str
+    at_end: bool = False  # wrong bytes at the very end: a start may cut them off
 
 
 class Store(Protocol):
     """Numbered records; an append is one durable transaction."""
 
-    def append(self, records: Sequence[Row]) -> int:
-        """Makes these records durable, all or none; the number of the last one."""
+    def append(self, records: Sequence[Row], facts: Facts = NO_FACTS) -> int:
+        """Makes these records and facts durable, all or none; the last one's number."""
 
     def entries(self, after: int = 0, *, payloads: bool = True) -> Iterator[Entry]:
         """The records behind a number, in order; a damaged one raises.
@@ -44,11 +58,35 @@ class Store(Protocol):
     def last(self) -> int:
         """The number of the newest record; 0 if there is none."""
 
-    def damage(self, after: int = 0) -> Damage | None:
-        """The first damaged row behind a number."""
+    def loss(self) -> Loss | None:
+        """Records that were durable and are not here, behind the last one."""
 
-    def cut(self, number: int) -> int:
-        """Removes this record and all behind it; how many they were."""
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing was promised: such a run never waits for the disk."""
+
+    def damage(self, after: int = 0, *, unreadable: bool = False) -> Damage | None:
+        """The first damaged row behind a number.
+
+        A payload that cannot be read is damage if ``unreadable``; else an error.
+        """
+
+    def hide(self, number: int) -> None:
+        """This record and all behind it are not read any more; they are to be cut."""
+
+    def cut(
+        self, number: int, records: Sequence[Row] = (), facts: Facts = NO_FACTS
+    ) -> int:
+        """Puts records in the place of this one and all behind it; the last's number.
+
+        All of it happens, or nothing.
+        """
+
+    def forget_unreadable(self) -> None:
+        """Payloads whose segment is gone are as those that were dropped."""
+
+    def copy_end(self, number: int, target: Path) -> None:
+        """Copies this record and all behind it, as they are, with their payloads."""
 
     def drop_payloads(self, up_to: int) -> None:
         """The payloads of these records are not needed any more."""

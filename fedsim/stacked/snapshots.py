@@ -114,7 +114,7 @@ def _reopened(
         )
     known, initial_D = journal.initial()
     known.require(spec, "this workload's model")
-    if number < journal.store.last:
+    if number < journal.store.last or journal.loss is not None:
         journal.store.cut(number + 1)
     coordinator = new_coordinator(
         config, known, initial_D, told.epoch, CrowdCoordinator

@@ -27,6 +27,7 @@ STATUSES = {
     "JournalError": os.EX_IOERR,
     "CorruptJournalError": os.EX_IOERR,
     "JournalVersionError": os.EX_IOERR,
+    "DiskError": os.EX_IOERR,
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedrun.journal.codec import Row
+from fedrun.journal.store import NO_FACTS, Facts
 from tests.served import PATIENCE, Served, until
 
 
@@ -26,12 +27,12 @@ class Disk:
         """What waits is written."""
         self._free.set()
 
-    def append(self, records: Sequence[Row]) -> int:
+    def append(self, records: Sequence[Row], facts: Facts = NO_FACTS) -> int:
         """Once it may."""
         if not self._free.is_set():
             self.waits.set()
             assert self._free.wait(PATIENCE)
-        return int(self._store.append(records))
+        return int(self._store.append(records, facts))
 
     def until_it_waits(self) -> None:
         """Something has come as far as the disk."""

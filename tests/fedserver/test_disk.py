@@ -21,6 +21,7 @@ from fedrun.exits import exit_status
 from fedrun.journal import verify
 from fedrun.journal.codec import Row
 from fedrun.journal.journal import Journal
+from fedrun.journal.store import NO_FACTS, Facts
 from fedserver.cli import main
 from tests.fedserver.honest import still_serves
 from tests.peer import Peer, packed
@@ -178,10 +179,10 @@ class Faulty:
         self._store: Any = server.run.journal.store
         self.fault: Callable[[], None] = lambda: None
 
-    def append(self, records: Sequence[Row]) -> int:
+    def append(self, records: Sequence[Row], facts: Facts = NO_FACTS) -> int:
         """Fails if the fault does."""
         self.fault()
-        return int(self._store.append(records))
+        return int(self._store.append(records, facts))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

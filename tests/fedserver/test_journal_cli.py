@@ -95,7 +95,7 @@ def test_verify_names_a_damaged_segment(tmp_path: Path) -> None:
         written.push()
     written.close()
     with (written.folder / "segments" / "000001.segment").open("r+b") as file:
-        file.seek(4 * LARGE + 50)
+        file.seek(4 * LARGE + 200)
         file.write(b"\xff\xff")
     said = sentence("journal", "verify", written.folder, status=74)
     assert "record 5 is damaged" in said

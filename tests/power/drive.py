@@ -65,12 +65,12 @@ def promising() -> Iterator[None]:
     append, save, forget = SqliteStore.append, ClientStore.save, ClientStore.forget
     release = CheckedServer._release
 
-    def noting_append(store: SqliteStore, records: Any) -> int:
+    def noting_append(store: SqliteStore, records: Any, *facts: Any) -> int:
         rows = [to_row(record) for record in records]
         told = [(kind, body, bytes(payload).hex()) for kind, body, payload in rows]
         where = str(store._file)
         note(what="appending", file=where, after=store.last, rows=told)
-        last = append(store, records)
+        last = append(store, records, *facts)
         note(what="appended", file=where, last=last)
         return last
 
@@ -118,8 +118,8 @@ def small(root: Path, large: int, segment_bytes: int, **journal: int) -> Iterato
 
     init = segments_module.Segments.__init__
 
-    def small_segments(self: Any, folder: Path) -> None:
-        init(self, folder, segment_bytes)
+    def small_segments(self: Any, folder: Path, **options: Any) -> None:
+        init(self, folder, segment_bytes, **options)
 
     connect = sqlite3.connect
 

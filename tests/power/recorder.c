@@ -366,6 +366,9 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off_t offset) {
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
   return written(fd, parts, count, offset);
 }
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+  return written(fd, parts, count, offset);
+}
 
 /* Copies inside the kernel: callers must write the data themselves. */
 ssize_t sendfile(int out, int in, off_t *offset, size_t size) {

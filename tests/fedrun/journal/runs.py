@@ -23,11 +23,13 @@ LARGE = 20_000  # values: updates that lie in segments
 class Written:
     """A run that is written event by event; ``close`` leaves it as a crash would."""
 
-    def __init__(self, folder: Path, dim: int = DIM, **changes: Any) -> None:
+    def __init__(
+        self, folder: Path, dim: int = DIM, *, durable: bool = True, **changes: Any
+    ) -> None:
         self.dim = dim
         self.config: FederationConfig = settings(folder, dim, **changes)
         self.folder = self.config.server.journal
-        self.run: Run = open_run(self.config, 1.0)
+        self.run: Run = open_run(self.config, 1.0, durable=durable)
         self.group = GroupCommit(self.run)
         self.seq = {
             cid: row.seq for cid, row in self.run.coordinator.state.clients.items()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
 from fedrun.exits import exit_status
-from fedrun.journal import Journal, recover, verify
+from fedrun.journal import Journal, recover, repair, verify
 from fedrun.run import open_run
 from tests.fedrun.journal.runs import LARGE, Written, change, written
 
@@ -85,14 +85,14 @@ def test_a_damaged_segment_is_named(tmp_path: Path) -> None:
         file.write(b"\xff\xff\xff")
     error = str(refusal(run))
     assert "record 3 is damaged" in error
-    assert "its checksum is wrong (payload in segment 1 at byte 0)" in error
+    assert "its checksum is wrong (payload in segment 1 at byte 40)" in error
 
 
 def test_a_segment_that_is_gone_is_named(tmp_path: Path) -> None:
     run = written(tmp_path, dim=LARGE)
     [segment] = (run.folder / "segments").glob("*.segment")
     segment.unlink()
-    assert "000001.segment: No such file" in str(refusal(run))
+    assert "000001.segment: cannot be read: No such file" in str(refusal(run))
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
@@ -173,14 +173,30 @@ def test_a_damaged_snapshot_is_replaced_by_a_longer_replay(tmp_path: Path) -> No
     again.close()
 
 
-def test_snapshots_of_records_that_are_not_there_are_dropped(tmp_path: Path) -> None:
+def test_a_snapshot_of_records_that_are_not_there_is_damage(tmp_path: Path) -> None:
     run = Written(tmp_path)
+    run.push()
+    run.group.snapshot(99)
+    run.close()
+    assert "000000000099.safetensors holds record 99, the journal's last one is 4" in (
+        str(refusal(run))
+    )
+    repair(run.folder, "e" * 16)
+    journal = Journal.open(run.folder)
+    assert journal.snapshots.numbers() == []
+    assert recover(journal).coordinator.state.version == 1
+    journal.close()
+    [kept] = (run.folder / "cut").rglob("*.safetensors")
+    assert kept.name == "000000000099.safetensors"
+
+
+def test_snapshots_of_a_run_that_waits_for_no_disk_may_be_ahead(tmp_path: Path) -> None:
+    run = Written(tmp_path, durable=False)
     run.push()
     run.group.snapshot(99)
     run.close()
     journal = Journal.open(run.folder)
     assert journal.snapshots.numbers() == []
-    assert recover(journal).coordinator.state.version == 1
     journal.close()
 
 

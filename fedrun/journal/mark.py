@@ -1,0 +1,75 @@
+"""The high-water mark: how far the journal had come, beside the journal.
+
+It is written after each commit and never waited for, so it costs no sync. A mark above
+the journal's last record proves that acknowledged records are missing. A mark below it
+proves nothing: a power cut may have taken the newer one.
+"""
+
+import contextlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = "journal.mark"
+_BODY = struct.Struct("<4s8sQ")
+_CHECK = struct.Struct("<I")
+_MAGIC = b"LCM1"
+_SLOTS = (0, 512)  # written in turn: a torn write harms one of them
+
+
+class Mark(NamedTuple):
+    """A record that was durable."""
+
+    history: bytes  # eight bytes that name what the number counts
+    number: int
+
+
+class MarkFile:
+    """The mark of one journal, as its only writer has it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._descriptor: int | None = None
+        self._turn = 0
+
+    def write(self, mark: Mark) -> None:
+        """This record is durable; a mark that cannot be written proves less."""
+        body = _BODY.pack(_MAGIC, *mark)
+        with contextlib.suppress(OSError):
+            if self._descriptor is None:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+            os.pwrite(
+                self._descriptor,
+                body + _CHECK.pack(zlib.crc32(body)),
+                _SLOTS[self._turn],
+            )
+            self._turn = 1 - self._turn
+
+    def close(self) -> None:
+        """Releases the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def read_marks(folder: Path) -> list[Mark]:
+    """The marks that can be read; none if there is no such file.
+
+    Raises:
+        OSError: the file is there and cannot be read.
+    """
+    try:
+        content = (folder / FILE).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = []
+    for start in _SLOTS:
+        body = content[start : start + _BODY.size]
+        check = content[start + _BODY.size : start + _BODY.size + _CHECK.size]
+        if body[:4] == _MAGIC and check == _CHECK.pack(zlib.crc32(body)):
+            _, history, number = _BODY.unpack(body)
+            found.append(Mark(history, number))
+    return found

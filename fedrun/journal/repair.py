@@ -1,0 +1,59 @@
+"""Going on without what a journal has lost: a cut, on the record, and a new history."""
+
+import logging
+from pathlib import Path
+
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.events import HistoryReopened
+from fedcore.protocol import Epoch
+from fedcore.typing import Seconds
+from fedrun.journal.journal import Journal
+from fedrun.journal.recover import recover
+
+_log = logging.getLogger(__name__)
+
+
+def cut_off(
+    journal: Journal, coordinator: Coordinator, at: Seconds, fresh_epoch: Epoch
+) -> list[Action]:
+    """Cuts off what is damaged; the coordinator opens a new history in its place.
+
+    Both are one transaction. Returns what is left to do.
+    """
+    assert journal.loss is not None
+    loss = journal.loss
+    if loss.at_end:
+        count = loss.last - loss.first + 1
+        reason = f"{count} damaged records were cut off the end of the journal"
+    else:
+        reason = f"the journal was repaired: {loss.reason}"
+    event = HistoryReopened(at=at, fresh_epoch=fresh_epoch, reason=reason)
+    actions = coordinator.handle(event)
+    records = [action.record for action in actions if isinstance(action, Persist)]
+    kept = journal.cut(at, records)
+    _log.warning("%s; it is kept in %s", reason, kept)
+    return [action for action in actions if not isinstance(action, Persist)]
+
+
+def repair(folder: Path, fresh_epoch: Epoch) -> str:
+    """Makes a damaged run fit to be served; says what was done.
+
+    Raises:
+        CorruptJournalError: the damage lies before the newest snapshot, or SQLite's
+            pages do not fit together.
+    """
+    journal = Journal.open(folder, repairing=True)
+    try:
+        if journal.loss is None:
+            return f"{folder}: there is nothing to repair"
+        loss, first = journal.loss, journal.store.last + 1
+        coordinator = recover(journal).coordinator
+        cut_off(journal, coordinator, coordinator.state.at, fresh_epoch)
+        journal.store.forget_unreadable()
+    finally:
+        journal.close()
+    return (
+        f"{folder}: {loss.reason}\nit ends with record {first - 1} now; what was "
+        f"behind it is kept in {folder / 'cut'}; its history is now {fresh_epoch}"
+    )
