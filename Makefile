@@ -11,9 +11,11 @@ SIMULATION ?=
 EVENTS ?= 1e7
 PAYLOADS ?= 1e6
 SEED ?= 0
+KILLS ?= 300
+MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation soak fuzz kill proto docs containers clean
+.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation soak fuzz kill mutants proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,8 +67,12 @@ soak: $(VENV)/.stamp  ## the model check for EVENTS events
 fuzz: $(VENV)/.stamp  ## PAYLOADS mutated messages of every format (SEED=1 for others)
 	$(PY) -m tests.laws.fuzz --payloads $(PAYLOADS) --seed $(SEED)
 
-kill: $(VENV)/.stamp  ## thirty SIGKILLs of a loaded server, and thirty of its clients
-	$(PY) -m tests.integration.kill --kills 30
+kill: $(VENV)/.stamp  ## KILLS SIGKILLs of a loaded server, pauses, full disks, lost states
+	$(PY) -m tests.integration.kill --kills $(KILLS)
+
+mutants: $(VENV)/.stamp  ## mistakes planted: do tests see them? (MUTANTS="leases")
+	$(BIN)/pip install -q -c constraints.txt --group mutants
+	$(PY) -m tests.mutants $(MUTANTS)
 
 proto: $(VENV)/.stamp  ## generate the stubs anew
 	$(PY) -m tools.stubs

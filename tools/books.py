@@ -13,6 +13,7 @@ from pathlib import Path
 from fedclient.store import ClientStore
 from fedcore.coordinator.records import Decided
 from fedcore.params import digest
+from fedcore.participant import ParticipantState
 from fedcore.protocol import Verdict
 from fedrun.files import load_model
 from fedrun.journal import Journal, verify
@@ -33,6 +34,7 @@ class Books:
     recomputed: int  # decisions made anew, all the same
     model: str  # digest of the exported model
     replayed: str  # digest of the model that the replay gives
+    forgotten: int = 0  # accepted updates whose clients no longer know that they are
 
     @property
     def balance(self) -> bool:
@@ -66,17 +68,20 @@ class Books:
         ]
 
 
-def audit(run: Path, states: Iterable[Path]) -> Books:
-    """Balances the books of a run and of its clients' state directories."""
+def audit(run: Path, states: Iterable[Path], gone: Iterable[Path] = ()) -> Books:
+    """Balances the books of a run and of its clients' state directories.
+
+    ``gone`` are copies of states that were thrown away or replaced: what their clients
+    knew is the least that the journal must hold of them.
+    """
     acknowledged: Counter[str] = Counter()
+    known: Counter[str] = Counter()
     unsettled = 0
-    for folder in states:
-        store = ClientStore(folder)
-        state = store.load()
-        store.close()
-        if state is not None:
-            acknowledged[state.cid] = state.ledger.accepted
-            unsettled += state.pending is not None
+    for state in filter(None, map(_state, gone)):
+        known[state.cid] = max(known[state.cid], state.ledger.accepted)
+    for state in filter(None, map(_state, states)):
+        acknowledged[state.cid] = state.ledger.accepted
+        unsettled += state.pending is not None
     journal = Journal.open(run, read_only=True)
     try:
         found = verify(journal)
@@ -88,9 +93,12 @@ def audit(run: Path, states: Iterable[Path]) -> Books:
     finally:
         journal.close()
     journalled = Counter(cid for cid, _ in messages)
+    ended = known.keys() - acknowledged.keys()
+    acknowledged |= known
+    forgotten = sum(max(0, journalled[cid] - known[cid]) for cid in ended)
     _, model_D = load_model(run / "models" / "last.safetensors")
     return Books(
-        acknowledged=acknowledged.total(),
+        acknowledged=acknowledged.total() + forgotten,
         journalled=journalled.total(),
         applied=found.applied,
         waiting=found.waiting,
@@ -101,4 +109,13 @@ def audit(run: Path, states: Iterable[Path]) -> Books:
         recomputed=found.recomputed,
         model=digest(model_D),
         replayed=found.digest,
+        forgotten=forgotten,
     )
+
+
+def _state(folder: Path) -> ParticipantState | None:
+    store = ClientStore(folder)
+    try:
+        return store.load()
+    finally:
+        store.close()

@@ -72,6 +72,12 @@ class Child:
         self._signal(signal.SIGKILL)
         self._wait()
 
+    def pause(self, seconds: float) -> None:
+        """SIGSTOP for a while: it lives, and neither hears nor says anything."""
+        self._signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self._signal(signal.SIGCONT)
+
     def stop(self, timeout: float = PATIENCE) -> int:
         """SIGTERM; its exit status."""
         self._signal(signal.SIGTERM)

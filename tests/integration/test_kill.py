@@ -1,14 +1,51 @@
-"""Killed in the middle: nothing acknowledged is lost, and nothing counts twice."""
+"""Killed, stopped, out of room, robbed: nothing acknowledged is lost or counts twice.
+
+Short forms of ``make kill``.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from tests.integration.kill import kill_again_and_again
+from tests.integration.kill import (
+    MountError,
+    kill_again_and_again,
+    lost_states,
+    pause,
+    read_only_disk,
+)
+from tools.books import Books
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 
-@pytest.mark.processes
-def test_kills_of_server_and_clients_lose_and_double_nothing(tmp_path: Path) -> None:
-    books = kill_again_and_again(tmp_path / "fed", kills=4, seed=1)
+def sound(books: Books) -> None:
     assert books.balance, books
-    assert books.acknowledged > 50
+    assert books.acknowledged > 10
+
+
+def test_kills_of_server_and_clients_lose_and_double_nothing(tmp_path: Path) -> None:
+    books, fire = kill_again_and_again(tmp_path / "fed", kills=6, seed=1)
+    sound(books)
+    assert fire.done.total() == 6
+
+
+def test_a_server_and_a_client_that_stand_still_go_on_where_they_were(
+    tmp_path: Path,
+) -> None:
+    sound(pause(tmp_path / "fed", seconds=2.0, seed=1, clients=4))
+
+
+def test_states_that_are_deleted_rolled_back_or_copied_double_nothing(
+    tmp_path: Path,
+) -> None:
+    sound(lost_states(tmp_path / "fed", seed=1, clients=4))
+
+
+def test_a_server_whose_disk_is_read_only_says_so_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    try:
+        sound(read_only_disk(tmp_path / "fed", seed=1, clients=4))
+    except MountError as error:
+        pytest.skip(str(error))

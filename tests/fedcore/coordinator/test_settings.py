@@ -1,0 +1,69 @@
+"""When a run ends, and which way a metric points."""
+
+import pytest
+
+from fedcore.coordinator.settings import StopConfig, lower_is_better, reached
+
+
+@pytest.mark.parametrize(
+    ("settings", "versions", "updates", "now", "reason"),
+    [
+        ({}, 10**6, 10**6, 1e9, None),
+        ({"versions": 5}, 4, 99, 99.0, None),
+        ({"versions": 5}, 5, 0, 0.0, "5 versions"),
+        ({"versions": 5}, 6, 0, 0.0, "5 versions"),
+        ({"updates": 5}, 99, 4, 99.0, None),
+        ({"updates": 5}, 0, 5, 0.0, "5 updates"),
+        ({"updates": 5}, 0, 7, 0.0, "5 updates"),
+        ({"seconds": 10}, 99, 99, 12.9, None),
+        ({"seconds": 10}, 0, 0, 13.0, "10 seconds"),
+        ({"seconds": 10}, 0, 0, 14.0, "10 seconds"),
+        ({"versions": 5, "updates": 5, "seconds": 10}, 5, 5, 99.0, "5 versions"),
+        ({"versions": 5, "updates": 5, "seconds": 10}, 4, 5, 99.0, "5 updates"),
+    ],
+)
+def test_a_run_ends_at_the_first_of_its_limits(
+    settings: dict[str, float],
+    versions: int,
+    updates: int,
+    now: float,
+    reason: str | None,
+) -> None:
+    stop = StopConfig.model_validate(settings)
+    assert stop.reason(versions, updates, 3.0, now) == reason
+
+
+def test_seconds_are_counted_from_the_start_of_the_run_and_not_before() -> None:
+    assert StopConfig(seconds=10.0).end(None) is None
+    assert StopConfig(seconds=10.0).end(2.5) == 12.5
+    assert StopConfig().end(2.5) is None
+    assert StopConfig(seconds=10.0).reason(0, 0, None, 1e9) is None
+
+
+@pytest.mark.parametrize("metric", ["loss", "val_loss", "Error rate", "Perplexity"])
+def test_losses_errors_and_perplexities_should_fall(metric: str) -> None:
+    assert lower_is_better(metric)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "auc"])
+def test_other_metrics_should_rise(metric: str) -> None:
+    assert not lower_is_better(metric)
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "is_reached"),
+    [
+        ({}, {"accuracy": 1.0}, False),  # without a target a run does not end by one
+        ({"accuracy": 0.9}, {}, False),
+        ({"accuracy": 0.9}, {"accuracy": 0.9}, True),
+        ({"loss": 0.5}, {"loss": 0.5}, True),
+        ({"loss": 0.5}, {"loss": 0.6}, False),
+        ({"accuracy": 0.9, "loss": 0.5}, {"accuracy": 0.95, "loss": 0.4}, True),
+        ({"accuracy": 0.9, "loss": 0.5}, {"accuracy": 0.85, "loss": 0.4}, False),
+        ({"accuracy": 0.9, "loss": 0.5}, {"accuracy": 0.95}, False),
+    ],
+)
+def test_a_target_is_reached_when_all_of_it_is(
+    target: dict[str, float], values: dict[str, float], is_reached: bool
+) -> None:
+    assert reached(target, values) is is_reached

@@ -1,0 +1,165 @@
+"""Between the coordinator and the disk: what leaves when, and what is written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcore.coordinator.actions import SendAck, SendReply, SetTimer
+from fedcore.coordinator.events import ClientEnrolled, ClientPulled
+from fedcore.coordinator.records import Admitted, Stepped
+from fedcore.protocol import Pull
+from fedrun.commit import GroupCommit
+from tests.fedrun.journal.runs import Written, records
+
+
+def enrolled(cid: str = "ann") -> ClientEnrolled:
+    return ClientEnrolled(at=1.0, cid=cid, name=cid)
+
+
+def pulled(run: Written, cid: str = "ann") -> ClientPulled:
+    pull = Pull(cid=cid, nonce=1, epoch=run.run.coordinator.state.epoch)
+    return ClientPulled(at=1.0, pull=pull, fresh_epoch="f" * 16)
+
+
+def stored(run: Written, kind: type) -> list[Any]:
+    """What is on disk, of one kind."""
+    run.close()
+    return [record for record in records(run.folder) if isinstance(record, kind)]
+
+
+def test_nothing_leaves_before_the_commit_and_then_it_leaves_once(
+    tmp_path: Path,
+) -> None:
+    run = Written(tmp_path)
+    run.group.commit()
+    before = run.run.journal.store.last
+    run.group.feed(enrolled())
+    run.group.feed(pulled(run))
+    assert run.run.journal.store.last == before
+    actions = run.group.commit()
+    assert run.run.journal.store.last > before
+    assert any(isinstance(action, SendReply) for action in actions)
+    assert run.group.commit() == []
+    run.close()
+
+
+def test_the_actions_with_which_a_run_opens_leave_with_the_first_commit(
+    tmp_path: Path,
+) -> None:
+    run = Written(tmp_path, stop={"seconds": 30.0})
+    assert [type(action) for action in run.group.commit()] == [SetTimer]
+    run.close()
+
+
+def test_actions_of_which_the_disk_failed_do_not_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path)
+    run.group.feed(enrolled())
+
+    def full(records: object) -> int:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(run.run.journal, "append", full)
+        with pytest.raises(OSError, match="full"):
+            run.group.commit()
+    run.close()
+
+
+def test_records_that_only_tell_the_story_wait_for_one_that_must_be_durable(
+    tmp_path: Path,
+) -> None:
+    run = Written(tmp_path)
+    run.push()  # everybody is known now
+    before = run.run.journal.store.last
+    run.group.feed(pulled(run))
+    assert run.group.commit()  # the task is given
+    assert run.run.journal.store.last == before  # and the lease is not on disk yet
+    run.push()
+    assert run.run.journal.store.last > before + 1
+    between = run.run.journal.store.last
+    run.group.feed(pulled(run))
+    run.group.commit(lazy_too=True)
+    assert run.run.journal.store.last == between + 1
+    run.close()
+
+
+def test_records_are_shown_once_when_they_are_durable(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    shown: list[Any] = []
+    run.group = GroupCommit(run.run, shown.append)
+    run.group.feed(enrolled())
+    assert shown == []
+    run.group.commit()
+    run.group.commit()
+    assert [[type(record) for record in batch] for batch in shown] == [[Admitted]]
+    run.close()
+
+
+def test_a_state_is_written_after_so_many_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path, journal={"snapshot_records": 10})
+    snapshots: list[int] = []
+    save = run.run.journal.save_snapshot
+
+    def noted(number: int, *rest: Any) -> None:
+        assert number == run.run.journal.store.last
+        snapshots.append(number)
+        save(number, *rest)
+
+    monkeypatch.setattr(run.run.journal, "save_snapshot", noted)
+    first = run.run.journal.store.last
+    for _ in range(30):
+        run.push()
+    last = run.run.journal.store.last
+    gaps = [b - a for a, b in zip([first, *snapshots], snapshots, strict=False)]
+    assert len(snapshots) > 2
+    assert all(10 <= gap <= 12 for gap in gaps)  # a push makes up to three records
+    assert last - snapshots[-1] < 10
+    run.group.snapshots, written = False, len(snapshots)
+    for _ in range(30):
+        run.push()
+    assert len(snapshots) == written
+    run.close()
+
+
+def test_a_restart_from_a_snapshot_gives_the_same_state(tmp_path: Path) -> None:
+    run = Written(tmp_path, journal={"snapshot_records": 7})
+    for number in range(20):
+        run.push(value=float(number))
+    digest, state = run.digest, run.run.coordinator.state.dump()[0]
+    run.close()
+    again = Written(tmp_path, journal={"snapshot_records": 7})
+    assert again.run.recovered is not None
+    assert again.run.recovered < 10
+    assert again.digest == digest
+    assert again.run.coordinator.state.dump()[0]["clients"] == state["clients"]
+    again.close()
+
+
+def test_a_version_can_be_asked_for(tmp_path: Path) -> None:
+    run = Written(tmp_path, algorithm={"kind": "fed_buff", "buffer": 5})
+    run.push()
+    before = run.run.coordinator.state.version
+    run.group.step(1.0, "flush")
+    run.group.commit()
+    assert run.run.coordinator.state.version == before + 1
+    assert len(stored(run, Stepped)) == 1
+
+
+def test_notes_keep_records_for_later_and_hand_back_the_rest(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    run.group.commit()
+    run.group.feed(enrolled("bob"))
+    run.group.feed(pulled(run, "bob"))  # its reply waits for the commit
+    before = run.run.journal.store.last
+    coordinator = run.run.coordinator
+    rest = run.group.note(coordinator.handle(enrolled("ann")))
+    assert not any(isinstance(action, SendReply) for action in rest)
+    assert run.run.journal.store.last == before
+    actions = run.group.commit()
+    assert [a.cid for a in actions if isinstance(a, SendReply | SendAck)] == ["bob"]
+    assert {record.cid for record in stored(run, Admitted)} == {"ann", "bob"}

@@ -1,0 +1,66 @@
+"""Which modules are mutated, and which tests may catch it.
+
+Of these tests, those that run the mutated line are run for a mutant, the shortest
+first. The model check takes part with its disasters and its first random schedules.
+"""
+
+from dataclasses import dataclass
+
+from tests.mutants.table import ROOT
+
+_CHECK = "tests/protocol/test_model_check.py::"
+MODEL_CHECK = (
+    f"{_CHECK}test_no_composed_disaster_breaks_an_invariant",
+    f"{_CHECK}test_no_random_schedule_breaks_an_invariant[0]",
+)
+_COORDINATOR = ("tests/fedcore/coordinator", *MODEL_CHECK)
+_PARTICIPANT = (
+    "tests/fedcore/test_participant.py",
+    "tests/fedcore/test_participant_proofs.py",
+    "tests/fedcore/test_participant_rules.py",
+    *MODEL_CHECK,
+)
+_JOURNAL = (
+    "tests/fedrun/journal",
+    "tests/fedrun/test_run.py",
+    "tests/fedrun/test_models.py",
+    *MODEL_CHECK,
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One module, and the tests of its package."""
+
+    path: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As it is imported."""
+        return self.path.removesuffix(".py").replace("/", ".")
+
+    @property
+    def source(self) -> str:
+        """Its text."""
+        return (ROOT / self.path).read_text(encoding="utf-8")
+
+
+def targets() -> list[Target]:
+    """All of them; a new module of these packages is one without being listed."""
+    return [
+        *_package("fedcore/coordinator", _COORDINATOR),
+        *_package("fedcore/participant", _PARTICIPANT),
+        *_package("fedrun/journal", _JOURNAL),
+        Target("fedrun/commit.py", ("tests/fedrun/test_commit.py", *_JOURNAL)),
+        Target("fedclient/store.py", ("tests/fedclient/test_store.py", *MODEL_CHECK)),
+        Target("fedserver/core.py", ("tests/fedserver/test_core.py",)),
+    ]
+
+
+def _package(folder: str, tests: tuple[str, ...]) -> list[Target]:
+    return [
+        Target(path.relative_to(ROOT).as_posix(), tests)
+        for path in sorted((ROOT / folder).glob("*.py"))
+        if path.name != "__init__.py"
+    ]
