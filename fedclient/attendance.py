@@ -16,11 +16,11 @@ class Attendance:
     def __init__(
         self,
         connection: Connection,
-        cid: str,
         interval: Seconds,
         superseded: Callable[[str], None],
     ) -> None:
-        self._connection, self._cid, self._interval = connection, cid, interval
+        self._connection, self._interval = connection, interval
+        self._key = connection.key  # the connection may get another client's
         self._superseded = superseded
         self._closed = threading.Event()
         self._thread = threading.Thread(
@@ -45,6 +45,6 @@ class Attendance:
             self._closed.wait(self._interval)
 
     def _beats(self) -> Iterator[pb.Beat]:
-        yield pb.Beat(cid=self._cid, session=self._connection.session)
+        yield pb.Beat(key=self._key, session=self._connection.session)
         while not self._closed.wait(self._interval):
             yield pb.Beat()

@@ -108,7 +108,11 @@ def leave(**given: Any) -> None:
 
 @main.command()
 @_member
-@click.option("--state", type=PATH, help="Its own folder; without, a temporary one.")
+@click.option(
+    "--state",
+    type=PATH,
+    help="Its own folder; with a certificate, a temporary one will do.",
+)
 @click.option("--name", default="evaluator", show_default=True)
 @click.option("--on-a-leash", is_flag=True, hidden=True)
 @in_sentences

@@ -72,6 +72,11 @@ def examine(
 ) -> None:
     """Evaluates until the run has ended."""
     address = parse_address(host, **trust)
+    if state is None and address.certificate is None and not address.is_socket:
+        raise ConfigError(
+            f"--state is missing: the name {name!r} belongs to the key that is kept "
+            "there (without a folder, show a --certificate)"
+        )
     workload = load_app(app)
     if workload.test_data is None:
         raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")

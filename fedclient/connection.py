@@ -28,7 +28,7 @@ from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.moved import Moved
-from fedcore.errors import ProtocolError
+from fedcore.errors import ProtocolError, WorkloadError
 from fedcore.params import ParamSpec
 from fedcore.protocol import (
     Ack,
@@ -39,6 +39,7 @@ from fedcore.protocol import (
     Reply,
     Verdict,
 )
+from fedcore.text import wrong_metrics
 from fedcore.typing import Seconds
 
 CALL: Seconds = 30.0  # a short call that takes longer has failed
@@ -65,10 +66,10 @@ class Partial:
 
 
 class Connection:
-    """A channel to one server."""
+    """A channel to one server, for the client that has this key."""
 
-    def __init__(self, address: Address, spec: ParamSpec) -> None:
-        self.address = address
+    def __init__(self, address: Address, spec: ParamSpec, key: bytes = b"") -> None:
+        self.address, self.key = address, key
         self._spec = spec
         self._channel = address.channel()
         self.moved = Moved()
@@ -100,7 +101,7 @@ class Connection:
     def pull(self, pull: Pull) -> Reply | Refusal:
         """Asks for the model and for work; takes up a download that was cut off."""
         partial = self._partial
-        request = pull_request(pull, partial.name, partial.received)
+        request = pull_request(pull, self.key, partial.name, partial.received)
         try:
             frames = self._stub.pull(request, timeout=self._patience(PULL))
             told = read_reply(next(frames))
@@ -150,7 +151,7 @@ class Connection:
         try:
             if again and len(push.payload) > CHUNK:
                 request = pb.ResumeRequest(
-                    cid=push.cid, seq=push.seq, digest=digest_bytes(push.digest)
+                    key=self.key, seq=push.seq, digest=digest_bytes(push.digest)
                 )
                 start = self._stub.resume(request, timeout=CALL).received
             frames = self._frames(push, min(start, len(push.payload)))
@@ -160,7 +161,7 @@ class Connection:
         return read_push_reply(reply, push)
 
     def _frames(self, push: Push, start: int) -> Iterator[bytes]:
-        header = push_header(push)
+        header = push_header(push, self.key)
         self.moved.carry("up", 0, header.payload, len(header.payload))
         yield header_frame(header)
         if header.size:
@@ -169,26 +170,32 @@ class Connection:
                 yield frame
 
     def report(
-        self, cid: str, model: ModelName, values: Mapping[str, float], samples: int
+        self, model: ModelName, values: Mapping[str, float], samples: int
     ) -> None:
-        """Tells what an evaluation measured."""
+        """Tells what an evaluation measured.
+
+        Raises:
+            WorkloadError: the user's metrics are too many, or have impossible names.
+        """
+        if reason := wrong_metrics(values):
+            raise WorkloadError(f"evaluate: {reason}")
         self._call(
             self._stub.report,
             pb.ReportRequest(
-                cid=cid,
+                key=self.key,
                 model=model_name(model),
                 values=values,
                 samples=samples,
             ),
         )
 
-    def report_failure(self, cid: str, error: str) -> None:
+    def report_failure(self, error: str) -> None:
         """Tells that the user's code raised."""
-        self._call(self._stub.report, pb.ReportRequest(cid=cid, error=error))
+        self._call(self._stub.report, pb.ReportRequest(key=self.key, error=error))
 
-    def leave(self, cid: str) -> None:
+    def leave(self) -> None:
         """Says goodbye for good."""
-        self._call(self._stub.leave, pb.LeaveRequest(cid=cid))
+        self._call(self._stub.leave, pb.LeaveRequest(key=self.key))
 
     def attend(self, beats: Iterator[pb.Beat]) -> Iterator[pb.Notice]:
         """Shows that this process is there; yields what the server has to say."""

@@ -64,7 +64,7 @@ class Examiner:
                 return False
             member.failures = 0
             name = ModelName(state.held.epoch, state.held.version)
-            member.connection.report(state.cid, name, values, samples)
+            member.connection.report(name, values, samples)
             shown = ", ".join(f"{k} {v:.4f}" for k, v in values.items())
             _log.info("version %d: %s", name.version, shown)
         elif not reply.done:

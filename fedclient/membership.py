@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedwire.connect import Address
 from fedwire.convert import epoch_name
+from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.attendance import Attendance
@@ -23,6 +24,7 @@ from fedcore.errors import (
 )
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Answer, Reply
+from fedcore.text import printable
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
 from fedcore.workload import (
@@ -104,12 +106,14 @@ class Membership:
     def enrol(self) -> None:
         """Joins the run, under the id on disk or a new one; waits for the server."""
         state = self.store.load()
-        if state is not None and state.left:
+        key = self.store.key()
+        if state is not None and (state.left or state.cid != cid_of(key)):
+            if not state.left:
+                _log.warning("the state is of a client without this key; joining anew")
             self.store.forget()
-            state = None
-        cid = state.cid if state is not None else secrets.token_hex(8)
-        self._cid = cid
-        reply = self._ask(cid, state.run_id if state else "")
+            state, key = None, self.store.key()
+        self.connection.key, self._cid = key, cid_of(key)
+        reply = self._ask(state.run_id if state else "")
         if reply.gone:
             self.store.forget()
             self.enrol()
@@ -121,19 +125,20 @@ class Membership:
         self.store.set_name(self.name)
         self.algorithm = self._algorithm(reply.algorithm)
         if state is None:
-            state = ParticipantState(cid, reply.run_id, epoch_name(reply.epoch))
+            state = ParticipantState(cid_of(key), reply.run_id, epoch_name(reply.epoch))
         self.participant = Participant(self.algorithm, state)
         if state.held is None and state.epoch == epoch_name(reply.epoch):
             self.participant.derive(self._version_0(), reply.origin.hex())
         self.save()
-        self._attend(cid)
+        self._attend()
 
-    def _ask(self, cid: str, run_id: str) -> pb.EnrolReply:
+    def _ask(self, run_id: str) -> pb.EnrolReply:
         identity = self._identity
         while True:
             request = pb.EnrolRequest(
-                cid=cid,
-                name=identity.name or self.store.name() or cid,
+                key=self.connection.key,
+                owner=self.store.owner(),
+                name=identity.name or self.store.name() or "",
                 role=identity.role,
                 index=identity.index,
                 count=identity.count,
@@ -179,12 +184,12 @@ class Membership:
         self._model.spec.require(spec, str(self._checkpoint))
         return vector_D
 
-    def _attend(self, cid: str) -> None:
+    def _attend(self) -> None:
         if self._attendance is not None:
             self._attendance.close()
+        cid = self._cid
         self._attendance = Attendance(
             self.connection,
-            cid,
             self.reply.heartbeat,
             lambda text: self._hear(cid, text),
         )
@@ -217,7 +222,7 @@ class Membership:
         self.failures += 1
         text = last_words(error)
         _log.error("%s\n%s", error, text)
-        self.connection.report_failure(self.participant.state.cid, text)
+        self.connection.report_failure(printable(text, lines=True))
         if self.failures >= MOST_FAILURES:
             raise UserCodeError(
                 f"{self.failures} times in a row: {error}"

@@ -5,6 +5,7 @@ the state is that before or that after it.
 """
 
 import json
+import secrets
 import sqlite3
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -109,10 +110,11 @@ class ClientStore:
         self._saved = state
 
     def forget(self) -> None:
-        """Empties the folder: the client begins anew, under another id."""
+        """Empties the folder but for name and owner: the client begins anew."""
         try:
             self._db.executescript(
-                "BEGIN; DELETE FROM facts WHERE key='state'; DELETE FROM vectors;"
+                "BEGIN; DELETE FROM facts WHERE key IN ('state', 'client key');"
+                " DELETE FROM vectors;"
                 " DELETE FROM history; COMMIT;"
             )
         except sqlite3.Error as error:
@@ -121,17 +123,42 @@ class ClientStore:
 
     def name(self) -> str | None:
         """The client's name, which outlives its id."""
+        return self._fact("name")
+
+    def set_name(self, name: str) -> None:
+        """Keeps the client's name."""
+        self._keep("name", name)
+
+    def key(self) -> bytes:
+        """The key of this client, by which the server knows it; made at need."""
+        return self._secret("client key")
+
+    def owner(self) -> bytes:
+        """The key that the client's name belongs to; it outlives the client's own."""
+        return self._secret("owner key")
+
+    def _secret(self, which: str) -> bytes:
+        """A random key that is on the disk before anybody is shown it."""
+        kept = self._fact(which)
+        if kept is None:
+            kept = secrets.token_hex(16)
+            self._keep(which, kept)
         try:
-            query = "SELECT value FROM facts WHERE key='name'"
-            row = self._db.execute(query).fetchone()
+            return bytes.fromhex(kept)
+        except ValueError as error:
+            raise StateError(f"{self._file} is damaged: {which}: {error}") from error
+
+    def _fact(self, key: str) -> str | None:
+        try:
+            query = "SELECT value FROM facts WHERE key = ?"
+            row = self._db.execute(query, (key,)).fetchone()
         except sqlite3.Error as error:
             raise self._explained(error) from error
         return None if row is None else str(row[0])
 
-    def set_name(self, name: str) -> None:
-        """Keeps the client's name."""
+    def _keep(self, key: str, value: str) -> None:
         try:
-            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('name', ?)", (name,))
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
         except sqlite3.Error as error:
             raise self._explained(error) from error
 

@@ -210,7 +210,7 @@ class Worker:
                 state.public_D, self._workload.valid_data(self._client)
             )
         name = ModelName(state.held.epoch, state.held.version)
-        self._member.connection.report(state.cid, name, values, samples)
+        self._member.connection.report(name, values, samples)
 
     # ------------------------------------------------------------------- pushes
 
@@ -254,7 +254,7 @@ class Worker:
             self._flushed = True
             self._member.save()
             return False  # it is settled first
-        self._member.connection.leave(self._participant.state.cid)
+        self._member.connection.leave()
         self._participant.leave()
         self._member.save()
         _log.info("left the run after %d updates", self._accepted)

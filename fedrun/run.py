@@ -4,15 +4,17 @@ import platform
 import secrets
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.events import NameFreed
 from fedcore.errors import ConfigError, SpecMismatchError
 from fedcore.params import ParamSpec, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
 from fedcore.typing import Seconds, Vector
-from fedrun.config import FederationConfig
+from fedrun.config import FederationConfig, parse_config
 from fedrun.files import load_model
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover
 from fedrun.journal.recover import SECRET
@@ -69,6 +71,23 @@ def open_run(
     except BaseException:
         journal.close()
         raise
+
+
+def free_name(folder: Path, name: str, at: Seconds) -> bool:
+    """Lets a client's name go, in a run that nobody serves; whether it was taken.
+
+    Raises:
+        JournalError: there is no run, or a server has it.
+    """
+    journal = Journal.open(folder)
+    try:
+        told = journal.configurations()[-1][1]
+        run = _resume(journal, parse_config(told.config), at, amend=False)
+        actions = run.coordinator.handle(NameFreed(at=at, name=name))
+        _persisted(journal, actions)
+        return bool(actions)
+    finally:
+        journal.close()
 
 
 def start_run(

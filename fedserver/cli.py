@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fedcore.errors import ConfigError
 from fedrun.command import in_sentences, log_to_stderr
 from fedserver.journal_cli import journal_commands
 
@@ -150,6 +151,19 @@ def export(run: Path, out: Path, which: str | None, version: int | None) -> None
     from fedrun.export import export_model
 
     click.echo(export_model(run, out, which or "last", version))
+
+
+@main.command()
+@RUN
+@click.argument("name")
+@in_sentences
+def free(run: Path, name: str) -> None:
+    """Let NAME be taken by whoever enrols under it next, also while RUN is served."""
+    from fedserver.names import free as let_go
+
+    if not let_go(run, name):
+        raise ConfigError(f"{run}: nobody has the name {name!r}")
+    click.echo(f"the name {name!r} is free")
 
 
 @main.command()

@@ -6,12 +6,14 @@ once gRPC has taken it, whether or not the client still gets it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import grpc
 from fedwire.frames import peek_chunk, read_header, read_reply
+from fedwire.keys import cid_of
 from fedwire.service import PREFIX, UNARY
 from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import DecodeError, Message
@@ -57,7 +59,7 @@ class Metered:
                         reply = await method(request, context)
                     data: bytes = reply.SerializeToString()
                 finally:
-                    cid = self._who(getattr(request, "cid", OTHERS), context)
+                    cid = self._who(getattr(request, "key", b""), context)
             finally:
                 self._control(cid, "up", raw)
             self._control(cid, "down", data)
@@ -68,7 +70,7 @@ class Metered:
     async def pull(self, raw: bytes, context: Context) -> None:
         """Model and work, once there is some."""
         request = await _read(pb.PullRequest, raw, context)
-        cid = self._who(request.cid, context)
+        cid = self._who(request.key, context)
         self._control(cid, "up", raw)
         download = _Transfer("down")
 
@@ -94,7 +96,7 @@ class Metered:
             async with _one_call(context):
                 reply = await self._service.push(upload, context)
         finally:
-            cid = self._who(upload.cid, context)
+            cid = self._who(upload.key, context)
             self._enter(cid, upload)
         data: bytes = reply.SerializeToString()
         self._control(cid, "down", data)
@@ -110,8 +112,8 @@ class Metered:
             nonlocal cid
             async for data in raw:
                 beat = await _read(pb.Beat, data, context)
-                if beat.cid:
-                    cid = self._who(beat.cid, context)
+                if beat.key:
+                    cid = self._who(beat.key, context)
                 self._control(cid, "up", data)
                 yield beat
 
@@ -121,9 +123,12 @@ class Metered:
                 yield data
                 self._control(cid, "down", data)
 
-    def _who(self, cid: str, context: Context) -> str:
-        """The client on whose account this goes; none for ids that are made up."""
-        known = cid if self._is_known(cid) else OTHERS
+    def _who(self, key: bytes, context: Context) -> str:
+        """The client on whose account this goes; none for keys that are made up."""
+        known = OTHERS
+        with contextlib.suppress(ProtocolError):  # it is the service that answers it
+            cid = cid_of(key)
+            known = cid if self._is_known(cid) else OTHERS
         self._sockets.serve(context.peer(), known)
         return known
 
@@ -153,7 +158,7 @@ class _Transfer:
 
     def __init__(self, way: Way) -> None:
         self.way = way
-        self.cid = OTHERS
+        self.key = b""
         self.codec = CONTROL
         self.framed = self.payload = 0
         self.is_whole = False
@@ -175,7 +180,7 @@ class _Transfer:
         self._size = 0
         if self.way == "up":
             header = read_header(frame)
-            self.cid = header.cid
+            self.key = header.key
             self._begin(header.payload, header.size or len(header.payload))
         else:
             reply = read_reply(frame)

@@ -200,6 +200,12 @@ class Progress:
         client.doing = "idle"
 
 
+def without_clients(told: JSON) -> JSON:
+    """A status for whoever asks from elsewhere: sums, and nobody's name."""
+    unlisted = told["unlisted"] + len(told["clients"])
+    return {**told, "journal": "", "clients": [], "unlisted": unlisted}
+
+
 def goals(run: Run) -> list[tuple[str, float, float]]:
     """What the run is to reach: name, now, goal."""
     state, stop = run.coordinator.state, run.config.stop

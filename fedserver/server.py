@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
@@ -35,12 +36,13 @@ from fedrun.traffic import TrafficFile
 from fedserver.answers import Answers
 from fedserver.core import Core
 from fedserver.metering import Metered
-from fedserver.progress import Progress
+from fedserver.progress import Progress, without_clients
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
 from fedserver.sockets import Sockets, most_connections
 
 _log = logging.getLogger(__name__)
+DOOR = "door"  # the file in a run's folder that says how its operator comes in
 _SWEEP: Seconds = 0.5
 _LOOK: Seconds = 0.1
 _BOOK: Seconds = 2.0  # a server that is killed loses the counts of so long
@@ -63,13 +65,14 @@ _OPTIONS = (
 class Server:
     """One run, served until it has ended or the process is told to stop.
 
-    ``door`` is a socket in a folder of this user alone: the server's own evaluator
-    needs no certificate there, and no name by which this machine would be known.
+    ``door`` is a socket in a folder of this user alone. Whoever comes by it is the
+    operator: the server's own evaluator, which needs no certificate there, and
+    commands. Its path is written into the run's folder.
     """
 
     run: Run
     progress: Progress
-    door: Path | None = None
+    door: str | None = None
     ended: str | None = None
 
     def __post_init__(self) -> None:
@@ -83,6 +86,10 @@ class Server:
             UnavailableError: the port is taken.
             JournalError: the disk failed; nothing was acknowledged that is not on it.
         """
+        with _door(self.run.journal.folder) as self.door:
+            return await self._serve()
+
+    async def _serve(self) -> str | None:
         self._failure: BaseException | None = None
         self._stop = asyncio.Event()
         self._answers = Answers()
@@ -105,7 +112,7 @@ class Server:
         self.port = _bind(self._grpc, self.run.config.server)
         self._grpc.add_generic_rpc_handlers((raw_handlers(self._metered()),))
         if self.door is not None:
-            self._grpc.add_insecure_port(f"unix:{self.door}")
+            self._grpc.add_insecure_port(self.door)
         self._core.start()
         await self._grpc.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
@@ -206,9 +213,10 @@ class Server:
             for cid in self._sessions.missing():
                 self._core.submit(ClientLost(at=self._core.now(), cid=cid))
 
-    def _status(self) -> Any:
+    def _status(self, everything: bool) -> Any:
         self._sockets.read()
-        return self.progress.as_json(self._sessions.present)
+        told = self.progress.as_json(self._sessions.present)
+        return told if everything else without_clients(told)
 
     # ---------------------------------------------------------------- the book
 
@@ -263,6 +271,23 @@ class Server:
     async def _set_health(self, status: Any) -> None:
         for name in ("", SERVICE):
             await self._health.set(name, status)
+
+
+@contextlib.contextmanager
+def _door(folder: Path) -> Iterator[str | None]:
+    """The address of a socket for the operator; None where there can be none."""
+    told = folder / DOOR
+    with contextlib.ExitStack() as stack:
+        try:
+            private = tempfile.TemporaryDirectory(prefix="latecomer-")  # mode 700
+            door = f"unix:{stack.enter_context(private)}/server"
+            told.write_text(door, encoding="utf-8")
+        except OSError as error:
+            _log.warning("nobody can come in by the door: %s", error)
+            yield None
+            return
+        stack.callback(told.unlink, missing_ok=True)
+        yield door
 
 
 async def _until(condition: Callable[[], bool], seconds: Seconds) -> None:

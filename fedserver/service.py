@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import zlib
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -30,9 +31,11 @@ from fedwire.convert import (
     read_push,
 )
 from fedwire.frames import chunk_frames, read_chunk, read_header, reply_frame
+from fedwire.keys import cid_of
 from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
+from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Refuse, SendReply
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -40,24 +43,29 @@ from fedcore.coordinator.events import (
     ClientLeft,
     ClientPulled,
     ModelMeasured,
+    NameFreed,
     Role,
     UpdatePushed,
 )
 from fedcore.errors import ProtocolError, SpecMismatchError, UnavailableError
 from fedcore.params import ParamSpec, content_digest
-from fedcore.protocol import Answer, Pull, Push
+from fedcore.protocol import Answer, Epoch, Pull, Push
+from fedcore.text import is_printable, wrong_metrics
 from fedcore.typing import JSON, Seconds
 from fedcore.workload import LONG_TEXT
 from fedrun.run import Run, fresh_name
 from fedserver.answers import Answers
 from fedserver.core import Core
+from fedserver.identity import EVALUATOR, OPERATOR, Gate, Named, by_door
 from fedserver.limits import Limit, Newest
 from fedserver.sessions import Session, Sessions
 from fedserver.uploads import Name, Upload, Uploads
 
 _log = logging.getLogger(__name__)
 RETRY: Seconds = 1.0
-LONG_NAME = 256  # characters of a client's id or name: the server keeps them
+LONG_NAME = 256  # characters of a client's name: the server keeps them
+MOST_PROTOCOLS = 64
+LONG_SPEC = 1 << 16  # characters of a model's description, or four times our own
 IN_THREAD = 256 << 10  # payloads from this size on are hashed beside the event loop
 ROOM = 256 << 20  # bytes of updates in memory, if nothing else is said
 WAIT: Seconds = 60.0  # for a verdict, or for a place, before the client asks again
@@ -78,16 +86,20 @@ class FederationService:
         core: Core,
         answers: Answers,
         sessions: Sessions,
-        status: Callable[[], JSON],
+        status: Callable[[bool], JSON],
     ) -> None:
+        """``status`` yields all that is known, or what everybody may know."""
         self._run, self._core = run, core
+        self._gate = Gate(run.config)
         self._answers, self._sessions = answers, sessions
         self._status = status
         self._spec = run.coordinator.algorithm.spec
         self._pulls = Newest()
         self._downloads = asyncio.Semaphore(run.config.server.max_downloads)
         self._judging: dict[str, asyncio.Task[pb.PushReply]] = {}  # by cid
-        self._codes: dict[str, str] = {}
+        self._told_spec = self._spec.to_json()
+        self._codes: dict[str, str] = {}  # by clients' names
+        self._uses: Counter[str] = Counter()
         self._nonces = itertools.count(1)
         # Who has been told this process's settings: a restart may have changed them.
         self._enrolled: set[str] = set()
@@ -111,38 +123,35 @@ class FederationService:
 
     async def enrol(self, request: pb.EnrolRequest, context: Context) -> pb.EnrolReply:
         """Admits a client to the run."""
+        cid = await self._caller(request.key, context)
         await self._check_fit(request, context)
-        for which in ("cid", "name", "code"):
-            text = getattr(request, which)
-            if len(text) > LONG_NAME:
-                await context.abort(
-                    grpc.StatusCode.INVALID_ARGUMENT,
-                    f"a {which} of {len(text)} characters, the limit is {LONG_NAME}",
-                )
-        if not request.cid:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "cid is missing")
-        await self._check_owner(request.cid, context)
-        name = _certified_name(context) or request.name or request.cid
-        role: Role = "evaluator" if request.role == pb.ROLE_EVALUATOR else "trainer"
+        named = await self._named(request, cid, context)
+        role = await self._role(request, named, context)
+        await self._check_room(cid, named, context)
         enrolled = ClientEnrolled(
             at=self._core.now(),
-            cid=request.cid,
-            name=name,
+            cid=cid,
+            name=named.name,
             role=role,
             index=request.index,
             count=max(1, request.count),
+            owner=named.owner,
+            certified=named.certified,
         )
-        gone, epoch = await self._core.ask(
-            lambda coordinator: (
-                coordinator.state.clients[request.cid].left,
-                coordinator.state.epoch,
-            ),
-            after=enrolled,
+        gone, is_owner, epoch = await self._core.ask(
+            lambda coordinator: _standing(coordinator, cid, named), after=enrolled
         )
         if not gone:
-            self._enrolled.add(request.cid)
-            self._sessions.claim(name, request.cid)
-            self._sessions.hear(request.cid)
+            if not is_owner:
+                await context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"the name {named.name!r} belongs to another client; choose "
+                    "another --name, or the operator frees it with: fedserver free RUN "
+                    f"{named.name!r}",
+                )
+            self._enrolled.add(cid)
+            self._enrolled.discard(self._sessions.claim(named.name, cid))
+            self._sessions.hear(cid)
         config = self._run.config
         return pb.EnrolReply(
             protocol=max(set(PROTOCOLS) & set(request.protocols)),
@@ -151,17 +160,70 @@ class FederationService:
             origin=digest_bytes(self._run.coordinator.state.published.origin),
             algorithm=config.algorithm.model_dump_json(),
             seed=config.seed,
-            name=name,
+            name=named.name,
             share_labels=config.share_labels and config.algorithm.uses_labels,
             heartbeat=config.timeouts.heartbeat,
             max_update_bytes=self.max_update_bytes,
             gone=gone,
-            warning=self._compare_code(request),
+            warning=self._compare_code(named.name, request.code),
         )
+
+    async def _caller(self, key: bytes, context: Context) -> str:
+        """The id of the client that calls; whoever is none is refused."""
+        try:
+            cid = cid_of(key)
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await self._check_certificate(cid, context)
+        return cid
+
+    async def _named(
+        self, request: pb.EnrolRequest, cid: str, context: Context
+    ) -> Named:
+        try:
+            named = self._gate.named(context, request.name or cid, request.owner)
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await _check_text("name", named.name, context)
+        return named
+
+    async def _role(
+        self, request: pb.EnrolRequest, named: Named, context: Context
+    ) -> Role:
+        """The role that a client asks for, if it may have it."""
+        if request.role != pb.ROLE_EVALUATOR:
+            return "trainer"
+        if not self._gate.may_evaluate(context, named.name):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"{named.name!r} may not evaluate this run: name it in the server's "
+                f"config (evaluate.evaluators: [{named.name}]), or give it a "
+                f"certificate of the organizational unit {EVALUATOR!r}",
+            )
+        return "evaluator"
+
+    async def _check_room(self, cid: str, named: Named, context: Context) -> None:
+        """Refuses new clients, and new names, when there are as many as may be."""
+        state, most = self._run.coordinator.state, self._run.config.server.max_clients
+        if (cid not in state.clients and len(state.clients) >= most) or (
+            named.name not in state.owners and len(state.owners) >= most
+        ):
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"this run has all the {most} clients that it takes "
+                "(server.max_clients)",
+            )
 
     async def _check_fit(self, request: pb.EnrolRequest, context: Context) -> None:
         """Refuses whoever cannot take part, with a sentence."""
+        await _check_text("run_id", request.run_id, context)
+        await _check_text("code", request.code, context)
         refuse = grpc.StatusCode.FAILED_PRECONDITION
+        if len(request.protocols) > MOST_PROTOCOLS:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"{len(request.protocols)} protocols, the limit is {MOST_PROTOCOLS}",
+            )
         if not set(PROTOCOLS) & set(request.protocols):
             theirs = ", ".join(map(str, request.protocols)) or "none"
             ours = ", ".join(map(str, PROTOCOLS))
@@ -173,31 +235,44 @@ class FederationService:
                 f"the state directory belongs to run {request.run_id}, this server "
                 f"has run {self._run.run_id}: use another --state",
             )
+        if request.spec == self._told_spec:
+            return
+        longest = max(LONG_SPEC, 4 * len(self._told_spec))
+        if len(request.spec) > longest:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"a model description of {len(request.spec)} characters, the limit is "
+                f"{longest}",
+            )
         try:
             self._spec.require(ParamSpec.from_json(request.spec), "the client's model")
         except SpecMismatchError as error:
             await context.abort(refuse, str(error))
 
-    async def _check_owner(self, cid: str, context: Context) -> None:
-        """Where clients show certificates, each speaks for itself alone."""
-        name, row = (
-            _certified_name(context),
-            self._run.coordinator.state.clients.get(cid),
-        )
+    async def _check_certificate(self, cid: str, context: Context) -> None:
+        """Where each client has its certificate, it speaks for itself alone."""
+        row = self._run.coordinator.state.clients.get(cid)
+        name = self._gate.certified_name(context)
         if name is not None and row is not None and row.name != name:
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"the certificate is that of {name!r}, the client id that of another",
             )
 
-    def _compare_code(self, request: pb.EnrolRequest) -> str:
+    def _compare_code(self, name: str, code: str) -> str:
         """A warning if this client's code differs from that of the others."""
-        if not request.code or not request.name:
+        before = self._codes.pop(name, "")
+        if before:
+            self._uses[before] -= 1
+            if not self._uses[before]:
+                del self._uses[before]
+        if not code:
             return ""
-        others = {code for name, code in self._codes.items() if name != request.name}
-        self._codes[request.name] = request.code
-        if others and request.code not in others:
-            return f"the app's code {request.code} differs from that of other clients"
+        is_other = bool(self._uses) and code not in self._uses
+        self._codes[name] = code
+        self._uses[code] += 1
+        if is_other:
+            return f"the app's code {code} differs from that of other clients"
         return ""
 
     async def attend(
@@ -207,8 +282,10 @@ class FederationService:
         first = await anext(beats, None)
         if first is None:
             return
-        await self._check_owner(first.cid, context)
-        session = self._sessions.attend(first.cid, first.session)
+        cid = await self._caller(first.key, context)
+        if cid not in self._run.coordinator.state.clients:
+            return
+        session = self._sessions.attend(cid, first.session)
         listener = asyncio.create_task(self._listen(session, beats))
         try:
             while (notice := await session.notices.get()) is not None:
@@ -231,29 +308,32 @@ class FederationService:
 
     async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
         """A client is gone for good."""
-        await self._check_owner(request.cid, context)
-        left = ClientLeft(at=self._core.now(), cid=request.cid)
+        cid = await self._caller(request.key, context)
+        left = ClientLeft(at=self._core.now(), cid=cid)
         await self._core.ask(lambda _: None, after=left)
-        self._sessions.forget(request.cid)
-        self._enrolled.discard(request.cid)
+        self._sessions.forget(cid)
+        self._enrolled.discard(cid)
         return pb.LeaveReply()
 
     async def report(
         self, request: pb.ReportRequest, context: Context
     ) -> pb.ReportReply:
         """What an evaluation measured, or that a user's code failed."""
-        await self._check_owner(request.cid, context)
-        self._sessions.hear(request.cid)
+        cid = await self._caller(request.key, context)
+        await _check_report(request, context)
+        if cid not in self._enrolled:
+            return pb.ReportReply()
+        self._sessions.hear(cid)
         if request.error:
             text = request.error[-LONG_TEXT:]
-            event = ClientFailed(at=self._core.now(), cid=request.cid, error=text)
+            event = ClientFailed(at=self._core.now(), cid=cid, error=text)
             self._core.submit(event)
             return pb.ReportReply()
         epoch = await self._core.ask(lambda coordinator: coordinator.state.epoch)
         if epoch_name(request.model.epoch) == epoch:
             measured = ModelMeasured(
                 at=self._core.now(),
-                cid=request.cid,
+                cid=cid,
                 version=request.model.version,
                 values=dict(request.values),
                 samples=request.samples,
@@ -265,7 +345,27 @@ class FederationService:
         self, request: pb.StatusRequest, context: Context
     ) -> pb.StatusReply:
         """The state of the run, as JSON."""
-        return pb.StatusReply(json=json.dumps(self._status()))
+        is_operator = self._gate.is_operator(context)
+        if self._gate.is_closed and not is_operator:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "the status is for operators: show a certificate of the organizational "
+                f"unit {OPERATOR!r}",
+            )
+        return pb.StatusReply(json=json.dumps(self._status(is_operator)))
+
+    async def free(self, request: pb.FreeRequest, context: Context) -> pb.FreeReply:
+        """The operator, on this machine, gives a name back to everybody."""
+        if not by_door(context):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "names are freed where the run is: fedserver free RUN NAME",
+            )
+        name = request.name
+        was_taken = await self._core.ask(lambda c: name in c.state.owners)
+        freed = NameFreed(at=self._core.now(), name=name)
+        await self._core.ask(lambda _: None, after=freed)
+        return pb.FreeReply(was_taken=was_taken)
 
     # ------------------------------------------------------------------ pulls
 
@@ -277,17 +377,17 @@ class FederationService:
         Raises:
             Stalled: the client does not take what it is sent.
         """
+        cid = await self._caller(request.key, context)
         try:
-            pull = read_pull(request, next(self._nonces))
+            pull = read_pull(request, cid, next(self._nonces))
         except ProtocolError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        await self._check_owner(pull.cid, context)
-        self._sessions.hear(pull.cid)
         if self.draining:
             await write(_refusal(Answer.RETRY))
         elif pull.cid not in self._enrolled:
             await write(_refusal(Answer.UNKNOWN))
         else:
+            self._sessions.hear(pull.cid)
             with self._pulls.call(pull.cid) as limit:
                 await self._answer(pull, request, write, limit)
 
@@ -339,21 +439,21 @@ class FederationService:
             async with asyncio.timeout(self._run.config.timeouts.stall):
                 header = read_header(await anext(frames, b""))
             self._check_size(header.size or len(header.payload))
-            await self._check_owner(header.cid, context)
-            self._sessions.hear(header.cid)
-            if header.cid not in self._enrolled:
+            cid = await self._caller(header.key, context)
+            if cid not in self._enrolled:
                 return _no_verdict(Answer.UNKNOWN)
+            self._sessions.hear(cid)
             if self.draining:
                 return _no_verdict(Answer.RETRY)
-            name = _name(header)
+            name = _name(cid, header)
             if name is None:
                 return _no_verdict(Answer.RETRY)
             if not self._uploads.is_waiting(name):
                 upload = await self._receive(name, header, frames)
                 if upload is None:
                     return _no_verdict(Answer.RETRY)
-                self._decide(header, upload)
-            return await self._verdict(header.cid)
+                self._decide(cid, header, upload)
+            return await self._verdict(cid)
         except ProtocolError as error:
             _log.warning("refused a push: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -366,10 +466,10 @@ class FederationService:
                 f"{self.max_update_bytes} (server.max_update_bytes)"
             )
 
-    def _decide(self, header: pb.PushHeader, upload: Upload) -> None:
+    def _decide(self, cid: str, header: pb.PushHeader, upload: Upload) -> None:
         """Has an update decided on. It is held until then, whoever still waits."""
         try:
-            push = read_push(header, upload.buffer, upload.name[2])
+            push = read_push(header, cid, upload.buffer, upload.name[2])
         except ProtocolError:
             self._uploads.end(upload)
             raise
@@ -443,14 +543,15 @@ class FederationService:
         self, request: pb.ResumeRequest, context: Context
     ) -> pb.ResumeReply:
         """How much of an upload is here."""
-        name = (request.cid, request.seq, request.digest.hex())
+        cid = await self._caller(request.key, context)
+        name = (cid, request.seq, request.digest.hex())
         return pb.ResumeReply(received=self._uploads.received(name))
 
 
-def _name(header: pb.PushHeader) -> Name | None:
+def _name(cid: str, header: pb.PushHeader) -> Name | None:
     """What tells an update from others; None if it was damaged on its way."""
     if header.size:
-        return header.cid, header.seq, header.digest.hex()
+        return cid, header.seq, header.digest.hex()
     if len(header.payload) > INLINE:
         raise ProtocolError(
             f"a payload of {len(header.payload)} bytes in the first frame; the "
@@ -458,7 +559,7 @@ def _name(header: pb.PushHeader) -> Name | None:
         )
     if zlib.crc32(header.payload) != header.crc32:
         return None
-    return header.cid, header.seq, content_digest(header.payload)
+    return cid, header.seq, content_digest(header.payload)
 
 
 async def _is_unharmed(upload: Upload) -> bool:
@@ -502,10 +603,35 @@ def _no_verdict(answer: Answer) -> pb.PushReply:
     return pb.PushReply(answer=answer_code(answer), retry_after=wait)
 
 
-def _certified_name(context: Context) -> str | None:
-    """The name in the client's certificate, if it showed one."""
-    auth = context.auth_context()
-    for key in ("x509_subject_alternative_name", "x509_common_name"):
-        for value in auth.get(key, ()):
-            return str(value.decode(errors="replace"))
-    return None
+def _standing(
+    coordinator: Coordinator, cid: str, named: Named
+) -> tuple[bool, bool, Epoch]:
+    """Whether a client has left, whether it has this name, and the history."""
+    state = coordinator.state
+    row = state.clients.get(cid)
+    is_owner = (
+        row is not None
+        and row.name == named.name
+        and state.owners.get(named.name) == named.owner
+    )
+    return row is not None and row.left, is_owner, state.epoch
+
+
+async def _check_text(which: str, text: str, context: Context) -> None:
+    """Refuses what is too long to be kept, or may not be shown."""
+    reason = ""
+    if len(text) > LONG_NAME:
+        reason = f"a {which} of {len(text)} characters, the limit is {LONG_NAME}"
+    elif not is_printable(text):
+        reason = f"a {which} must be printable text, got {text!a}"
+    if reason:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
+
+
+async def _check_report(request: pb.ReportRequest, context: Context) -> None:
+    """Refuses a report that is too large to be kept, or may not be shown."""
+    reason = wrong_metrics(request.values)
+    if not is_printable(request.error, lines=True):
+        reason = "an error must be printable text in lines"
+    if reason:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)

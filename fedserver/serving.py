@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,11 +48,7 @@ def serve(
     progress = Progress()
     progress.listeners.append(_unmeasured_targets(progress, config))
     with contextlib.ExitStack() as stack:
-        door: Path | None = None
-        if evaluator and config.app is not None:
-            private = tempfile.TemporaryDirectory(prefix="latecomer-")  # mode 700
-            door = Path(stack.enter_context(private)) / "server"
-        server = Server(run, progress, door)
+        server = Server(run, progress)
         said: JsonLines | None = None
         if lines or not sys.stdout.isatty():
             said = JsonLines(progress)
@@ -74,8 +69,9 @@ def serve(
                     kernels=kernels.in_use(),
                 )
             helper = None
-            if door is not None and server.ready.is_set():
-                evaluating = keep_evaluating(config, folder, f"unix:{door}")
+            wanted = evaluator and config.app is not None
+            if wanted and server.door is not None and server.ready.is_set():
+                evaluating = keep_evaluating(config, folder, server.door)
                 helper = asyncio.create_task(evaluating)
             try:
                 return await serving

@@ -27,13 +27,20 @@ class Sessions:
         self._names: dict[str, str] = {}  # who answers to a name now
         self._heard: dict[str, Seconds] = {}
 
-    def claim(self, name: str, cid: str) -> None:
-        """A client takes a name; whoever had it before is told to stop."""
-        before = self._names.get(name)
+    def claim(self, name: str, cid: str) -> str:
+        """A client takes a name; whoever had it before is told to stop.
+
+        Returns:
+            Who that was; empty if it was nobody else.
+        """
+        before = self._names.get(name, cid)
         self._names[name] = cid
-        if before is not None and before != cid and before in self._sessions:
+        if before == cid:
+            return ""
+        if before in self._sessions:
             text = f"another client has taken the name {name!r}"
             self._tell(self._sessions[before], pb.Notice.KIND_SUPERSEDED, text)
+        return before
 
     def attend(self, cid: str, number: int) -> Session:
         """A process is there; an older one of the same client is told to stop."""

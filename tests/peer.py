@@ -1,5 +1,6 @@
 """A peer that says whatever a test wants, true or not."""
 
+import hashlib
 import itertools
 from collections.abc import Iterable
 from typing import Any, Self
@@ -8,7 +9,8 @@ import grpc
 import numpy as np
 from fedwire.connect import OPTIONS
 from fedwire.frames import chunk_frames, header_frame, read_chunk, read_reply
-from fedwire.service import Stub
+from fedwire.keys import KEY_BYTES, cid_of
+from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore import payloads
@@ -30,11 +32,18 @@ def digest_of(payload: bytes) -> bytes:
     return bytes.fromhex(content_digest(payload))
 
 
-class Peer:
-    """One client, spoken for by a test."""
+def key_of(name: str) -> bytes:
+    """A key that follows from a name, so that a test may be run again."""
+    return hashlib.sha256(name.encode()).digest()[:KEY_BYTES]
 
-    def __init__(self, address: str, cid: str = "peer", dim: int = DIM) -> None:
-        self.cid, self.dim = cid, dim
+
+class Peer:
+    """One client, spoken for by a test; its keys follow from its name."""
+
+    def __init__(self, address: str, name: str = "peer", dim: int = DIM) -> None:
+        self.name, self.dim = name, dim
+        self.key = self.owner = key_of(name)
+        self.cid = cid_of(self.key)
         self.channel = grpc.insecure_channel(address, OPTIONS)
         self.stub = Stub(self.channel)
         self.epoch, self.version, self.seq = 0, 0, 0
@@ -51,9 +60,10 @@ class Peer:
     def enrol(self, **changes: Any) -> pb.EnrolReply:
         """Asks to be admitted."""
         told: dict[str, Any] = {
-            "protocols": [1],
-            "cid": self.cid,
-            "name": self.cid,
+            "protocols": PROTOCOLS,
+            "key": self.key,
+            "owner": self.owner,
+            "name": self.name,
             "spec": spec_of(self.dim).to_json(),
         }
         reply = self.stub.enrol(pb.EnrolRequest(**{**told, **changes}), timeout=CALL)
@@ -62,7 +72,7 @@ class Peer:
 
     def pull(self, **changes: Any) -> pb.PullReply:
         """Asks for work; takes over the version that comes."""
-        told = {"cid": self.cid, "epoch": self.epoch}
+        told = {"key": self.key, "epoch": self.epoch}
         request = pb.PullRequest(**{**told, **changes})
         frames = self.stub.pull(request, timeout=CALL)
         reply = read_reply(next(frames))
@@ -75,7 +85,7 @@ class Peer:
     def header(self, payload: bytes, **changes: Any) -> pb.PushHeader:
         """What an honest client would say of its next update, but for the changes."""
         told: dict[str, Any] = {
-            "cid": self.cid,
+            "key": self.key,
             "epoch": self.epoch,
             "seq": self.seq + 1,
             "base": self.version,
@@ -100,5 +110,5 @@ class Peer:
 
     def attend(self, session: int, beats: Iterable[Any] = ()) -> Any:
         """Shows that it is there, for as long as there are beats."""
-        first = pb.Beat(cid=self.cid, session=session)
+        first = pb.Beat(key=self.key, session=session)
         return self.stub.attend(itertools.chain([first], beats))

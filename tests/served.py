@@ -80,6 +80,12 @@ class Served:
         return self.progress.address
 
     @property
+    def door(self) -> str:
+        """Where the operator comes in."""
+        assert self.server.door is not None
+        return self.server.door
+
+    @property
     def state(self) -> Any:
         """The coordinator's state; to be looked at while nothing happens."""
         return self.run.coordinator.state

@@ -19,6 +19,7 @@ import numpy as np
 from fedwire.connect import Address, parse_address
 from fedwire.convert import epoch_name, push_header, read_answer
 from fedwire.frames import chunk_frames, header_frame
+from fedwire.keys import cid_of, fresh_key
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
@@ -58,17 +59,21 @@ class LoadClient:
     def __init__(
         self, address: Address, spec: ParamSpec, payload: bytes, cid: str
     ) -> None:
-        self._payload, self._cid = payload, cid
+        self._payload, self._name = payload, cid
+        self._key, self._owner = fresh_key(), fresh_key()
+        self._cid = cid_of(self._key)
         self._digest = content_digest(payload)
         self._chunks = list(chunk_frames([payload]))
-        self._connection = Connection(address, spec)
+        self._connection = Connection(address, spec, self._key)
         self._push = Stub(address.channel()).push
         self._epoch, self._seq = "0" * 16, 0
         self._settled = NOTHING_SETTLED
 
     def join(self) -> None:
         """Enrols, and pulls once: there is work, and version 0 need not travel."""
-        reply = self._connection.enrol(pb.EnrolRequest(cid=self._cid, name=self._cid))
+        reply = self._connection.enrol(
+            pb.EnrolRequest(key=self._key, owner=self._owner, name=self._name)
+        )
         self._epoch = epoch_name(reply.epoch)
         held = Held(self._epoch, 0, reply.origin.hex())
         pull = Pull(cid=self._cid, nonce=1, epoch=self._epoch, held=held)
@@ -104,7 +109,7 @@ class LoadClient:
             update_norm=1.0,
             loss=1.0,
         )
-        header = push_header(push)
+        header = push_header(push, self._key)
         yield header_frame(header)
         if header.size:
             yield from self._chunks

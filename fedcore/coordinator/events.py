@@ -20,7 +20,7 @@ class Timer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEnrolled:
-    """A client is admitted to the run."""
+    """A client asks to be admitted to the run."""
 
     at: Seconds
     cid: str
@@ -28,6 +28,16 @@ class ClientEnrolled:
     role: Role = "trainer"
     index: int = 0  # its place among ``count`` clients, where data is shared out
     count: int = 1
+    owner: str = ""  # who takes the name; empty: anybody may, as in a simulation
+    certified: bool = False  # it is this client's beyond doubt, whoever took it before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameFreed:
+    """The operator gives a name back to everybody."""
+
+    at: Seconds
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +128,7 @@ class UpdatesEntered:
 
 Event = (
     ClientEnrolled
+    | NameFreed
     | ClientPulled
     | UpdatePushed
     | ClientLost

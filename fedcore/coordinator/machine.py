@@ -32,6 +32,7 @@ from fedcore.coordinator.events import (
     Event,
     HistoryReopened,
     ModelMeasured,
+    NameFreed,
     StopRequested,
     Timer,
     TimerFired,
@@ -47,6 +48,7 @@ from fedcore.coordinator.records import (
     Departed,
     EpochOpened,
     Failed,
+    Freed,
     Lost,
     Measured,
     Note,
@@ -158,6 +160,8 @@ class Coordinator:
         match event:
             case ClientEnrolled():
                 return self._enrol(event)
+            case NameFreed():
+                return self._free(event.name)
             case ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case UpdatePushed():
@@ -187,7 +191,11 @@ class Coordinator:
         row = self.state.clients.get(event.cid)
         if row is not None and row.left:  # a tombstone stays one
             return [Refuse(cid=event.cid, nonce=0, answer=Answer.OBSOLETE)]
-        if row is not None and (row.name, row.role) == (event.name, event.role):
+        owner = self.state.owners.get(event.name, "")
+        if owner not in ("", event.owner) and not event.certified:
+            return [Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)]
+        told = (event.name, event.role, event.owner)
+        if row is not None and (row.name, row.role, owner) == told:
             return []
         record = Admitted(
             at=self.state.at,
@@ -196,8 +204,14 @@ class Coordinator:
             role=event.role,
             index=event.index,
             count=event.count,
+            owner=event.owner,
         )
         return self._write(record)
+
+    def _free(self, name: str) -> list[Action]:
+        if name not in self.state.owners:
+            return []
+        return self._write(Freed(at=self.state.at, name=name))
 
     def _lose(self, cid: str) -> list[Action]:
         self.examinations.withdraw(cid)

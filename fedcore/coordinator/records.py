@@ -27,6 +27,16 @@ class Admitted:
     role: Role
     index: int = 0  # its place among ``count`` clients, where data is shared out
     count: int = 1
+    owner: str = ""  # of the name, from now on; empty: nobody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed:
+    """The operator freed a name: whoever enrols under it next owns it."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +204,7 @@ class Tallied:
 # Those that move no model.
 Note = (
     Admitted
+    | Freed
     | EpochOpened
     | Cut
     | Departed

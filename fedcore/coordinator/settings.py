@@ -47,6 +47,8 @@ class EvaluateConfig(Config):
     """An evaluator is given every so many versions, version 0 and the last one."""
     clients: bool = False
     """Clients also evaluate what they receive, on data of their own."""
+    evaluators: tuple[str, ...] = ()
+    """Names of evaluators beside the server's own; those of their metrics end a run."""
 
 
 class TimeoutsConfig(Config):

@@ -23,6 +23,7 @@ from fedcore.coordinator.records import (
     Departed,
     EpochOpened,
     Failed,
+    Freed,
     Leased,
     Lost,
     Measured,
@@ -87,6 +88,7 @@ class ServerState:
         self.staleness = algorithm.staleness.init()
         self.admission = algorithm.admission.init()
         self.clients: dict[str, ClientRow] = {}
+        self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
         self.measured: int | None = None  # the newest version that was evaluated
@@ -139,6 +141,10 @@ class ServerState:
                     )
                 else:
                     row.name, row.role = record.name, record.role
+                if record.owner:
+                    self.owners[record.name] = record.owner
+            case Freed():
+                self.owners.pop(record.name, None)
             case EpochOpened():
                 self.published.open_epoch(record.epoch)
             case Departed():
@@ -312,6 +318,7 @@ class ServerState:
             "measured": self.measured,
             "closed": self.closed,
             "clients": [row.to_json() for row in self.clients.values()],
+            "owners": dict(self.owners),
             "roles": {
                 role: save_tree(getattr(self, role), role, arrays) for role in _ROLES
             },
@@ -328,6 +335,7 @@ class ServerState:
         self.clients = {
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
         }
+        self.owners = dict(scalars.get("owners", {}))  # none in those of before
         self.bases = {
             version: arrays[f"base.{version}"] for version in scalars["bases"]
         }

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fedcore.config import Config, Count
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
+from fedcore.hosts import is_loopback
 from fedcore.recipes import AnyRecipe, Latecomer
 from fedrun.config.simulate import SimulateConfig
 
@@ -19,6 +20,8 @@ class TLSConfig(Config):
     """Its private key."""
     client_ca: Path | None = None
     """Clients must show a certificate of this authority; its name is theirs."""
+    share_certificates: bool = False
+    """Several clients may show one certificate; their names are then their own."""
 
 
 class JournalConfig(Config):
@@ -48,6 +51,8 @@ class ServerConfig(Config):
     more are closed at once."""
     max_streams: Count = 64
     """Calls at a time on one connection; more wait at the client."""
+    max_clients: Count = 100_000
+    """Clients of the run, those that left among them; more are refused."""
     max_uploads: Count = 64
     """Large updates that are held in memory at a time, from their first byte to their
     verdict; more are asked to come back."""
@@ -74,7 +79,7 @@ class ServerConfig(Config):
     @property
     def is_local(self) -> bool:
         """Whether only this machine can connect."""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return is_loopback(self.host)
 
     @model_validator(mode="after")
     def _protected(self) -> "ServerConfig":

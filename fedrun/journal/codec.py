@@ -32,6 +32,7 @@ _CLASSES: dict[str, type[Any]] = {
     for cls in (
         Configured,
         records.Admitted,
+        records.Freed,
         records.Decided,
         records.Stepped,
         records.EpochOpened,

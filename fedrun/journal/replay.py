@@ -15,6 +15,7 @@ from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLeft,
     HistoryReopened,
+    NameFreed,
     StopRequested,
     UpdatePushed,
 )
@@ -24,6 +25,7 @@ from fedcore.coordinator.records import (
     Decided,
     Departed,
     EpochOpened,
+    Freed,
     Record,
     Reopened,
     Stepped,
@@ -118,7 +120,13 @@ class Replay:
                         role=record.role,
                         index=record.index,
                         count=record.count,
+                        owner=record.owner,
+                        certified=True,  # it was admitted
                     )
+                )
+            case Freed():
+                return self.coordinator.handle(
+                    NameFreed(at=record.at, name=record.name)
                 )
             case Decided():
                 return self._feed_update(record)

@@ -14,13 +14,13 @@ from fedcore.errors import (
     RefusedError,
     UnavailableError,
 )
+from fedcore.hosts import is_loopback
 from fedwire.certificates import require_pair
 from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
 SOCKET = "unix:"  # on this machine, and protected by its path
 _TOO_LARGE = "larger than max"  # how gRPC says it of a message
-_LOCAL = ("localhost", "::1")
 # Pings with every read, to learn a link's bandwidth, would cost 130 bytes an update. A
 # fixed window of 1 MiB fills 80 Mbit/s at 100 ms.
 WINDOWS = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 20))
@@ -56,15 +56,20 @@ class Address:
 
     def __str__(self) -> str:
         """HOST:PORT, or the path of a socket."""
-        if self.host.startswith(SOCKET):
+        if self.is_socket:
             return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     @property
+    def is_socket(self) -> bool:
+        """Whether it is a socket of the file system."""
+        return self.host.startswith(SOCKET)
+
+    @property
     def is_local(self) -> bool:
         """Whether the server is on this machine."""
-        return self.host in _LOCAL or self.host.startswith(("127.", SOCKET))
+        return self.is_socket or is_loopback(self.host)
 
     @property
     def is_encrypted(self) -> bool:

@@ -127,13 +127,13 @@ def _settled_code(settled: Settled) -> pb.Answer:
 
 
 def pull_request(
-    pull: Pull, partial: str = "", partial_bytes: int = 0
+    pull: Pull, key: bytes, partial: str = "", partial_bytes: int = 0
 ) -> pb.PullRequest:
-    """A pull as it travels."""
+    """A pull as it travels, with the key of its client."""
     held = pull.held
     proofs = [left.proof for left in pull.abandoned]
     return pb.PullRequest(
-        cid=pull.cid,
+        key=key,
         epoch=epoch_number(pull.epoch),
         held=held.version if held else None,
         held_digest=digest_bytes(held.digest)[:SHORT] if held else b"",
@@ -149,14 +149,14 @@ def pull_request(
     )
 
 
-def read_pull(message: pb.PullRequest, nonce: int) -> Pull:
-    """A client's pull; the call that it came by has this number."""
+def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
+    """This client's pull; the call that it came by has this number."""
     epoch, held = epoch_name(message.epoch), None
     if message.HasField("held"):
         digest = message.held_digest.hex()
         held = Held(epoch, message.held, digest, message.held_proof)
     return Pull(
-        cid=message.cid,
+        cid=cid,
         nonce=nonce,
         epoch=epoch,
         held=held,
@@ -274,11 +274,11 @@ def patch_name(told: pb.PullReply, request: pb.PullRequest) -> str:
 # -------------------------------------------------------------------------- pushes
 
 
-def push_header(push: Push) -> pb.PushHeader:
-    """A push as it travels; a large payload follows it."""
+def push_header(push: Push, key: bytes) -> pb.PushHeader:
+    """A push as it travels, with its client's key; a large payload follows it."""
     is_small = len(push.payload) <= INLINE
     return pb.PushHeader(
-        cid=push.cid,
+        key=key,
         epoch=epoch_number(push.epoch),
         seq=push.seq,
         base=push.base.version,
@@ -299,8 +299,8 @@ def push_header(push: Push) -> pb.PushHeader:
     )
 
 
-def read_push(message: pb.PushHeader, payload: Bytes, digest: str) -> Push:
-    """A client's push of this payload, which has this digest."""
+def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> Push:
+    """This client's push of this payload, which has this digest."""
     counts = None
     if message.samples > MOST_COUNTED:
         raise ProtocolError(f"an update of {message.samples} samples is out of range")
@@ -309,7 +309,7 @@ def read_push(message: pb.PushHeader, payload: Bytes, digest: str) -> Push:
             raise ProtocolError("a label count is out of range")
         counts = np.array(message.counts, np.int64)
     return Push(
-        cid=message.cid,
+        cid=cid,
         epoch=epoch_name(message.epoch),
         seq=message.seq,
         base=ModelName(epoch_name(message.epoch), message.base),

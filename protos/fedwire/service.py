@@ -11,7 +11,7 @@ import grpc
 from fedwire.v1 import federation_pb2 as pb
 
 SERVICE = "fedwire.v1.Federation"
-PROTOCOLS = (1,)  # the versions spoken here
+PROTOCOLS = (2,)  # the versions spoken here
 
 MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length
@@ -21,6 +21,7 @@ UNARY: dict[str, tuple[Any, Any]] = {
     "Report": (pb.ReportRequest, pb.ReportReply),
     "Leave": (pb.LeaveRequest, pb.LeaveReply),
     "Status": (pb.StatusRequest, pb.StatusReply),
+    "Free": (pb.FreeRequest, pb.FreeReply),
 }
 
 
@@ -81,6 +82,7 @@ class Stub:
     report: Any
     leave: Any
     status: Any
+    free: Any
 
 
 def _as_it_is(frame: bytes) -> bytes:

@@ -33,7 +33,7 @@ def literal(key: bytes, value: bytes) -> bytes:
 
 
 PATH = literal(b":path", b"/fedwire.v1.Federation/Push")
-HEAD = message(header_frame(pb.PushHeader(cid="ann", payload=b"y" * 50)))
+HEAD = message(header_frame(pb.PushHeader(key=b"ann", payload=b"y" * 50)))
 CHUNK = message(next(chunk_frames([b"x" * 100])))
 
 

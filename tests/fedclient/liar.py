@@ -14,7 +14,7 @@ class Liar:
     """What is not said is not implemented."""
 
     def __init__(self, says: dict[str, Callable[[Any, Any], Any]]) -> None:
-        for name in ("enrol", "resume", "report", "leave", "status"):
+        for name in ("enrol", "resume", "report", "leave", "status", "free"):
             setattr(self, name, says.get(name, self._nothing))
         for name in ("pull", "attend"):
             setattr(self, name, says.get(name, self._no_stream))

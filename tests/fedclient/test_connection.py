@@ -35,6 +35,7 @@ from tests.fedclient.liar import frames, lying
 from tests.served import spec_of
 
 E0 = "0" * 16
+KEY = bytes(16)
 PULL = Pull(cid="ann", nonce=1, epoch=E0)
 BODY = bytes(range(256)) * 8000  # two chunks
 DIM = len(BODY) // 4
@@ -226,7 +227,7 @@ def enrolled(**reply: Any) -> None:
     """Enrols at a server that answers so."""
     enrol = lambda request, context: pb.EnrolReply(**reply)  # noqa: E731
     with lying(enrol=enrol) as address, connected(address) as connection:
-        connection.enrol(pb.EnrolRequest(cid=uuid.uuid4().hex))
+        connection.enrol(pb.EnrolRequest(key=uuid.uuid4().bytes))
 
 
 def test_a_server_that_chooses_an_unknown_protocol_is_told() -> None:
@@ -234,7 +235,7 @@ def test_a_server_that_chooses_an_unknown_protocol_is_told() -> None:
         enrolled(protocol=9)
     with pytest.raises(ProtocolError, match="chose protocol 0"):
         enrolled()
-    enrolled(protocol=1)
+    enrolled(protocol=2)
 
 
 def test_an_older_server_is_told() -> None:
@@ -243,7 +244,7 @@ def test_an_older_server_is_told() -> None:
         connected(address) as connection,
         pytest.raises(RefusedError, match="does not speak this protocol") as caught,
     ):
-        connection.enrol(pb.EnrolRequest(cid="ann"))
+        connection.enrol(pb.EnrolRequest(key=KEY))
     assert exit_status(caught.value) == 77
 
 
@@ -254,16 +255,16 @@ def test_nobody_at_the_address_is_told() -> None:
         connected(address) as connection,
         pytest.raises(UnavailableError, match="does not answer") as caught,
     ):
-        connection.enrol(pb.EnrolRequest(cid="ann"))
+        connection.enrol(pb.EnrolRequest(key=KEY))
     assert exit_status(caught.value) == 69
 
 
 @pytest.mark.parametrize("method", ["report", "report_failure", "leave"])
 def test_calls_that_fail_are_explained(method: str) -> None:
     arguments: dict[str, tuple[Any, ...]] = {
-        "report": ("ann", ModelName(E0, 0), {"loss": 1.0}, 3),
-        "report_failure": ("ann", "Traceback"),
-        "leave": ("ann",),
+        "report": (ModelName(E0, 0), {"loss": 1.0}, 3),
+        "report_failure": ("Traceback",),
+        "leave": (),
     }
     with (
         lying() as address,

@@ -35,6 +35,7 @@ from fedcore.errors import (
     StateError,
     UnavailableError,
     UserCodeError,
+    WorkloadError,
 )
 from fedcore.workload import Client, Workload
 from fedrun.exits import exit_status
@@ -255,7 +256,7 @@ def test_an_evaluation_that_raises_is_told_and_tried_again(
     monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
     app = replace(workload(), evaluate=lambda params, x, y: {"accuracy": 1 / 0})
     member = Membership(
-        parse_address(server.address),
+        parse_address(server.door),
         app.flat(),
         ClientStore(tmp_path / "eva"),
         Identity(role=pb.ROLE_EVALUATOR, name="eva"),
@@ -265,6 +266,59 @@ def test_an_evaluation_that_raises_is_told_and_tried_again(
     member.close()
     until(lambda: len(server.lines("failed")) == 5, "all five are told")
     assert not server.state.clients[member.participant.state.cid].left
+
+
+def test_a_client_that_begins_anew_keeps_its_name(
+    server: Served, tmp_path: Path
+) -> None:
+    with worker(server, tmp_path / "ann") as ann:
+        ann._enrol()
+        before = ann._participant.state.cid
+        ann._member.begin_anew(LatecomerError("its disk was rolled back"))
+        assert ann._participant.state.cid != before
+        assert ann._member.name == "ann"
+        assert ann._pull() is False
+        assert ann._participant.state.pending is not None
+
+
+def test_a_name_that_belongs_to_another_client_is_refused(
+    server: Served, tmp_path: Path
+) -> None:
+    with worker(server, tmp_path / "one" / "ann") as one:
+        one._enrol()
+        with worker(server, tmp_path / "two" / "ann") as two:
+            with pytest.raises(RefusedError, match="fedserver free RUN 'ann'") as e:
+                two.run()
+            assert exit_status(e.value) == 77
+        one._member.check_superseded()
+
+
+def test_a_state_without_its_key_is_of_no_use(server: Served, tmp_path: Path) -> None:
+    with worker(server, tmp_path / "ann") as ann:
+        ann._enrol()
+        before = ann._participant.state.cid
+        ann._member.store._keep("client key", "00" * 16)
+    with worker(server, tmp_path / "ann") as ann:
+        ann._enrol()
+        assert ann._participant.state.cid != before
+        assert ann._member.name == "ann"
+
+
+@pytest.mark.parametrize("many", [65, 1])
+def test_metrics_that_no_server_takes_are_the_users_mistake(
+    server: Served, tmp_path: Path, many: int
+) -> None:
+    values = {f"{n}\n" if many == 1 else str(n): 0.0 for n in range(many)}
+    app = replace(workload(), evaluate=lambda params, x, y: values)
+    member = Membership(
+        parse_address(server.door),
+        app.flat(),
+        ClientStore(tmp_path / "eva"),
+        Identity(role=pb.ROLE_EVALUATOR, name="eva"),
+    )
+    with pytest.raises(WorkloadError, match="evaluate: "):
+        Examiner(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
+    member.close()
 
 
 def test_an_algorithm_that_is_too_new_is_told(

@@ -346,3 +346,17 @@ def test_a_client_cannot_begin_on_a_full_disk(tmp_path: Path) -> None:
 def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
     with mounted(tmp_path, "-t", "tmpfs", "-o", "size=1m,ro", "tmpfs"):
         assert "cannot be written: Read-only file system" in refusal(tmp_path)
+
+
+def test_keys_are_made_once_and_the_owner_outlives_the_client(tmp_path: Path) -> None:
+    with contextlib.closing(ClientStore(tmp_path)) as store:
+        key, owner = store.key(), store.owner()
+        assert (len(key), len(owner)) == (16, 16)
+        assert key != owner
+        store.save(FRESH)
+        store.set_name("ann")
+    with contextlib.closing(ClientStore(tmp_path)) as store:
+        assert (store.key(), store.owner()) == (key, owner)
+        store.forget()
+        assert store.key() != key
+        assert (store.owner(), store.name()) == (owner, "ann")

@@ -25,7 +25,7 @@ from fedcore.params import ParamSpec
 from fedserver.remote import ask_status
 from tests.fedserver.honest import answered, refused, still_serves
 from tests.fedwire.messages import uint32, uint64
-from tests.peer import CALL, Peer, digest_of, packed
+from tests.peer import CALL, Peer, digest_of, key_of, packed
 from tests.served import DIM, Served, ones, served, settings, until
 
 GOOD = packed(ones())
@@ -224,7 +224,7 @@ def test_who_never_enrolled_is_not_known(server: Served) -> None:
 
 
 def test_who_left_is_not_known_any_more(peer: Peer) -> None:
-    peer.stub.leave(pb.LeaveRequest(cid=peer.cid), timeout=CALL)
+    peer.stub.leave(pb.LeaveRequest(key=peer.key), timeout=CALL)
     assert peer.push(GOOD).answer == pb.ANSWER_UNKNOWN
     assert peer.pull().refused == pb.ANSWER_UNKNOWN
     assert peer.enrol().gone
@@ -449,9 +449,9 @@ def test_many_streams_of_one_upload_share_one_buffer(tmp_path: Path) -> None:
 
 def test_another_protocol_is_refused_with_both_versions(server: Served) -> None:
     peer = Peer(server.address)
-    with refused("FAILED_PRECONDITION", "server speaks protocol 1, the client 2, 3"):
-        peer.enrol(protocols=[2, 3])
-    with refused("FAILED_PRECONDITION", "server speaks protocol 1, the client none"):
+    with refused("FAILED_PRECONDITION", "server speaks protocol 2, the client 1, 3"):
+        peer.enrol(protocols=[1, 3])
+    with refused("FAILED_PRECONDITION", "server speaks protocol 2, the client none"):
         peer.enrol(protocols=[])
     peer.channel.close()
     still_serves(server)
@@ -461,7 +461,7 @@ def test_a_client_that_speaks_more_is_answered_in_what_both_speak(
     server: Served,
 ) -> None:
     with Peer(server.address) as peer:
-        assert peer.enrol(protocols=[7, 1]).protocol == 1
+        assert peer.enrol(protocols=[7, 2]).protocol == 2
 
 
 def test_a_client_of_another_run_is_told_both_runs(server: Served) -> None:
@@ -517,13 +517,14 @@ def test_an_absurd_model_description_harms_nobody(server: Served, spec: str) -> 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"cid": ""}, "cid is missing"),
-        ({"cid": "x" * 257}, "a cid of 257 characters, the limit is 256"),
+        ({"key": b""}, "a client's key has 16 bytes, got 0"),
+        ({"key": bytes(17)}, "a client's key has 16 bytes, got 17"),
+        ({"owner": bytes(15)}, "an owner's key has 16 bytes, got 15"),
         ({"name": "x" * 3_000_000}, "a name of 3000000 characters, the limit is 256"),
     ],
 )
-def test_a_client_needs_an_id_and_a_name_of_decent_length(
-    server: Served, changes: dict[str, str], words: str
+def test_a_client_needs_keys_and_a_name_of_decent_length(
+    server: Served, changes: dict[str, Any], words: str
 ) -> None:
     peer = Peer(server.address)
     with refused("INVALID_ARGUMENT", words):
@@ -533,11 +534,16 @@ def test_a_client_needs_an_id_and_a_name_of_decent_length(
     assert len(server.state.clients) == 1
 
 
-@given(cid=st.text(min_size=1, max_size=20), name=st.text(max_size=20))
-def test_any_text_may_be_a_name(cid: str, name: str) -> None:
+@given(name=st.text(max_size=20))
+def test_any_printable_text_may_be_a_name(name: str) -> None:
     running = endless("fed_buff")
-    with Peer(running.address, cid) as peer:
-        assert peer.enrol(name=name).name == (name or cid)
+    peer = Peer(running.address, f"named {name}")
+    if name.isprintable():
+        assert peer.enrol(name=name).name == (name or peer.cid)
+    else:
+        with refused("INVALID_ARGUMENT", "a name must be printable text"):
+            peer.enrol(name=name)
+    peer.channel.close()
     still_serves(running)
 
 
@@ -662,12 +668,14 @@ def test_any_pull_gets_an_answer_or_a_refusal(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        pb.ReportRequest(cid="nobody", values={"accuracy": 1.0}, samples=3),
-        pb.ReportRequest(cid="nobody", error="x" * 100_000),
-        pb.ReportRequest(cid="peer", values={"accuracy": float("nan")}),
-        pb.ReportRequest(cid="peer", model=pb.ModelName(version=2**63)),
-        pb.ReportRequest(cid="peer", error="x" * 100_000),
-        pb.ReportRequest(cid="peer", samples=2**64 - 1, values={"": float("inf")}),
+        pb.ReportRequest(key=key_of("nobody"), values={"accuracy": 1.0}, samples=3),
+        pb.ReportRequest(key=key_of("nobody"), error="x" * 100_000),
+        pb.ReportRequest(key=key_of("peer"), values={"accuracy": float("nan")}),
+        pb.ReportRequest(key=key_of("peer"), model=pb.ModelName(version=2**63)),
+        pb.ReportRequest(key=key_of("peer"), error="x" * 100_000),
+        pb.ReportRequest(
+            key=key_of("peer"), samples=2**64 - 1, values={"": float("inf")}
+        ),
     ],
 )
 def test_any_report_is_answered(
@@ -682,7 +690,7 @@ def test_any_report_is_answered(
 def test_leaving_without_having_been_there_changes_nothing(
     server: Served, peer: Peer
 ) -> None:
-    peer.stub.leave(pb.LeaveRequest(cid="nobody"), timeout=CALL)
+    peer.stub.leave(pb.LeaveRequest(key=key_of("nobody")), timeout=CALL)
     assert server.lines("departed") == []
 
 
@@ -717,7 +725,7 @@ def test_a_method_of_a_newer_protocol_is_not_implemented(peer: Peer) -> None:
 def test_a_pull_whose_client_hangs_up_is_forgotten(server: Served, peer: Peer) -> None:
     for _ in range(20):
         frames = peer.stub.pull(
-            pb.PullRequest(cid=peer.cid, epoch=peer.epoch), timeout=CALL
+            pb.PullRequest(key=peer.key, epoch=peer.epoch), timeout=CALL
         )
         frames.cancel()
     assert peer.pull().task == pb.TASK_KIND_TRAIN

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from fedwire.connect import OPTIONS
 from fedwire.frames import CHUNK, chunk_frames, header_frame
+from fedwire.keys import cid_of
 from fedwire.service import PREFIX, Stub
 from fedwire.v1 import federation_pb2 as pb
 
@@ -29,7 +30,7 @@ from fedserver.live import LiveView
 from fedserver.remote import ask_status, status_table
 from fedserver.sockets import Sockets, address_of
 from tests.fedserver.test_status import shown
-from tests.peer import CALL, Peer, packed
+from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings, until
 
 GOOD = packed(ones())
@@ -40,7 +41,9 @@ OWN = ("grpc.use_local_subchannel_pool", 1)
 
 def lane(server: Served, cid: str, way: Any, codec: str) -> Load:
     """What the server has counted."""
-    return server.progress.traffic.lanes().get(Lane(cid, way, codec), Load())
+    return server.progress.traffic.lanes().get(
+        Lane(cid_of(key_of(cid)), way, codec), Load()
+    )
 
 
 def work(server: Served, name: str = "ann") -> None:
@@ -68,7 +71,7 @@ def test_an_update_is_counted_as_payload_and_as_message(server: Served) -> None:
     work(server)
     up = lane(server, "ann", "up", CODEC)
     assert (up.transfers, up.payload) == (1, len(GOOD))
-    header = pb.PushHeader(cid="ann", seq=1, size=len(GOOD))
+    header = pb.PushHeader(key=key_of("ann"), seq=1, size=len(GOOD))
     assert up.framed > len(GOOD) + 3 * PREFIX + len(header.SerializeToString())
     assert lane(server, "ann", "up", CONTROL).framed > 0
     assert lane(server, "ann", "down", CONTROL).payload == 0
@@ -79,12 +82,12 @@ def test_both_sides_count_the_same_messages(server: Served) -> None:
         for _ in range(3):
             peer.pull()
             peer.push(GOOD)
-        report = pb.ReportRequest(cid="ann", error="none")
+        report = pb.ReportRequest(key=key_of("ann"), error="none")
         peer.stub.report(report, timeout=CALL)
         lanes = server.progress.traffic.lanes()
         counted = dict.fromkeys(("up", "down"), 0)
         for key, load in lanes.items():
-            assert key.cid == "ann"
+            assert key.cid == cid_of(key_of("ann"))
             counted[key.way] += load.framed
         assert counted == peer.framed
 
@@ -128,7 +131,7 @@ def test_made_up_names_have_one_account_between_them(server: Served) -> None:
     channel = grpc.insecure_channel(server.address, OPTIONS)
     stub = Stub(channel)
     for number in range(5):
-        stub.leave(pb.LeaveRequest(cid=f"nobody-{number}"), timeout=CALL)
+        stub.leave(pb.LeaveRequest(key=key_of(f"nobody-{number}")), timeout=CALL)
     channel.close()
     lanes = server.progress.traffic.lanes()
     assert {key.cid for key in lanes} == {OTHERS}
@@ -139,7 +142,7 @@ def test_heartbeats_count_while_they_go_on(server: Served) -> None:
     with Peer(server.address, "ann") as peer:
         before = lane(server, "ann", "up", CONTROL).framed
         list(peer.attend(1, [pb.Beat(), pb.Beat()]))
-        first = PREFIX + len(pb.Beat(cid="ann", session=1).SerializeToString())
+        first = PREFIX + len(pb.Beat(key=key_of("ann"), session=1).SerializeToString())
         now = lane(server, "ann", "up", CONTROL).framed
     assert now - before == first + 2 * PREFIX
 
@@ -171,7 +174,7 @@ def test_each_client_has_the_bytes_of_its_own_connection(server: Served) -> None
             up, down = found[peer.cid]
             assert peer.framed["up"] < up < 3 * peer.framed["up"]
             assert peer.framed["down"] < down < 3 * peer.framed["down"]
-    until(lambda: crossed(server)["ann"] > found["ann"], "the end counts, too")
+    until(lambda: crossed(server)[ann.cid] > found[ann.cid], "the end counts, too")
 
 
 @needs_kernel
@@ -287,7 +290,7 @@ def test_a_restarted_server_counts_bytes_on(tmp_path: Path) -> None:
     after = read_traffic(tmp_path / "run")
     assert after is not None
     assert after.lanes().items() >= before.lanes().items()
-    assert after.lanes()[Lane("bob", "up", CODEC)].payload == len(GOOD)
+    assert after.lanes()[Lane(cid_of(key_of("bob")), "up", CODEC)].payload == len(GOOD)
 
 
 def test_a_damaged_book_is_begun_anew(

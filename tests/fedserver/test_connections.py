@@ -105,7 +105,7 @@ def test_one_connection_has_so_many_calls_at_a_time(tmp_path: Path) -> None:
         channel = stack.enter_context(grpc.insecure_channel(server.address, own))
         pull = channel.unary_stream("/fedwire.v1.Federation/Pull", None, None)
         for peer in peers:
-            request = pb.PullRequest(cid=peer.cid, epoch=peer.epoch)
+            request = pb.PullRequest(key=peer.key, epoch=peer.epoch)
             stack.callback(pull(request.SerializeToString(), timeout=CALL).cancel)
         parked = server.run.coordinator.leases.parked
         until(lambda: len(parked) == 4, "the first calls have arrived")

@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 import pytest
 from fedwire.frames import read_reply
+from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.aggregators import Contribution, weighted_mean
@@ -24,7 +25,7 @@ from fedrun.journal.journal import Journal
 from fedserver import core
 from tests.fedserver.disk import Disk
 from tests.fedserver.honest import refused, still_serves
-from tests.peer import CALL, Peer, packed
+from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings, until
 
 POISON = -7.0
@@ -40,9 +41,14 @@ def test_a_call_that_is_cancelled_before_its_answer_harms_nobody(
         disk.stop()
         model = pb.ModelName(epoch=peer.epoch, version=0)
         request = {
-            "enrol": pb.EnrolRequest(protocols=[1], cid="other", spec=_spec(server)),
-            "leave": pb.LeaveRequest(cid=peer.cid),
-            "report": pb.ReportRequest(cid=peer.cid, model=model, values={"loss": 1.0}),
+            "enrol": pb.EnrolRequest(
+                protocols=PROTOCOLS,
+                key=key_of("other"),
+                owner=key_of("other"),
+                spec=_spec(server),
+            ),
+            "leave": pb.LeaveRequest(key=peer.key),
+            "report": pb.ReportRequest(key=peer.key, model=model, values={"loss": 1.0}),
         }[method]
         call = getattr(peer.stub, method).future(request, timeout=CALL)
         disk.until_it_waits()
@@ -113,11 +119,11 @@ def test_an_update_that_raises_is_put_aside_and_leaves_nothing_behind(
 def test_who_waits_for_work_is_told_to_ask_again(tmp_path: Path) -> None:
     with raising("_measure"), served(tmp_path, algorithm={"min_clients": 9}) as server:
         with Peer(server.address) as peer, Peer(server.address, "other") as other:
-            request = pb.PullRequest(cid=peer.cid, epoch=peer.epoch)
+            request = pb.PullRequest(key=peer.key, epoch=peer.epoch)
             waiting = peer.stub.pull(request, timeout=CALL)
             until(lambda: server.run.coordinator.leases.parked, "the pull waits")
             model = pb.ModelName(epoch=other.epoch, version=0)
-            report = pb.ReportRequest(cid=other.cid, model=model, values={"loss": 1.0})
+            report = pb.ReportRequest(key=other.key, model=model, values={"loss": 1.0})
             with refused("INTERNAL", "cannot handle this: KeyError: 'a mistake'"):
                 other.stub.report(report, timeout=CALL)
             assert read_reply(next(waiting)).refused == pb.ANSWER_RETRY
@@ -127,8 +133,8 @@ def test_who_waits_for_work_is_told_to_ask_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "call"),
     [
-        ("_enrol", lambda peer: peer.enrol(cid="another", name="another")),
-        ("_leave", lambda peer: peer.stub.leave(pb.LeaveRequest(cid=peer.cid))),
+        ("_enrol", lambda peer: peer.enrol(key=key_of("another"), name="another")),
+        ("_leave", lambda peer: peer.stub.leave(pb.LeaveRequest(key=peer.key))),
         ("_pull", lambda peer: peer.pull()),
         ("_push", lambda peer: peer.push(packed(ones()), epoch=1)),
     ],
@@ -151,11 +157,11 @@ def test_timers_of_the_coordinator_before_do_not_fire(tmp_path: Path) -> None:
         served(tmp_path, algorithm=algorithm) as server,
         Peer(server.address) as peer,
     ):
-        waiting = peer.stub.pull(pb.PullRequest(cid=peer.cid, epoch=peer.epoch))
+        waiting = peer.stub.pull(pb.PullRequest(key=peer.key, epoch=peer.epoch))
         until(lambda: server.run.coordinator.leases.parked, "the pull waits")
         until(lambda: server.server._timers, "it would be answered after a while")
         with raising("_leave"), refused("INTERNAL", "a mistake"):
-            peer.stub.leave(pb.LeaveRequest(cid=peer.cid))
+            peer.stub.leave(pb.LeaveRequest(key=peer.key))
         assert read_reply(next(waiting)).refused == pb.ANSWER_RETRY
         assert server.server._timers == {}
 
@@ -171,7 +177,7 @@ def test_a_run_that_has_ended_ends_once(tmp_path: Path) -> None:
         peer.push(packed(ones()))
         until(lambda: server.state.closed, "the run has ended")
         with raising("_leave"), refused("INTERNAL", "a mistake"):
-            peer.stub.leave(pb.LeaveRequest(cid=peer.cid))
+            peer.stub.leave(pb.LeaveRequest(key=peer.key))
         for each in (peer, other):
             assert each.pull().done
         server.wait()
@@ -198,7 +204,7 @@ def test_where_the_journal_cannot_be_read_again_the_server_ends(
 
         monkeypatch.setattr(core, "recover", unreadable)
         with raising("_leave"), pytest.raises(grpc.RpcError):
-            peer.stub.leave(pb.LeaveRequest(cid=peer.cid), timeout=CALL)
+            peer.stub.leave(pb.LeaveRequest(key=peer.key), timeout=CALL)
         server.wait()
     assert isinstance(server.error, JournalError)
 

@@ -96,7 +96,7 @@ def test_who_waits_for_work_is_told_to_come_again(tmp_path: Path) -> None:
         Peer(server.address) as peer,
     ):
         frames = peer.stub.pull(
-            pb.PullRequest(cid=peer.cid, epoch=peer.epoch), timeout=CALL
+            pb.PullRequest(key=peer.key, epoch=peer.epoch), timeout=CALL
         )
         leases = server.run.coordinator.leases
         until(lambda: peer.cid in leases.parked, "the pull waits")
@@ -217,6 +217,7 @@ def test_a_second_process_of_a_client_takes_its_place(server: Served) -> None:
 def test_a_second_client_of_a_name_takes_its_place(server: Served) -> None:
     closed = threading.Event()
     with Peer(server.address, "one") as one, Peer(server.address, "two") as two:
+        two.owner = one.owner  # the same device, which begins anew
         one.enrol(name="ann")
         notices = one.attend(1, beating(closed))
         until(lambda: server.server._sessions.attended, "the first one attends")
@@ -229,18 +230,18 @@ def test_a_second_client_of_a_name_takes_its_place(server: Served) -> None:
 
 def test_an_evaluator_that_dies_does_not_stop_the_federation(server: Served) -> None:
     role: dict[str, Any] = {"role": pb.ROLE_EVALUATOR}
-    evaluator = Peer(server.address, "judge")
+    evaluator = Peer(server.door, "judge")
     evaluator.enrol(**role)
     assert evaluator.pull().task == pb.TASK_KIND_EVALUATE
     evaluator.channel.close()  # before it has measured anything
     still_serves(server)
-    another = Peer(server.address, "judge")
+    another = Peer(server.door, "judge")
     another.enrol(**role)
     reply = another.pull()
     assert reply.task == pb.TASK_KIND_EVALUATE
     another.stub.report(
         pb.ReportRequest(
-            cid="judge",
+            key=another.key,
             model=pb.ModelName(epoch=another.epoch, version=reply.version),
             values={"accuracy": 0.5},
         ),
@@ -253,7 +254,7 @@ def test_an_evaluator_that_dies_does_not_stop_the_federation(server: Served) -> 
 def test_code_that_fails_on_a_client_is_told_and_survived(server: Served) -> None:
     with Peer(server.address) as peer:
         peer.pull()
-        peer.stub.report(pb.ReportRequest(cid=peer.cid, error="Traceback"), timeout=5)
+        peer.stub.report(pb.ReportRequest(key=peer.key, error="Traceback"), timeout=5)
         assert peer.pull().task == pb.TASK_KIND_TRAIN
         until(lambda: server.lines("failed"), "the failure is told")
     still_serves(server)

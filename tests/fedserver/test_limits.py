@@ -35,14 +35,14 @@ def own_connection(server: Served) -> grpc.Channel:
 def unread(channel: grpc.Channel, peer: Peer) -> Any:
     """A pull of which nothing is read."""
     call = channel.stream_stream(f"/{SERVICE}/Pull", None, None)
-    request = pb.PullRequest(cid=peer.cid, epoch=peer.epoch).SerializeToString()
+    request = pb.PullRequest(key=peer.key, epoch=peer.epoch).SerializeToString()
     return call(iter([request]), timeout=CALL)
 
 
 def test_a_newer_pull_ends_the_one_before(tmp_path: Path) -> None:
     algorithm = {"min_clients": 9}
     with served(tmp_path, algorithm=algorithm) as server, Peer(server.address) as peer:
-        request = pb.PullRequest(cid=peer.cid, epoch=peer.epoch)
+        request = pb.PullRequest(key=peer.key, epoch=peer.epoch)
         calls = [peer.stub.pull(request, timeout=CALL) for _ in range(3)]
         for call in calls[:2]:
             assert read_reply(next(call)).refused == pb.ANSWER_RETRY

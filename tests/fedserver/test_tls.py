@@ -1,7 +1,8 @@
 """Certificates of a throw-away authority: who is trusted, and under which name."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,15 @@ import grpc
 import pytest
 import trustme
 from fedwire.connect import Address, explained, parse_address
+from fedwire.keys import cid_of
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, LatecomerError, RefusedError
 from fedrun.exits import exit_status
 from fedserver.remote import ask_health, ask_status
-from tests.peer import CALL, Peer
-from tests.served import served, settings
+from tests.peer import CALL, Peer, key_of
+from tests.served import Served, served, settings
 
 
 class Certificates:
@@ -28,9 +30,9 @@ class Certificates:
         self.ca = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(str(self.ca))
 
-    def issue(self, name: str) -> dict[str, Path]:
-        """A certificate for a name, and its key."""
-        issued = self._authority.issue_cert(name)
+    def issue(self, name: str, unit: str | None = None) -> dict[str, Path]:
+        """A certificate for a name and an organizational unit, and its key."""
+        issued = self._authority.issue_cert(name, organization_unit_name=unit)
         paths = {
             "certificate": self._folder / f"{name}.pem",
             "key": self._folder / f"{name}.key",
@@ -129,10 +131,108 @@ def test_nobody_speaks_for_the_client_of_another_certificate(
         enrolled_as(mine, "cid-7")
         error = refusal(lambda: enrolled_as(other, "cid-7"))
         assert "the certificate is that of 'device-8'" in str(error)
+        request = pb.LeaveRequest(key=key_of("cid-7"))
         with other.channel() as channel, pytest.raises(grpc.RpcError) as caught:
-            Stub(channel).leave(pb.LeaveRequest(cid="cid-7"), timeout=CALL)
+            Stub(channel).leave(request, timeout=CALL)
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
-        assert not server.state.clients["cid-7"].left
+        assert not server.state.clients[cid_of(key_of("cid-7"))].left
+
+
+@contextmanager
+def closed(folder: Path, trusted: Certificates, **more: Any) -> Iterator[Served]:
+    """A server that wants certificates."""
+    tls = encrypted(trusted.issue("localhost"), client_ca=trusted.ca)["tls"] | more
+    section = {"listen": "localhost:0", "journal": str(folder / "run"), "tls": tls}
+    with served(folder, server=section) as server:
+        yield server
+
+
+@contextmanager
+def shown(
+    server: Served, trusted: Certificates, files: dict[str, Path], name: str
+) -> Iterator[Peer]:
+    """A client that shows a certificate, with keys of its own."""
+    address = parse_address(server.address, ca=trusted.ca, **files)
+    peer = Peer("127.0.0.1:1", name)
+    peer.channel.close()
+    with address.channel() as peer.channel:
+        peer.stub = Stub(peer.channel)
+        yield peer
+
+
+def test_one_certificate_is_one_client(tmp_path: Path, trusted: Certificates) -> None:
+    files = trusted.issue("device-7")
+    with (
+        closed(tmp_path, trusted) as server,
+        shown(server, trusted, files, "one") as one,
+        shown(server, trusted, files, "two") as two,
+    ):
+        one.enrol()
+        assert one.pull().task == pb.TASK_KIND_TRAIN
+        assert two.enrol().name == "device-7"
+        assert one.pull().refused == pb.ANSWER_UNKNOWN
+        assert two.pull().task == pb.TASK_KIND_TRAIN
+        assert one.enrol().name == "device-7"  # it would take turns, never more
+        assert two.pull().refused == pb.ANSWER_UNKNOWN
+
+
+def test_a_certificate_may_be_shared_if_the_operator_says_so(
+    tmp_path: Path, trusted: Certificates
+) -> None:
+    files = trusted.issue("fleet")
+    with (
+        closed(tmp_path, trusted, share_certificates=True) as server,
+        shown(server, trusted, files, "one") as one,
+        shown(server, trusted, files, "two") as two,
+    ):
+        assert [peer.enrol().name for peer in (one, two)] == ["one", "two"]
+        assert not one.pull().refused
+        assert not two.pull().refused
+        with pytest.raises(grpc.RpcError) as caught:
+            two.enrol(name="one")
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_certificate_says_who_evaluates(
+    tmp_path: Path, trusted: Certificates
+) -> None:
+    judge, plain = trusted.issue("judge", "evaluator"), trusted.issue("device-7")
+    with (
+        closed(tmp_path, trusted) as server,
+        shown(server, trusted, judge, "one") as one,
+        shown(server, trusted, plain, "two") as two,
+    ):
+        assert one.enrol(role=pb.ROLE_EVALUATOR).name == "judge"
+        with pytest.raises(grpc.RpcError) as caught:
+            two.enrol(role=pb.ROLE_EVALUATOR)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_certificate_says_who_reads_the_status(
+    tmp_path: Path, trusted: Certificates
+) -> None:
+    operator, plain = trusted.issue("boss", "operator"), trusted.issue("device-7")
+    with closed(tmp_path, trusted) as server:
+        told = ask_status(server.address, ca=trusted.ca, **operator)
+        assert told["version"] == 0
+        error = refusal(lambda: ask_status(server.address, ca=trusted.ca, **plain))
+        assert "the status is for operators" in str(error)
+        assert ask_status(server.door)["version"] == 0
+
+
+def test_an_upload_is_resumed_by_its_owner_alone(
+    tmp_path: Path, trusted: Certificates
+) -> None:
+    mine, other = trusted.issue("device-7"), trusted.issue("device-8")
+    with (
+        closed(tmp_path, trusted) as server,
+        shown(server, trusted, mine, "one") as one,
+        shown(server, trusted, other, "two") as two,
+    ):
+        one.enrol()
+        with pytest.raises(grpc.RpcError) as caught:
+            two.stub.resume(pb.ResumeRequest(key=one.key, seq=1), timeout=CALL)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize("shown", ["nothing", "a stranger's"])

@@ -49,7 +49,7 @@ def cut_off(peer: Peer, until_byte: int) -> None:
 def received(peer: Peer) -> int:
     """How much of the next update the server has."""
     request = pb.ResumeRequest(
-        cid=peer.cid, seq=peer.seq + 1, digest=digest_of(PAYLOAD)
+        key=peer.key, seq=peer.seq + 1, digest=digest_of(PAYLOAD)
     )
     return int(peer.stub.resume(request, timeout=CALL).received)
 

@@ -26,7 +26,7 @@ from fedcore.protocol import (
 )
 from tests.fedwire import messages
 
-E0 = "0" * 16
+E0, KEY = "0" * 16, bytes(16)
 PULL = Pull(cid="ann", nonce=1, epoch=E0)
 PUSH = Push(
     cid="ann",
@@ -39,9 +39,9 @@ PUSH = Push(
     samples=1,
 )
 READERS: dict[Any, Any] = {
-    pb.PullRequest: lambda message: convert.read_pull(message, 1),
+    pb.PullRequest: lambda message: convert.read_pull(message, "ann", 1),
     pb.PullReply: lambda message: convert.read_pull_reply(message, PULL),
-    pb.PushHeader: lambda message: convert.read_push(message, b"", "00"),
+    pb.PushHeader: lambda message: convert.read_push(message, "ann", b"", "00"),
     pb.PushReply: lambda message: convert.read_push_reply(message, PUSH),
 }
 FIELDS: dict[Any, st.SearchStrategy[Any]] = {
@@ -66,15 +66,15 @@ def over_the_wire(message: Any) -> Any:
 
 @given(messages.pulls())
 def test_a_pull_survives_the_wire(pull: Pull) -> None:
-    told = over_the_wire(convert.pull_request(pull))
+    told = over_the_wire(convert.pull_request(pull, KEY))
     held = pull.held and pull.held._replace(digest=pull.held.digest[:16])
-    assert convert.read_pull(told, pull.nonce) == replace(pull, held=held)
+    assert convert.read_pull(told, pull.cid, pull.nonce) == replace(pull, held=held)
 
 
 @given(messages.pushes)
 def test_a_push_survives_the_wire(push: Push) -> None:
-    header = over_the_wire(convert.push_header(push))
-    read = convert.read_push(header, header.payload, push.digest)
+    header = over_the_wire(convert.push_header(push, KEY))
+    read = convert.read_push(header, push.cid, header.payload, push.digest)
     assert header.crc32 == zlib.crc32(push.payload)
     assert (read.counts is None) == (push.counts is None)
     if read.counts is not None:
@@ -84,7 +84,9 @@ def test_a_push_survives_the_wire(push: Push) -> None:
 
 @pytest.mark.parametrize("size", [convert.INLINE, convert.INLINE + 1])
 def test_a_large_payload_is_announced_and_a_small_one_is_there(size: int) -> None:
-    header = convert.push_header(replace(PUSH, payload=bytes(size), digest="ab" * 16))
+    header = convert.push_header(
+        replace(PUSH, payload=bytes(size), digest="ab" * 16), KEY
+    )
     small = size <= convert.INLINE
     assert (len(header.payload), header.size) == ((size, 0) if small else (0, size))
     assert header.digest.hex() == ("" if small else "ab" * 16)
@@ -180,25 +182,25 @@ def test_an_unknown_answer_is_named_and_may_be_newer() -> None:
 def test_what_has_no_verdict_settles_nothing() -> None:
     told = pb.PullRequest(settled=3, settled_verdict=pb.ANSWER_RETRY)
     with pytest.raises(ProtocolError, match="expected a verdict, got retry"):
-        convert.read_pull(told, 1)
+        convert.read_pull(told, "ann", 1)
 
 
 def test_a_settled_message_without_a_verdict_is_refused() -> None:
     with pytest.raises(ProtocolError, match="unknown answer 0"):
-        convert.read_pull(pb.PullRequest(settled=3), 1)
+        convert.read_pull(pb.PullRequest(settled=3), "ann", 1)
 
 
 def test_a_verdict_on_no_message_is_no_verdict() -> None:
     told = pb.PullRequest(settled=0, settled_verdict=pb.ANSWER_ACCEPTED)
-    assert convert.read_pull(told, 1).settled == Settled()
+    assert convert.read_pull(told, "ann", 1).settled == Settled()
 
 
 def test_counts_whose_sum_no_integer_holds_are_refused() -> None:
     header = pb.PushHeader(has_counts=True, counts=[1, 2**62])
     with pytest.raises(ProtocolError, match="a label count is out of range"):
-        convert.read_push(header, b"", "00")
+        convert.read_push(header, "ann", b"", "00")
     with pytest.raises(ProtocolError, match="an update of 9223372036854775808 samples"):
-        convert.read_push(pb.PushHeader(samples=2**63), b"", "00")
+        convert.read_push(pb.PushHeader(samples=2**63), "ann", b"", "00")
 
 
 def test_a_patch_must_be_as_long_as_it_says() -> None:

@@ -139,7 +139,10 @@ def test_the_first_frame_must_be_the_head() -> None:
 
 
 def test_heads_survive_the_wire() -> None:
-    header, reply = pb.PushHeader(cid="ann", size=3), pb.PullReply(version=9, done=True)
+    header, reply = (
+        pb.PushHeader(key=b"ann", size=3),
+        pb.PullReply(version=9, done=True),
+    )
     assert read_header(header_frame(header)) == header
     assert read_reply(reply_frame(reply)) == reply
     for read, head in [

@@ -11,13 +11,13 @@ from fedwire.v1 import federation_pb2 as pb
 # The fields of each message, in the order of their numbers: 1, 2, 3 ...
 FIELDS = {
     "ModelName": "epoch version",
-    "EnrolRequest": "protocols cid name role index count spec run_id code",
+    "EnrolRequest": "protocols key name role index count spec run_id code owner",
     "EnrolReply": (
         "protocol run_id epoch origin algorithm seed name share_labels heartbeat "
         "max_update_bytes gone warning"
     ),
     "PullRequest": (
-        "cid epoch held held_digest abandoned settled settled_verdict "
+        "key epoch held held_digest abandoned settled settled_verdict "
         "history_from partial partial_bytes held_proof settled_proof "
         "abandoned_proofs"
     ),
@@ -29,7 +29,7 @@ FIELDS = {
         "receipt accepted task evaluate lease done proof left"
     ),
     "PushHeader": (
-        "cid epoch seq base settled settled_verdict samples steps update_norm "
+        "key epoch seq base settled settled_verdict samples steps update_norm "
         "memory_norm loss oldest counts has_counts payload crc32 size digest"
     ),
     "PushFrame": "header chunk",

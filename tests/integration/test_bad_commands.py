@@ -361,7 +361,7 @@ def test_a_misuse_of_a_command_is_answered_with_its_usage(
         ("fedserver", "status"),
         ("fedserver", "healthcheck"),
         ("fedclient", "join", "--app", WORKLOAD, "--state", "s", "--give-up", "0"),
-        ("fedclient", "evaluate", "--app", WORKLOAD, "--give-up", "0"),
+        ("fedclient", "evaluate", "--app", WORKLOAD, "--state", "s", "--give-up", "0"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )
@@ -423,7 +423,7 @@ def test_an_own_training_loop_cannot_do_what_needs_gradients(folder: Path) -> No
 
 def test_an_app_without_test_data_cannot_evaluate(folder: Path) -> None:
     with served(folder) as server:
-        done = typed("fedclient", "evaluate", server.address, "--app", app())
+        done = typed("fedclient", "evaluate", server.door, "--app", app())
     sentence = "app 'mine.py:workload' has no test_data= to evaluate on"
     assert done.sentence(os.EX_DATAERR) == sentence
 
@@ -525,7 +525,7 @@ def test_an_evaluator_whose_code_raises_says_where(
         ", evaluate=evaluate, test_data=lambda: train_data(None)",
     )
     with served(folder) as server:
-        words = ("fedclient", "evaluate", server.address, "--app", mine, "--quiet")
+        words = ("fedclient", "evaluate", server.door, "--app", mine, "--quiet")
         done = typed(*words)
     assert done.status == os.EX_SOFTWARE
     assert 'mine.py", line' in done.err

@@ -72,9 +72,9 @@ class ModelName(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class EnrolRequest(_message.Message):
-    __slots__ = ("protocols", "cid", "name", "role", "index", "count", "spec", "run_id", "code")
+    __slots__ = ("protocols", "key", "name", "role", "index", "count", "spec", "run_id", "code", "owner")
     PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
-    CID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -82,8 +82,9 @@ class EnrolRequest(_message.Message):
     SPEC_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     protocols: _containers.RepeatedScalarFieldContainer[int]
-    cid: str
+    key: bytes
     name: str
     role: Role
     index: int
@@ -91,7 +92,8 @@ class EnrolRequest(_message.Message):
     spec: str
     run_id: str
     code: str
-    def __init__(self, protocols: _Optional[_Iterable[int]] = ..., cid: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., index: _Optional[int] = ..., count: _Optional[int] = ..., spec: _Optional[str] = ..., run_id: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
+    owner: bytes
+    def __init__(self, protocols: _Optional[_Iterable[int]] = ..., key: _Optional[bytes] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., index: _Optional[int] = ..., count: _Optional[int] = ..., spec: _Optional[str] = ..., run_id: _Optional[str] = ..., code: _Optional[str] = ..., owner: _Optional[bytes] = ...) -> None: ...
 
 class EnrolReply(_message.Message):
     __slots__ = ("protocol", "run_id", "epoch", "origin", "algorithm", "seed", "name", "share_labels", "heartbeat", "max_update_bytes", "gone", "warning")
@@ -122,8 +124,8 @@ class EnrolReply(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("cid", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs")
-    CID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("key", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs")
+    KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     HELD_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -136,7 +138,7 @@ class PullRequest(_message.Message):
     HELD_PROOF_FIELD_NUMBER: _ClassVar[int]
     SETTLED_PROOF_FIELD_NUMBER: _ClassVar[int]
     ABANDONED_PROOFS_FIELD_NUMBER: _ClassVar[int]
-    cid: str
+    key: bytes
     epoch: int
     held: int
     held_digest: bytes
@@ -149,7 +151,7 @@ class PullRequest(_message.Message):
     held_proof: int
     settled_proof: int
     abandoned_proofs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "crc32", "data")
@@ -224,8 +226,8 @@ class PullReply(_message.Message):
     def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...
 
 class PushHeader(_message.Message):
-    __slots__ = ("cid", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest")
-    CID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest")
+    KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
@@ -243,7 +245,7 @@ class PushHeader(_message.Message):
     CRC32_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
-    cid: str
+    key: bytes
     epoch: int
     seq: int
     base: int
@@ -261,7 +263,7 @@ class PushHeader(_message.Message):
     crc32: int
     size: int
     digest: bytes
-    def __init__(self, cid: _Optional[str] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class PushFrame(_message.Message):
     __slots__ = ("header", "chunk")
@@ -288,14 +290,14 @@ class PushReply(_message.Message):
     def __init__(self, answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ..., proof: _Optional[int] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
-    __slots__ = ("cid", "seq", "digest")
-    CID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("key", "seq", "digest")
+    KEY_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
-    cid: str
+    key: bytes
     seq: int
     digest: bytes
-    def __init__(self, cid: _Optional[str] = ..., seq: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, key: _Optional[bytes] = ..., seq: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class ResumeReply(_message.Message):
     __slots__ = ("received",)
@@ -304,12 +306,12 @@ class ResumeReply(_message.Message):
     def __init__(self, received: _Optional[int] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ("cid", "session")
-    CID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("key", "session")
+    KEY_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
-    cid: str
+    key: bytes
     session: int
-    def __init__(self, cid: _Optional[str] = ..., session: _Optional[int] = ...) -> None: ...
+    def __init__(self, key: _Optional[bytes] = ..., session: _Optional[int] = ...) -> None: ...
 
 class Notice(_message.Message):
     __slots__ = ("kind", "text")
@@ -328,7 +330,7 @@ class Notice(_message.Message):
     def __init__(self, kind: _Optional[_Union[Notice.Kind, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("cid", "model", "values", "samples", "error")
+    __slots__ = ("key", "model", "values", "samples", "error")
     class ValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -336,27 +338,27 @@ class ReportRequest(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
-    CID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    cid: str
+    key: bytes
     model: ModelName
     values: _containers.ScalarMap[str, float]
     samples: int
     error: str
-    def __init__(self, cid: _Optional[str] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, key: _Optional[bytes] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class LeaveRequest(_message.Message):
-    __slots__ = ("cid",)
-    CID_FIELD_NUMBER: _ClassVar[int]
-    cid: str
-    def __init__(self, cid: _Optional[str] = ...) -> None: ...
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
 
 class LeaveReply(_message.Message):
     __slots__ = ()
@@ -371,3 +373,15 @@ class StatusReply(_message.Message):
     JSON_FIELD_NUMBER: _ClassVar[int]
     json: str
     def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class FreeRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class FreeReply(_message.Message):
+    __slots__ = ("was_taken",)
+    WAS_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    was_taken: bool
+    def __init__(self, was_taken: bool = ...) -> None: ...

@@ -74,6 +74,11 @@ class FederationStub(object):
                 request_serializer=fedwire_dot_v1_dot_federation__pb2.StatusRequest.SerializeToString,
                 response_deserializer=fedwire_dot_v1_dot_federation__pb2.StatusReply.FromString,
                 _registered_method=True)
+        self.Free = channel.unary_unary(
+                '/fedwire.v1.Federation/Free',
+                request_serializer=fedwire_dot_v1_dot_federation__pb2.FreeRequest.SerializeToString,
+                response_deserializer=fedwire_dot_v1_dot_federation__pb2.FreeReply.FromString,
+                _registered_method=True)
 
 
 class FederationServicer(object):
@@ -136,6 +141,13 @@ class FederationServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Free(self, request, context):
+        """A name belongs to nobody any more. For the operator on the server's machine.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FederationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -178,6 +190,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=fedwire_dot_v1_dot_federation__pb2.StatusRequest.FromString,
                     response_serializer=fedwire_dot_v1_dot_federation__pb2.StatusReply.SerializeToString,
+            ),
+            'Free': grpc.unary_unary_rpc_method_handler(
+                    servicer.Free,
+                    request_deserializer=fedwire_dot_v1_dot_federation__pb2.FreeRequest.FromString,
+                    response_serializer=fedwire_dot_v1_dot_federation__pb2.FreeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -396,6 +413,33 @@ class Federation(object):
             '/fedwire.v1.Federation/Status',
             fedwire_dot_v1_dot_federation__pb2.StatusRequest.SerializeToString,
             fedwire_dot_v1_dot_federation__pb2.StatusReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Free(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedwire.v1.Federation/Free',
+            fedwire_dot_v1_dot_federation__pb2.FreeRequest.SerializeToString,
+            fedwire_dot_v1_dot_federation__pb2.FreeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,46 @@
+"""What people may be shown of a peer's words: printable text.
+
+Control characters move a terminal's cursor, colour what follows, and turn writing
+around. They are refused where a peer's words come in, and escaped where words are
+shown that came in before, or from elsewhere.
+"""
+
+from collections.abc import Collection
+
+MOST_METRICS = 64  # in a report
+LONG_METRIC = 64  # characters of a metric's name
+LAYOUT = "\n\t"  # of text in lines, such as a traceback
+
+
+def is_printable(text: str, *, lines: bool = False) -> bool:
+    """Whether text can be shown as it is; ``lines`` allows line ends and tabs."""
+    if lines:
+        text = text.replace("\n", "").replace("\t", "")
+    return text.isprintable()
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""The text with escapes, such as ``\x1b``, for what is not printable."""
+    if is_printable(text, lines=lines):
+        return text
+    kept = LAYOUT if lines else ""
+    return "".join(
+        mark
+        if mark in kept or mark.isprintable()
+        else mark.encode("unicode_escape").decode("ascii")
+        for mark in text
+    )
+
+
+def wrong_metrics(names: Collection[str]) -> str:
+    """Why metrics of these names are not kept; empty if they are."""
+    if len(names) > MOST_METRICS:
+        return f"{len(names)} metrics, the limit is {MOST_METRICS}"
+    for name in names:
+        if len(name) > LONG_METRIC:
+            return (
+                f"a metric's name of {len(name)} characters, the limit is {LONG_METRIC}"
+            )
+        if not is_printable(name):
+            return f"a metric's name must be printable text, got {name!a}"
+    return ""

@@ -1,0 +1,103 @@
+"""Who calls, and what they may do.
+
+A client's key says which client it is. A certificate says more: a name, and what its
+holder may do besides training. Whoever comes in by the door, a socket that this
+server's user alone can open, is the operator.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fedwire.keys import owner_of
+
+from fedcore.hosts import is_loopback
+from fedrun.config import FederationConfig
+from fedserver.sockets import address_of
+
+EVALUATOR, OPERATOR = "evaluator", "operator"  # organizational units of certificates
+_BY_DOOR, _CERTIFIED = "server", "certificate"  # owners of names that have no key
+_TCP = ("ipv4:", "ipv6:")
+_DOOR = "unix:"  # how gRPC calls whoever comes by a socket of the file system
+_ALTERNATIVE, _COMMON = "x509_subject_alternative_name", "x509_common_name"
+_PART = re.compile(rb"(?:[^\\,+]|\\.)+", re.DOTALL)  # of a name as RFC 2253 writes it
+Context = Any
+
+
+@dataclass(frozen=True)
+class Named:
+    """A client's name, and whose it is."""
+
+    name: str
+    owner: str
+    certified: bool  # it is this client's beyond doubt, whoever took it before
+
+
+class Gate:
+    """What the operator allows to whom."""
+
+    def __init__(self, config: FederationConfig) -> None:
+        tls = config.server.tls
+        self._certified = tls is not None and tls.client_ca is not None
+        self._shared = tls is not None and tls.share_certificates
+        self._evaluators = frozenset(config.evaluate.evaluators)
+
+    def certified_name(self, context: Context) -> str | None:
+        """The name in the client's own certificate, if it showed one."""
+        auth = {} if self._shared else context.auth_context()
+        for key in (_ALTERNATIVE, _COMMON):
+            for value in auth.get(key, ()):
+                return str(value.decode(errors="replace"))
+        return None
+
+    def named(self, context: Context, wanted: str, owner: bytes) -> Named:
+        """The name of a client that wants this one, and shows its owner's key.
+
+        Raises:
+            ProtocolError: it is no key.
+        """
+        known = owner_of(owner)
+        if by_door(context):
+            return Named(wanted, _BY_DOOR, certified=True)
+        certified = self.certified_name(context)
+        if certified is not None:
+            return Named(certified, _CERTIFIED, certified=True)
+        return Named(wanted, known, certified=False)
+
+    def may_evaluate(self, context: Context, name: str) -> bool:
+        """Whether a client of this name may be an evaluator."""
+        return (
+            by_door(context)
+            or name in self._evaluators
+            or (self._certified and EVALUATOR in roles(context))
+        )
+
+    def is_operator(self, context: Context) -> bool:
+        """Whether all of the status is for this caller."""
+        if by_door(context):
+            return True
+        if self._certified:
+            return OPERATOR in roles(context)
+        peer = context.peer()
+        return peer.startswith(_TCP) and is_loopback(address_of(peer)[0])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether certificates say what their holders may do."""
+        return self._certified
+
+
+def by_door(context: Context) -> bool:
+    """Whether a call came by the socket of this server's user."""
+    return bool(context.peer().startswith(_DOOR))
+
+
+def roles(context: Context) -> set[str]:
+    """The organizational units in the client's certificate."""
+    found = set()
+    for subject in context.auth_context().get("x509_subject", ()):
+        for part in _PART.findall(subject):
+            kind, _, value = part.partition(b"=")
+            if kind.strip().upper() == b"OU":
+                found.add(value.decode(errors="replace"))
+    return found
