@@ -72,14 +72,14 @@ def examine(
 ) -> None:
     """Evaluates until the run has ended."""
     address = parse_address(host, **trust)
+    workload = load_app(app)
+    if workload.test_data is None:
+        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
     if state is None and address.certificate is None and not address.is_socket:
         raise ConfigError(
             f"--state is missing: the name {name!r} belongs to the key that is kept "
             "there (without a folder, show a --certificate)"
         )
-    workload = load_app(app)
-    if workload.test_data is None:
-        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
     model = workload.flat()
     with contextlib.ExitStack() as stack:
         folder = state or Path(stack.enter_context(tempfile.TemporaryDirectory()))
