@@ -4,15 +4,20 @@ Events are handled one after the other; their records are made durable together,
 and only then may their actions leave. Concurrent clients share one flush.
 """
 
+import logging
 from collections.abc import Callable
 
 from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.records import StepReason
+from fedcore.errors import DiskError
 from fedcore.typing import Seconds
 from fedrun.journal.codec import Row
 from fedrun.models import ModelKeeper
 from fedrun.run import Run
+
+_log = logging.getLogger(__name__)
+_SOONER = 10  # a snapshot that failed is due after that part of the usual records
 
 
 class GroupCommit:
@@ -29,6 +34,7 @@ class GroupCommit:
         self._actions: list[Action] = list(run.actions)
         self._must_flush = False
         self._since_snapshot = 0
+        self._snapshot_due = run.config.journal.snapshot_records
         self.snapshots = True
         """Whether the state is written now and then, to bound a restart."""
 
@@ -47,18 +53,18 @@ class GroupCommit:
         unless ``lazy_too``.
 
         Raises:
-            JournalError: the disk failed; nothing that was held back may leave, and
-                the process must end.
+            DiskError: nothing was written, and nothing may leave. The records and
+                actions are kept: call it again, and feed no event before it worked.
+            JournalError: the journal cannot be written any more; the process must end.
         """
         if self._records and (self._must_flush or lazy_too):
             number = self._run.journal.append(self._records)
-            self._keeper.take_note(self._records)
+            records, self._records, self._must_flush = self._records, [], False
+            self._keeper.take_note(records)
             if self._observe is not None:
-                self._observe(self._records)
-            self._since_snapshot += len(self._records)
-            self._records, self._must_flush = [], False
-            due = self._since_snapshot >= self._run.config.journal.snapshot_records
-            if due and self.snapshots:
+                self._observe(records)
+            self._since_snapshot += len(records)
+            if self._since_snapshot >= self._snapshot_due and self.snapshots:
                 self.snapshot(number)
         actions, self._actions = self._actions, []
         return actions
@@ -74,11 +80,25 @@ class GroupCommit:
         return others
 
     def snapshot(self, number: int) -> None:
-        """Writes the state, which is that after record ``number``."""
-        self._since_snapshot = 0
+        """Writes the state, which is that after record ``number``.
+
+        A restart is right without it, and only longer: if it cannot be written, that
+        is a warning, and it is tried again after some more records.
+        """
+        every = self._run.config.journal.snapshot_records
+        self._since_snapshot, self._snapshot_due = 0, every
         scalars, arrays = self._run.coordinator.state.dump()
         keep_bytes = self._run.config.journal.keep_bytes
-        self._run.journal.save_snapshot(number, scalars, arrays, keep_bytes)
+        try:
+            self._run.journal.save_snapshot(number, scalars, arrays, keep_bytes)
+        except DiskError as error:
+            self._snapshot_due = max(1, every // _SOONER)
+            _log.warning("no snapshot was written: %s", error)
+
+    def finish(self) -> None:
+        """Writes what a restart may do without, before the process ends."""
+        self.snapshot(self._run.journal.store.last)
+        self._keeper.write_waiting()
 
     def take(self, actions: list[Action]) -> None:
         """Records join the next commit, and the other actions leave with it."""

@@ -1,5 +1,6 @@
 """Files that are either there whole or not at all."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -36,9 +37,13 @@ def save_arrays(
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         save_file(contiguous, temporary, metadata)
-    except SafetensorError as error:
+        rename(temporary, path)
+    except (SafetensorError, OSError) as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # it would take the room that others need
+        if isinstance(error, OSError):
+            raise
         raise OSError(errno.EIO, str(error), str(path)) from error
-    rename(temporary, path)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

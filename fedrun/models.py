@@ -1,16 +1,19 @@
 """The models that a run exports: the last one, and the best that was measured."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedcore.coordinator.records import Closed, Leased, Measured
 from fedcore.coordinator.settings import lower_is_better
+from fedcore.errors import DiskError
 from fedcore.typing import Vector
 from fedrun.files import load_arrays, save_model
 from fedrun.journal.codec import Row
 from fedrun.journal.disk import writing
 from fedrun.run import Run
 
+_log = logging.getLogger(__name__)
 _MOST_HELD = 4  # models that evaluators are measuring at a time
 
 
@@ -21,6 +24,7 @@ class ModelKeeper:
         self._run = run
         self._folder = run.journal.folder / "models"
         self._held: dict[int, Vector] = {}
+        self._waiting: dict[str, Callable[[], None]] = {}  # the disk did not take them
         self._best = self._best_so_far()
         if run.coordinator.state.closed:
             self.save_last()  # its end may never have been noted here
@@ -39,7 +43,11 @@ class ModelKeeper:
                 del self._held[min(self._held)]
 
     def take_note(self, records: Iterable[Row]) -> None:
-        """Looks at what was just made durable."""
+        """Looks at what was just made durable.
+
+        A model that the disk does not take is written later, with a warning.
+        """
+        self.write_waiting()
         state = self._run.coordinator.state
         for record in records:
             match record:
@@ -67,18 +75,31 @@ class ModelKeeper:
             self._best = value
             self._save("best", record.version, model_D, f"{name}={value!r}")
 
+    def write_waiting(self) -> None:
+        """Writes what the disk did not take before."""
+        for which, write in list(self._waiting.items()):
+            try:
+                write()
+            except DiskError as error:
+                _log.warning("the %s model was not written: %s", which, error)
+            else:
+                del self._waiting[which]
+
     def _save(self, which: str, version: int, model_D: Vector, measured: str) -> None:
-        path = self._path(which)
-        with writing(path):
-            save_model(
-                path,
-                self._run.coordinator.algorithm.spec,
-                model_D,
-                version=str(version),
-                epoch=self._run.coordinator.state.epoch,
-                run=self._run.run_id,
-                measured=measured,
-            )
+        metadata = {
+            "version": str(version),
+            "epoch": self._run.coordinator.state.epoch,
+            "run": self._run.run_id,
+            "measured": measured,
+        }
+
+        def write() -> None:
+            path, spec = self._path(which), self._run.coordinator.algorithm.spec
+            with writing(path):
+                save_model(path, spec, model_D, **metadata)
+
+        self._waiting[which] = write
+        self.write_waiting()
 
     def _path(self, which: str) -> Path:
         return self._folder / f"{which}.safetensors"

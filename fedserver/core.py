@@ -8,6 +8,9 @@ What raises here ends one call, and never the process. An event that cannot be h
 may have left the state half changed, so the coordinator is made anew from the journal,
 as a restart would: leases and waiting pulls are forgotten. An update that cannot be
 handled is decided without being judged again, or it would be sent again for ever.
+
+A disk that is full or fails holds everything up: what was handled is kept and written
+again until that works, and nothing that rests on it is seen before.
 """
 
 import asyncio
@@ -23,7 +26,7 @@ from typing import Any, TypeVar
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
-from fedcore.errors import HandlingError
+from fedcore.errors import DiskError, HandlingError
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
 from fedrun.journal.codec import Row
@@ -34,6 +37,7 @@ _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
 MOST_SAID = 200  # characters of an error that a peer is told
 IDLE_SECONDS = 1.0  # lazy records reach the disk after this time at the latest
+AGAIN_SECONDS = 0.5  # between two attempts at a disk that is full or fails
 Answer = TypeVar("Answer")
 Failed = Callable[[HandlingError], None]
 
@@ -92,6 +96,9 @@ class Core:
         self._old_timers = 0  # coordinators whose timers may still fire
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._work, name="core")
+        self._is_ending = threading.Event()
+        self.trouble = ""
+        """Why the disk takes no records now; until it does, no event should come."""
 
     def start(self) -> None:
         """Begins with what the run has to say first."""
@@ -123,6 +130,7 @@ class Core:
 
     async def stop(self) -> None:
         """Handles what is in the queue, writes a snapshot, and ends."""
+        self._is_ending.set()
         self._inbox.put(_Sign.STOP)
         await asyncio.to_thread(self._thread.join)
 
@@ -131,8 +139,7 @@ class Core:
             self._commit(lazy_too=False)
             while self._take_turn():
                 pass
-            number = self._run.journal.store.last
-            self._group.snapshot(number)
+            self._group.finish()
             self._run.journal.close()
         except BaseException as error:  # noqa: BLE001 -- whatever it was, the process ends
             self._on_loop(self._failed, error)
@@ -163,12 +170,34 @@ class Core:
 
     def _commit(self, *, lazy_too: bool) -> None:
         """Makes durable what was handled, and releases what follows from it."""
-        actions = self._group.commit(lazy_too=lazy_too)
+        actions = self._written(lazy_too=lazy_too)
         answers, self._answers = self._answers, []
         if actions:
             self._on_loop(self._release, actions)
         for answered, answer in answers:
             self._on_loop(answered, answer)
+
+    def _written(self, *, lazy_too: bool) -> list[Action]:
+        """Tries until the disk takes the records; until then no event is handled.
+
+        Raises:
+            DiskError: the process is to end, and the disk still does not take them.
+        """
+        while True:
+            try:
+                actions = self._group.commit(lazy_too=lazy_too)
+            except DiskError as error:
+                if self._is_ending.is_set():
+                    raise
+                if not self.trouble:
+                    _log.warning("%s; no work is taken until it goes on", error)
+                self.trouble = str(error)
+                self._is_ending.wait(AGAIN_SECONDS)
+            else:
+                if self.trouble:
+                    _log.warning("the disk takes records again")
+                self.trouble = ""
+                return actions
 
     def _serve(self, call: _Call) -> None:
         if isinstance(call.event, TimerFired) and self._old_timers:

@@ -203,7 +203,8 @@ class Progress:
 def without_clients(told: JSON) -> JSON:
     """A status for whoever asks from elsewhere: sums, and nobody's name."""
     unlisted = told["unlisted"] + len(told["clients"])
-    return {**told, "journal": "", "clients": [], "unlisted": unlisted}
+    hidden = {"journal": "", "disk": "it is full or fails" if told["disk"] else ""}
+    return {**told, **hidden, "clients": [], "unlisted": unlisted}
 
 
 def goals(run: Run) -> list[tuple[str, float, float]]:

@@ -61,6 +61,8 @@ def status_table(told: JSON) -> RenderableType:
         head.add_row(Text(name), f"{value:.4f} at version {told['measured']}")
     if told["unproved"]:
         head.add_row("unproved", f"{told['unproved']:,} claims of a later state")
+    if told.get("disk"):
+        head.add_row("disk", Text(told["disk"]))
     head.add_row("ended", told["ended"] or "no")
     table = Table(box=None, header_style="dim")
     for column in ("client", "does", "there", "accepted", "refused", "late by", "λ"):

@@ -216,6 +216,7 @@ class Server:
     def _status(self, everything: bool) -> Any:
         self._sockets.read()
         told = self.progress.as_json(self._sessions.present)
+        told["disk"] = self._core.trouble
         return told if everything else without_clients(told)
 
     # ---------------------------------------------------------------- the book

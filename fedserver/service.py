@@ -124,6 +124,7 @@ class FederationService:
     async def enrol(self, request: pb.EnrolRequest, context: Context) -> pb.EnrolReply:
         """Admits a client to the run."""
         cid = await self._caller(request.key, context)
+        await self._check_disk(context)
         await self._check_fit(request, context)
         named = await self._named(request, cid, context)
         role = await self._role(request, named, context)
@@ -167,6 +168,15 @@ class FederationService:
             gone=gone,
             warning=self._compare_code(named.name, request.code),
         )
+
+    async def _check_disk(self, context: Context) -> None:
+        """While the disk takes nothing, there is nothing that could be answered."""
+        if self._core.trouble:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "the server's disk is full or fails; come back later: nothing is lost, "
+                "and the run goes on once the disk works",
+            )
 
     async def _caller(self, key: bytes, context: Context) -> str:
         """The id of the client that calls; whoever is none is refused."""
@@ -309,6 +319,7 @@ class FederationService:
     async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
         """A client is gone for good."""
         cid = await self._caller(request.key, context)
+        await self._check_disk(context)
         left = ClientLeft(at=self._core.now(), cid=cid)
         await self._core.ask(lambda _: None, after=left)
         self._sessions.forget(cid)
@@ -320,6 +331,7 @@ class FederationService:
     ) -> pb.ReportReply:
         """What an evaluation measured, or that a user's code failed."""
         cid = await self._caller(request.key, context)
+        await self._check_disk(context)
         await _check_report(request, context)
         if cid not in self._enrolled:
             return pb.ReportReply()
@@ -388,6 +400,7 @@ class FederationService:
             await write(_refusal(Answer.UNKNOWN))
         else:
             self._sessions.hear(pull.cid)
+            await self._check_disk(context)
             with self._pulls.call(pull.cid) as limit:
                 await self._answer(pull, request, write, limit)
 
@@ -443,6 +456,7 @@ class FederationService:
             if cid not in self._enrolled:
                 return _no_verdict(Answer.UNKNOWN)
             self._sessions.hear(cid)
+            await self._check_disk(context)
             if self.draining:
                 return _no_verdict(Answer.RETRY)
             name = _name(cid, header)

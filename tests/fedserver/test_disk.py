@@ -1,11 +1,14 @@
 """The server's disk: full, read-only, taken, or failing under its hands."""
 
 import contextlib
+import errno
+import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +17,17 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from fedwire.frames import chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
 
-from fedcore.errors import JournalError
+from fedcore.errors import DiskError, JournalError
 from fedrun.exits import exit_status
 from fedrun.journal import verify
 from fedrun.journal.codec import Row
 from fedrun.journal.journal import Journal
 from fedrun.journal.store import NO_FACTS, Facts
 from fedserver.cli import main
+from tests.fedrun.journal.runs import LARGE, Written
 from tests.fedserver.honest import still_serves
 from tests.peer import Peer, packed
 from tests.served import Served, ones, settings, until
@@ -78,27 +83,66 @@ def push_often(peer: Peer) -> None:
         assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED
 
 
-def test_a_full_disk_ends_the_server_with_a_sentence_and_loses_nothing(
+def refused(peer: Peer) -> str:
+    """How a server whose disk takes nothing answers whoever comes now."""
+    with pytest.raises(grpc.RpcError) as caught:
+        peer.pull()
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return str(error.details())
+
+
+def stalled(run: Served) -> bool:
+    """Whether the disk takes no records now."""
+    return bool(run.server._core.trouble)
+
+
+def test_a_full_disk_holds_the_server_up_and_loses_nothing(
     tmp_path: Path, small_disk: Path
 ) -> None:
     config = settings(tmp_path, server={"journal": str(small_disk / "run")})
     run = Served(tmp_path, config)
+    with run, Peer(run.address) as peer, Peer(run.address, "other") as other:
+        peer.pull()
+        ballast = fill(small_disk)
+        with ThreadPoolExecutor(1) as pool:
+            pushing = pool.submit(push_often, peer)
+            until(lambda: stalled(run), "the disk is full")
+            known = peer.seq  # what was acknowledged
+            assert "disk is full or fails; come back later" in refused(other)
+            status = json.loads(other.stub.status(pb.StatusRequest()).json)
+            assert "the disk is full" in status["disk"]
+            assert known == peer.seq < 100
+            ballast.unlink()
+            pushing.result(30)
+        assert other.pull().version == 100
+        assert run.state.applied == 100
+    assert run.error is None
     with run:
+        assert run.state.applied == 100
         still_serves(run)
-        with Peer(run.address) as peer:
-            peer.pull()
-            assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED
-            ballast = fill(small_disk)
-            with pytest.raises(grpc.RpcError):  # no acknowledgement from a full disk
-                push_often(peer)
-            accepted = 1 + peer.seq
-        run.wait()
+
+
+def test_a_server_that_is_stopped_on_a_full_disk_says_so_and_loses_nothing(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    config = settings(tmp_path, server={"journal": str(small_disk / "run")})
+    run = Served(tmp_path, config)
+    with run, Peer(run.address) as peer:
+        peer.pull()
+        ballast = fill(small_disk)
+        with ThreadPoolExecutor(1) as pool:
+            pushing = pool.submit(push_often, peer)
+            until(lambda: stalled(run), "the disk is full")
+            run.stop()
+            with pytest.raises(grpc.RpcError):
+                pushing.result(30)
     assert isinstance(run.error, JournalError)
     assert "the disk is full" in str(run.error)
     assert exit_status(run.error) == 74
     ballast.unlink()
     with run:
-        assert run.state.applied == accepted
+        assert run.state.applied == peer.seq
         still_serves(run)
 
 
@@ -159,14 +203,20 @@ def test_a_file_that_may_not_grow_is_a_disk_that_failed(tmp_path: Path) -> None:
         address = yaml.safe_load(process.stdout.readline())["address"]
         with Peer(address, dim=DIM) as peer:
             peer.pull()
+            update = packed(ones(DIM))
+            frames = [header_frame(peer.header(update)), *chunk_frames([update])]
             with pytest.raises(grpc.RpcError):
-                peer.push(packed(ones(DIM)))
+                peer.stub.push(iter(frames), timeout=3.0)
+            assert "disk is full or fails" in refused(peer)
+        process.terminate()
         _, errors = process.communicate(timeout=20)
     finally:
         process.kill()
         process.communicate()
-    assert (process.returncode, errors.count("\n")) == (74, 1), errors
-    assert "error: " in errors
+    assert process.returncode == 74, errors
+    *warnings, error = errors.splitlines()
+    assert "no work is taken until it goes on" in warnings[0]
+    assert error.startswith("error: ")
     with Served(tmp_path, config) as server:
         assert server.state.version == 0
         still_serves(server)
@@ -213,26 +263,94 @@ def test_nothing_is_acknowledged_that_the_disk_did_not_take(tmp_path: Path) -> N
         still_serves(run)
 
 
-def test_a_snapshot_that_does_not_fit_ends_the_server_with_a_sentence(
-    tmp_path: Path, small_disk: Path
+@pytest.mark.parametrize("words", ["the disk is full", "Input/output error"])
+def test_what_a_failing_disk_did_not_take_is_written_once_it_works(
+    tmp_path: Path, words: str
+) -> None:
+    run = Served(tmp_path, settings(tmp_path))
+    failures: list[str] = []
+
+    def fail() -> None:
+        failures.append(words)
+        raise DiskError(f"journal: {words}")
+
+    with run, Peer(run.address) as peer, Peer(run.address, "other") as other:
+        faulty = Faulty(run)
+        run.run.journal.store = faulty
+        peer.pull()
+        faulty.fault = fail
+        with ThreadPoolExecutor(1) as pool:
+            pushing = pool.submit(peer.push, GOOD)
+            until(lambda: stalled(run), "the disk fails")
+            assert "disk is full or fails; come back later" in refused(other)
+            assert not pushing.done()
+            faulty.fault = lambda: None
+            assert pushing.result(20).answer == pb.ANSWER_ACCEPTED
+        assert peer.push(GOOD, seq=1).answer == pb.ANSWER_ACCEPTED  # the same once more
+        assert run.state.applied == 1
+        still_serves(run)
+    assert failures
+    with run:
+        assert run.state.applied == 2  # and that of whoever was served since
+
+
+def test_a_sync_that_failed_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path, LARGE)
+    synced, written = os.fdatasync, os.pwritev
+    places: list[int] = []
+
+    def noting(file: int, parts: Any, place: int) -> int:
+        places.append(place)
+        return written(file, parts, place)
+
+    def failing(file: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    run.push()
+    monkeypatch.setattr(os, "pwritev", noting)
+    monkeypatch.setattr(os, "fdatasync", failing)
+    for _ in range(2):
+        with pytest.raises(DiskError, match="Input/output error"):
+            run.push() if not places else run.group.commit()
+    monkeypatch.setattr(os, "fdatasync", synced)
+    run.group.commit()
+    assert len(places) == 3  # the bytes were written again each time ...
+    assert len(set(places)) == 1  # ... to the place that was not synced
+    run.close()
+    again = Written(tmp_path, LARGE)
+    assert (again.digest, again.seq) == (run.digest, {"ann": 2})
+    again.close()
+
+
+def test_a_snapshot_that_does_not_fit_is_a_warning_and_tried_again(
+    tmp_path: Path, small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = settings(
         tmp_path,
         dim=100_000,
         server={"journal": str(small_disk / "run")},
+        journal={"snapshot_records": 10},
     )
     run = Served(tmp_path, config)
-    with run:
+    snapshots = small_disk / "run" / "snapshots"
+    with run, Peer(run.address, dim=100_000) as peer:
+        peer.pull()
         ballast = fill(small_disk)
         with ballast.open("r+b") as file:  # room for records, not for a model
             file.truncate(ballast.stat().st_size - (200 << 10))
-        run.stop()
-    assert isinstance(run.error, JournalError)
-    assert str(run.error).endswith("000000000001.safetensors: the disk is full")
-    assert exit_status(run.error) == 74
-    ballast.unlink()
-    with run:
-        assert run.state.version == 0
+        for _ in range(10):
+            peer.enrol(name=f"now {peer.seq}")
+            peer.seq += 1
+        until(lambda: "no snapshot was written" in caplog.text, "it does not fit")
+        assert not list(snapshots.iterdir())  # nor what was written of it
+        ballast.unlink()
+        for _ in range(3):
+            peer.enrol(name=f"now {peer.seq}")
+            peer.seq += 1
+        until(lambda: list(snapshots.iterdir()), "it fits")
+    assert run.error is None
 
 
 def test_large_updates_survive_a_restart_bit_for_bit(tmp_path: Path) -> None:
