@@ -85,11 +85,8 @@ class Uploads:
         self._patience, self._slowest = patience, slowest
         self._open: dict[str, Upload] = {}  # by cid
         self._spent: dict[str, Seconds] = {}  # on transfers that came to nothing
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that are held now."""
-        return sum(len(upload.buffer) for upload in self._open.values())
+        self.nbytes = 0  # that are held now
+        self._large = 0  # payloads that are held and did not come in one piece
 
     def begin(
         self, name: Name, size: int, stop: Callable[[], None] = _nobody
@@ -103,8 +100,10 @@ class Uploads:
         """
         upload = self._take_up(name, size)
         if upload is None:
+            self._drop_idle()
             self._make_room(size, is_inline=False)
-            upload = self._open[name[0]] = Upload(name, bytearray(size))
+            upload = Upload(name, bytearray(size))
+            self._keep(upload)
         upload.in_use, upload.stop = True, stop
         upload.began = upload.touched = time.monotonic()
         return upload
@@ -122,7 +121,7 @@ class Uploads:
         self._make_room(len(payload), is_inline=True)
         upload = Upload(name, payload, len(payload), in_use=True, is_inline=True)
         upload.began, upload.stop = time.monotonic(), stop
-        self._open[name[0]] = upload
+        self._keep(upload)
         return upload
 
     def _take_up(self, name: Name, size: int) -> Upload | None:
@@ -154,8 +153,11 @@ class Uploads:
         return upload.began + self._patience + upload.received / self._slowest
 
     def cut(self, upload: Upload) -> None:
-        """The transfer has ended; what has come is kept if more of it can come."""
-        if upload.is_inline or time.monotonic() > self.ends(upload):
+        """The transfer has ended; what has come is kept, and more of it can come.
+
+        So the slowest link gets through, a part at a time, while there is room.
+        """
+        if upload.is_inline:
             self.end(upload)
         else:
             self._book(upload)
@@ -169,13 +171,23 @@ class Uploads:
         """The buffer is not needed any more."""
         if self._open.get(upload.name[0]) is upload:
             del self._open[upload.name[0]]
+            self.nbytes -= len(upload.buffer)
+            self._large -= not upload.is_inline
             self._book(upload)
 
-    def _make_room(self, size: int, *, is_inline: bool) -> None:
+    def _keep(self, upload: Upload) -> None:
+        self._open[upload.name[0]] = upload
+        self.nbytes += len(upload.buffer)
+        self._large += not upload.is_inline
+
+    def _drop_idle(self) -> None:
         now = time.monotonic()
         for upload in list(self._open.values()):
             if not upload.in_use and now - upload.touched > IDLE:
                 self._drop(upload)
+
+    def _make_room(self, size: int, *, is_inline: bool) -> None:
+        now = time.monotonic()
         while not self._has_room(size, is_inline=is_inline):
             slow = min(
                 self._open.values(), key=lambda u: self._lead(u, now), default=None
@@ -187,8 +199,7 @@ class Uploads:
     def _has_room(self, size: int, *, is_inline: bool) -> bool:
         if self.nbytes + size > self._most_bytes:
             return False
-        large = sum(not upload.is_inline for upload in self._open.values())
-        return is_inline or large < self._most
+        return is_inline or self._large < self._most
 
     def _lead(self, upload: Upload, now: Seconds) -> float:
         """How many bytes it is before where it should be; below 0 it makes room."""

@@ -60,8 +60,9 @@ class ServerConfig(Config):
     """Bytes of all updates in memory; none: 256 MiB, or four of the largest updates."""
     max_downloads: Count = 64
     """Models and patches that are sent at a time; more wait."""
-    min_rate: Count = 16_000
-    """Bytes a second that an upload must have beside ``timeouts.stall``."""
+    min_rate: Count = 1_000
+    """Bytes a second that an upload must have beside ``timeouts.stall``; a slower one
+    is cut, and goes on from there."""
 
     @field_validator("listen")
     @classmethod
