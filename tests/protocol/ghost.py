@@ -13,11 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.coordinator.records import Decided, EpochOpened, Stepped
+from fedcore.coordinator.records import Closed, Decided, EpochOpened, Stepped
 from fedcore.protocol import Verdict
 from fedcore.typing import Bytes
 from fedrun.journal.codec import Row
-from tests.protocol.parts import INITIAL, SPEC
+from tests.protocol.parts import (
+    INITIAL,
+    PLAIN,
+    SAMPLES_CAP,
+    SPEC,
+    Rules,
+    halved,
+    is_unlucky,
+)
 
 Exact = npt.NDArray[np.float64]
 
@@ -51,28 +59,42 @@ class ServerGhost:
     samples: float = 0.0
     epochs: list[str] = field(default_factory=list)
     tolerance: float = 0.0
+    rules: Rules = PLAIN
+    momentum: Exact = field(default_factory=nothing)
+    square: Exact = field(default_factory=lambda: np.ones(SPEC.dim))
+    stale: int = 0  # accepted updates that were late
+    closed: bool = False
 
     @classmethod
-    def of(cls, records: Iterable[Row], tolerance: float) -> "ServerGhost":
-        ghost = cls(tolerance=tolerance)
+    def of(
+        cls, records: Iterable[Row], tolerance: float, rules: Rules
+    ) -> "ServerGhost":
+        ghost = cls(tolerance=tolerance, rules=rules)
         for record in records:
             ghost.apply(record)
         return ghost
 
     def apply(self, record: Row) -> None:
+        if isinstance(record, Decided):
+            self.check_decision(record)
         if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
             name = (record.cid, record.seq)
             if name in self.accepted:
                 raise ViolationError(f"I2: message {name} counts twice in one history")
             self.accepted[name] = vector(record.payload)
-            self.waiting = self.waiting + record.weight * self.accepted[name]
-            self.samples += 1.0
+            samples = float(min(record.samples, SAMPLES_CAP))
+            share = 1.0 if self.rules.weigh_by == "updates" else samples
+            self.waiting = self.waiting + record.weight * share * self.accepted[name]
+            self.samples += share
+            self.stale += record.staleness > 0
+        elif isinstance(record, Closed):
+            self.closed = True
         elif isinstance(record, Stepped):
             if record.samples != self.samples:
                 raise ViolationError(
                     f"I3: a step over {record.samples}, not {self.samples}"
                 )
-            self.exact = self.exact - self.waiting / self.samples
+            self.exact = self.exact - self.moved(self.waiting / self.samples)
             before = self.public
             # Without compression nothing is published but X itself (I8).
             sent = record.payload
@@ -83,6 +105,30 @@ class ServerGhost:
             if record.epoch in self.epochs:
                 raise ViolationError(f"two histories have the name {record.epoch}")
             self.epochs.append(record.epoch)
+
+    def moved(self, agg: Exact) -> Exact:
+        """By how much the server's optimiser moves the model."""
+        match self.rules.server:
+            case "momentum":
+                self.momentum = agg + self.momentum / 2
+                return self.momentum
+            case "adam":
+                self.momentum = (self.momentum + agg) / 2
+                self.square = (self.square + agg**2) / 2
+                moved: Exact = self.momentum / (np.sqrt(self.square) + 1)
+                return moved
+            case _:
+                return agg
+
+    def check_decision(self, record: Decided) -> None:
+        """I17: verdict and weight follow from the decisions before this one."""
+        unlucky = is_unlucky(record.samples, len(self.accepted))
+        if record.verdict is Verdict.ACCEPTED:
+            want = halved(record.staleness, self.stale)
+            if record.weight != want or unlucky or self.closed:
+                raise ViolationError(f"I17: accepted with {record.weight}, not {want}")
+        elif record.verdict is Verdict.REJECTED_POLICY and not unlucky:
+            raise ViolationError(f"I17: {record.samples} samples are no bad luck")
 
     def check_contraction(self, before: Exact) -> None:
         """I6: the gap between public and exact model never grows by a message."""

@@ -20,6 +20,7 @@ from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
 from fedcore.coordinator.answers import acknowledged
 from fedcore.coordinator.clients import ClientRow
+from fedcore.coordinator.leases import Leases
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
@@ -506,3 +507,123 @@ def accepted_numbers_are_not_remembered(stack: ExitStack) -> None:
             self.accepted.popleft()
 
     old = _swap(stack, ClientRow, "decided", decided)
+
+
+# ------------------------------------------------------------ snapshots and timers
+
+
+def _loses(*roles: str) -> Mutant:
+    """A snapshot that does not bring back what these roles had learnt."""
+
+    def lose(stack: ExitStack) -> None:
+        def load(self: ServerState, scalars: Any, arrays: Any) -> None:
+            fresh = {role: getattr(self, role) for role in roles}
+            old(self, scalars, arrays)
+            for role, state in fresh.items():
+                setattr(self, role, state)
+
+        old = _swap(stack, ServerState, "load", load)
+
+    return lose
+
+
+MUTANTS |= {
+    "snapshot_without_the_optimizer": _loses("optimizer"),
+    "snapshot_without_the_staleness_policy": _loses("staleness"),
+    "snapshot_without_the_admission_rule": _loses("admission"),
+    "snapshot_without_the_sum": _loses("buffer"),
+}
+
+
+def _dumps(change: Callable[[Any], None]) -> Mutant:
+    """A snapshot whose numbers are other ones."""
+
+    def spoil(stack: ExitStack) -> None:
+        def dump(self: ServerState) -> Any:
+            scalars, arrays = old(self)
+            change(scalars)
+            return scalars, arrays
+
+        old = _swap(stack, ServerState, "dump", dump)
+
+    return spoil
+
+
+def _forget_numbers(scalars: Any) -> None:
+    for row in scalars["clients"]:
+        row["accepted"] = row["accepted"][-1:]
+
+
+def _forget_receipts(scalars: Any) -> None:
+    for row in scalars["clients"]:
+        row["receipt"] = None
+
+
+MUTANTS |= {
+    "snapshot_without_sample_weights": _dumps(
+        lambda scalars: scalars.update(samples=float(scalars["count"]))
+    ),
+    "snapshot_without_the_updates_so_far": _dumps(
+        lambda scalars: scalars.update(applied=0)
+    ),
+    "snapshot_with_the_newest_version_alone": _dumps(
+        lambda scalars: scalars.update(ring=scalars["ring"][-1:])
+    ),
+    "snapshot_with_one_accepted_number": _dumps(_forget_numbers),
+    "snapshot_without_receipts": _dumps(_forget_receipts),
+    "snapshot_without_the_end": _dumps(lambda scalars: scalars.update(closed=None)),
+}
+
+
+@mutant
+def samples_weigh_without_their_cap(stack: ExitStack) -> None:
+    def weighed(self: ServerState, samples: Any) -> Any:
+        if self.algorithm.config.weigh_by == "updates":
+            return old(self, samples)
+        return [float(each) for each in samples]
+
+    old = _swap(stack, ServerState, "_weighed", weighed)
+
+
+@mutant
+def samples_do_not_weigh(stack: ExitStack) -> None:
+    _swap(stack, ServerState, "_weighed", lambda self, samples: [1.0] * len(samples))
+
+
+@mutant
+def old_deadline_makes_a_version(stack: ExitStack) -> None:
+    _swap(stack, Coordinator, "is_void", lambda *_: False)
+
+
+@mutant
+def deadline_makes_a_version_after_the_end(stack: ExitStack) -> None:
+    def passed(self: Coordinator, timer: Any) -> Any:
+        closed, self.state.closed = self.state.closed, None
+        if self.is_void(timer) or not self.state.count:
+            self.state.closed = closed
+            return []
+        actions = self._step("deadline")
+        self.state.closed = closed
+        return actions
+
+    _swap(stack, Coordinator, "_deadline_passed", passed)
+    _swap(stack, Coordinator, "is_void", lambda *_: False)
+
+
+@mutant
+def old_lease_ends_a_newer_one(stack: ExitStack) -> None:
+    def holds(self: Leases[Any], cid: str, number: int) -> bool:
+        return self.busy.get(cid) is not None
+
+    _swap(stack, Leases, "holds", holds)
+
+
+@mutant
+def old_hold_answers_a_newer_pull(stack: ExitStack) -> None:
+    def passed(self: Coordinator, timer: Any) -> Any:
+        pull = self._waits(timer.subject)
+        if pull is None:
+            return []
+        return old(self, timer._replace(number=pull.nonce))
+
+    old = _swap(stack, Coordinator, "_hold_passed", passed)

@@ -7,6 +7,7 @@ is drawn as well, now and then: its messages are means, norms or products, its s
 are rounded, and the laws hold within ``TOLERANCE``.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -31,26 +32,43 @@ from fedcore.compressors import (
 from fedcore.config import kind_of, methods
 from fedcore.params import ParamSpec
 from fedcore.recipes import Latecomer
-from fedcore.staleness.base import StalenessConfig, StalenessPolicy, memoryless
+from fedcore.server_optimizers import SGD, Adam, Momentum
+from fedcore.server_optimizers.base import ServerOptimizerConfig
+from fedcore.staleness.base import StalenessConfig, StalenessPolicy
 
 SPEC = ParamSpec.of({"a": np.zeros((4, 5), np.float32), "b": np.zeros(20, np.float32)})
 INITIAL = np.arange(SPEC.dim, dtype=np.float32)
 REFUSED_SAMPLES = 13  # what the admission rule below does not like
 BUFFER = 2
 LIMIT = 4
+SAMPLES_CAP = 4
+
+
+def halved(staleness: int, stale: int) -> float:
+    """λ = 2^-min(τ, 2), and half of it while the stale updates so far are odd."""
+    return 2.0 ** -(min(staleness, 2) + stale % 2)
+
+
+def is_unlucky(samples: int, accepted: int) -> bool:
+    """Of thirteen samples, while the accepted updates so far are even."""
+    return samples == REFUSED_SAMPLES and accepted % 2 == 0
 
 
 class Halving(StalenessConfig):
-    """λ = 2^-min(τ, 2)."""
+    """Remembers how many stale updates there were."""
 
     kind: Literal["halving_for_the_model_check"] = "halving_for_the_model_check"
 
     def build(self) -> StalenessPolicy:
-        return memoryless(lambda staleness: 2.0 ** -min(staleness, 2))
+        return StalenessPolicy(
+            init=lambda: 0,
+            weigh=lambda stale, staleness, counts: halved(staleness, stale),
+            observe=lambda stale, staleness, counts, weight: stale + (staleness > 0),
+        )
 
 
 class Superstitious(AdmissionConfig):
-    """Refuses updates of thirteen samples."""
+    """Refuses unlucky updates; remembers how many it let in."""
 
     kind: Literal["superstitious_for_the_model_check"] = (
         "superstitious_for_the_model_check"
@@ -58,11 +76,11 @@ class Superstitious(AdmissionConfig):
 
     def build(self) -> Admission:
         return Admission(
-            init=lambda: None,
-            admit=lambda state, samples, counts: (
-                "bad luck" if samples == REFUSED_SAMPLES else None
+            init=lambda: 0,
+            admit=lambda accepted, samples, counts: (
+                "bad luck" if is_unlucky(samples, accepted) else None
             ),
-            observe=lambda state, samples, counts: state,
+            observe=lambda accepted, samples, counts: accepted + 1,
         )
 
 
@@ -103,16 +121,40 @@ ROUNDED: dict[str, CompressorConfig] = {
 CODECS = {**EXACT, **ROUNDED}
 
 
-def tolerance_of(*codecs: str) -> float:
-    """How far the books may be off with these codecs."""
-    return 0.0 if EXACT.keys() >= set(codecs) else TOLERANCE
+@dataclass(frozen=True)
+class Rules:
+    """How a version is made of the buffer, written down a second time in the ghost."""
+
+    server: str = "sgd"
+    weigh_by: Literal["updates", "samples"] = "updates"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all numbers stay dyadic."""
+        return self == PLAIN
+
+
+PLAIN = Rules()
+SERVERS: dict[str, ServerOptimizerConfig] = {
+    "sgd": SGD(),
+    "momentum": Momentum(lr=1.0, beta=0.5),
+    "adam": Adam(lr=1.0, beta_1=0.5, beta_2=0.5, tau=1.0),
+}
+
+
+def tolerance_of(rules: Rules, *codecs: str) -> float:
+    """How far the books may be off."""
+    return 0.0 if rules.is_exact and EXACT.keys() >= set(codecs) else TOLERANCE
 
 
 def algorithm_config(
-    uplink: str, downlink: str, *, deadline: bool, synchronous: bool
+    uplink: str, downlink: str, rules: Rules, *, deadline: bool, synchronous: bool
 ) -> AlgorithmConfig:
-    """A recipe whose numbers are all dyadic; its cap never binds."""
+    """A recipe whose numbers are all dyadic, by rule; its cap never binds."""
     return Latecomer(
+        server=SERVERS[rules.server],
+        weigh_by=rules.weigh_by,
+        samples_cap=SAMPLES_CAP,
         buffer=BUFFER,
         minimum=1,
         synchronous=synchronous,

@@ -2,17 +2,20 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
-from fedcore.coordinator.actions import Action, SetTimer
-from fedcore.coordinator.events import Event, Timer
-from fedcore.coordinator.records import EpochOpened
+from fedcore.coordinator.actions import Action, SendReply, SetTimer
+from fedcore.coordinator.events import Event, Timer, TimerFired
+from fedcore.coordinator.records import EpochOpened, Stepped
 from fedcore.protocol import Epoch
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig
 from fedrun.journal import restore
+from fedrun.journal.codec import Row
 from fedrun.run import open_run, start_run
 from tests.protocol.ghost import ServerGhost, ViolationError, differ
-from tests.protocol.parts import INITIAL, SPEC
+from tests.protocol.parts import INITIAL, SPEC, Rules
+from tests.protocol.photo import photo
 
 SECRET = b"of a model check"
 
@@ -21,12 +24,19 @@ class CheckedServer:
     """A server process that can be killed, and the ghost of its history."""
 
     def __init__(
-        self, config: FederationConfig, place: Path, first: Epoch, tolerance: float
+        self,
+        config: FederationConfig,
+        place: Path,
+        first: Epoch,
+        tolerance: float,
+        rules: Rules,
     ) -> None:
-        self.config, self.place, self.tolerance = config, place, tolerance
+        self.config, self.place = config, place
+        self.tolerance, self.rules = tolerance, rules
         self._first = first
         self._backups = 0
         self.timers: dict[Timer, float] = {}
+        self.past: list[Timer] = []  # that have fired, and may come once more
         self.released: list[Action] = []
         self.up = False
         self._restored = False
@@ -42,10 +52,11 @@ class CheckedServer:
     def _begin(self) -> None:
         self.group = self._new_group()
         self.up = True
-        self.timers = {}
+        self.timers, self.past = {}, []
+        self._armed: Timer | None = None  # the deadline of the present cohort
         records = [entry.record for entry in self.run.journal.entries()]
-        self.durable = ServerGhost.of(records, self.tolerance)  # of what is on disk
-        self.ghost = ServerGhost.of(records, self.tolerance)  # of what was handled
+        self.durable = self._ghost(records)  # of what is on disk
+        self.ghost = self._ghost(records)  # of what was handled
         self._seen = self.run.journal.store.last
         if self._restored:
             self._restored = False
@@ -55,12 +66,48 @@ class CheckedServer:
     def _new_group(self) -> GroupCommit:
         return GroupCommit(self.run)
 
+    def _ghost(self, records: list[Row]) -> ServerGhost:
+        return ServerGhost.of(records, self.tolerance, self.rules)
+
     def feed(self, event: Event) -> None:
         """Handles an event; nothing leaves before the commit."""
-        before = len(self.group._records)
+        before, said = len(self.group._records), len(self.group._actions)
+        busy = dict(self.run.coordinator.leases.busy)
         self.group.feed(event)
-        for record in self.group._records[before:]:
+        records = self.group._records[before:]
+        actions = self.group._actions[said:]
+        if isinstance(event, TimerFired):
+            self._check_timer(event.timer, records, actions, busy)
+        for record in records:
             self.ghost.apply(record)
+            if isinstance(record, Stepped):
+                self._armed = None
+        for action in actions:
+            if isinstance(action, SetTimer) and action.timer.kind == "deadline":
+                self._armed = action.timer
+
+    def _check_timer(
+        self,
+        timer: Timer,
+        records: list[Row],
+        actions: list[Action],
+        busy: dict[str, Any],
+    ) -> None:
+        """I18: a timer ends what it was set for, and nothing that came later."""
+        made = [record for record in records if isinstance(record, Stepped)]
+        if made and (timer != self._armed or self.ghost.closed):
+            raise ViolationError(f"I18: {timer} made a version")
+        for cid, lease in busy.items():
+            now = self.run.coordinator.leases.busy.get(cid)
+            if lease is None:
+                continue
+            ended = now is None or now.number != lease.number
+            own = timer.kind == "lease" and timer == ("lease", cid, lease.number)
+            if ended and not own and timer != self._armed:
+                raise ViolationError(f"I18: {timer} ended the lease of {cid}")
+        replies = [a for a in actions if isinstance(a, SendReply)]
+        if timer.kind == "hold" and any(a.reply.nonce != timer.number for a in replies):
+            raise ViolationError(f"I18: {timer} answered another pull")
 
     def commit(self) -> None:
         """Makes durable what was handled, and releases its actions."""
@@ -104,7 +151,7 @@ class CheckedServer:
     def kill(self) -> None:
         """What was not committed is gone."""
         if self.up:
-            self._expected = None if self.group._records else self._dump()
+            self._expected = None if self.group._records else self._photo()
             self.run.journal.close()
             self.up = False
 
@@ -112,15 +159,19 @@ class CheckedServer:
         """A new process on the same disk."""
         run = open_run(self.config, at)
         self.run = run
-        if self._expected is not None and self._expected != self._dump():
-            raise ViolationError("a restart gave another state than the durable one")
+        if self._expected is not None:
+            self._compare(self._expected, self._photo())
         self._begin()
 
-    def _dump(self) -> tuple[str, str]:
-        scalars, arrays = self.run.coordinator.state.dump()
-        scalars.pop("at")
-        values = {name: array.tolist() for name, array in sorted(arrays.items())}
-        return str(scalars), str(values)
+    def _photo(self) -> dict[str, Any]:
+        made: dict[str, Any] = photo(self.run.coordinator.state)
+        return made
+
+    def _compare(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """I9: a restart gives the durable state, and all of it."""
+        other = [name for name in before if before[name] != after[name]]
+        if other or before.keys() != after.keys():
+            raise ViolationError(f"I9: a restart gave another state: {other}")
 
     # ------------------------------------------------------------ old disks
 

@@ -22,6 +22,7 @@ from fedcore.coordinator.events import (
     ClientLost,
     ClientPulled,
     StopRequested,
+    Timer,
     TimerFired,
     UpdatePushed,
 )
@@ -51,7 +52,9 @@ from tests.protocol.parts import (
     CODECS,
     EXACT,
     INITIAL,
+    PLAIN,
     REFUSED_SAMPLES,
+    Rules,
     algorithm_config,
     build,
     tolerance_of,
@@ -73,6 +76,8 @@ class Setting:
     downlink: str = "top_k"
     deadline: bool = False
     synchronous: bool = False
+    rules: Rules = PLAIN
+    snapshots: bool = False  # one after each commit
     real_disks: bool = False  # client states in SQLite files, too
 
     @classmethod
@@ -83,6 +88,11 @@ class Setting:
             downlink=rng.choice(codecs),
             deadline=rng.random() < 0.5,
             synchronous=rng.random() < 0.3,
+            rules=Rules(
+                rng.choice(["sgd", "sgd", "momentum", "adam"]),
+                rng.choice(["updates", "updates", "samples"]),
+            ),
+            snapshots=rng.random() < 0.1,
             real_disks=rng.random() < 0.1,
         )
 
@@ -173,17 +183,21 @@ class World:
         config = algorithm_config(
             self.setting.uplink,
             self.setting.downlink,
+            self.setting.rules,
             deadline=self.setting.deadline,
             synchronous=self.setting.synchronous,
         )
         federation = FederationConfig(
             algorithm=config,
             server={"journal": self.place / "run"},
+            journal={"snapshot_records": 1 if self.setting.snapshots else 2000},
             model=self.place / "none",
         )
         self.algorithm = build(config)
-        off = tolerance_of(self.setting.uplink, self.setting.downlink)
-        self.server = CheckedServer(federation, self.place, self._epoch(), off)
+        rules = self.setting.rules
+        off = tolerance_of(rules, self.setting.uplink, self.setting.downlink)
+        first = self._epoch()
+        self.server = CheckedServer(federation, self.place, first, off, rules)
         self.to_server: list[Message] = []
         self.to_clients: list[tuple[str, Message]] = []
         self.copies: list[Path] = []
@@ -283,7 +297,7 @@ class World:
         delta = rng.integers(-4, 5, len(INITIAL)).astype(np.float64)
         if b % 11 == 0:
             delta = delta * 0
-        samples = 0 if b % 23 == 0 else REFUSED_SAMPLES if b % 17 == 0 else 5
+        samples = 0 if b % 23 == 0 else REFUSED_SAMPLES if b % 17 == 0 else 1 + b % 5
         base, before = client.training[0], client.participant.state.pending
         client.finish_training(delta, samples, b)
         pending = client.participant.state.pending
@@ -473,8 +487,17 @@ class World:
         if timers and self.server.up:
             timer = timers[a % len(timers)]
             del self.server.timers[timer]
-            self._feed(TimerFired(at=self.at, timer=timer), b)
-            self._say(f"timer {timer.kind} {timer.subject} {timer.number} fires")
+            self._fire(timer, b)
+
+    def do_late_timer(self, a: int, b: int) -> None:
+        """A timer fires that fired before: for another round, or after the end."""
+        if self.server.past and self.server.up:
+            self._fire(self.server.past[a % len(self.server.past)], b)
+
+    def _fire(self, timer: Timer, b: int) -> None:
+        self._say(f"timer {timer.kind} {timer.subject} {timer.number} fires")
+        self.server.past.append(timer)
+        self._feed(TimerFired(at=self.at, timer=timer), b)
 
     def do_lost_client(self, a: int, b: int) -> None:
         """The server takes a client for lost."""
