@@ -300,6 +300,19 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             *pulls(2),
         ],
     ),
+    "a client that was killed finds out that the server was set back": (
+        Setting(real_disks=True),
+        [
+            ("backup", 0, 1),
+            *goes_on(1, 2),
+            ("kill_client", 0, 1),
+            ("kill_client", 1, 1),
+            ("roll_back", 0, 1),
+            *pulls(0),
+            *pulls(0),
+            *pulls(1),
+        ],
+    ),
     "forged claims before, after and long after a restore": (
         ASYNCHRONOUS,
         [
