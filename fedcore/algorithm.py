@@ -24,9 +24,11 @@ from fedcore.compressors import (
     Identity,
     MemoryConfig,
 )
+from fedcore.compressors.base import largest_of
 from fedcore.config import Count, Duration, Method, Versions, kind_of, methods
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
+from fedcore.payloads import Declared
 from fedcore.selection import AnySelection, Selection, UniformSelection
 from fedcore.server_optimizers import SGD, AnyServerOptimizer, ServerOptimizer
 from fedcore.staleness import AnyStaleness, Constant, StalenessPolicy
@@ -92,6 +94,10 @@ class AlgorithmConfig(Method):
     them; none: as many as the model has. Who missed more gets values or the model."""
     bandwidth: Bandwidth | None = None
     """How much clients may send; none: as much as they like."""
+
+    def declared(self, spec: ParamSpec) -> Declared:
+        """The formats that updates may have; who leaves sends the memory, dense."""
+        return largest_of([{"dense": spec.dim}, self.uplink.declared_for(spec)])
 
     @property
     @abstractmethod

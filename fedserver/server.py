@@ -268,6 +268,7 @@ class Server:
         else:
             self._answers.cancel_all()
             await self._grpc.stop(grace=None)
+        self._service.close()
 
     async def _set_health(self, status: Any) -> None:
         for name in ("", SERVICE):

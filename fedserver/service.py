@@ -58,6 +58,7 @@ from fedserver.answers import Answers
 from fedserver.core import Core
 from fedserver.identity import EVALUATOR, OPERATOR, Gate, Named, by_door
 from fedserver.limits import Limit, Newest
+from fedserver.opening import Opening
 from fedserver.sessions import Session, Sessions
 from fedserver.uploads import Name, Upload, Uploads
 
@@ -108,6 +109,7 @@ class FederationService:
         limit = run.config.server.max_update_bytes
         self.max_update_bytes = limit or 8 * self._spec.dim + (1 << 20)
         self._uploads = self._bounded_uploads()
+        self._opening = Opening(run.coordinator.algorithm, ROOM)
 
     def _bounded_uploads(self) -> Uploads:
         config = self._run.config
@@ -500,14 +502,20 @@ class FederationService:
         task.add_done_callback(through)
 
     async def _judge(self, push: Push) -> pb.PushReply:
-        self._core.submit(
-            UpdatePushed(at=self._core.now(), push=push),
-            lambda error: self._answers.fail(
-                error, "push", push.cid, push.seq, push.digest
-            ),
-        )
-        answer = await self._answers.push(push.cid, push.seq, push.digest)
+        async with self._opening.room:
+            opened = await self._opening.open(push.payload)
+            self._core.submit(
+                UpdatePushed(at=self._core.now(), push=push, opened=opened),
+                lambda error: self._answers.fail(
+                    error, "push", push.cid, push.seq, push.digest
+                ),
+            )
+            answer = await self._answers.push(push.cid, push.seq, push.digest)
         return push_reply(answer.ack)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._opening.close()
 
     async def _verdict(self, cid: str) -> pb.PushReply:
         """On the update of this client that is being decided on."""

@@ -25,11 +25,12 @@ from tools.local import LocalFederation
 
 SINK, SERVER = "bare grpc.aio sink", "fedserver run"
 ENDLESS = 10**9  # clients push on version 0 for ever
+TOP_K = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.01}}
 FED_BUFF = {"kind": "fed_buff", "buffer": 10, "staleness_limit": ENDLESS}
 LATECOMER = {
     "kind": "latecomer",
     "staleness_limit": ENDLESS,
-    "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.01}},
+    "uplink": TOP_K,
     "downlink": {"kind": "top_k", "ratio": 0.05},
 }
 
@@ -47,7 +48,9 @@ class Traffic:
 
 TRAFFIC = (
     Traffic("FedBuff, dense up and down", FED_BUFF, "dense", 160, 600),
-    Traffic("FedBuff, top-k 1 % up", FED_BUFF, "sparse", 600, 1000),
+    Traffic(
+        "FedBuff, top-k 1 % up", {**FED_BUFF, "uplink": TOP_K}, "sparse", 600, 1000
+    ),
     Traffic("Latecomer: top-k 1 % up, 5 % down", LATECOMER, "sparse", 300, 600),
 )
 

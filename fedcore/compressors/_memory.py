@@ -15,7 +15,7 @@ from fedcore.compressors.base import (
 )
 from fedcore.compressors.top_k import TopK
 from fedcore.params import ParamSpec
-from fedcore.payloads import Layout, Payload, decode
+from fedcore.payloads import Declared, Layout, Payload, decode
 from fedcore.typing import Array
 
 
@@ -43,6 +43,14 @@ class MemoryConfig(CompressorConfig):
     @abstractmethod
     def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
         """The memory if the message counts: of the one before, u = e + Δ and q."""
+
+    def declared(self, layout: Layout) -> Declared:
+        """Of the inner compressor."""
+        return self.inner.declared(layout)
+
+    def declared_for(self, spec: ParamSpec) -> Declared:
+        """Of the inner compressor."""
+        return self.inner.declared_for(spec)
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

@@ -12,7 +12,7 @@ from fedcore.compressors.base import (
     kept,
     stateless,
 )
-from fedcore.payloads import Layout, Payload
+from fedcore.payloads import Declared, Layout, Payload
 from fedcore.typing import Array
 
 
@@ -31,6 +31,15 @@ class RatioConfig(CompressorConfig):
     def shortens(self) -> bool:
         """By a smaller ratio."""
         return True
+
+    @property
+    @abstractmethod
+    def format(self) -> str:
+        """That of its messages."""
+
+    def declared(self, layout: Layout) -> Declared:
+        """As many values as travel."""
+        return {self.format: kept(self.ratio, sum(layout))}
 
     @abstractmethod
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:

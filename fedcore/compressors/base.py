@@ -14,7 +14,7 @@ all the same: whoever decodes it needs none of this, so nothing of it can be los
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from fedcore.config import Method, OneOf
 from fedcore.params import ParamSpec
-from fedcore.payloads import Layout, Payload
+from fedcore.payloads import Declared, Layout, Payload
 from fedcore.rng import Key
 from fedcore.typing import Array, State
 
@@ -92,6 +92,18 @@ class CompressorConfig(Method):
         return False
 
     @abstractmethod
+    def declared(self, layout: Layout) -> Declared:
+        """The formats of its messages for such a model, with those inside others.
+
+        For each, the most values that decoding one message of it passes over; a
+        server refuses what costs more (:meth:`fedcore.payloads.base.Reader.spend`).
+        """
+
+    def declared_for(self, spec: ParamSpec) -> Declared:
+        """The same for a model whose tensors have names and shapes as well."""
+        return self.declared(spec.sizes)
+
+    @abstractmethod
     def build(self, layout: Layout) -> Compressor:
         """The compressor for a model whose tensors have these sizes."""
 
@@ -135,6 +147,15 @@ def format_inside(inner: CompressorConfig, outer: str) -> str:
         raise ValueError(f"{inner.kind} inside {outer}: put the memory around it")
     message, _ = compressor.encode(np.ones(1, np.float32), None, Key.root(0))
     return message.format
+
+
+def largest_of(several: Iterable[Declared]) -> Declared:
+    """What any of these compressors may make."""
+    most: dict[str, int] = {}
+    for declared in several:
+        for name, steps in declared.items():
+            most[name] = max(steps, most.get(name, 0))
+    return most
 
 
 def kept(ratio: float, dim: int) -> int:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from fedcore.arrays import array_namespace, pieces
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
-from fedcore.payloads import Layout, Payload, half_payload
+from fedcore.payloads import Declared, Layout, Payload, half_payload
 from fedcore.typing import Array
 
 _LARGEST_FLOAT16 = 65504.0
@@ -32,6 +32,10 @@ class Cast(CompressorConfig):
     def bias(self) -> Class:
         """1 - δ is 2^-22 or 2^-16; float16 loses what is below 2^-25, and no more."""
         return "contraction"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"half": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

@@ -30,7 +30,7 @@ from fedcore.compressors.base import (
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
-from fedcore.payloads import Layout, Payload, block_payload
+from fedcore.payloads import Declared, Layout, Payload, block_payload
 from fedcore.payloads.block import (
     INNER,
     block_layout,
@@ -74,6 +74,11 @@ class Cyclic(CompressorConfig):
                 "uniform, qsgd or identity"
             )
         return self
+
+    def declared(self, layout: Layout) -> Declared:
+        """The block, and what is said about it."""
+        k = kept(self.ratio, sum(layout))
+        return {"block": k, **self.inner.declared((k,))}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

@@ -37,6 +37,11 @@ class DeadZone(RatioConfig):
         """Whole multiples of powers of two do."""
         return True
 
+    @property
+    def format(self) -> str:
+        """That of its messages."""
+        return "levels"
+
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """The message of the ``k`` largest."""
         xp = array_namespace(delta_D)

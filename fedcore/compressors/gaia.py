@@ -27,7 +27,7 @@ from fedcore.compressors.base import (
     Context,
     stateless,
 )
-from fedcore.payloads import Layout, Payload, dense_payload
+from fedcore.payloads import Declared, Layout, Payload, dense_payload
 from fedcore.typing import Array
 
 
@@ -50,6 +50,10 @@ class Gaia(CompressorConfig):
     def shortens(self) -> bool:
         """By a higher threshold."""
         return True
+
+    def declared(self, layout: Layout) -> Declared:
+        """As many values as are significant, or all where no model is known."""
+        return {"sparse": sum(layout), "dense": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

@@ -21,9 +21,9 @@ from pydantic import Field
 from fedcore.arrays import array_namespace
 from fedcore.compressors._ragged import sparse_rows
 from fedcore.compressors._ratio import RatioConfig
-from fedcore.compressors.base import Keys
+from fedcore.compressors.base import Keys, kept
 from fedcore.kernels import above, largest_indices, plain_sums, square_sums
-from fedcore.payloads import Payload
+from fedcore.payloads import Declared, Layout, Payload
 from fedcore.typing import Array
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -40,6 +40,16 @@ class GaussianK(RatioConfig):
     def example(cls) -> "GaussianK":
         """A tenth of a hundred values."""
         return cls(ratio=0.1)
+
+    @property
+    def format(self) -> str:
+        """That of its messages."""
+        return "sparse"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Up to a third more values than are aimed at."""
+        dim = sum(layout)
+        return {self.format: min(dim, 4 * kept(self.ratio, dim) // 3)}
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """The message of about ``k``; δ is close to top_k's for bell-shaped updates."""

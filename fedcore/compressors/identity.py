@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
-from fedcore.payloads import Layout, dense_payload
+from fedcore.payloads import Declared, Layout, dense_payload
 
 
 class Identity(CompressorConfig):
@@ -15,6 +15,10 @@ class Identity(CompressorConfig):
     def bias(self) -> Class:
         """δ = 1."""
         return "contraction"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"dense": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor that leaves everything as it is."""

@@ -39,7 +39,7 @@ from fedcore.compressors.base import (
     stateless,
 )
 from fedcore.params import ParamSpec
-from fedcore.payloads import Layout, Payload, low_rank_payload
+from fedcore.payloads import Declared, Layout, Payload, low_rank_payload
 from fedcore.payloads.low_rank import MOST_RANK
 from fedcore.rng import Key
 from fedcore.typing import Array
@@ -68,6 +68,20 @@ class LowRank(CompressorConfig):
     def looks_back(self) -> bool:
         """A warm start is what the last message found."""
         return self.warm_start
+
+    def declared(self, layout: Layout) -> Declared:
+        """A pass over each matrix for each rank."""
+        return self._declared([squarest(size) for size in layout])
+
+    def declared_for(self, spec: ParamSpec) -> Declared:
+        """The same with the shapes that the tensors have."""
+        return self._declared(matrices(spec))
+
+    def _declared(self, shapes: Sequence[tuple[int, int]]) -> Declared:
+        exact = sum(math.prod(s) for s in shapes if not self._shortens(s))
+        thin = [math.prod(s) for s in shapes if self._shortens(s)]
+        ranks = {"low_rank": self.rank * max(thin)} if thin else {}
+        return {"parts": len(shapes), "dense": exact, **ranks}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout, where each tensor is as square as can be."""

@@ -22,7 +22,7 @@ from fedcore.compressors.base import (
     Keys,
     stateless,
 )
-from fedcore.payloads import Layout, Payload, natural_payload
+from fedcore.payloads import Declared, Layout, Payload, natural_payload
 from fedcore.rng import seeds, uniform
 from fedcore.typing import Array
 
@@ -41,6 +41,10 @@ class Natural(CompressorConfig):
     def bias(self) -> Class:
         """δ = 7/8; unbiased with ω ≤ 1/8 as well."""
         return "contraction"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"natural": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

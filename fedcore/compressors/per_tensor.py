@@ -28,11 +28,12 @@ from fedcore.compressors.base import (
     Class,
     Compressor,
     CompressorConfig,
+    largest_of,
 )
 from fedcore.compressors.top_k import TopK
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec, TensorSpec
-from fedcore.payloads import Layout
+from fedcore.payloads import Declared, Layout
 from fedcore.rng import Key
 
 _MOST_NAMES = 20  # of the tensors that a sentence lists
@@ -100,13 +101,23 @@ class PerTensor(CompressorConfig):
         message, _ = encode(np.ones(2, np.float32), None, Key.root(0))
         return message.format == "parts"
 
+    def declared(self, layout: Layout) -> Declared:
+        """What is said about each group of tensors."""
+        return self._declared(_numbered(layout))
+
+    def declared_for(self, spec: ParamSpec) -> Declared:
+        """The same for tensors that have names."""
+        return self._declared(spec)
+
+    def _declared(self, spec: ParamSpec) -> Declared:
+        exact, groups = self._groups(spec)
+        inside = [self.inner.declared_for(_model_of(spec, group)) for group in groups]
+        values = sum(spec.sizes[number] for number in exact)
+        return largest_of([{"parts": len(spec.sizes), "dense": values}, *inside])
+
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout, whose tensors go by their numbers."""
-        tensors, at = [], 0
-        for number, size in enumerate(layout):
-            tensors.append(TensorSpec(str(number), (size,), at))
-            at += size
-        return self._build(ParamSpec(tuple(tensors)))
+        return self._build(_numbered(layout))
 
     def build_for(self, spec: ParamSpec) -> Compressor:
         """The compressor for this model.
@@ -124,21 +135,36 @@ class PerTensor(CompressorConfig):
         return self._build(spec)
 
     def _build(self, spec: ParamSpec) -> Compressor:
+        exact, groups = self._groups(spec)
+        parts = [
+            (group, self.inner.build_for(_model_of(spec, group))) for group in groups
+        ]
+        return by_parts(spec.sizes, [(exact, EXACT), *parts] if exact else parts)
+
+    def _groups(self, spec: ParamSpec) -> tuple[list[int], list[list[int]]]:
+        """The tensors that travel exactly, and the others as they go together."""
         exact: list[int] = []
         rest: list[int] = []
         for number, tensor in enumerate(spec.tensors):
             if tensor.size:  # of nothing there is nothing to say
                 (exact if self._is_exact(tensor) else rest).append(number)
-        inners = [rest] if self.together and rest else [[number] for number in rest]
-        parts = [
-            (group, self.inner.build_for(_model_of(spec, group))) for group in inners
-        ]
-        return by_parts(spec.sizes, [(exact, EXACT), *parts] if exact else parts)
+        if self.together and rest:
+            return exact, [rest]
+        return exact, [[number] for number in rest]
 
     def _is_exact(self, tensor: TensorSpec) -> bool:
         return tensor.size < self.exact_below or any(
             fnmatchcase(tensor.name, pattern) for pattern in self.exact
         )
+
+
+def _numbered(layout: Layout) -> ParamSpec:
+    """Tensors that go by their numbers."""
+    tensors, at = [], 0
+    for number, size in enumerate(layout):
+        tensors.append(TensorSpec(str(number), (size,), at))
+        at += size
+    return ParamSpec(tuple(tensors))
 
 
 def _model_of(spec: ParamSpec, group: Sequence[int]) -> ParamSpec:

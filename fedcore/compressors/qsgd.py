@@ -25,7 +25,7 @@ from fedcore.compressors.base import (
     Keys,
     stateless,
 )
-from fedcore.payloads import Layout, Payload
+from fedcore.payloads import Declared, Layout, Payload
 from fedcore.payloads.quantised import levels
 from fedcore.typing import Array
 
@@ -46,6 +46,10 @@ class QSGD(CompressorConfig):
         """Unbiased; a contraction as well while ω ≤ bucket/(4s²) < 1."""
         small = self.bucket < 4 * levels(self.bits) ** 2
         return "contraction" if small else "unbiased"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"quantised": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

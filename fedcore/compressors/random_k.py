@@ -32,6 +32,11 @@ class RandomK(RatioConfig):
         """δ = k/d unscaled; ω = d/k - 1 scaled."""
         return "unbiased" if self.unbiased else "contraction"
 
+    @property
+    def format(self) -> str:
+        """That of its messages."""
+        return "seeded"
+
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """The message of ``k`` seeded coordinates."""
         dim, seed = delta_D.shape[-1], seeds(key)

@@ -34,7 +34,7 @@ from fedcore.compressors.base import (
 )
 from fedcore.compressors.sign_l1 import SignL1
 from fedcore.kernels import absolute_sums, square_sums
-from fedcore.payloads import Layout, Payload, rotated_payload
+from fedcore.payloads import Declared, Layout, Payload, rotated_payload
 from fedcore.payloads.rotated import INNER, blocks, rotate
 from fedcore.rng import seeds
 from fedcore.typing import Array
@@ -69,6 +69,10 @@ class Rotation(CompressorConfig):
                 "its own"
             )
         return self
+
+    def declared(self, layout: Layout) -> Declared:
+        """The vector, and what is said about its rotation, which is padded."""
+        return {"rotated": sum(layout), **self.inner.declared(blocks(sum(layout)))}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

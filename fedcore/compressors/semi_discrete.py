@@ -38,6 +38,7 @@ from fedcore.compressors.base import (
 )
 from fedcore.params import ParamSpec
 from fedcore.payloads import (
+    Declared,
     Layout,
     Payload,
     Term,
@@ -83,6 +84,23 @@ class SemiDiscrete(CompressorConfig):
     def shortens(self) -> bool:
         """By fewer terms."""
         return True
+
+    def declared(self, layout: Layout) -> Declared:
+        """A pass over its matrix for each term."""
+        return self._declared([squarest(size) for size in layout])
+
+    def declared_for(self, spec: ParamSpec) -> Declared:
+        """The same with the shapes that the tensors have."""
+        return self._declared(matrices(spec))
+
+    def _declared(self, shapes: Sequence[Shape]) -> Declared:
+        """Factors have no more numbers than there are values in the model and terms."""
+        dim = sum(math.prod(shape) for shape in shapes)
+        most = 0
+        for shape in shapes:
+            size = math.prod(shape)
+            most = max(most, size, -(-dim * size // max(1, sum(shape) - 1)))
+        return {"semi_discrete": most}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout, where each tensor is as square as can be."""

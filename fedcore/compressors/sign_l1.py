@@ -12,7 +12,7 @@ from fedcore.arrays import array_namespace
 from fedcore.compressors._sign import encode_signs
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
 from fedcore.kernels import absolute_sums
-from fedcore.payloads import Layout
+from fedcore.payloads import Declared, Layout
 from fedcore.typing import Array
 
 
@@ -27,6 +27,10 @@ class SignL1(CompressorConfig):
     def bias(self) -> Class:
         """δ = ‖v‖₁²/(d‖v‖₂²), at least 1/d."""
         return "contraction"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"sign": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

@@ -14,7 +14,7 @@ from fedcore.arrays import array_namespace
 from fedcore.compressors._sign import encode_signs
 from fedcore.compressors.base import Class, Compressor, CompressorConfig, stateless
 from fedcore.kernels import square_sums
-from fedcore.payloads import Layout
+from fedcore.payloads import Declared, Layout
 from fedcore.typing import Array
 
 
@@ -29,6 +29,10 @@ class SignL2(CompressorConfig):
     def bias(self) -> Class:
         """Up to 2‖v‖² is lost of a sparse vector."""
         return "neither"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"sign": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

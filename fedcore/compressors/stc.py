@@ -26,6 +26,11 @@ class STC(RatioConfig):
     ratio: float = Field(default=0.02, gt=0, le=1)
     """Share of the values that travel."""
 
+    @property
+    def format(self) -> str:
+        """That of its messages."""
+        return "levels"
+
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """The message of the ``k`` largest."""
         xp = array_namespace(delta_D)

@@ -20,6 +20,11 @@ class TopK(RatioConfig):
 
     kind: Literal["top_k"] = "top_k"
 
+    @property
+    def format(self) -> str:
+        """That of its messages."""
+        return "sparse"
+
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """The message of the ``k`` largest; δ ≥ k/d."""
         indices_K = largest_indices(delta_D, k)

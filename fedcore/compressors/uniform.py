@@ -20,7 +20,7 @@ from fedcore.compressors.base import (
     Keys,
     stateless,
 )
-from fedcore.payloads import Layout, Payload
+from fedcore.payloads import Declared, Layout, Payload
 from fedcore.payloads.quantised import levels
 from fedcore.typing import Array
 
@@ -44,6 +44,10 @@ class Uniform(CompressorConfig):
         if self.rounding == "nearest" or self.bucket < 4 * levels(self.bits) ** 2:
             return "contraction"
         return "unbiased"
+
+    def declared(self, layout: Layout) -> Declared:
+        """Every value."""
+        return {"quantised": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """The compressor for this layout."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from fedcore.coordinator.opened import Opened
 from fedcore.protocol import Epoch, Pull, Push
 from fedcore.typing import Seconds
 
@@ -55,6 +56,7 @@ class UpdatePushed:
 
     at: Seconds
     push: Push
+    opened: Opened | None = None  # its payload, if that was read beforehand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

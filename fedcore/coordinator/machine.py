@@ -41,6 +41,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.coordinator.examinations import Examinations
 from fedcore.coordinator.leases import Leases
+from fedcore.coordinator.opened import Opened
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
@@ -165,7 +166,7 @@ class Coordinator:
             case ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case UpdatePushed():
-                return self._push(event.push)
+                return self._push(event.push, event.opened)
             case ClientLost():
                 return self._lose(event.cid)
             case ClientFailed():
@@ -371,7 +372,7 @@ class Coordinator:
 
     # ------------------------------------------------------------------- pushes
 
-    def _push(self, push: Push) -> list[Action]:
+    def _push(self, push: Push, opened: Opened | None) -> list[Action]:
         row = self.state.clients.get(push.cid)
         if row is None:
             return [answered(push, Answer.UNKNOWN)]
@@ -389,7 +390,7 @@ class Coordinator:
             # It is to pull: there it can prove what it claims.
             refusal = answered(push, Answer.OTHER_EPOCH)
             return [*self._count_unproved(push.cid), refusal]
-        actions = self._decide(push, *judge(push, self.state))
+        actions = self._decide(push, *judge(push, self.state, opened))
         if self.state.count >= self.algorithm.config.buffer:
             actions += self._step("buffer")
         actions += self._close_if_due()

@@ -3,9 +3,7 @@
 import math
 from traceback import extract_tb
 
-import numpy as np
-
-from fedcore import payloads
+from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import PayloadError
@@ -15,11 +13,14 @@ from fedcore.samples import MOST_CLASSES
 from fedcore.typing import Bytes, Counts
 
 LONGEST_REASON = 200  # characters of what an exception says
-LARGEST = 2.0**100  # times its share, and added up, it must still be finite
 
 
-def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
+def judge(
+    push: Push, state: ServerState, opened: Opened | None = None
+) -> tuple[Decided, Payload | None]:
     """The decision, and the payload if the update is accepted. Changes nothing.
+
+    ``opened`` is what the payload says, if it was read beforehand.
 
     An update at which a decoder or a policy raises is not this server's to judge; were
     it not decided, its client would send it for ever.
@@ -27,9 +28,12 @@ def judge(push: Push, state: ServerState) -> tuple[Decided, Payload | None]:
     payload: Payload | None = None
     weight = 0.0
     try:
-        payload = payloads.unpack(push.payload, state.algorithm.spec.sizes)
+        opened = opened or open_update(push.payload, state.algorithm.spec)
+        payload = opened.payload
+        if payload is None:
+            raise opened.error or PayloadError("no payload")
         _check_claims(push, payload)
-        verdict, reason, weight = _decide(push, payload, state)
+        verdict, reason, weight = _decide(push, opened.absurd, state)
     except PayloadError as error:
         payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
     except Exception as error:  # noqa: BLE001 -- whatever it is, it ends this update
@@ -79,16 +83,9 @@ def _decided(
     )
 
 
-def _decide(
-    push: Push, payload: Payload, state: ServerState
-) -> tuple[Verdict, str, float]:
-    algorithm = state.algorithm
-    if not payloads.magnitude(payload) <= LARGEST:  # nor if it is NaN
-        with np.errstate(over="ignore", invalid="ignore"):
-            tensor = algorithm.spec.beyond(payloads.decode(payload), LARGEST)
-        where = f" in {tensor!r}" if tensor else ""  # only its bound may be so large
-        reason = f"the update holds NaN, infinite or absurdly large values{where}"
-        return Verdict.DISCARDED, reason, 0.0
+def _decide(push: Push, absurd: str, state: ServerState) -> tuple[Verdict, str, float]:
+    if absurd:
+        return Verdict.DISCARDED, absurd, 0.0
     return judge_update(state, push.base.version, push.samples, push.counts)
 
 

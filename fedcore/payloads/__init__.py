@@ -1,5 +1,6 @@
 """The messages that travel: one file a format; the import is the registration."""
 
+from fedcore.payloads.base import Declared as Declared
 from fedcore.payloads.base import Format as Format
 from fedcore.payloads.base import Layout as Layout
 from fedcore.payloads.base import Payload as Payload
@@ -13,6 +14,7 @@ from fedcore.payloads.base import merged as merged
 from fedcore.payloads.base import negative as negative
 from fedcore.payloads.base import pack as pack
 from fedcore.payloads.base import pack_parts as pack_parts
+from fedcore.payloads.base import prepared as prepared
 from fedcore.payloads.base import rows as rows
 from fedcore.payloads.base import support as support
 from fedcore.payloads.base import unpack as unpack

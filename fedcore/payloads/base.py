@@ -28,6 +28,8 @@ _STRIDES = (1, 2, 4)
 
 Exact = tuple[Any, npt.NDArray[np.float64]]  # places, and the values there
 Layout = tuple[int, ...]  # values per tensor; the formats' decoders are told it
+# The formats that are taken, and of each how many values decoding may pass over.
+Declared = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Format(NamedTuple):
     exact: Callable[[Payload], Exact] | None = None
     merge: Callable[[Sequence[Payload]], Payload | None] | None = None
     negative: Callable[[Payload], Payload] | None = None
+    # the same message, such that adding it costs a pass over what it changes at most
+    prepared: Callable[[Payload], Payload] | None = None
 
 
 _by_name: dict[str, Format] = {}
@@ -121,22 +125,30 @@ def pack(payload: Payload) -> bytes:
     return b"".join(pack_parts(payload))
 
 
-def unpack(data: Bytes, layout: Layout) -> Payload:
+def unpack(data: Bytes, layout: Layout, declared: Declared | None = None) -> Payload:
     """Reads a peer's bytes, for a model whose tensors have these sizes.
+
+    With ``declared`` other formats are refused, and so is a message that would cost
+    more than is declared, before that is paid.
 
     Raises:
         PayloadError: the bytes do not describe such a vector. What was allocated
             by then is bounded by the message and the model, whatever it claims.
     """
-    return _unpack(data, layout, (VERSION, DEFLATED))
+    return _unpack(data, layout, (VERSION, DEFLATED), declared)
 
 
-def unpack_plain(data: Bytes, layout: Layout) -> Payload:
+def unpack_plain(data: Bytes, layout: Layout, declared: Declared | None) -> Payload:
     """The same for a message inside another, which is not deflated by itself."""
-    return _unpack(data, layout, (VERSION,))
+    return _unpack(data, layout, (VERSION,), declared)
 
 
-def _unpack(data: Bytes, layout: Layout, versions: tuple[int, ...]) -> Payload:
+def _unpack(
+    data: Bytes,
+    layout: Layout,
+    versions: tuple[int, ...],
+    declared: Declared | None,
+) -> Payload:
     reader = Reader(data)
     version, code, dim = _HEADER.unpack(reader.bytes(_HEADER.size))
     if version not in versions:
@@ -149,21 +161,35 @@ def _unpack(data: Bytes, layout: Layout, versions: tuple[int, ...]) -> Payload:
     if dim != expected:
         raise PayloadError(f"expected {expected} values, got {dim}")
     form = _by_code[code]
+    if declared is not None and form.name not in declared:
+        raise PayloadError(
+            f"a message of format {form.name!r}, expected {' or '.join(declared)}"
+        )
     if version == DEFLATED:
-        reader = _inflated(reader, dim)
+        most = _most(dim)
+        if declared is not None:
+            most = min(most, _most_about(declared[form.name], layout))
+        reader = _inflated(reader, dim, most)
+    reader.declared = declared
+    reader.steps = None if declared is None else declared[form.name]
     arrays = form.unpack(reader, layout)
     reader.end()
     return Payload(form.name, dim, arrays, deflates=version == DEFLATED)
 
 
-def _inflated(reader: "Reader", dim: int) -> "Reader":
+def _most_about(values: int, layout: Layout) -> int:
+    """Bytes of a body that says something about so many values."""
+    return 16 * (values + len(layout)) + 1024
+
+
+def _inflated(reader: "Reader", dim: int, most: int) -> "Reader":
     """A reader of the body that was deflated."""
     stride, size = _DEFLATED.unpack(reader.bytes(_DEFLATED.size))
     if stride not in _STRIDES:
         raise PayloadError(f"unknown stride {stride}, expected one of {_STRIDES}")
-    if size > _most(dim):
+    if size > most:
         raise PayloadError(
-            f"{size} bytes deflated, expected at most {_most(dim)} about {dim} values"
+            f"{size} bytes deflated, expected at most {most} about {dim} values"
         )
     return Reader(inflated(reader.bytes(reader.left), size, stride))
 
@@ -197,6 +223,12 @@ def magnitude(payload: Payload) -> float:
     multiple = _by_name[payload.format].multiple
     largest = float(np.max(np.abs(extremes))) if extremes else 0.0
     return largest * (multiple(payload) if multiple else 1.0)
+
+
+def prepared(payload: Payload) -> Payload:
+    """The same message, such that adding it costs little: to the same bits."""
+    own = _by_name[payload.format].prepared
+    return own(payload) if own else payload
 
 
 def exact(message: Payload) -> Exact | None:
@@ -236,16 +268,29 @@ def rows(payload: Payload) -> list[Payload]:
 class Reader:
     """Reads a message front to back; running out of bytes is a PayloadError."""
 
-    __slots__ = ("_at", "_data")
+    __slots__ = ("_at", "_data", "declared", "steps")
 
     def __init__(self, data: Bytes) -> None:
         self._data = memoryview(data).cast("B")
         self._at = 0
+        self.declared: Declared | None = None  # for messages inside this one
+        self.steps: int | None = None  # values that this one may pass over; None: any
 
     @property
     def left(self) -> int:
         """Bytes that were not read yet."""
         return len(self._data) - self._at
+
+    def spend(self, steps: int) -> None:
+        """Declares how many values decoding passes over, before it does.
+
+        Raises:
+            PayloadError: a message of this federation never does so many.
+        """
+        if self.steps is not None and steps > self.steps:
+            raise PayloadError(
+                f"a message that takes {steps} steps, expected at most {self.steps}"
+            )
 
     def bytes(self, count: int) -> memoryview:
         """The next ``count`` bytes, not copied."""

@@ -39,6 +39,7 @@ from fedcore.payloads.base import (
 from fedcore.payloads.dense import DENSE
 from fedcore.payloads.quantised import QUANTISED
 from fedcore.payloads.sign import SIGN
+from fedcore.payloads.sparse import sparse_payload
 from fedcore.typing import Array, Bytes, Indices, Vector
 
 INNER = {form.code: form for form in (DENSE, SIGN, QUANTISED)}
@@ -117,6 +118,7 @@ def _pack(payload: Payload) -> list[Bytes]:
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     dim = sum(layout)
     stride, start, count = _HEAD.unpack(reader.bytes(_HEAD.size))
+    reader.spend(count)
     body = reader.bytes(reader.left)
     if count > min(dim, 8 * len(body)):  # before the places are drawn
         raise PayloadError(f"a block of {count} values in a message of {len(body)}")
@@ -126,7 +128,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
         known = ", ".join(f"{code} {form.name}" for code, form in INNER.items())
         raise PayloadError(f"format {body[1]} cannot be in a block; these can: {known}")
     places = block_places(dim, stride, start, count)
-    inner = unpack_plain(body, block_layout(layout, places))
+    inner = unpack_plain(body, block_layout(layout, places), reader.declared)
     return {
         "turn": np.array([stride, start, count], np.int64),
         "inner": np.array([body[1]], np.uint8),
@@ -153,6 +155,21 @@ def _magnitude(payload: Payload) -> float:
     return magnitude(_inner(payload))
 
 
+def _prepared(payload: Payload) -> Payload:
+    """Its places are found once."""
+    return sparse_payload(payload.dim, _places(payload), decode(_inner(payload)))
+
+
 BLOCK = register(
-    Format("block", 12, _pack, _unpack, _decode, _add, _support, magnitude=_magnitude)
+    Format(
+        "block",
+        12,
+        _pack,
+        _unpack,
+        _decode,
+        _add,
+        _support,
+        magnitude=_magnitude,
+        prepared=_prepared,
+    )
 )

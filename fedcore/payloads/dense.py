@@ -18,6 +18,7 @@ def _pack(payload: Payload) -> list[Bytes]:
 
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
+    reader.spend(sum(layout))
     return {"values": reader.array("f4", sum(layout))}
 
 

@@ -37,6 +37,7 @@ def _pack(payload: Payload) -> list[Bytes]:
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     kind, dim = reader.number("B"), sum(layout)
+    reader.spend(dim)
     if kind >= len(KINDS):
         raise PayloadError(f"unknown kind {kind} of 16-bit numbers, expected 0 or 1")
     if KINDS[kind] == "float16":

@@ -143,6 +143,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
         raise PayloadError(f"expected 1 or {len(layout)} steps, got {parts}")
     steps_T = reader.array("f4", parts)
     count = reader.number("I")
+    reader.spend(count)
     indices_K = unpack_indices(reader, count, dim)
     packed = reader.array("u1", (count + 7) // 8)
     plus_K = np.unpackbits(packed, count=count, bitorder="little").view(bool)

@@ -22,7 +22,7 @@ import numpy as np
 from fedcore.arrays import as_numpy
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
-from fedcore.payloads.dense import add_scaled
+from fedcore.payloads.dense import add_scaled, dense_payload
 from fedcore.typing import Array, Bytes, Vector
 
 MOST_RANK = 64  # decoding passes over the matrix so many times
@@ -47,6 +47,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     columns = dim // rows
     if not 1 <= rank <= min(rows, columns, MOST_RANK):
         raise PayloadError(f"rank {rank} of a matrix of {rows} x {columns}")
+    reader.spend(rank * dim)
     p_RM = reader.array("f4", rank * rows).reshape(rank, rows)
     q_RN = reader.array("f4", rank * columns).reshape(rank, columns)
     return {"p": p_RM, "q": q_RN}
@@ -84,5 +85,6 @@ LOW_RANK = register(
         lambda _: None,
         magnitude=_magnitude,
         stride=4,
+        prepared=lambda payload: dense_payload(_decode(payload)),
     )
 )

@@ -74,6 +74,7 @@ def _ranks(values: Vector, out: Codes) -> Codes:
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     dim, low, count = sum(layout), reader.number("h"), reader.number("B")
+    reader.spend(dim)
     if not (_LOWEST <= low <= _HIGHEST and count <= 9):
         raise PayloadError(f"no powers of two from 2^{low} in {count} planes")
     width = (dim + 7) // 8

@@ -43,6 +43,7 @@ from fedcore.payloads.base import (
     formats,
     magnitude,
     pack_plain,
+    prepared,
     register,
     support,
     unpack_plain,
@@ -168,6 +169,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     count, tensors = reader.number("H"), len(layout)
     if count > tensors:
         raise PayloadError(f"{count} groups in a model of {tensors} tensors")
+    reader.spend(count)
     taken_T = np.zeros(tensors, bool)
     groups, messages = [], []
     for _ in range(count):
@@ -183,7 +185,9 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
             raise PayloadError(f"format {body[1]} cannot be a part of a message")
         groups.append(group.tolist())
         messages.append(
-            unpack_plain(body, tuple(layout[number] for number in groups[-1]))
+            unpack_plain(
+                body, tuple(layout[number] for number in groups[-1]), reader.declared
+            )
         )
     return dict(parts_payload(layout, groups, messages).arrays)
 
@@ -225,8 +229,22 @@ def _magnitude(payload: Payload) -> float:
     return float(np.max(largest, initial=0.0))  # NaN if one of them is
 
 
+def _prepared(payload: Payload) -> Payload:
+    layout = tuple(_row(payload, "sizes"))
+    parts = [prepared(message) for _, message in messages(payload)]
+    return parts_payload(layout, groups_of(payload), parts)
+
+
 PARTS = register(
     Format(
-        "parts", _CODE, _pack, _unpack, _decode, _add, _support, magnitude=_magnitude
+        "parts",
+        _CODE,
+        _pack,
+        _unpack,
+        _decode,
+        _add,
+        _support,
+        magnitude=_magnitude,
+        prepared=_prepared,
     )
 )

@@ -83,6 +83,7 @@ def _widened(packed: Codes, width: int) -> Codes:
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     dim, width, bucket = sum(layout), reader.number("B"), reader.number("I")
+    reader.spend(dim)
     if width not in WIDTHS:
         raise PayloadError(f"unknown code width {width}, expected one of {WIDTHS}")
     if not bucket >= 1:

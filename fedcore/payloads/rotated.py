@@ -40,7 +40,7 @@ from fedcore.payloads.base import (
     register,
     unpack_plain,
 )
-from fedcore.payloads.dense import add_scaled
+from fedcore.payloads.dense import add_scaled, dense_payload
 from fedcore.payloads.natural import NATURAL
 from fedcore.payloads.quantised import QUANTISED
 from fedcore.payloads.sign import SIGN
@@ -144,11 +144,12 @@ def _pack(payload: Payload) -> list[Bytes]:
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     dim, seed = sum(layout), reader.number("Q")
+    reader.spend(dim)
     body = reader.bytes(reader.left)
     if len(body) > 1 and body[1] not in INNER:
         known = ", ".join(f"{code} {form.name}" for code, form in INNER.items())
         raise PayloadError(f"format {body[1]} cannot be rotated; these can: {known}")
-    inner = unpack_plain(body, blocks(dim))
+    inner = unpack_plain(body, blocks(dim), reader.declared)
     (code,) = (code for code, form in INNER.items() if form.name == inner.format)
     return {
         "seed": np.array(seed, np.uint64),
@@ -181,5 +182,15 @@ def _multiple(payload: Payload) -> float:
 
 
 ROTATED = register(
-    Format("rotated", 9, _pack, _unpack, _decode, _add, lambda _: None, _multiple)
+    Format(
+        "rotated",
+        9,
+        _pack,
+        _unpack,
+        _decode,
+        _add,
+        lambda _: None,
+        _multiple,
+        prepared=lambda payload: dense_payload(_decode(payload)),
+    )
 )

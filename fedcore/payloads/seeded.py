@@ -10,6 +10,7 @@ import numpy as np
 from fedcore.arrays import as_numpy, like, scatter
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
+from fedcore.payloads.sparse import sparse_payload
 from fedcore.rng import subset
 from fedcore.typing import Array, Bytes, Indices, Vector
 
@@ -34,6 +35,7 @@ def _pack(payload: Payload) -> list[Bytes]:
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     seed, count = reader.number("Q"), reader.number("I")
+    reader.spend(count)
     if count > sum(layout):
         raise PayloadError(f"{count} entries in a message of {sum(layout)} values")
     values = reader.array(
@@ -56,6 +58,21 @@ def _add(payload: Payload, out_D: Vector, scale: np.float32) -> None:
     out_D[_indices(payload)] += payload.arrays["values"] * scale
 
 
+def _prepared(payload: Payload) -> Payload:
+    """Its places are drawn once."""
+    return sparse_payload(payload.dim, _indices(payload), payload.arrays["values"])
+
+
 SEEDED = register(
-    Format("seeded", 2, _pack, _unpack, _decode, _add, _indices, stride=4)
+    Format(
+        "seeded",
+        2,
+        _pack,
+        _unpack,
+        _decode,
+        _add,
+        _indices,
+        stride=4,
+        prepared=_prepared,
+    )
 )

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from fedcore.arrays import as_numpy, finite_products, like
 from fedcore.errors import PayloadError
 from fedcore.payloads.base import Format, Layout, Payload, Reader, register, rows
-from fedcore.payloads.dense import add_scaled
+from fedcore.payloads.dense import add_scaled, dense_payload
 from fedcore.payloads.indices import pack_indices, unpack_indices
 from fedcore.payloads.varint import pack_varints, unpack_varints
 from fedcore.typing import Array, Bytes, Vector
@@ -196,6 +196,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
         raise PayloadError(f"{terms} terms, expected at most {most}")
     tensors, rows_T = _unpack_shapes(reader, terms, layout)
     sizes = np.asarray(layout, np.int64)
+    reader.spend(int(sizes[tensors].sum()))
     count = int((rows_T + sizes[tensors] // rows_T).sum())
     if count > sum(layout) + terms:
         raise PayloadError(
@@ -269,5 +270,6 @@ SEMI_DISCRETE = register(
         magnitude=_magnitude,
         exact=lambda payload: (slice(None), _whole(payload)),
         merge=_merge,
+        prepared=lambda payload: dense_payload(_values(payload)),
     )
 )

@@ -32,6 +32,7 @@ def _pack(payload: Payload) -> list[Bytes]:
 
 def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     count, dim = reader.number("H"), sum(layout)
+    reader.spend(dim)
     if count not in (1, len(layout)):
         raise PayloadError(f"expected 1 or {len(layout)} scales, got {count}")
     scales = reader.array("f4", count)

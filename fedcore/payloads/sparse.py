@@ -25,6 +25,7 @@ def pack_entries(indices_K: Indices, values_K: Vector, dim: int) -> list[Bytes]:
 def unpack_entries(reader: Reader, layout: Layout) -> dict[str, Array]:
     """Reads what :func:`pack_entries` wrote."""
     count = reader.number("I")
+    reader.spend(count)
     return {
         "indices": unpack_indices(reader, count, sum(layout)),
         "values": reader.array("f4", count),

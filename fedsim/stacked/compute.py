@@ -19,7 +19,7 @@ from fedcore.compressors import (
     Identity,
     MemoryConfig,
 )
-from fedcore.coordinator.verdicts import LARGEST
+from fedcore.coordinator.opened import LARGEST
 from fedcore.errors import UserCodeError
 from fedcore.payloads import Payload, dense_payload
 from fedcore.pool import Pool

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.arrays import as_numpy
-from fedcore.coordinator.verdicts import LARGEST
+from fedcore.coordinator.opened import LARGEST
 from fedcore.errors import UserCodeError
 from fedcore.payloads import Layout, Payload, pack, unpack
 from fedcore.stacks import StackedUpdates, norms

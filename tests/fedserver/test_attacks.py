@@ -105,7 +105,8 @@ def test_new_values_of_a_model_are_no_update(peer: Peer) -> None:
         "values": np.array([1.0], np.float32),
     }
     values = payloads.pack(payloads.Payload("values", DIM, arrays))
-    assert peer.push(values).reason == "new values of a model are no update"
+    reason = "a message of format 'values', expected dense"
+    assert peer.push(values).reason == reason
 
 
 @given(payload=st.binary(max_size=300))

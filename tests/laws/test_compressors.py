@@ -16,6 +16,7 @@ from fedcore.compressors import (
     ErrorFeedback,
     MemoryConfig,
 )
+from fedcore.errors import PayloadError
 from fedcore.rng import Key
 from fedcore.typing import Vector
 from tests.laws.compressors import (
@@ -71,6 +72,36 @@ def test_a_message_survives_the_wire(
     assert payload.nbytes == len(packed)
     assert payloads.pack(arrived) == packed
     assert payloads.decode(arrived).tobytes() == payloads.decode(payload).tobytes()
+
+
+@named(EVERY)
+@given(updates(), keys)
+def test_what_an_encoder_makes_is_declared(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    packed = payloads.pack(encode(config, update, key)[0])
+    declared = config.declared(update.layout)
+    arrived = payloads.unpack(packed, update.layout, declared)
+    assert payloads.pack(arrived) == packed
+    for name in {arrived.format} & set(declared):  # and each format says what it costs
+        less = {**declared, name: -1}
+        with pytest.raises(PayloadError, match=r"expected at most -1"):
+            payloads.unpack(packed, update.layout, less)
+
+
+@named(EVERY)
+@given(updates(), keys, st.sampled_from([1.0, 0.3, -2.5]))
+def test_a_prepared_message_adds_up_to_the_same_bits(
+    config: CompressorConfig, update: Given, key: Key, scale: float
+) -> None:
+    payload, _ = encode(config, update, key)
+    arrived = payloads.unpack(payloads.pack(payload), update.layout)
+    prepared = payloads.prepared(arrived)
+    first_D, second_D = -update.memory_D, -update.memory_D  # with zeros of both signs
+    payloads.add(arrived, first_D, scale)
+    payloads.add(prepared, second_D, scale)
+    assert first_D.tobytes() == second_D.tobytes()
+    assert payloads.decode(prepared).tobytes() == payloads.decode(arrived).tobytes()
 
 
 @named(EVERY)

@@ -1,0 +1,45 @@
+"""What an update says, as far as that depends on no state: to be found out anywhere."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.params import ParamSpec
+from fedcore.payloads import Declared, Payload
+from fedcore.typing import Bytes
+
+LARGEST = 2.0**100  # times its share, and added up, it must still be finite
+
+
+class Opened(NamedTuple):
+    """A payload that was read, or why it could not be."""
+
+    payload: Payload | None = None
+    absurd: str = ""  # why its values cannot be used
+    error: Exception | None = None  # raised in place of a payload
+
+
+def open_update(
+    data: Bytes, spec: ParamSpec, declared: Declared | None = None
+) -> Opened:
+    """Reads an update as a peer sent it; never raises.
+
+    With ``declared``, messages that the uplink does not make are refused.
+    """
+    try:
+        payload = payloads.unpack(data, spec.sizes, declared)
+        absurd = _absurd(payload, spec)
+        return Opened(payload if absurd else payloads.prepared(payload), absurd)
+    except Exception as error:  # noqa: BLE001 -- it is told with the verdict
+        return Opened(error=error)
+
+
+def _absurd(payload: Payload, spec: ParamSpec) -> str:
+    """What is wrong with its values; nothing if they are finite and not too large."""
+    if payload.format == "values" or payloads.magnitude(payload) <= LARGEST:
+        return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        tensor = spec.beyond(payloads.decode(payload), LARGEST)
+    where = f" in {tensor!r}" if tensor else ""  # only its bound may be so large
+    return f"the update holds NaN, infinite or absurdly large values{where}"
