@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -360,3 +360,62 @@ def test_keys_are_made_once_and_the_owner_outlives_the_client(tmp_path: Path) ->
         store.forget()
         assert store.key() != key
         assert (store.owner(), store.name()) == (owner, "ann")
+
+
+# ------------------------------------------------- what a client algorithm remembers
+
+
+class Kept(NamedTuple):
+    """What a client algorithm keeps from task to task."""
+
+    momentum_D: Any
+    both: tuple[Any, ...]
+    rounds: int
+
+
+def test_what_a_client_algorithm_keeps_comes_back_and_changes(tmp_path: Path) -> None:
+    first = Kept(vector(1.5), (vector(2.5), vector(-1.0)), 3)
+    later = first._replace(momentum_D=vector(4.0), both=(vector(2.5),), rounds=4)
+    for course in ([first], [first, later], [later, first]):
+        folder = tmp_path / f"{len(course)} {course[-1].rounds}"
+        saved(folder, *(replace(FULL, kept=kept) for kept in course))
+        with opened(folder) as store:
+            found = store.load(course[-1])
+            assert found is not None
+            assert plain(found.kept) == plain(course[-1])
+            assert same(replace(found, kept=None), FULL)
+            store.save(replace(found, kept=None))
+        assert same(loaded(folder), FULL)
+
+
+def test_a_state_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
+    written: list[str] = []
+    with opened(tmp_path) as store:
+        store.save(FULL)
+        store._db.set_trace_callback(written.append)
+        store.save(FULL)
+        assert written == []
+        store.save(replace(FULL, seq=5))
+        told = " ".join(written)
+        assert "COMMIT" in told
+        assert "INTO vectors" not in told  # what is large and the same stays
+        assert "INTO history" not in told
+        store._db.set_trace_callback(None)
+    assert same(loaded(tmp_path), replace(FULL, seq=5))
+
+
+def test_a_store_that_failed_keeps_the_state_before_and_can_go_on(
+    tmp_path: Path,
+) -> None:
+    class NotAVector:
+        """What SQLite cannot hold."""
+
+    with opened(tmp_path) as store:
+        store.save(FULL)
+        with pytest.raises(StateError):
+            store.save(replace(FULL, public_D=NotAVector()))  # type: ignore[arg-type]
+        assert same(store.load(), FULL)
+        again = replace(FULL, seq=5)
+        store.save(again)
+        assert same(store.load(), again)
+    assert same(loaded(tmp_path), again)

@@ -468,6 +468,7 @@ def test_without_a_memory_a_rejected_update_is_booked_as_lost() -> None:
     answered(one, Verdict.REJECTED_STALE)
     assert one.state.memory_D is None
     assert one.state.ledger.lost == pytest.approx(2 * norm(RAMP_D))
+    assert one.state.ledger.capped == 0
     assert one.state.history == ()
 
 

@@ -30,6 +30,7 @@ from tools.local import Child, LocalFederation
 CLIENTS = 8
 ENDING = 10  # versions after the last disaster
 MOMENT = 3.0  # seconds for which a moment is waited for, before it is any other
+AT_WORK = 20.0  # seconds for which clients may take to come back after a kill
 
 
 class MountError(Exception):
@@ -83,7 +84,7 @@ def federation(
     config: dict[str, Any] = {
         "app": f"{APP}:workload",
         "server": {"listen": f"127.0.0.1:{free_port()}", "journal": "run"},
-        "journal": {"snapshot_records": 60},
+        "journal": {"snapshot_records": 20},
         "timeouts": {"linger": 60.0},
         "algorithm": {
             "kind": "latecomer",
@@ -110,19 +111,27 @@ def federation(
 # --------------------------------------------------------------------------- kills
 
 
-def kill_again_and_again(folder: Path, kills: int, seed: int) -> tuple[Books, Fire]:
+def kill_again_and_again(
+    folder: Path,
+    kills: int,
+    seed: int,
+    clients: int = CLIENTS,
+    minutes: float = 600.0,
+) -> tuple[Books, Fire]:
     """Kills the server at chosen moments, and now and then a client."""
-    with federation(folder, seed) as fire:
-        while fire.done.total() < kills:
+    deadline = time.monotonic() + 60 * minutes
+    with federation(folder, seed, clients) as fire:
+        while fire.done.total() < kills and time.monotonic() < deadline:
             moment = fire.rng.choice([_under_load, _in_a_snapshot, _after_an_answer])
             fire.done[moment(fire)] += 1
             if fire.rng.random() < 0.5 and fire.done.total() < kills:
                 fire.done[_in_its_start(fire)] += 1
             fire.start()
-            if fire.rng.random() < 0.2:
-                which = fire.rng.randrange(CLIENTS)
+            if fire.rng.random() < 0.3:
+                which = fire.rng.randrange(len(fire.clients))
                 fire.clients[which].kill()
-                fire.clients[which] = fire.real.client(which, CLIENTS)
+                fire.clients[which].start()
+            _soon(_decides(fire), AT_WORK)
             say(f"\r{dict(fire.done)}, {steps(fire.real)} versions ")
         say("\n")
         return fire.ends(), fire
@@ -150,13 +159,7 @@ def _in_a_snapshot(fire: Fire) -> str:
 def _after_an_answer(fire: Fire) -> str:
     """Within milliseconds after a client was told a verdict, and may have saved it."""
     logs = [fire.state(client) / "state.sqlite3-wal" for client in fire.clients]
-    decided = len(fire.server.lines())
-
-    def is_decided() -> bool:
-        lines = fire.server.lines()[decided:]
-        return any(line.get("event") == "decided" for line in lines)
-
-    hit = _soon(is_decided)
+    hit = _soon(_decides(fire))
     before = [_changed(log) for log in logs]
     if fire.rng.random() < 0.5:  # until a client has saved it, or about to
         hit = _soon(lambda: [_changed(log) for log in logs] != before) and hit
@@ -164,6 +167,17 @@ def _after_an_answer(fire: Fire) -> str:
         time.sleep(fire.rng.uniform(0, 0.004))
     fire.server.kill()
     return "after an answer" if hit else "under load"
+
+
+def _decides(fire: Fire) -> Callable[[], bool]:
+    """Whether an update has been decided since now."""
+    before = len(fire.server.lines())
+
+    def is_decided() -> bool:
+        lines = fire.server.lines()[before:]
+        return any(line.get("event") == "decided" for line in lines)
+
+    return is_decided
 
 
 def _in_its_start(fire: Fire) -> str:
@@ -390,6 +404,8 @@ def say(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--minutes", type=float, default=600.0, help="for the kills")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a pause")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[], help="some of the disasters")
@@ -398,7 +414,9 @@ def main() -> int:
     counts: Counter[str] = Counter()
 
     def killed(folder: Path) -> Books:
-        books, fire = kill_again_and_again(folder, given.kills, given.seed)
+        books, fire = kill_again_and_again(
+            folder, given.kills, given.seed, given.clients, given.minutes
+        )
         counts.update(fire.done)
         counts["of a client"] = sum(client.kills for client in fire.clients)
         return books

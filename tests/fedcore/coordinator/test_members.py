@@ -1,0 +1,193 @@
+"""Who comes and goes, what is written down of it, and which numbers are believed."""
+
+import numpy as np
+import pytest
+
+from fedcore.coordinator.actions import SetTimer
+from fedcore.coordinator.events import ClientFailed, ClientLeft, Timer
+from fedcore.coordinator.records import (
+    Admitted,
+    Decided,
+    Departed,
+    Failed,
+    Lost,
+    Stepped,
+)
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig
+from fedcore.protocol import Answer, Verdict
+from fedcore.recipes import FedBuff
+from tests.fedcore.coordinator.desk import Desk
+
+
+def test_seconds_go_on_counting_over_a_restart() -> None:
+    desk = Desk(FedBuff(buffer=2), StopConfig(seconds=30.0))
+    desk.actions = desk.coordinator.begin(12.0)
+    (timer,) = (a for a in desk.actions if isinstance(a, SetTimer))
+    assert (timer.timer, timer.at) == (Timer("stop"), 30.0)
+    desk.actions = desk.coordinator.begin(31.0)
+    assert desk.finished == "30 seconds"
+
+
+def test_time_never_goes_back() -> None:
+    desk = Desk(FedBuff(buffer=1))
+    desk.at = 9.0
+    desk.enrol("a")
+    desk.at = 5.0
+    desk.push("a", 1)
+    assert desk.records(Decided)[0].at == 9.0
+    assert desk.coordinator.state.started == 0.0
+
+
+def test_a_step_tells_what_it_was_made_of() -> None:
+    desk = Desk(FedBuff(buffer=2, weigh_by="samples", samples_cap=10))
+    desk.enrol("a", "b")
+    desk.push("a", 1, samples=3)
+    desk.push("b", 1, samples=99)
+    (step,) = desk.records(Stepped)
+    assert (step.version, step.reason, step.count, step.samples) == (1, "buffer", 2, 13)
+    assert (step.payload, step.gap_norm) == (b"", 0.0)
+    assert step.nbytes == desk.coordinator.state.published.model_bytes
+    assert step.digest == desk.coordinator.state.published.digest
+
+
+def test_nothing_is_flushed_out_of_an_empty_buffer() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    assert desk.coordinator.flush(1.0) == []
+    assert desk.version == 0
+
+
+# -------------------------------------------------------------------------- clients
+
+
+def test_who_enrols_again_as_before_is_not_written_down_again() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    desk.enrol("a")
+    assert len(desk.records(Admitted)) == 1
+    desk.enrol("a")
+    assert not desk.actions
+    desk.enrol("a", role="evaluator")
+    assert [record.role for record in desk.records(Admitted)] == ["evaluator"]
+
+
+def test_who_has_left_is_told_so_and_leaves_once() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    desk.enrol("a")
+    desk.feed(ClientLeft(at=0.0, cid="a"))
+    assert [record.cid for record in desk.records(Departed)] == ["a"]
+    desk.feed(ClientLeft(at=0.0, cid="a"))
+    assert not desk.actions
+    desk.feed(ClientLeft(at=0.0, cid="nobody"))
+    assert not desk.actions
+    desk.enrol("a")
+    assert desk.refused == [Answer.OBSOLETE]
+    desk.pull("a")
+    assert desk.refused == [Answer.UNKNOWN]
+
+
+@pytest.mark.parametrize("how", ["lost", "left", "failed"])
+def test_the_place_of_a_client_that_is_gone_goes_to_another(how: str) -> None:
+    desk = Desk(FedBuff(buffer=9, concurrency=1))
+    desk.enrol("a", "b")
+    desk.pull("a")
+    desk.pull("b")
+    if how == "lost":
+        desk.lose("a")
+        assert [record.cid for record in desk.records(Lost)] == ["a"]
+    elif how == "left":
+        desk.feed(ClientLeft(at=0.0, cid="a"))
+    else:
+        desk.feed(ClientFailed(at=0.0, cid="a", error="division by zero"))
+        assert [record.error for record in desk.records(Failed)] == ["division by zero"]
+    assert desk.given == ["b"]
+
+
+@pytest.mark.parametrize("how", ["lost", "left"])
+@pytest.mark.parametrize("role", ["trainer", "evaluator"])
+def test_a_client_that_is_gone_is_given_nothing(how: str, role: str) -> None:
+    desk = Desk(FedBuff(buffer=1, concurrency=1), evaluate=EvaluateConfig())
+    desk.enrol("a")
+    desk.enrol("b", role=role)  # type: ignore[arg-type]
+    desk.pull("a")
+    if role == "evaluator":
+        desk.pull("b")
+        desk.measure("b", 0, accuracy=0.1)
+    desk.pull("b")
+    if how == "lost":
+        desk.lose("b")
+        desk.lose("b")
+        assert not desk.records(Lost)  # once is enough
+    else:
+        desk.feed(ClientLeft(at=0.0, cid="b"))
+    for seq in range(1, 8):
+        desk.push("a", seq)
+        assert "b" not in desk.given
+
+
+def test_what_an_unknown_client_reports_is_nothing() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    desk.feed(ClientFailed(at=0.0, cid="nobody", error="x"))
+    assert not desk.actions
+    desk.measure("nobody", 0, accuracy=1.0)
+    assert not desk.actions
+    desk.lose("nobody")
+    assert not desk.actions
+
+
+# -------------------------------------------------------------------------- verdicts
+
+
+@pytest.mark.parametrize(
+    ("late", "verdict"),
+    [(0, Verdict.ACCEPTED), (2, Verdict.ACCEPTED), (3, Verdict.REJECTED_STALE)],
+)
+def test_the_limit_of_staleness_is_the_last_that_counts(
+    late: int, verdict: Verdict
+) -> None:
+    desk = Desk(FedBuff(buffer=1, staleness_limit=2))
+    desk.enrol("a", "b")
+    for seq in range(1, 5):
+        desk.push("a", seq)
+    desk.push("b", 1, base=4 - late)
+    assert desk.ack.answer is verdict
+    (record,) = desk.records(Decided)
+    assert (record.staleness, record.base) == (late, 4 - late)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"samples": 1}, Verdict.ACCEPTED),
+        ({"samples": 0}, Verdict.REJECTED_MALFORMED),
+        ({"samples": 1 << 40}, Verdict.ACCEPTED),
+        ({"samples": (1 << 40) + 1}, Verdict.REJECTED_MALFORMED),
+        ({"counts": np.zeros(1 << 16, np.int64)}, Verdict.ACCEPTED),
+        ({"counts": np.zeros((1 << 16) + 1, np.int64)}, Verdict.REJECTED_MALFORMED),
+        ({"counts": np.array([1 << 40])}, Verdict.ACCEPTED),
+        ({"counts": np.array([(1 << 40) + 1])}, Verdict.REJECTED_MALFORMED),
+        ({"counts": np.array([0, -1])}, Verdict.REJECTED_MALFORMED),
+        ({"base": -1}, Verdict.REJECTED_MALFORMED),
+    ],
+)
+def test_numbers_of_a_header_are_believed_up_to_their_bounds(
+    changes: dict[str, object], verdict: Verdict
+) -> None:
+    desk = Desk(FedBuff(buffer=9))
+    desk.enrol("a")
+    desk.push("a", 1, **changes)  # type: ignore[arg-type]
+    assert desk.ack.answer is verdict
+    assert bool(desk.ack.reason) is (verdict is not Verdict.ACCEPTED)
+
+
+def test_a_record_holds_what_the_client_said_where_it_is_a_number() -> None:
+    desk = Desk(FedBuff(buffer=9))
+    desk.enrol("a")
+    nan = float("nan")
+    desk.push("a", 1, samples=3, steps=4, loss=0.5, update_norm=2.0, memory_norm=1.0,
+              counts=np.array([1, 2]))  # fmt: skip
+    (told,) = desk.records(Decided)
+    assert (told.samples, told.steps, told.loss) == (3, 4, 0.5)
+    assert (told.update_norm, told.memory_norm, told.counts) == (2.0, 1.0, (1, 2))
+    assert told.nbytes == len(told.payload) > 0
+    desk.push("a", 2, loss=nan, update_norm=nan, memory_norm=float("inf"))
+    (told,) = desk.records(Decided)
+    assert (told.loss, told.update_norm, told.memory_norm) == (None, 0.0, 0.0)
