@@ -401,6 +401,16 @@ def say(text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
+def save(path: Path, books: dict[str, Any], kills: dict[str, int]) -> None:
+    """Writes these books into a file; those of other disasters in it stay."""
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    told = {
+        "kills": kills or old.get("kills", {}),
+        "books": {**old.get("books", {}), **books},
+    }
+    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
@@ -412,6 +422,7 @@ def main() -> int:
     parser.add_argument("--save", type=Path, help="write the books into a file")
     given = parser.parse_args()
     counts: Counter[str] = Counter()
+    common = given.seed, given.clients
 
     def killed(folder: Path) -> Books:
         books, fire = kill_again_and_again(
@@ -423,10 +434,10 @@ def main() -> int:
 
     disasters: dict[str, Callable[[Path], Books]] = {
         "kills": killed,
-        "pauses": lambda folder: pause(folder, given.seconds, given.seed),
-        "full disk": lambda folder: full_disk(folder, given.seconds, given.seed),
-        "read-only disk": lambda folder: read_only_disk(folder, given.seed),
-        "lost states": lambda folder: lost_states(folder, given.seed),
+        "pauses": lambda folder: pause(folder, given.seconds, *common),
+        "full disk": lambda folder: full_disk(folder, given.seconds, *common),
+        "read-only disk": lambda folder: read_only_disk(folder, *common),
+        "lost states": lambda folder: lost_states(folder, *common),
     }
     saved: dict[str, Any] = {}
     for name, disaster in disasters.items():
@@ -444,10 +455,10 @@ def main() -> int:
             print(f"{count:6} SIGKILLs {what}")
         for what, figure, right in books.rows():
             print(f"{'ok' if right else 'WRONG':>6} {what}: {figure}")
-        saved[name] = {**vars(books), "balance": books.balance}
+        seconds = round(time.monotonic() - began)
+        saved[name] = {"seconds": seconds, **vars(books), "balance": books.balance}
     if given.save:
-        told = {"seed": given.seed, "kills": dict(counts), "books": saved}
-        given.save.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        save(given.save, saved, dict(counts))
     return 0 if all(books["balance"] for books in saved.values()) else 1
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.kill import (
     MountError,
+    full_disk,
     kill_again_and_again,
     lost_states,
     pause,
@@ -40,6 +41,15 @@ def test_states_that_are_deleted_rolled_back_or_copied_double_nothing(
     tmp_path: Path,
 ) -> None:
     sound(lost_states(tmp_path / "fed", seed=1, clients=4))
+
+
+def test_a_server_whose_disk_is_full_keeps_what_it_has_and_goes_on(
+    tmp_path: Path,
+) -> None:
+    try:
+        sound(full_disk(tmp_path / "fed", seconds=1.5, seed=1, clients=4))
+    except MountError as error:
+        pytest.skip(str(error))
 
 
 def test_a_server_whose_disk_is_read_only_says_so_and_comes_back(
