@@ -8,6 +8,7 @@ CLAIMS ?=
 DATA ?= data
 BYTES ?=
 SIMULATION ?=
+HOSTILE ?=
 EVENTS ?= 1e7
 PAYLOADS ?= 1e6
 SEED ?= 0
@@ -15,7 +16,7 @@ KILLS ?= 300
 MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation soak fuzz kill mutants proto docs containers clean
+.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz kill mutants proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ bytes: $(VENV)/.stamp  ## accuracy against bytes at the socket (DATA=folder BYTE
 
 simulation: $(VENV)/.stamp  ## simulated updates a second, beside peers (SIMULATION="fashion")
 	$(PY) -m benchmarks.simulation --data $(DATA) $(SIMULATION)
+
+hostile: $(VENV)/.stamp  ## honest clients beside one hostile peer (HOSTILE="unread trickle")
+	$(PY) -m benchmarks.hostile $(HOSTILE)
 
 soak: $(VENV)/.stamp  ## the model check for EVENTS events
 	$(PY) -m tests.protocol.soak --events $(EVENTS)

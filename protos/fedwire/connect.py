@@ -10,7 +10,6 @@ import grpc
 from fedcore.errors import (
     ConfigError,
     LatecomerError,
-    OtherRunError,
     ProtocolError,
     RefusedError,
     UnavailableError,
@@ -132,8 +131,6 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
             return UnavailableError(f"{address} failed: {details}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if _TOO_LARGE not in details:
             return UnavailableError(f"{address} is busy: {details}")
-        case grpc.StatusCode.NOT_FOUND:
-            return OtherRunError(f"{address}: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.PERMISSION_DENIED:
             return RefusedError(f"{address}: {details}")
         case grpc.StatusCode.UNIMPLEMENTED:
