@@ -1,4 +1,4 @@
-"""The attacks that are made, and how they are told; what they do is in tests/attacks."""
+"""The attacks that are made, and how they are told; what they do: tests.attacks."""
 
 import json
 from pathlib import Path
