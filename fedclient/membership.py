@@ -18,6 +18,7 @@ from fedclient.store import ClientStore
 from fedcore.algorithm import Algorithm
 from fedcore.errors import (
     ConfigError,
+    OtherRunError,
     RefusedError,
     UnavailableError,
     UserCodeError,
@@ -59,6 +60,11 @@ class Patience:
     give_up: Seconds | None = None
     _wait: Seconds = FIRST_WAIT
     _since: Seconds | None = None  # the first failure in a row
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has been failing."""
+        return self._since is not None
 
     def reset(self) -> None:
         """Something worked."""
@@ -148,6 +154,8 @@ class Membership:
             try:
                 reply = self.connection.enrol(request)
             except UnavailableError as error:
+                if isinstance(error, OtherRunError) and not self.patience.is_waiting:
+                    _log.warning("%s; waiting for the run of this state", error)
                 self.patience.wait(error)
                 continue
             self.patience.reset()

@@ -1,12 +1,16 @@
 """A client's state directory: everything it must not forget, in one SQLite file.
 
 Each save is one transaction and writes what has changed: after a kill at any point
-the state is that before or that after it.
+the state is that before or that after it. Everything has a checksum, since a flipped
+bit in the error memory would travel to the server as if it had been learnt.
 """
 
+import contextlib
 import json
 import secrets
 import sqlite3
+import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +23,17 @@ from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import Vector
+from fedcore.typing import Bytes, Vector
 from fedrun.lock import FolderLock
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had no checksums
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE history (seq INTEGER PRIMARY KEY, in_model INTEGER, payload BLOB NOT NULL);
+"""
+_CHECKS = """
+CREATE TABLE IF NOT EXISTS checks (key TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
 """
 _VECTORS = ("public", "memory", "residual", "payload")
 
@@ -45,7 +52,12 @@ class ClientStore:
             self._lock.release()
             raise self._explained(error) from error
         try:
-            self._db.execute("PRAGMA journal_mode=WAL")
+            mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise StateError(
+                    f"{self._file}: this file system cannot hold a client's state: "
+                    f"expected journal_mode wal, got {mode}; use a local disk"
+                )
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
             self._check_version()
         except sqlite3.Error as error:
@@ -64,9 +76,10 @@ class ClientStore:
                 f"{self._file} has schema {version}, this program knows up to "
                 f"{SCHEMA_VERSION}: use the newer program that wrote it"
             )
-        if version == 0:
+        if version < SCHEMA_VERSION:
+            made = _CHECKS if version else _SCHEMA + _CHECKS
             self._db.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+                f"BEGIN; {made} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
             )
 
     def load(self, kept_template: Any = None) -> ParticipantState | None:
@@ -76,16 +89,18 @@ class ClientStore:
             StateError: the file is damaged.
         """
         try:
-            row = self._db.execute(
-                "SELECT value FROM facts WHERE key='state'"
-            ).fetchone()
-            if row is None:
+            text = self._fact("state")
+            if text is None:
                 return None
             vectors = dict(self._db.execute("SELECT key, value FROM vectors"))
             sent = self._db.execute(
                 "SELECT seq, in_model, payload FROM history ORDER BY seq"
             ).fetchall()
-            state = _from_rows(json.loads(row[0]), vectors, sent, kept_template)
+            for key, value in vectors.items():
+                self._require(f"vectors/{key}", value)
+            for seq, in_model, payload in sent:
+                self._require(f"history/{seq}", payload, str(in_model))
+            state = _from_rows(json.loads(text), vectors, sent, kept_template)
             _check(state)
         except sqlite3.Error as error:
             raise self._explained(error) from error
@@ -100,12 +115,9 @@ class ClientStore:
         if state is self._saved:
             return
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._write(state, self._saved)
-            self._db.execute("COMMIT")
+            with self._transaction():
+                self._write(state, self._saved)
         except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
             raise self._explained(error) from error
         self._saved = state
 
@@ -115,7 +127,9 @@ class ClientStore:
             self._db.executescript(
                 "BEGIN; DELETE FROM facts WHERE key IN ('state', 'client key');"
                 " DELETE FROM vectors;"
-                " DELETE FROM history; COMMIT;"
+                " DELETE FROM history;"
+                " DELETE FROM checks WHERE key NOT IN "
+                "('facts/name', 'facts/owner key'); COMMIT;"
             )
         except sqlite3.Error as error:
             raise self._explained(error) from error
@@ -152,15 +166,31 @@ class ClientStore:
         try:
             query = "SELECT value FROM facts WHERE key = ?"
             row = self._db.execute(query, (key,)).fetchone()
+            if row is None:
+                return None
+            self._require(f"facts/{key}", str(row[0]).encode())
         except sqlite3.Error as error:
             raise self._explained(error) from error
-        return None if row is None else str(row[0])
+        return str(row[0])
 
     def _keep(self, key: str, value: str) -> None:
         try:
-            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+            with self._transaction():
+                self._put_fact(key, value)
         except sqlite3.Error as error:
             raise self._explained(error) from error
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it becomes durable, or nothing."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
 
     def close(self) -> None:
         """Lets others use the folder."""
@@ -170,9 +200,7 @@ class ClientStore:
     def _write(self, state: ParticipantState, old: ParticipantState | None) -> None:
         kept: Arrays = {}
         facts = _facts(state, save_tree(state.kept, "kept", kept))
-        self._db.execute(
-            "INSERT OR REPLACE INTO facts VALUES ('state', ?)", (json.dumps(facts),)
-        )
+        self._put_fact("state", json.dumps(facts))
         before = {} if old is None else _vectors(old)
         for key, value in _vectors(state).items():
             if old is None or value is not before[key]:
@@ -193,20 +221,52 @@ class ClientStore:
         now = {sent.seq: sent for sent in state.history}
         for seq in before.keys() - now.keys():
             self._db.execute("DELETE FROM history WHERE seq = ?", (seq,))
+            self._forget_check(f"history/{seq}")
         for seq, sent in now.items():
             if sent != before.get(seq):
                 self._db.execute(
                     "INSERT OR REPLACE INTO history VALUES (?, ?, ?)",
                     (seq, sent.in_model, sent.payload),
                 )
+                self._check(f"history/{seq}", sent.payload, str(int(sent.in_model)))
 
     def _put(self, key: str, value: Any) -> None:
         if value is None:
             self._db.execute("DELETE FROM vectors WHERE key = ?", (key,))
+            self._forget_check(f"vectors/{key}")
         else:
             blob = value.data if isinstance(value, np.ndarray) else value
             self._db.execute(
                 "INSERT OR REPLACE INTO vectors VALUES (?, ?)", (key, blob)
+            )
+            self._check(f"vectors/{key}", blob)
+
+    def _put_fact(self, key: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+        self._check(f"facts/{key}", value.encode())
+
+    # ---------------------------------------------------------------- checksums
+
+    def _check(self, key: str, content: Bytes, more: str = "") -> None:
+        """Keeps the checksum of what was written."""
+        check = _checksum(key, content, more)
+        self._db.execute("INSERT OR REPLACE INTO checks VALUES (?, ?)", (key, check))
+
+    def _forget_check(self, key: str) -> None:
+        self._db.execute("DELETE FROM checks WHERE key = ?", (key,))
+
+    def _require(self, key: str, content: Bytes, more: str = "") -> None:
+        """What was read is what was written; an older program wrote no checksums.
+
+        Raises:
+            StateError: it is not.
+        """
+        query = "SELECT value FROM checks WHERE key = ?"
+        row = self._db.execute(query, (key,)).fetchone()
+        if row is not None and row[0] != _checksum(key, content, more):
+            raise StateError(
+                f"{self._file} is damaged: {_called(key)} is not what was written; "
+                "join anew with another --state, or without this one"
             )
 
     def _explained(self, error: sqlite3.Error) -> StateError:
@@ -216,6 +276,24 @@ class ClientStore:
         if "full" in text:
             return StateError(f"{self._file}: the disk is full")
         return StateError(f"{self._file}: {text}")
+
+
+def _checksum(key: str, content: Bytes, more: str) -> int:
+    return zlib.crc32(content, zlib.crc32(f"{key}\0{more}\0".encode()))
+
+
+def _called(key: str) -> str:
+    """What a person calls a part of the state."""
+    table, _, name = key.partition("/")
+    names = {
+        "vectors/public": "the public model",
+        "vectors/memory": "the error memory",
+        "vectors/residual": "the memory of the message in flight",
+        "vectors/payload": "the message in flight",
+        "facts/state": "the list of facts",
+    }
+    told = f"message {name} of the history" if table == "history" else f"the {name}"
+    return names.get(key, told)
 
 
 def _check(state: ParticipantState) -> None:

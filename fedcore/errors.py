@@ -13,6 +13,7 @@
     ├── ProtocolError        a peer's message breaks the protocol
     │   ├── RefusedError     the server will not have this client
     │   └── UnavailableError the server cannot be reached, or not now
+    │       └── OtherRunError  a server is there, and has another run
     ├── HandlingError        a call that raised in the server, which goes on
     ├── StateError           the client's state directory
     └── JournalError         the server's disk
@@ -68,6 +69,10 @@ class UnavailableError(ProtocolError):
 
 class HandlingError(LatecomerError):
     """The server could not handle a call; it is as if it had never come."""
+
+
+class OtherRunError(UnavailableError):
+    """The server has another run than the client's state: its own may come back."""
 
 
 class StateError(LatecomerError):

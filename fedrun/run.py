@@ -10,7 +10,7 @@ from typing import Any
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import NameFreed
-from fedcore.errors import ConfigError, SpecMismatchError
+from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import ParamSpec, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
 from fedcore.typing import Seconds, Vector
@@ -88,6 +88,19 @@ def free_name(folder: Path, name: str, at: Seconds) -> bool:
         return bool(actions)
     finally:
         journal.close()
+
+
+def require_run(folder: Path) -> None:
+    """A run must be here already.
+
+    Raises:
+        JournalError: there is none, as on a volume that is not mounted.
+    """
+    if not exists(folder):
+        raise JournalError(
+            f"{folder}: there is no run here to go on with; is the volume mounted? "
+            "Without --must-resume a new run begins"
+        )
 
 
 def start_run(

@@ -51,6 +51,7 @@ def _trusted(function: Callable[..., Any]) -> Callable[..., Any]:
 @CONFIG
 @SET
 @click.option("--amend", is_flag=True, help="Go on with a changed algorithm.")
+@click.option("--must-resume", is_flag=True, help="Never begin a new run.")
 @click.option("--no-evaluator", is_flag=True, help="Do not start the evaluator.")
 @click.option("--lines", is_flag=True, help="JSON lines, also on a terminal.")
 @click.option("-v", "--verbose", is_flag=True)
@@ -59,6 +60,7 @@ def run(
     config: Path,
     changes: tuple[str, ...],
     amend: bool,
+    must_resume: bool,
     no_evaluator: bool,
     lines: bool,
     verbose: bool,
@@ -73,6 +75,7 @@ def run(
         federation,
         config.resolve().parent,
         amend=amend,
+        must_resume=must_resume,
         evaluator=not no_evaluator,
         lines=lines,
     )

@@ -242,10 +242,10 @@ class FederationService:
             text = f"this server speaks protocol {ours}, the client {theirs}"
             await context.abort(refuse, text)
         if request.run_id and request.run_id != self._run.run_id:
-            await context.abort(
-                refuse,
+            await context.abort(  # it may be back: the client waits
+                grpc.StatusCode.NOT_FOUND,
                 f"the state directory belongs to run {request.run_id}, this server "
-                f"has run {self._run.run_id}: use another --state",
+                f"has run {self._run.run_id}: to join that one use another --state",
             )
         if request.spec == self._told_spec:
             return

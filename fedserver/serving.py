@@ -12,7 +12,7 @@ from fedcore import kernels
 from fedcore.coordinator.records import Measured
 from fedrun.config import FederationConfig
 from fedrun.journal.codec import Row
-from fedrun.run import open_run
+from fedrun.run import open_run, require_run
 from fedserver.children import keep_evaluating, make_model
 from fedserver.lines import JsonLines
 from fedserver.live import LiveView
@@ -24,7 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 def serve(
-    config: FederationConfig, folder: Path, *, amend: bool, evaluator: bool, lines: bool
+    config: FederationConfig,
+    folder: Path,
+    *,
+    amend: bool,
+    evaluator: bool,
+    lines: bool,
+    must_resume: bool = False,
 ) -> str | None:
     """Serves a federation; returns why the run ended, or None if it goes on later.
 
@@ -34,7 +40,13 @@ def serve(
         amend: go on with a changed algorithm.
         evaluator: start one, if the config names an app.
         lines: print JSON lines, also on a terminal.
+        must_resume: never begin a new run.
+
+    Raises:
+        JournalError: there is no run to go on with, and there must be.
     """
+    if must_resume:
+        require_run(config.server.journal)
     make_model(config, folder)
     allow_many()
     run = open_run(config, time.time(), amend=amend)

@@ -10,6 +10,7 @@ import grpc
 from fedcore.errors import (
     ConfigError,
     LatecomerError,
+    OtherRunError,
     ProtocolError,
     RefusedError,
     UnavailableError,
@@ -131,6 +132,8 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
             return UnavailableError(f"{address} failed: {details}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if _TOO_LARGE not in details:
             return UnavailableError(f"{address} is busy: {details}")
+        case grpc.StatusCode.NOT_FOUND:
+            return OtherRunError(f"{address}: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION | grpc.StatusCode.PERMISSION_DENIED:
             return RefusedError(f"{address}: {details}")
         case grpc.StatusCode.UNIMPLEMENTED:

@@ -5,7 +5,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,16 +138,35 @@ def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
             assert again._participant.state.link.used >= passed
 
 
-def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_a_client_waits_for_the_run_of_its_state_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    with served(tmp_path / "one") as one, worker(one, tmp_path / "ann") as ann:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place: dict[str, Any] = {"listen": f"127.0.0.1:{free.getsockname()[1]}"}
+    own = {**place, "journal": str(tmp_path / "one" / "run")}
+    with (
+        served(tmp_path / "one", server=own) as one,
+        worker(one, tmp_path / "ann") as ann,
+    ):
         ann._enrol()
-    with served(tmp_path / "two") as two:
+        run_id = one.run.run_id
+    with ExitStack() as stack:
+        other = {**place, "journal": str(tmp_path / "two" / "run")}  # an empty volume
+        two = Served(tmp_path / "two", settings(tmp_path / "two", server=other))
+        two.__enter__()
         error = refusal(two, tmp_path / "ann")
-        assert "belongs to run" in str(error)
-        assert "use another --state" in str(error)
-        assert exit_status(error) == 77
+        assert f"belongs to run {run_id}" in str(error)
+        assert "to join that one use another --state" in str(error)
+        assert exit_status(error) == 69  # --give-up still ends it
+        ann = stack.enter_context(worker(two, tmp_path / "ann", give_up=None))
+        enrolling = stack.enter_context(ThreadPoolExecutor(1)).submit(ann._enrol)
+        until(lambda: "waiting for the run of this state" in caplog.text, "it says so")
+        two.stop()
+        with served(tmp_path / "one", server=own) as one:
+            enrolling.result(30)
+            assert ann._participant.state.run_id == one.run.run_id
 
 
 @pytest.mark.parametrize(

@@ -113,4 +113,5 @@ def _drop_proofs(file: Path) -> None:
         facts["abandoned"] = [epoch for epoch, _ in facts["abandoned"]]
         told = json.dumps(facts)
         db.execute("UPDATE facts SET value = ? WHERE key='state'", (told,))
+        db.execute("DELETE FROM checks WHERE key='facts/state'")  # nor checksums
         db.commit()

@@ -161,6 +161,7 @@ def test_a_state_from_before_links_were_remembered_can_be_read(tmp_path: Path) -
         folder,
         "UPDATE facts SET value = json_remove(value, '$.link') WHERE key = 'state'",
     )
+    damaged(folder, "DELETE FROM checks")  # there were none then either
     assert same(loaded(folder), FRESH)
 
 
@@ -270,6 +271,7 @@ def test_any_damaged_field_is_an_error_or_harmless(
         query = "SELECT value FROM facts WHERE key = 'state'"
         facts = json.loads(store._db.execute(query).fetchone()[0])
     facts[field] = value
+    damaged(tmp_path, "DELETE FROM checks")  # as a program that errs would write it
     statement = "UPDATE facts SET value = ? WHERE key = 'state'"
     damaged(tmp_path, statement, json.dumps(facts))
     with contextlib.suppress(StateError):
@@ -277,7 +279,7 @@ def test_any_damaged_field_is_an_error_or_harmless(
 
 
 def test_a_vector_of_half_a_number_is_told(tmp_path: Path) -> None:
-    saved(tmp_path, FULL)
+    damaged(saved(tmp_path, FULL), "DELETE FROM checks")
     damaged(tmp_path, "UPDATE vectors SET value = x'000102' WHERE key = 'memory'")
     assert "state.sqlite3 is damaged" in refusal(tmp_path)
 
@@ -285,15 +287,55 @@ def test_a_vector_of_half_a_number_is_told(tmp_path: Path) -> None:
 def test_a_damaged_message_in_flight_is_told_and_not_sent_for_ever(
     tmp_path: Path,
 ) -> None:
-    saved(tmp_path, FULL)
+    damaged(saved(tmp_path, FULL), "DELETE FROM checks")
     damaged(tmp_path, "UPDATE vectors SET value = x'0001' WHERE key = 'payload'")
     assert "the message in flight is not what was written" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("table", "key", "column", "called"),
+    [
+        ("vectors", "public", "value", "the public model"),
+        ("vectors", "memory", "value", "the error memory"),
+        ("vectors", "residual", "value", "the memory of the message in flight"),
+        ("history", None, "payload", "of the history"),
+        ("facts", "state", "value", "the list of facts"),
+    ],
+)
+def test_a_flipped_bit_is_found_and_named(
+    tmp_path: Path, table: str, key: str | None, column: str, called: str
+) -> None:
+    saved(tmp_path, FULL)
+    where = f" WHERE key = '{key}'" if key else ""
+    database = sqlite3.connect(tmp_path / "state.sqlite3")
+    [value, *_] = database.execute(f"SELECT {column} FROM {table}{where}").fetchone()
+    database.close()
+    flipped: str | bytes
+    if isinstance(value, str):
+        flipped = value.replace('"seq": ', '"seq": 1', 1)
+    else:
+        flipped = bytes([value[0] ^ 1]) + value[1:]
+    damaged(tmp_path, f"UPDATE {table} SET {column} = ?{where}", flipped)
+    assert f"{called} is not what was written" in refusal(tmp_path)
+
+
+def test_a_state_of_an_older_program_is_read_and_checked_from_then_on(
+    tmp_path: Path,
+) -> None:
+    damaged(saved(tmp_path, FULL), "DROP TABLE checks")
+    damaged(tmp_path, "PRAGMA user_version = 1")
+    assert same(loaded(tmp_path), FULL)
+    with opened(tmp_path) as store:
+        store.load()
+        store.save(replace(FULL, memory_D=np.ones(3, np.float32)))
+    damaged(tmp_path, "UPDATE vectors SET value = x'00010203' WHERE key = 'memory'")
+    assert "the error memory is not what was written" in refusal(tmp_path)
+
+
 def test_a_newer_state_is_refused_clearly(tmp_path: Path) -> None:
     damaged(saved(tmp_path, FULL), "PRAGMA user_version = 9")
-    assert "has schema 9, this program knows up to 1" in refusal(tmp_path)
-    damaged(tmp_path, "PRAGMA user_version = 1")
+    assert "has schema 9, this program knows up to 2" in refusal(tmp_path)
+    damaged(tmp_path, "PRAGMA user_version = 2")
     assert same(loaded(tmp_path), FULL)
 
 

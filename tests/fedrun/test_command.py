@@ -22,6 +22,7 @@ STATUSES = {
     "ProtocolError": os.EX_PROTOCOL,
     "RefusedError": os.EX_NOPERM,
     "UnavailableError": os.EX_UNAVAILABLE,
+    "OtherRunError": os.EX_UNAVAILABLE,
     "StateError": os.EX_IOERR,
     "HandlingError": os.EX_SOFTWARE,
     "JournalError": os.EX_IOERR,

@@ -468,7 +468,7 @@ def test_a_client_that_speaks_more_is_answered_in_what_both_speak(
 def test_a_client_of_another_run_is_told_both_runs(server: Served) -> None:
     words = f"belongs to run abc, this server has run {server.run.run_id}"
     peer = Peer(server.address)
-    with refused("FAILED_PRECONDITION", words):
+    with refused("NOT_FOUND", words):
         peer.enrol(run_id="abc")
     peer.channel.close()
     still_serves(server)

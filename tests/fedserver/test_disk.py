@@ -370,3 +370,15 @@ def test_large_updates_survive_a_restart_bit_for_bit(tmp_path: Path) -> None:
     found = verify(journal)
     journal.close()
     assert (found.digest, found.accepted, found.recomputed) == (digest, 3, 6)
+
+
+def test_an_empty_volume_does_not_begin_a_new_run_where_one_must_be(
+    tmp_path: Path,
+) -> None:
+    config = settings(tmp_path)
+    path = tmp_path / "federation.yaml"
+    path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    done = CliRunner().invoke(main, ["run", str(path), "--lines", "--must-resume"])
+    assert (done.exit_code, done.stderr.count("\n")) == (74, 1)
+    assert "there is no run here to go on with; is the volume mounted?" in done.stderr
+    assert not (tmp_path / "run").exists()
