@@ -11,12 +11,13 @@ SIMULATION ?=
 HOSTILE ?=
 EVENTS ?= 1e7
 PAYLOADS ?= 1e6
+CUTS ?= 1e5
 SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz kill mutants proto docs containers clean
+.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz power kill mutants proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +71,9 @@ soak: $(VENV)/.stamp  ## the model check for EVENTS events
 
 fuzz: $(VENV)/.stamp  ## PAYLOADS mutated messages of every format (SEED=1 for others)
 	$(PY) -m tests.laws.fuzz --payloads $(PAYLOADS) --seed $(SEED)
+
+power: $(VENV)/.stamp  ## CUTS power cuts under journals and client states
+	$(PY) -m tests.power.soak --cuts $(CUTS) --seed $(SEED)
 
 kill: $(VENV)/.stamp  ## KILLS SIGKILLs of a loaded server, pauses, full disks, lost states
 	$(PY) -m tests.integration.kill --kills $(KILLS)

@@ -24,6 +24,7 @@ from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import Bytes, Vector
+from fedrun.durable import sync_database
 from fedrun.lock import FolderLock
 
 SCHEMA_VERSION = 2  # 1 had no checksums
@@ -45,10 +46,11 @@ class ClientStore:
         self._file = folder / "state.sqlite3"
         self._lock = FolderLock(folder, StateError, "client")
         try:
+            sync_database(self._file)
             self._db = sqlite3.connect(
                 self._file, isolation_level=None, check_same_thread=False
             )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._lock.release()
             raise self._explained(error) from error
         try:
@@ -269,7 +271,7 @@ class ClientStore:
                 "join anew with another --state, or without this one"
             )
 
-    def _explained(self, error: sqlite3.Error) -> StateError:
+    def _explained(self, error: Exception) -> StateError:
         text = str(error)
         if "malformed" in text or "not a database" in text:
             return StateError(f"{self._file} is damaged: {text}")

@@ -19,6 +19,18 @@ def sync_folder(folder: Path) -> None:
     _sync(folder)
 
 
+def sync_database(file: Path) -> None:
+    """What the next process finds in a SQLite database is on disk.
+
+    A process that was killed may have left transactions that it could not sync. Who
+    reads them relies on them: a message that they settle is not written once more.
+    SQLite itself syncs the name of its log, before it writes into it.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    if log.is_file():
+        sync_file(log)
+
+
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Makes a folder and those above it; the names of all of them are on disk.
 

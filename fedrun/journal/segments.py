@@ -74,7 +74,8 @@ class Segments:
     def start(self, taken: dict[int, int]) -> None:
         """Goes on behind what is taken: the end of each segment in use."""
         if self._folder.is_dir():
-            sync_folder(self._folder)  # a process that made one may have been killed
+            with reading(self._folder):  # a process that made one may have been killed
+                sync_folder(self._folder)
         self._free = sorted(set(self.numbers()) - set(taken), reverse=True)
         self._current, self._end = None, 0
         if taken:
@@ -188,8 +189,7 @@ class Segments:
         descriptor = os.open(path, self._flags | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             _allocate(descriptor, size, self._bytes)
-            os.fsync(descriptor)
-            sync_folder(self._folder)
+            sync_folder(self._folder)  # its size is synced with the first payload
         except OSError as error:
             os.close(descriptor)
             with contextlib.suppress(OSError):

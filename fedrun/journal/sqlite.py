@@ -17,9 +17,9 @@ from typing import Any
 
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
 from fedcore.typing import Bytes
-from fedrun.durable import make_folder, sync_folder
+from fedrun.durable import make_folder, sync_database
 from fedrun.journal.codec import Row, checksum, from_row, to_row
-from fedrun.journal.disk import explained, reading, writing
+from fedrun.journal.disk import explained, reading
 from fedrun.journal.mark import FILE as MARK
 from fedrun.journal.mark import Mark, MarkFile, read_marks
 from fedrun.journal.segments import Place, Segments
@@ -81,6 +81,7 @@ class SqliteStore:
         try:
             if not read_only:
                 make_folder(folder)
+                sync_database(self._file)
             self._db = self._connect()
         except (sqlite3.Error, OSError) as error:
             raise explained(self._file, error) from error
@@ -204,10 +205,7 @@ class SqliteStore:
             if isinstance(error, sqlite3.Error | OSError):
                 raise explained(self._file, error) from error
             raise
-        if self._fresh and self._durable:
-            with writing(self._file):
-                sync_folder(self._file.parent)
-        self._fresh = False
+        self._fresh = False  # SQLite has synced the names of its files, too
 
     def _make_schema(self) -> None:
         for statement in _SCHEMA.split(";"):

@@ -94,6 +94,7 @@ class Disk:
         self._ignored, self._forgets = ignored, forgets
         self.root = Node(folder=True, birth="")
         self._nodes: dict[int, Node] = {}
+        self.owing: set[Node] = set()  # what ignored syncs would have made durable
 
     def load(self, files: Files) -> None:
         """Everything in here is durable: the disk that a machine started with."""
@@ -179,7 +180,10 @@ class Disk:
                 change.forfeit = True
             for naming in node.namings:
                 naming.forfeit = True
+            if node.pending or node.namings:
+                self.owing.add(node)
             return
+        self.owing.discard(node)
         for change in node.pending:
             _write(node.content, change)
         node.pending.clear()
@@ -219,18 +223,6 @@ class Disk:
                 files[place] = _content(node, choice, rng)
             else:
                 files[place] = bytes(node.content)
-
-    def open_ends(self) -> int:
-        """How many changes are not durable."""
-        found, folders = 0, [self.root]
-        while folders:
-            folder = folders.pop()
-            found += len(folder.namings)
-            for node in folder.names.values():
-                found += len(node.pending)
-                if node.folder:
-                    folders.append(node)
-        return found
 
 
 def _rename(names: dict[str, Node], naming: Naming) -> None:

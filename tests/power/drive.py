@@ -7,7 +7,6 @@ before and after they are saved.
 """
 
 import argparse
-import json
 import os
 import random
 import sqlite3
@@ -20,27 +19,24 @@ from typing import Any
 from unittest.mock import patch
 
 from fedclient.store import ClientStore
-from fedcore.coordinator.actions import Action, SendAck, SendReply
-from fedcore.participant import ParticipantState
-from fedcore.protocol import Verdict
+from fedcore.coordinator.actions import Action
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_folder
 from fedrun.files import save_model
 from fedrun.journal import segments as segments_module
 from fedrun.journal import sqlite as sqlite_module
-from fedrun.journal.codec import to_row
-from fedrun.journal.sqlite import SqliteStore
 from fedrun.run import start_run
+from tests.power.lives import config_of, failing, killed
 from tests.power.mistakes import MISTAKES
-from tests.power.promises import fingerprint
-from tests.power.recorder import mark
+from tests.power.noting import note_said, promising
 from tests.power.sites import note_syncs
 from tests.protocol import client as client_module
 from tests.protocol import server as server_module
 from tests.protocol import world as world_module
+from tests.protocol.disasters import counts, pulls
 from tests.protocol.parts import INITIAL, SPEC
 from tests.protocol.server import CheckedServer
-from tests.protocol.world import Setting, Step, World
+from tests.protocol.world import CLIENTS, Setting, Step, World
 
 PLACE = "place"  # below the root: the folder of the whole federation
 CHECKPOINT_PAGES = 12
@@ -49,62 +45,6 @@ COMMON = {
     "commit": 4, "duplicate": 3, "lose": 2, "timer": 2, "flush": 1, "leave": 1,
 }  # fmt: skip
 RESTARTS = {"kill_server": 2, "start_server": 8, "kill_client": 2}
-
-
-def note(**promise: Any) -> None:
-    """A promise, into the log."""
-    mark(json.dumps(promise))
-
-
-# ------------------------------------------------------------------- promises
-
-
-@contextmanager
-def promising() -> Iterator[None]:
-    """What is promised is noted, before and after."""
-    append, save, forget = SqliteStore.append, ClientStore.save, ClientStore.forget
-    release = CheckedServer._release
-
-    def noting_append(store: SqliteStore, records: Any, *facts: Any) -> int:
-        rows = [to_row(record) for record in records]
-        told = [(kind, body, bytes(payload).hex()) for kind, body, payload in rows]
-        where = str(store._file)
-        note(what="appending", file=where, after=store.last, rows=told)
-        last = append(store, records, *facts)
-        note(what="appended", file=where, last=last)
-        return last
-
-    def noting_save(store: ClientStore, state: ParticipantState) -> None:
-        told = fingerprint(state)
-        note(what="saving", file=str(store._file), state=told)
-        save(store, state)
-        note(what="saved", file=str(store._file), state=told)
-
-    def noting_forget(store: ClientStore) -> None:
-        note(what="saving", file=str(store._file), state=None)
-        forget(store)
-        note(what="saved", file=str(store._file), state=None)
-
-    def noting_release(server: CheckedServer, actions: list[Action]) -> None:
-        for action in actions:
-            if isinstance(action, SendAck) and isinstance(action.ack.answer, Verdict):
-                ack = action.ack
-                told = [action.cid, ack.seq, ack.digest, ack.answer.value]
-                note(what="verdict", told=told)
-            elif isinstance(action, SendReply):
-                patch_ = action.reply.patch
-                note(what="version", told=[patch_.version, patch_.digest])
-        release(server, actions)
-
-    with ExitStack() as stack:
-        for owner, name, new in (
-            (SqliteStore, "append", noting_append),
-            (ClientStore, "save", noting_save),
-            (ClientStore, "forget", noting_forget),
-            (CheckedServer, "_release", noting_release),
-        ):
-            stack.enter_context(patch.object(owner, name, new))
-        yield
 
 
 @contextmanager
@@ -147,8 +87,15 @@ def durable_world(root: Path) -> Iterator[None]:
     def saved(folder: Path, **_: Any) -> ClientStore:
         return ClientStore(folder)
 
+    release = CheckedServer._release
+
+    def noting_release(server: CheckedServer, actions: list[Action]) -> None:
+        note_said(actions)
+        release(server, actions)
+
     place = root / PLACE
     with (
+        patch.object(CheckedServer, "_release", noting_release),
         patch.object(server_module, "start_run", durably),
         patch.object(client_module, "ClientStore", saved),
         patch.object(tempfile, "mkdtemp", lambda **_: str(place)),
@@ -160,15 +107,25 @@ def durable_world(root: Path) -> Iterator[None]:
 
 
 def _schedule(rng: random.Random, weights: dict[str, int], length: int) -> list[Step]:
+    """Updates that are delivered, and steps at random between them."""
     names = list(weights)
-    drawn = rng.choices(names, list(weights.values()), k=length)
-    return [(name, rng.getrandbits(16), rng.getrandbits(16)) for name in drawn]
+    schedule: list[Step] = []
+    while len(schedule) < length:
+        who = rng.randrange(CLIENTS)
+        schedule += rng.choice((counts(who, 2 * rng.getrandbits(8)), pulls(who)))
+        drawn = rng.choices(names, list(weights.values()), k=rng.randint(0, 4))
+        schedule += [(name, rng.getrandbits(16), rng.getrandbits(16)) for name in drawn]
+    return schedule
 
 
-def _world(root: Path, setting: Setting, schedule: list[Step]) -> None:
+def _make_place(root: Path) -> None:
     (root / PLACE).mkdir()
     for folder in (root, root / PLACE):
         sync_folder(folder)
+
+
+def _world(root: Path, setting: Setting, schedule: list[Step]) -> None:
+    _make_place(root)
     with durable_world(root):
         world = World(setting).__enter__()  # its disks stay
         world.execute(schedule)
@@ -200,8 +157,25 @@ def retention(root: Path, rng: random.Random) -> None:
         _world(root, setting, schedule)
 
 
+def kills(root: Path, rng: random.Random) -> None:
+    """Processes are killed at each of their changes, one after the other."""
+    with small(root, 64, 512):
+        killed(_lives(root), range(3, 120))
+
+
+def faults(root: Path, rng: random.Random) -> None:
+    """Calls fail: the disk is full, or broken, or takes half of a write."""
+    with small(root, 64, 512):
+        failing(_lives(root), rng, 60)
+
+
+def _lives(root: Path) -> FederationConfig:
+    _make_place(root)
+    return config_of(root / PLACE, root.with_suffix(".safetensors"), keep_bytes=1500)
+
+
 STORIES: dict[str, Callable[[Path, random.Random], None]] = {
-    story.__name__: story for story in (rows, segments, retention)
+    story.__name__: story for story in (rows, segments, retention, kills, faults)
 }
 
 

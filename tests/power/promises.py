@@ -35,20 +35,33 @@ def _add(content: Any, value: Any) -> None:
     content.update(b";")
 
 
+def brief(kind: str, body: str) -> str:
+    """A row in a few letters."""
+    return hashlib.sha256(f"{kind} {body}".encode()).hexdigest()[:16]
+
+
 @dataclass
 class JournalPromise:
-    """One journal: what was handed to it, and how much of that is promised."""
+    """One journal: the rows that must be there, and those that may follow."""
 
-    rows: list[Row] = field(default_factory=list)  # row n at n - 1
-    promised: int = 0
+    rows: list[Row] = field(default_factory=list)
+    # One transaction each, of which at most one may be there, whole.
+    tails: list[list[Row]] = field(default_factory=list)
+    first: Row | None = None  # says what runs here, whether it is durable or not
+
+    def see(self, briefs: list[str]) -> None:
+        """A process found these rows, and goes on from them."""
+        for tail in self.tails:
+            if [brief(*row[:2]) for row in self.rows + tail] == briefs:
+                self.rows += tail
+        self.tails = []
 
 
 @dataclass
 class ClientPromise:
-    """One client's folder: the states that may be there."""
+    """One client's folder: the states that may be there; None is a fresh one."""
 
-    saved: str | None = None
-    saving: str | None = None
+    states: list[str | None] = field(default_factory=lambda: [None])
 
 
 @dataclass
@@ -62,18 +75,23 @@ class Promises:
 
     def take(self, told: dict[str, Any]) -> None:
         """A note that is a promise."""
+        file = told.get("file", "")
         match told["what"]:
             case "appending":
-                journal = self.journals.setdefault(told["file"], JournalPromise())
-                del journal.rows[told["after"] :]
-                journal.rows += [(k, b, p) for k, b, p in told["rows"]]
+                journal = self.journals.setdefault(file, JournalPromise())
+                journal.tails.append([(k, b, p) for k, b, p in told["rows"]])
+                journal.first = journal.first or journal.tails[0][0]
             case "appended":
-                self.journals[told["file"]].promised = told["last"]
+                journal = self.journals[file]
+                journal.rows += journal.tails[-1]
+                journal.tails = []
+            case "opened":
+                self.journals.setdefault(file, JournalPromise()).see(told["briefs"])
             case "saving":
-                client = self.clients.setdefault(told["file"], ClientPromise())
-                client.saving = told["state"]
+                client = self.clients.setdefault(file, ClientPromise())
+                client.states.append(told["state"])
             case "saved":
-                self.clients[told["file"]].saved = told["state"]
+                self.clients.setdefault(file, ClientPromise()).states = [told["state"]]
             case "verdict":
                 cid, seq, digest, verdict = told["told"]
                 self.verdicts[cid, seq, digest] = verdict

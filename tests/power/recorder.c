@@ -47,7 +47,8 @@ static uint64_t inodes[MOST_FDS]; /* of the files that are recorded; 0 for other
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Faults: the calls whose kind is in the mask are counted; from the chosen one on,
-   `many` of them fail. An error of 0 is a write that stops half-way. */
+   `many` of them fail. An error of 0 is a write that stops half-way, and one below 0 is
+   the end of the process. */
 static uint32_t fault_mask;
 static long fault_at, fault_many, fault_seen, fault_made;
 static int fault_error;
@@ -151,6 +152,7 @@ static int fault(int kind) {
   fault_seen++;
   if (fault_seen < fault_at || fault_seen >= fault_at + fault_many) return 0;
   fault_made++;
+  if (fault_error < 0) syscall(SYS_exit_group, 0); /* as if killed */
   if (!fault_error) return 2;
   errno = fault_error;
   return 1;

@@ -132,11 +132,21 @@ def mark(text: str) -> None:
         _loaded().recorder_mark(data, ctypes.c_size_t(len(data)))
 
 
-def fail(kinds: Sequence[Kind], nth: int, error: int, many: int = 1) -> None:
-    """Makes calls fail: from the ``nth`` of these kinds on, ``many`` of them.
+SHORT, KILLED = 0, -1  # beside the errors of the system: a short write, a SIGKILL
+CHANGES = (
+    Kind.CREATE,
+    Kind.MKDIR,
+    Kind.UNLINK,
+    Kind.RENAME,
+    Kind.WRITE,
+    Kind.TRUNCATE,
+    Kind.EXTEND,
+    Kind.SYNC,
+)  # the calls that can be made to fail
 
-    An ``error`` of 0 makes writes stop half-way.
-    """
+
+def fail(kinds: Sequence[Kind], nth: int, error: int, many: int = 1) -> None:
+    """Makes calls fail: from the ``nth`` of these kinds on, ``many`` of them."""
     mask = sum(1 << kind for kind in kinds)
     _loaded().recorder_fail(
         ctypes.c_uint32(mask), ctypes.c_long(nth), ctypes.c_long(many), error

@@ -73,11 +73,12 @@ def _calls(node: ast.AST, file: str, function: str) -> Iterator[Site]:
 
 
 @contextmanager
-def note_syncs() -> Iterator[None]:
+def note_syncs(before: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Before each sync, the sites on the stack are noted in the log."""
 
     def noting(call: Callable[[int], None]) -> Callable[[int], None]:
         def synced(descriptor: Any) -> None:
+            before()
             mark(json.dumps({"what": "sync", "sites": _stack(sys._getframe(1))}))
             call(descriptor)
 
@@ -103,3 +104,13 @@ def _stack(frame: FrameType | None) -> list[str]:
             ]
         frame = frame.f_back
     return labels
+
+
+def pragmas() -> set[str]:
+    """The files that tell SQLite when to sync."""
+    return {
+        path.relative_to(REPOSITORY).as_posix()
+        for package in PACKAGES
+        for path in (REPOSITORY / package).rglob("*.py")
+        if "PRAGMA synchronous" in path.read_text(encoding="utf-8")
+    }

@@ -1,0 +1,69 @@
+"""What would be lost without each sync: the checker must see it, or the sync is none.
+
+The sites are read from the source, so that a new one without effect fails here.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.power.cuts import SPITEFUL, Recording, recorded
+from tests.power.mistakes import MISTAKES
+from tests.power.recorder import compiler
+from tests.power.sites import pragmas, sync_sites
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+NOT_RUN = ("_keep_aside", "_keep_database")  # copies of damage, for a person to see
+SITES = sorted(
+    {site.label for site in sync_sites() if site.function.split(".")[-1] not in NOT_RUN}
+)
+# What SQLite syncs with synchronous=FULL; its rollback journal is used only while the
+# file is made.
+OF_SQLITE = [
+    "SQLite: journal.sqlite3",
+    "SQLite: journal.sqlite3-wal",
+    "SQLite: state.sqlite3-wal",
+    "SQLite: a folder",
+]
+# Files whose loss costs no promise, by what sets ``synchronous`` there.
+WITHOUT_PROMISE = {"fedrun/traffic.py": "counts bytes for a report"}
+CAUGHT_BY = {  # the story that shows a mistake, if not `rows`
+    "payload_synced_after_its_row": "segments",
+    "segment_recycled_before_its_rows_let_go": "retention",
+}
+
+
+@pytest.fixture(scope="module")
+def recordings() -> Iterator[list[Recording]]:
+    with ExitStack() as stack:
+        stories = ("rows", "segments", "kills")
+        yield [stack.enter_context(recorded(story, 1)) for story in stories]
+
+
+def test_every_site_is_run_through(recordings: list[Recording]) -> None:
+    assert len(SITES) > 10
+    assert set().union(*(recording.sites() for recording in recordings)) == set(SITES)
+
+
+@pytest.mark.parametrize("label", [*SITES, *OF_SQLITE])
+def test_a_sync_that_is_left_out_is_missed(
+    label: str, recordings: list[Recording]
+) -> None:
+    assert any(
+        recording.cut(1, seed=1, ignored=label, choices=(SPITEFUL,), most=1).violations
+        for recording in recordings
+    ), f"no cut without {label} did any harm"
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_settings_or_order_is_caught(name: str) -> None:
+    with recorded(CAUGHT_BY.get(name, "rows"), 1, name) as recording:
+        assert recording.cut(1, seed=1, most=1).violations
+
+
+def test_every_setting_of_synchronous_is_tried() -> None:
+    assert pragmas() - WITHOUT_PROMISE.keys() == {
+        "fedrun/journal/sqlite.py",  # journal_synchronous_...
+        "fedclient/store.py",  # client_synchronous_...
+    }
