@@ -1,0 +1,385 @@
+"""What else a coordinator promises: other settings, notes, and what stays as it is."""
+
+import numpy as np
+import pytest
+
+from fedcore.coordinator.actions import Finish, Persist, SendAck, SendReply, SetTimer
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientFailed,
+    ClientLeft,
+    HistoryReopened,
+    StopRequested,
+    UpdatesEntered,
+)
+from fedcore.coordinator.records import (
+    Admitted,
+    Closed,
+    Decided,
+    Departed,
+    EpochOpened,
+    Failed,
+    Leased,
+    Lost,
+    Reopened,
+    Stepped,
+)
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
+from fedcore.params import content_digest
+from fedcore.payloads import dense_payload, pack
+from fedcore.protocol import NOTHING_SETTLED, Answer, ModelName, Push, Verdict
+from fedcore.recipes import FedAvg, FedBuff
+from fedcore.server_optimizers import Momentum
+from fedcore.staleness import Inverse
+from tests.fedcore.coordinator.desk import EPOCH, FRESH, SPEC, Desk
+
+
+def desk_of(*names: str, **config: object) -> Desk:
+    desk = Desk(FedBuff(**{"buffer": 9, **config}))
+    desk.enrol(*names)
+    return desk
+
+
+# ------------------------------------------------------------------ other settings
+
+
+def amended(desk: Desk, config: FedBuff, **settings: object) -> None:
+    desk.coordinator.amend(
+        config.build(SPEC),
+        StopConfig(**settings),
+        EvaluateConfig(every_versions=3),
+        TimeoutsConfig(lease=77.0, hold=5.0, lost=9.0),
+    )
+
+
+def test_other_settings_hold_from_the_next_event_on() -> None:
+    desk = desk_of("a", "b")
+    amended(desk, FedBuff(buffer=1, concurrency=1, staleness=Inverse()), versions=2)
+    desk.pull("a")
+    desk.pull("b")
+    assert desk.coordinator.leases.parked.keys() == {"b"}  # there is one place
+    leases = [at for t, at in desk.timers.items() if t.kind == "lease"]
+    holds = [at for t, at in desk.timers.items() if t.kind == "hold"]
+    assert (leases, holds) == ([77.0], [5.0])
+    desk.push("a", 1)
+    assert desk.version == 1  # the buffer holds one
+    desk.push("b", 1, base=0)
+    assert desk.ack.weight == 0.5  # and lateness counts
+    assert desk.finished == "2 versions"
+
+
+def test_other_settings_reach_the_state() -> None:
+    desk = desk_of("a", server=Momentum(beta=0.5))
+    desk.push("a", 1)
+    amended(desk, FedBuff(buffer=9, server=Momentum(beta=0.5, lr=2.0)))
+    assert desk.coordinator.state.algorithm is desk.coordinator.algorithm
+    desk.coordinator.flush(0.0)
+    assert desk.coordinator.state.exact_D.tolist() == [-2.0] * 4
+
+
+def test_who_trained_before_other_settings_came_has_no_lease_any_more() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    amended(desk, FedBuff(buffer=9, concurrency=1))
+    desk.pull("b")
+    assert desk.given == ["b"]
+
+
+# ----------------------------------------------------------------------------- time
+
+
+def test_a_flush_at_a_later_time_is_noted_with_it() -> None:
+    desk = desk_of("a")
+    desk.push("a", 1)
+    (action,) = desk.coordinator.flush(50.0)
+    assert isinstance(action, Persist)
+    assert isinstance(action.record, Stepped)
+    assert (action.record.at, action.record.reason) == (50.0, "flush")
+    assert (action.record.count, action.record.samples) == (1, 1.0)
+
+
+def test_an_empty_buffer_is_not_flushed() -> None:
+    desk = desk_of("a")
+    assert desk.coordinator.flush(50.0) == []
+    assert desk.version == 0
+
+
+def test_time_never_goes_back() -> None:
+    desk = desk_of("a")
+    desk.at = 9.0
+    desk.push("a", 1)
+    desk.at = 3.0
+    desk.push("a", 2)
+    (record,) = desk.records(Decided)
+    assert record.at == 9.0
+
+
+# --------------------------------------------------------------------------- clients
+
+
+def test_who_enrols_again_as_it_was_is_not_noted_again() -> None:
+    desk = Desk(FedBuff())
+    desk.enrol("a")
+    (record,) = desk.records(Admitted)
+    assert (record.name, record.role, record.index, record.count) == (
+        ("a", "trainer", 0, 1)
+    )
+    desk.enrol("a")
+    assert desk.actions == []
+    desk.feed(ClientEnrolled(at=0.0, cid="a", name="other", index=3, count=7))
+    (record,) = desk.records(Admitted)
+    assert (record.name, record.index, record.count) == ("other", 3, 7)
+    assert desk.coordinator.state.clients["a"].name == "other"
+    desk.feed(ClientEnrolled(at=0.0, cid="a", name="other", role="evaluator"))
+    assert desk.records(Admitted)
+    assert desk.coordinator.state.clients["a"].role == "evaluator"
+
+
+def test_who_is_lost_is_noted_once_and_makes_room() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    desk.pull("b")
+    desk.lose("a")
+    assert [r.cid for r in desk.records(Lost)] == ["a"]
+    assert desk.given == ["b"]
+    desk.lose("a")
+    assert desk.actions == []
+    desk.lose("stranger")
+    assert desk.actions == []
+
+
+def test_whose_code_raised_makes_room() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    desk.pull("b")
+    desk.feed(ClientFailed(at=1.0, cid="a", error="oh"))
+    assert [(r.cid, r.error) for r in desk.records(Failed)] == [("a", "oh")]
+    assert desk.given == ["b"]
+    desk.feed(ClientFailed(at=1.0, cid="stranger", error="oh"))
+    assert desk.actions == []
+
+
+def test_who_leaves_makes_room_and_leaves_once() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.enrol("judge", role="evaluator")
+    desk.pull("judge")
+    desk.measure("judge", 0, loss=1.0)
+    desk.pull("judge")
+    desk.pull("a")
+    desk.pull("b")
+    desk.feed(ClientLeft(at=1.0, cid="a"))
+    assert [r.cid for r in desk.records(Departed)] == ["a"]
+    assert desk.given == ["b"]
+    desk.feed(ClientLeft(at=1.0, cid="a"))
+    assert desk.actions == []
+    desk.feed(ClientLeft(at=1.0, cid="stranger"))
+    assert desk.actions == []
+    desk.feed(ClientLeft(at=1.0, cid="judge"))
+    assert desk.coordinator.examinations.waiting == {}
+    desk.pull("a")
+    assert desk.refused == [Answer.UNKNOWN]
+
+
+# ----------------------------------------------------------------------------- pulls
+
+
+def test_a_task_is_noted_with_what_went_along() -> None:
+    desk = desk_of("a")
+    desk.pull("a", held=None)
+    (record,) = desk.records(Leased)
+    (reply,) = (a.reply for a in desk.actions if isinstance(a, SendReply))
+    assert (record.cid, record.version, record.task) == ("a", 0, "train")
+    assert (record.patch, record.nbytes) == ("full", reply.patch.nbytes)
+    assert reply.task is not None
+    assert reply.task.lease == desk.coordinator.timeouts.lease
+
+
+def test_who_gets_a_task_at_once_is_not_held() -> None:
+    desk = desk_of("a")
+    desk.pull("a")
+    kinds = {a.timer.kind for a in desk.actions if isinstance(a, SetTimer)}
+    assert kinds == {"lease"}
+
+
+def test_an_evaluator_takes_no_place_of_those_who_train() -> None:
+    desk = desk_of("a", concurrency=1)
+    desk.enrol("judge", role="evaluator")
+    desk.pull("judge")
+    assert desk.reply.task.kind == "evaluate"
+    desk.pull("a")
+    assert desk.reply.task.kind == "train"
+
+
+# ---------------------------------------------------------------------------- pushes
+
+
+def test_who_delivers_may_train_again_and_others_get_its_place() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    desk.pull("b")
+    desk.push("a", 1)
+    assert desk.given == ["b"]
+
+
+def test_even_a_rejected_update_makes_room() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    desk.pull("b")
+    desk.push("a", 1, samples=0)
+    assert desk.ack.answer is Verdict.REJECTED_MALFORMED
+    assert desk.given == ["b"]
+
+
+def test_an_answer_without_a_verdict_makes_no_room() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    desk.pull("b")
+    desk.push("a", 1, epoch=FRESH)
+    assert desk.given == []
+
+
+def push_of(seq: int, **changes: object) -> Push:
+    payload = pack(dense_payload(np.ones(4, np.float32)))
+    told: dict[str, object] = {
+        "cid": "a",
+        "epoch": EPOCH,
+        "seq": seq,
+        "base": ModelName(EPOCH, 0),
+        "payload": payload,
+        "digest": content_digest(payload),
+        "settled": NOTHING_SETTLED,
+        "samples": 1,
+    }
+    return Push(**{**told, **changes})  # type: ignore[arg-type]
+
+
+def test_an_update_that_was_put_aside_is_decided_and_its_bytes_are_kept() -> None:
+    desk = desk_of("a", "b", concurrency=1)
+    desk.pull("a")
+    push = push_of(1)
+    actions = desk.coordinator.quarantine(push, "it raised")
+    (record,) = (a.record for a in actions if isinstance(a, Persist))
+    assert isinstance(record, Decided)
+    assert (record.verdict, record.reason) == (
+        Verdict.REJECTED_MALFORMED,
+        "it raised",
+    )
+    assert (record.payload, record.nbytes) == (push.payload, len(push.payload))
+    (ack,) = (a.ack for a in actions if isinstance(a, SendAck))
+    assert (ack.seq, ack.answer, ack.weight) == (1, record.verdict, 0.0)
+    desk.pull("b")
+    assert desk.given == ["b"]
+    assert desk.coordinator.quarantine(push, "again") == []
+
+
+@pytest.mark.parametrize(
+    "push",
+    [
+        push_of(1, cid="stranger"),
+        push_of(1, cid="left"),
+        push_of(1, epoch=FRESH),
+        push_of(1, base=ModelName(FRESH, 0)),
+        push_of(1, cid="decided"),
+        push_of(0, cid="decided"),
+    ],
+    ids=["unknown", "left", "epoch", "base", "decided", "older"],
+)
+def test_nothing_is_put_aside_that_is_not_there_to_be_decided(push: Push) -> None:
+    desk = desk_of("a", "left", "decided")
+    desk.feed(ClientLeft(at=0.0, cid="left"))
+    desk.push("decided", 1)
+    assert desk.coordinator.quarantine(push, "it raised") == []
+
+
+# ------------------------------------------------------------------------------- end
+
+
+def test_what_is_over_does_not_end_again() -> None:
+    desk = desk_of("a")
+    desk.feed(StopRequested(at=1.0, reason="over"))
+    assert desk.finished == "over"
+    (closed,) = desk.records(Closed)
+    assert (closed.version, closed.reason) == (0, "over")
+    desk.feed(StopRequested(at=2.0, reason="again"))
+    assert desk.actions == []
+    assert desk.coordinator.state.closed == "over"
+
+
+def test_updates_that_were_decided_elsewhere_are_only_told() -> None:
+    desk = desk_of("a")
+    desk.feed(UpdatesEntered(at=1.0, count=5))
+    assert desk.actions == []
+    assert desk.coordinator.state.at == 1.0
+
+
+def test_an_ended_run_says_so_and_sets_its_timer_when_it_starts() -> None:
+    desk = Desk(FedBuff(), StopConfig(seconds=30.0))
+    desk.feed(StopRequested(at=1.0, reason="over"))
+    actions = desk.coordinator.begin(2.0)
+    assert actions[-1] == Finish(reason="over")
+    assert [a.at for a in actions if isinstance(a, SetTimer)] == [30.0]
+    desk.coordinator.stop = StopConfig()
+    actions = desk.coordinator.begin(3.0, reopen=True)
+    (record,) = (a.record for a in actions if isinstance(a, Persist))
+    assert record == Reopened(at=3.0)
+    assert desk.coordinator.state.closed is None
+
+
+def test_a_run_whose_end_has_come_while_it_was_down_ends_at_its_start() -> None:
+    desk = Desk(FedBuff(), StopConfig(seconds=30.0))
+    desk.enrol("a")
+    desk.push("a", 1)
+    actions = desk.coordinator.begin(31.0)
+    assert actions[-1] == Finish(reason="30 seconds")
+    assert desk.version == 1
+    # It does not reopen while its end lies behind it.
+    assert desk.coordinator.begin(32.0, reopen=True)[-1] == Finish(reason="30 seconds")
+
+
+def test_a_new_history_keeps_its_version_and_says_why_it_began() -> None:
+    desk = desk_of("a", buffer=1)
+    desk.push("a", 1)
+    desk.feed(HistoryReopened(at=2.0, fresh_epoch=FRESH, reason="cut off"))
+    (opened,) = desk.records(EpochOpened)
+    assert opened == EpochOpened(at=2.0, epoch=FRESH, version=1, reason="cut off")
+    desk.pull("a", epoch=FRESH, settled=desk.settled["a"])
+    assert desk.given == ["a"]
+
+
+# ---------------------------------------------------------------------------- cohorts
+
+
+def test_a_version_is_noted_with_all_that_went_in() -> None:
+    desk = Desk(FedAvg(buffer=2, weigh_by="samples", samples_cap=3))
+    desk.enrol("a", "b")
+    desk.pull("a")
+    desk.pull("b")
+    desk.at = 4.0
+    desk.push("a", 1, samples=2)
+    desk.push("b", 1, samples=9)
+    (record,) = desk.records(Stepped)
+    published = desk.coordinator.state.published
+    assert record == Stepped(
+        at=4.0,
+        version=1,
+        reason="buffer",
+        count=2,
+        samples=5.0,
+        digest=published.digest,
+        gap_norm=0.0,
+        nbytes=published.model_bytes,
+        payload=b"",
+    )
+    assert desk.coordinator.state.applied == 2
+
+
+def test_two_cohorts_of_one_version_are_drawn_apart() -> None:
+    desk = Desk(FedAvg(buffer=2, minimum=1, deadline=5.0))
+    names = [f"c{n}" for n in range(8)]
+    desk.enrol(*names)
+    for name in names:
+        desk.pull(name)
+    first = set(desk.coordinator.leases.busy)
+    desk.fire("deadline")
+    assert len(desk.given) == 2
+    assert not first & set(desk.given)
