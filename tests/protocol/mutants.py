@@ -234,19 +234,19 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
 
 @mutant
 def verdict_recomputed_on_a_duplicate(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any) -> Any:
+    def push(self: Coordinator, message: Any, *more: Any) -> Any:
         row = self.state.clients.get(message.cid)
         if row is not None and row.seq == message.seq and row.receipt is not None:
             row.receipt = row.receipt._replace(seq=message.seq - 1)
-        return old(self, message)
+        return old(self, message, *more)
 
     old = _swap(stack, Coordinator, "_push", push)
 
 
 @mutant
 def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any) -> Any:
-        [*others, last] = old(self, message)
+    def push(self: Coordinator, message: Any, *more: Any) -> Any:
+        [*others, last] = old(self, message, *more)
         row = self.state.clients.get(message.cid)
         answer = last.ack.answer if isinstance(last, SendAck) else None
         if answer is Answer.OTHER_EPOCH and row is not None:
@@ -294,8 +294,8 @@ def claims_need_no_proof(stack: ExitStack) -> None:
 
 @mutant
 def a_push_opens_a_history(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Push) -> Any:
-        before, answers = self.unproved, old(self, message)
+    def push(self: Coordinator, message: Push, *more: Any) -> Any:
+        before, answers = self.unproved, old(self, message, *more)
         if self.unproved == before:
             return answers
         reason = "somebody knows a later state than this one"
