@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import click
 
-from fedrun.command import in_sentences
+from fedrun.command import in_sentences, log_printable
 
 PATH = click.Path(path_type=Path)
 MOST = 2**32 - 1  # clients that the protocol can count
@@ -155,12 +154,8 @@ def score(app: str, model: Path) -> None:
 @contextlib.contextmanager
 def _politely(given: dict[str, Any]) -> Iterator[None]:
     """Logging, and a polite end on Ctrl-C and SIGTERM: the state is on disk."""
-    logging.basicConfig(
-        level=logging.WARNING if given.pop("quiet") else logging.INFO,
-        format="%(asctime)s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
+    level = logging.WARNING if given.pop("quiet") else logging.INFO
+    log_printable(level, "%(asctime)s %(message)s", "%H:%M:%S")
 
     is_ending = threading.Event()
 

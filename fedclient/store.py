@@ -24,7 +24,7 @@ from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import Bytes, Vector
-from fedrun.durable import sync_database
+from fedrun.durable import make_private, sync_database
 from fedrun.lock import FolderLock
 
 SCHEMA_VERSION = 2  # 1 had no checksums
@@ -46,6 +46,7 @@ class ClientStore:
         self._file = folder / "state.sqlite3"
         self._lock = FolderLock(folder, StateError, "client")
         try:
+            make_private(self._file)
             sync_database(self._file)
             self._db = sqlite3.connect(
                 self._file, isolation_level=None, check_same_thread=False

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedrun.optional import installed, needed
 
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 FORMATS = "CSV; with pyarrow, pip install 'latecomer[frames]', Parquet as well"
 
 
@@ -23,14 +24,27 @@ def write_columns(table: Mapping[str, Sequence[Any]], path: Path) -> list[Path]:
     written = [path.with_name(f"{path.name}.csv")]
     with written[0].open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(table)
-        writer.writerows(zip(*table.values(), strict=True))
+        writer.writerow(map(cell, table))
+        for row in zip(*table.values(), strict=True):
+            writer.writerow(map(cell, row))
     if installed("pyarrow") and table:
         written.append(path.with_name(f"{path.name}.parquet"))
         arrow = needed("pyarrow", "frames", "Parquet")
         parquet = needed("pyarrow.parquet", "frames", "Parquet")
         parquet.write_table(arrow.table(dict(table)), written[1])
     return written
+
+
+def cell(value: Any) -> Any:
+    """A cell of a CSV file; a text that a spreadsheet would compute gets a quote."""
+    if isinstance(value, str) and value.startswith(COMPUTED):
+        return f"'{value}"
+    return value
+
+
+def text_of(cell: str) -> str:
+    """The text that :func:`cell` wrote."""
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(COMPUTED) else cell
 
 
 def formats() -> str:

@@ -8,6 +8,9 @@ import contextlib
 import os
 from pathlib import Path
 
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+OTHERS = 0o077  # what the mode of anything private has none of
+
 
 def sync_file(path: Path) -> None:
     """The content of a file is on disk."""
@@ -48,6 +51,41 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
     for each in reversed(missing):
         each.mkdir(mode=mode, exist_ok=True)
         sync_folder(each.parent)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Makes a folder, durably, that nobody but this user may look into."""
+    make_folder(folder.parent)
+    make_folder(folder, PRIVATE_FOLDER)
+    with contextlib.suppress(PermissionError):  # it is somebody else's, and lent
+        if folder.stat().st_mode & OTHERS:
+            folder.chmod(PRIVATE_FOLDER)
+
+
+def make_private(path: Path) -> None:
+    """Nobody but this user may read a file; an empty one is made if there is none.
+
+    SQLite gives the files beside a database the database's own mode.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(path, flags, PRIVATE_FILE)
+    try:
+        with contextlib.suppress(PermissionError):
+            if os.fstat(descriptor).st_mode & OTHERS:
+                os.fchmod(descriptor, PRIVATE_FILE)
+    finally:
+        os.close(descriptor)
+
+
+def ordinary_mode(path: Path) -> int:
+    """Of files that this process writes for others (umask), found out beside a file."""
+    probe = path.with_name(f".{path.name}.mode")
+    descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        return os.fstat(descriptor).st_mode & 0o777
+    finally:
+        os.close(descriptor)
+        probe.unlink()
 
 
 def _sync(path: Path) -> None:

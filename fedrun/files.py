@@ -14,7 +14,13 @@ from safetensors.numpy import save_file
 from fedcore.errors import ModelError
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
-from fedrun.durable import make_folder, sync_file, sync_folder
+from fedrun.durable import (
+    PRIVATE_FILE,
+    make_folder,
+    ordinary_mode,
+    sync_file,
+    sync_folder,
+)
 
 SPEC, DIGEST = "latecomer.spec", "latecomer.digest"
 
@@ -27,7 +33,11 @@ def rename(temporary: Path, path: Path) -> None:
 
 
 def save_arrays(
-    path: Path, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, str]
+    path: Path,
+    arrays: dict[str, npt.NDArray[Any]],
+    metadata: dict[str, str],
+    *,
+    private: bool = True,
 ) -> None:
     """Writes a safetensors file durably: beside it first, then renamed."""
     if path.is_dir():
@@ -37,6 +47,7 @@ def save_arrays(
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         save_file(contiguous, temporary, metadata)
+        temporary.chmod(PRIVATE_FILE if private else ordinary_mode(path))
         rename(temporary, path)
     except (SafetensorError, OSError) as error:
         with contextlib.suppress(OSError):
@@ -62,9 +73,20 @@ def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]
         raise ModelError(f"{path}: not a safetensors file: {error}") from error
 
 
-def save_model(path: Path, spec: ParamSpec, flat_D: Vector, **metadata: str) -> None:
-    """Writes a model as named tensors, with what is needed to serve it."""
-    save_arrays(path, spec.unflatten(flat_D), {SPEC: spec.to_json(), **metadata})
+def save_model(
+    path: Path,
+    spec: ParamSpec,
+    flat_D: Vector,
+    *,
+    private: bool = False,
+    **metadata: str,
+) -> None:
+    """Writes a model as named tensors, with what is needed to serve it.
+
+    A server may have another user than whoever wrote the model, unless it is private.
+    """
+    told = {SPEC: spec.to_json(), **metadata}
+    save_arrays(path, spec.unflatten(flat_D), told, private=private)
 
 
 def load_model(path: Path) -> tuple[ParamSpec, Vector]:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from fedcore.errors import LatecomerError
-from fedrun.durable import make_folder
+from fedrun.durable import PRIVATE_FILE, make_private_folder
 
 
 class FolderLock:
@@ -14,8 +14,8 @@ class FolderLock:
     def __init__(self, folder: Path, error: type[LatecomerError], whose: str) -> None:
         self._descriptor: int | None = None
         try:
-            make_folder(folder)
-            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            make_private_folder(folder)
+            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as problem:
             reason = problem.strerror or str(problem)
             raise error(f"{folder}: cannot be written: {reason}") from problem

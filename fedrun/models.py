@@ -96,7 +96,7 @@ class ModelKeeper:
         def write() -> None:
             path, spec = self._path(which), self._run.coordinator.algorithm.spec
             with writing(path):
-                save_model(path, spec, model_D, **metadata)
+                save_model(path, spec, model_D, private=True, **metadata)
 
         self._waiting[which] = write
         self.write_waiting()

@@ -24,6 +24,7 @@ from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import ConfigError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
+from fedcore.text import printable
 from fedcore.typing import Vector
 from fedrun.files import load_model
 from fedrun.journal import Configured, Journal
@@ -102,7 +103,7 @@ class Results:
     @cached_property
     def names(self) -> dict[str, str]:
         """Client ids and names; a name that several clients have is made distinct."""
-        names = {record.cid: record.name for record in self.of(Admitted)}
+        names = {record.cid: printable(record.name) for record in self.of(Admitted)}
         of = Counter(names.values())
         return {c: n if of[n] == 1 else f"{n} ({c[:8]})" for c, n in names.items()}
 
@@ -312,7 +313,8 @@ def is_number(value: float | None) -> bool:
 
 def _values(record: Measured) -> dict[str, float]:
     """What was measured; a metric cannot take the name of another column."""
-    return {k: v for k, v in record.values.items() if k not in NOT_METRICS}
+    values = {printable(k): v for k, v in record.values.items()}
+    return {k: v for k, v in values.items() if k not in NOT_METRICS}
 
 
 def _weighted_means(records: list[Measured]) -> dict[str, float]:

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fedcore.text import printable
 from fedrun.traffic import (
     OTHERS,
     WAYS,
@@ -100,7 +101,7 @@ def clients_table(
     table = _table("client", "way", "codec", lanes, crossed, "than float32")
     groups = by_client(lanes)
     for cid in busiest(lanes, most):
-        name = Text(names.get(cid, cid) if cid != OTHERS else "others")
+        name = Text(printable(names.get(cid, cid)) if cid != OTHERS else "others")
         own = crossed.get(cid)
         seen: set[str] = set()
         for lane in sorted(groups[cid], key=in_order):

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from fedcore import payloads
 from fedcore.typing import JSON, Bytes
+from fedrun.durable import make_private
 
 _log = logging.getLogger(__name__)
 Way = Literal["up", "down"]
@@ -228,7 +229,7 @@ class TrafficFile:
         """The book as it was written last; an empty one if there is none."""
         try:
             return self._load()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             _log.warning("%s: %s; bytes are counted from zero", self._path, error)
         self.close()
         try:
@@ -241,6 +242,7 @@ class TrafficFile:
             return Traffic()
 
     def _load(self) -> Traffic:
+        make_private(self._path)
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db = db
         db.execute("PRAGMA journal_mode=WAL")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fedcore.errors import ConfigError
+from fedcore.text import printable
 from fedrun.command import in_sentences
 
 RUN = click.argument("run", type=click.Path(path_type=Path))
@@ -52,7 +53,9 @@ def show(
         if not wanted:
             continue
         click.echo(
-            json.dumps({"number": number, **facts}) if as_json else _line(number, facts)
+            json.dumps({"number": number, **facts})
+            if as_json
+            else printable(_line(number, facts))
         )
         shown += 1
         if limit is not None and shown >= limit:

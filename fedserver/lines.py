@@ -2,33 +2,90 @@
 
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
+from fedcore.coordinator.records import EpochOpened, Failed
 from fedrun.journal.codec import Row, to_row
 from fedserver.progress import Progress
+from fedserver.writer import MOST_LINES, LineWriter
+
+Level = Literal["info", "warning"]
+_WARNINGS = (Failed, EpochOpened)
+# Large, or of the clients' data alone: label counts say what a device holds.
+_LEFT_OUT: Mapping[str, Any] = {
+    "payload": b"",
+    "counts": None,
+    "config": None,
+    "spec": "",
+    "columns": "",
+}
 
 
 class JsonLines:
-    """Writes what happens as JSON lines to a stream."""
+    """Writes what happens as JSON lines to a stream, on a thread of its own."""
 
-    def __init__(self, progress: Progress, stream: TextIO = sys.stdout) -> None:
-        self._progress, self._stream = progress, stream
+    def __init__(
+        self,
+        progress: Progress,
+        stream: TextIO = sys.stdout,
+        most: int = MOST_LINES,
+    ) -> None:
+        """At most so many lines wait for a reader; more are dropped, and counted."""
+        self._progress = progress
+        self._writer = LineWriter(stream, _dropped, most)
         progress.listeners.append(self._record)
 
-    def say(self, event: str, **facts: Any) -> None:
-        """Writes one line."""
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": at, "event": event, **facts}, default=str)
-        print(line, file=self._stream, flush=True)
+    def say(self, event: str, *, level: Level = "info", **facts: Any) -> None:
+        """Writes one line; never waits for its reader."""
+        at = _now()
+        self._writer.write(lambda: _line(at, level, event, facts))
+
+    def flush(self) -> None:
+        """Waits a while for the lines so far to be written."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Writes what waits, and ends."""
+        self._writer.close()
 
     def _record(self, record: Row) -> None:
-        kind, body, _ = to_row(record)
-        facts = json.loads(body)
-        facts.pop("at")
-        cid = facts.get("cid")
+        at, name = _now(), None
+        cid = getattr(record, "cid", None)
         if cid is not None:
-            facts["client"] = self._progress.name(cid)
-        facts.pop("config", None)
-        facts.pop("spec", None)
-        self.say(kind.lower(), **facts)
+            name = self._progress.name(cid)
+        level: Level = "warning" if isinstance(record, _WARNINGS) else "info"
+        bare = _bare(record)
+        self._writer.write(lambda: _told(at, level, bare, name))
+
+
+def _bare(record: Row) -> Row:
+    """The record without what is not printed, which is not to wait in memory."""
+    names = {field.name for field in fields(record)} & _LEFT_OUT.keys()
+    left_out = {name: _LEFT_OUT[name] for name in names}
+    return replace(record, **left_out) if left_out else record
+
+
+def _told(at: str, level: Level, record: Row, name: str | None) -> str:
+    kind, body, _ = to_row(record)
+    facts = json.loads(body)
+    for key in ("at", *_LEFT_OUT):
+        facts.pop(key, None)
+    if name is not None:
+        facts["client"] = name
+    return _line(at, level, kind.lower(), facts)
+
+
+def _dropped(count: int) -> str:
+    return _line(_now(), "warning", "dropped", {"lines": count})
+
+
+def _line(at: str, level: Level, event: str, facts: Mapping[str, Any]) -> str:
+    told = {"time": at, "level": level, "event": event, **facts}
+    return json.dumps(told, default=str)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -21,6 +21,7 @@ from fedcore.coordinator.records import (
     Measured,
     Unproved,
 )
+from fedcore.text import printable
 from fedrun.journal.codec import Row
 from fedrun.tables import overhead_line, saving, size, totals_table
 from fedrun.traffic import CONTROL, Lane, Load, by_client, total
@@ -67,13 +68,15 @@ class LiveView:
                 self._news.append(f"{clock} {name} is lost")
             case Failed():
                 _, _, last = record.error.strip().rpartition("\n")
-                self._news.append(f"{clock} {name} failed: {last}")
+                self._news.append(f"{clock} {name} failed: {printable(last)}")
             case Unproved():
                 self._news.append(f"{clock} {name} claims a later state, without proof")
             case EpochOpened():
-                self._news.append(f"{clock} a new history begins: {record.reason}")
+                reason = printable(record.reason)
+                self._news.append(f"{clock} a new history begins: {reason}")
             case Measured():
                 values = "  ".join(f"{k} {v:.4g}" for k, v in record.values.items())
+                values = printable(values)
                 self._news.append(f"{clock} version {record.version}: {values}")
             case Closed():
                 self._news.append(f"{clock} the run has ended: {record.reason}")

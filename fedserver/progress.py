@@ -17,6 +17,7 @@ from fedcore.coordinator.records import (
     Stepped,
 )
 from fedcore.protocol import Verdict
+from fedcore.text import printable
 from fedcore.typing import JSON, Seconds
 from fedrun.journal.codec import Row
 from fedrun.run import Run
@@ -102,7 +103,7 @@ class Progress:
 
     def name(self, cid: str) -> str:
         """A client's name."""
-        return self.clients[cid].name if cid in self.clients else cid
+        return self.clients[cid].name if cid in self.clients else printable(cid)
 
     def as_json(self, present: set[str]) -> JSON:
         """The state of the run, for ``fedserver status``."""
@@ -168,7 +169,7 @@ class Progress:
                 if client is None:
                     client = ClientProgress(record.name, record.role)
                     self.clients[record.cid] = client
-                client.name, client.role = record.name, record.role
+                client.name, client.role = printable(record.name), record.role
             case Decided() if client is not None:
                 self._count_update(record, client)
             case Leased() if client is not None:
@@ -184,7 +185,8 @@ class Progress:
                 self._steps.append((record.at, record.count))
             case Measured() if client is not None:
                 if client.role == "evaluator":
-                    self.metrics.append((record.version, dict(record.values)))
+                    values = {printable(k): v for k, v in record.values.items()}
+                    self.metrics.append((record.version, values))
                     client.doing = "idle"
             case _:
                 pass

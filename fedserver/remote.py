@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcore.errors import UnavailableError
+from fedcore.text import printable
 from fedcore.typing import JSON
 from fedrun.tables import clients_table, overhead_line, totals_table
 from fedrun.traffic import OTHERS, Crossed, Lane, Load, read_told
@@ -58,7 +59,9 @@ def status_table(told: JSON) -> RenderableType:
     updates = ", ".join(f"{n} {v}" for v, n in told["updates"].items()) or "none yet"
     head.add_row("updates", f"{updates} ({told['updates_per_second']:.1f}/s)")
     for name, value in told["metrics"].items():
-        head.add_row(Text(name), f"{value:.4f} at version {told['measured']}")
+        head.add_row(
+            Text(printable(name)), f"{value:.4f} at version {told['measured']}"
+        )
     if told["unproved"]:
         head.add_row("unproved", f"{told['unproved']:,} claims of a later state")
     if told.get("disk"):
@@ -69,7 +72,7 @@ def status_table(told: JSON) -> RenderableType:
         table.add_column(column)
     for client in sorted(told["clients"], key=lambda c: str(c["name"])):
         table.add_row(
-            Text(client["name"]),  # not markup, whatever it holds
+            Text(printable(client["name"])),  # not markup, whatever it holds
             client["doing"],
             "yes" if client["present"] else "no",
             str(client["accepted"]),

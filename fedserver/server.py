@@ -31,6 +31,7 @@ from fedcore.coordinator.events import ClientLost, TimerFired
 from fedcore.errors import ConfigError, UnavailableError
 from fedcore.typing import Seconds
 from fedrun.config import ServerConfig
+from fedrun.durable import make_private
 from fedrun.run import Run
 from fedrun.traffic import TrafficFile
 from fedserver.answers import Answers
@@ -283,6 +284,7 @@ def _door(folder: Path) -> Iterator[str | None]:
         try:
             private = tempfile.TemporaryDirectory(prefix="latecomer-")  # mode 700
             door = f"unix:{stack.enter_context(private)}/server"
+            make_private(told)
             told.write_text(door, encoding="utf-8")
         except OSError as error:
             _log.warning("nobody can come in by the door: %s", error)

@@ -19,6 +19,7 @@ from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import Server
 from fedserver.sockets import allow_many
+from fedserver.writer import logging_aside
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +61,12 @@ def serve(
     progress = Progress()
     progress.listeners.append(_unmeasured_targets(progress, config))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(logging_aside())
         server = Server(run, progress)
         said: JsonLines | None = None
         if lines or not sys.stdout.isatty():
             said = JsonLines(progress)
+            stack.callback(said.close)
         else:
             stack.enter_context(LiveView(progress))
 

@@ -48,7 +48,7 @@ class Served:
         """Starts it; whatever stops the server before it listens is raised here."""
         self.error = None
         self.progress = Progress()
-        JsonLines(self.progress, self.out)
+        self.said = JsonLines(self.progress, self.out)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._work, name="server")
         self.run: Run = open_run(self.config, time.time(), amend=self.amend)
@@ -97,6 +97,7 @@ class Served:
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
         """The JSON lines so far, or those of one kind."""
+        self.said.flush()
         said = [json.loads(line) for line in self.out.getvalue().splitlines()]
         return [line for line in said if event in ("", line["event"])]
 
@@ -107,6 +108,7 @@ class Served:
             self.error = error
         finally:
             self.run.journal.close()
+            self.said.close()
             self._ready.set()
 
     async def _serve(self) -> None:

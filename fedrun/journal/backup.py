@@ -14,6 +14,7 @@ from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.events import HistoryReopened
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.protocol import Epoch
+from fedrun.durable import make_private_folder
 from fedrun.journal.journal import BACKUP, Journal, exists
 from fedrun.journal.recover import recover
 from fedrun.journal.snapshots import Snapshots
@@ -80,7 +81,7 @@ def _sound_copy(folder: Path, target: Path) -> int:
 def _copy(source: Path, target: Path) -> None:
     """Copies a run; the copy is marked as one."""
     unfinished = shutil.ignore_patterns(".*.tmp")
-    target.mkdir(parents=True, exist_ok=True)
+    make_private_folder(target)
     try:
         with contextlib.closing(SqliteStore(source, read_only=True)) as store:
             store.copy_to(target / "journal.sqlite3")

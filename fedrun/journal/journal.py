@@ -19,7 +19,7 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, Vector
-from fedrun.durable import make_folder, sync_file, sync_folder
+from fedrun.durable import make_folder, make_private, sync_file, sync_folder
 from fedrun.files import load_model, save_model
 from fedrun.journal import wal
 from fedrun.journal.codec import Configured, Row
@@ -64,7 +64,7 @@ class Journal:
             if exists(folder):
                 raise JournalError(f"{folder}: there is a journal already")
             with writing(model):
-                save_model(model, spec, initial_D)
+                save_model(model, spec, initial_D, private=True)
             journal = cls(folder, SqliteStore(folder, durable=durable), lock)
             journal.store.append([configured], facts)
         except BaseException:
@@ -364,6 +364,7 @@ def _keep_database(folder: Path) -> None:
     kept = _new_folder(folder / "cut", "database")
     for name in (FILE, f"{FILE}-wal"):
         with writing(kept / name):
+            make_private(kept / name)
             shutil.copyfile(folder / name, kept / name)
             sync_file(kept / name)
     with writing(kept):

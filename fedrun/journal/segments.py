@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from fedcore.errors import CorruptJournalError
 from fedcore.typing import Bytes
-from fedrun.durable import make_folder, sync_folder
+from fedrun.durable import PRIVATE_FILE, make_folder, sync_folder
 from fedrun.journal.disk import explained, reading
 
 SEGMENT_BYTES = 64 << 20
@@ -186,7 +186,7 @@ class Segments:
         number = max(self.numbers(), default=0) + 1
         path = self._path(number)
         make_folder(self._folder)
-        descriptor = os.open(path, self._flags | os.O_CREAT | os.O_EXCL, 0o644)
+        descriptor = os.open(path, self._flags | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
         try:
             _allocate(descriptor, size, self._bytes)
             sync_folder(self._folder)  # its size is synced with the first payload

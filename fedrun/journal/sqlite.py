@@ -17,7 +17,7 @@ from typing import Any
 
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
 from fedcore.typing import Bytes
-from fedrun.durable import make_folder, sync_database
+from fedrun.durable import make_private, make_private_folder, sync_database
 from fedrun.journal.codec import Row, checksum, from_row, to_row
 from fedrun.journal.disk import explained, reading
 from fedrun.journal.mark import FILE as MARK
@@ -80,7 +80,8 @@ class SqliteStore:
             raise JournalError(f"{folder}: no journal here")
         try:
             if not read_only:
-                make_folder(folder)
+                make_private_folder(folder)
+                make_private(self._file)
                 sync_database(self._file)
             self._db = self._connect()
         except (sqlite3.Error, OSError) as error:
@@ -404,6 +405,7 @@ class SqliteStore:
 
     def copy_end(self, number: int, target: Path) -> None:
         """Copies this record and all behind it, as they are, with their payloads."""
+        make_private(target)
         copy = connect(target, "mode=rwc")
         try:
             copy.execute("PRAGMA synchronous=FULL")
@@ -467,6 +469,7 @@ class SqliteStore:
 
     def copy_to(self, path: Path) -> None:
         """Writes a consistent copy of the SQLite file, also while a run goes on."""
+        make_private(path)
         target = sqlite3.connect(path)
         try:
             self._db.backup(target)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedcore.errors import ConfigError
+from fedrun.columns import text_of
 from fedsim.traces.format import (
     COLUMNS,
     MUST_HAVE,
@@ -96,7 +97,7 @@ class _Reader:
         if len(cells) != len(header):
             self._fail(f"{len(cells)} values, and the header has {len(header)} columns")
         row = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-        name = row["client"]
+        name = text_of(row["client"])
         if not name:
             self._fail("client is empty; expected its name")
         segment = self._segment(row)

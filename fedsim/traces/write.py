@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedcore.errors import ConfigError
+from fedrun.columns import cell
 from fedsim.traces.format import COLUMNS, OF_CLIENT, ClientTrace
 
 DIGITS = 9  # behind the point: nanoseconds
@@ -31,7 +32,7 @@ def _rows(client: ClientTrace) -> Iterator[list[str]]:
     known = [_number(getattr(client, name)) for name in OF_CLIENT]
     for segment in client.segments:
         yield [
-            client.name,
+            cell(client.name),
             _number(segment.start),
             "" if math.isinf(segment.end) else _number(segment.end),
             segment.state,

@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from safetensors.numpy import load_file
 import fedsim
 from fedcore.errors import JournalError
 from fedcore.params import digest
+from fedrun.columns import text_of, write_columns
 from fedrun.config import load_config
 from fedrun.export import TABLES, export_config, export_model, export_tables
 from fedrun.results import Results
@@ -152,3 +154,20 @@ def test_the_config_can_be_simulated_again_as_it_is(tmp_path: Path) -> None:
     again = fedsim.run(config, toys.toy(), folder=tmp_path / "again")
     assert toys.digests(again.records) == toys.digests(results.records)
     assert json.loads(paths[1].read_text())["numpy"] == np.__version__
+
+
+def test_a_cell_that_a_spreadsheet_would_compute_is_quoted(tmp_path: Path) -> None:
+    names = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "ann", "a=b", "'x"]
+    table: dict[str, Any] = {
+        "=cmd()": names,
+        "value": [-1.5, -2, 3, None, 0.5, True, 1e-9, 0, -0.0],
+    }
+    [path] = [p for p in write_columns(table, tmp_path / "t") if p.suffix == ".csv"]
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["'=cmd()", "value"]
+    assert [row[0] for row in rows[1:]] == [
+        *("'=1+1", "'+1", "'-1", "'@x", "'\tx", "'\rx", "ann", "a=b", "'x")
+    ]
+    assert [row[1] for row in rows[1:4]] == ["-1.5", "-2", "3"]
+    assert [text_of(row[0]) for row in rows[1:]] == names

@@ -125,10 +125,10 @@ def test_every_line_of_the_log_is_json_with_its_time(server: Served) -> None:
 @given(st.dictionaries(st.text(max_size=5), st.text() | st.floats() | st.none()))
 def test_any_fact_is_one_line(facts: dict[str, Any]) -> None:
     out = io.StringIO()
-    known = {"event", "self", "time"}
-    JsonLines(Progress(), out).say(
-        "happened", **{k: v for k, v in facts.items() if k not in known}
-    )
+    known = {"event", "level", "self", "time"}
+    lines = JsonLines(Progress(), out)
+    lines.say("happened", **{k: v for k, v in facts.items() if k not in known})
+    lines.close()
     assert out.getvalue().count("\n") == 1
     assert json.loads(out.getvalue())["event"] == "happened"
 

@@ -1,0 +1,161 @@
+"""The log as JSON lines: what it leaves out, and who never waits for its reader."""
+
+import json
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcore.coordinator.records import Admitted, Decided, EpochOpened, Failed
+from fedcore.protocol import Verdict
+from fedserver.lines import JsonLines
+from fedserver.progress import Progress
+from fedserver.writer import LineWriter, logging_aside
+from tests.peer import Peer, packed
+from tests.served import Served, ones, settings
+
+
+class Pipe:
+    """A stream whose reader takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        reading, writing = os.pipe()
+        self._reader, self.stream = os.fdopen(reading), os.fdopen(writing, "w")
+        self._lines: list[str] = []
+        self._thread = threading.Thread(target=self._read)
+
+    def read(self) -> None:
+        """The reader wakes up."""
+        self._thread.start()
+
+    def close(self) -> list[str]:
+        """The writer is through; all that was read."""
+        self.stream.close()
+        self._thread.join()
+        return self._lines
+
+    def _read(self) -> None:
+        with self._reader:
+            self._lines.extend(self._reader)
+
+
+def decided(at: float, **more: Any) -> Decided:
+    """An update with label counts and a payload."""
+    told: dict[str, Any] = {
+        "cid": "a",
+        "seq": 1,
+        "digest": "00",
+        "base": 0,
+        "staleness": 0,
+        "verdict": Verdict.ACCEPTED,
+        "weight": 1.0,
+        "reason": "",
+        "samples": 1,
+        "steps": 1,
+        "update_norm": 0.0,
+        "memory_norm": 0.0,
+        "oldest": None,
+        "counts": (7, 9),
+        "loss": None,
+        "nbytes": 3,
+        "payload": b"abc",
+    }
+    return Decided(at=at, **{**told, **more})
+
+
+def test_a_reader_that_is_too_slow_is_waited_for_by_nobody() -> None:
+    pipe, progress = Pipe(), Progress()
+    lines = JsonLines(progress, pipe.stream, most=100)
+    began = time.monotonic()
+    for number in range(5_000):  # 300 bytes each: far more than a pipe holds
+        progress.observe([Failed(at=float(number), cid="a", error="x" * 200)])
+    assert time.monotonic() - began < 5.0
+    pipe.read()
+    lines.close()
+    told = [json.loads(line) for line in pipe.close()]
+    dropped = sum(line["lines"] for line in told if line["event"] == "dropped")
+    failed = sum(line["event"] == "failed" for line in told)
+    assert dropped > 0
+    assert failed + dropped == 5_000
+
+
+def test_a_run_goes_on_while_nobody_reads_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.writer.LAST", 0.1)
+    pipe = Pipe()
+    server = Served(tmp_path, settings(tmp_path))
+    server.out = pipe.stream  # type: ignore[assignment]
+    with server, Peer(server.address) as peer:
+        for _ in range(200):
+            peer.pull()
+            peer.push(packed(ones()))
+        assert server.state.version == 200
+    pipe.read()
+    pipe.close()
+
+
+def test_label_histograms_stay_in_the_journal(tmp_path: Path) -> None:
+    config = settings(tmp_path, algorithm={"kind": "latecomer", "buffer": 1})
+    with Served(tmp_path, config) as server, Peer(server.address) as peer:
+        peer.pull()
+        peer.push(packed(ones()), has_counts=True, counts=[3, 4])
+        [line] = server.lines("decided")
+    assert "counts" not in line
+    assert line["verdict"] == "accepted"
+
+
+def test_every_line_has_a_level() -> None:
+    pipe, progress = Pipe(), Progress()
+    lines = JsonLines(progress, pipe.stream)
+    progress.observe(
+        [
+            Admitted(at=0.0, cid="a", name="\x1b[31mann", role="trainer"),
+            decided(1.0),
+            Failed(at=2.0, cid="a", error="\x1b[2J"),
+            EpochOpened(at=3.0, epoch="00", version=0, reason="restored"),
+        ]
+    )
+    pipe.read()
+    lines.close()
+    found = pipe.close()
+    told = [json.loads(line) for line in found]
+    levels = [(line["event"], line["level"]) for line in told]
+    assert levels == [
+        ("admitted", "info"),
+        ("decided", "info"),
+        ("failed", "warning"),
+        ("epochopened", "warning"),
+    ]
+    assert "\x1b" not in "".join(found)
+
+
+def test_who_logs_waits_for_no_reader() -> None:
+    pipe = Pipe()
+    root, handler = logging.getLogger(), logging.StreamHandler(pipe.stream)
+    root.addHandler(handler)
+    try:
+        with logging_aside():
+            for number in range(500):
+                logging.getLogger("fedserver").warning("%d %s", number, "x" * 1_000)
+            assert handler not in root.handlers
+            pipe.read()
+        assert handler in root.handlers
+    finally:
+        root.removeHandler(handler)
+    told = [int(line.split()[0]) for line in pipe.close()]
+    assert told == list(range(500))
+
+
+def test_a_stream_that_is_closed_harms_nobody() -> None:
+    pipe = Pipe()
+    writer = LineWriter(pipe.stream, str)
+    pipe.read()
+    pipe.close()
+    for _ in range(10):
+        writer.write(lambda: "a line")
+    writer.close()
