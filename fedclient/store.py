@@ -273,7 +273,7 @@ class ClientStore:
             )
 
     def _explained(self, error: Exception) -> StateError:
-        text = str(error)
+        text = str(getattr(error, "strerror", None) or error)
         if "malformed" in text or "not a database" in text:
             return StateError(f"{self._file} is damaged: {text}")
         if "full" in text:

@@ -40,12 +40,12 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
     The lowest folder that is there already may have been made by a process that was
     killed before it could sync, so its name is synced too.
     """
-    missing, place = [], folder.absolute()
+    missing, place = [], folder
     while not place.exists():
         missing.append(place)
         place = place.parent
     with contextlib.suppress(PermissionError):  # then somebody else made it
-        sync_folder(place.parent)
+        sync_folder(place.absolute().parent)
     if not missing:
         folder.mkdir(exist_ok=True)  # complains of a file
     for each in reversed(missing):

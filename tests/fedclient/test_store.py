@@ -341,7 +341,7 @@ def test_a_newer_state_is_refused_clearly(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite3").mkdir()
-    assert "unable to open database file" in refusal(tmp_path)
+    assert "state.sqlite3: Is a directory" in refusal(tmp_path)
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
