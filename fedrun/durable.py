@@ -35,7 +35,7 @@ def sync_database(file: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Makes a folder and those above it; the names of all of them are on disk.
+    """Makes a folder of this mode, and those above it; all their names are on disk.
 
     The lowest folder that is there already may have been made by a process that was
     killed before it could sync, so its name is synced too.
@@ -49,13 +49,12 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
     if not missing:
         folder.mkdir(exist_ok=True)  # complains of a file
     for each in reversed(missing):
-        each.mkdir(mode=mode, exist_ok=True)
+        each.mkdir(mode=mode if each == folder else 0o777, exist_ok=True)
         sync_folder(each.parent)
 
 
 def make_private_folder(folder: Path) -> None:
     """Makes a folder, durably, that nobody but this user may look into."""
-    make_folder(folder.parent)
     make_folder(folder, PRIVATE_FOLDER)
     with contextlib.suppress(PermissionError):  # it is somebody else's, and lent
         if folder.stat().st_mode & OTHERS:
