@@ -1,10 +1,33 @@
 """Figures that pages quote stand in the results that were saved."""
 
+import json
+
 from tests.docs.pages import ROOT
 from tests.mutants.table import table
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+KILLS = json.loads(
+    (ROOT / "benchmarks" / "results" / "kill.json").read_text(encoding="utf-8")
+)
 
 
 def test_the_table_of_mutants_is_what_was_saved() -> None:
     assert table() in PAGE
+
+
+def test_the_books_of_the_kill_test_are_what_was_saved() -> None:
+    for name, books in KILLS["books"].items():
+        counts = [books[word] for word in ("acknowledged", "journalled", "applied")]
+        same = "yes" if books["model"] == books["replayed"] else "no"
+        cells = [name, books["seconds"], *counts, books["lost"], books["doubled"], same]
+        assert f"| {' | '.join(map(str, cells))} |\n" in PAGE
+
+
+def test_the_moments_of_the_kill_test_are_what_was_saved() -> None:
+    told = " ".join(PAGE.split())
+    kills = dict(KILLS["kills"])
+    clients = kills.pop("of a client")
+    assert f"{sum(kills.values())} SIGKILLs of the server" in told
+    assert f"{clients} of clients" in told
+    for moment, count in kills.items():
+        assert f"{count} {moment}" in told

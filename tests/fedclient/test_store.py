@@ -461,3 +461,18 @@ def test_a_store_that_failed_keeps_the_state_before_and_can_go_on(
         store.save(again)
         assert same(store.load(), again)
     assert same(loaded(tmp_path), again)
+
+
+@pytest.mark.parametrize(("durable", "synchronous"), [(None, 2), (True, 2), (False, 0)])
+def test_each_save_is_on_the_disk_unless_that_is_not_asked_for(
+    tmp_path: Path, durable: bool | None, synchronous: int
+) -> None:
+    store = (
+        ClientStore(tmp_path)
+        if durable is None
+        else ClientStore(tmp_path, durable=durable)
+    )
+    told = [store._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("synchronous", "journal_mode")]  # fmt: skip
+    store.close()
+    assert told == [synchronous, "wal"]

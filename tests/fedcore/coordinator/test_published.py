@@ -249,6 +249,31 @@ def test_coordinates_have_room_for_a_model_but_some_versions_are_kept_anyway(
     bookkeeping(story.published)
 
 
+def test_coordinates_that_just_fit_are_kept(
+    short: Callable[[int, int], None],
+) -> None:
+    short(2, 100)
+    story = Story(TopK(ratio=0.25))  # 50 coordinates are a quarter of the model
+    story.step(12)
+    assert story.published._support_bytes == story.published.model_bytes
+    assert len(story.published.ring) == 4
+
+
+def test_after_versions_were_dropped_the_oldest_message_still_goes_first(
+    short: Callable[[int, int], None],
+) -> None:
+    short(2, 7)
+    story = Story(TopK(ratio=0.005))
+    story.step(20)
+    assert all(entry.message for entry in story.published.ring)
+    story.published.keep(3 * story.published.ring[-1].message_bytes)
+    story.step()
+    bookkeeping(story.published)
+    kept = [entry.message is not None for entry in story.published.ring]
+    assert kept[-3:] == [True] * 3
+    assert not any(kept[:-4])
+
+
 def test_a_step_knows_the_version_the_model_and_the_last_message() -> None:
     story = Story(TopK(ratio=0.02))
     context = story.published.context()
