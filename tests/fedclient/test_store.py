@@ -18,7 +18,7 @@ from fedcore.bandwidth import Link
 from fedcore.errors import StateError
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
-from fedcore.protocol import Held, ModelName, Push, Settled, Verdict
+from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
 from fedrun.exits import exit_status
 
 E0 = "0" * 16
@@ -57,6 +57,7 @@ FULL = replace(
     settled=Settled(3, Verdict.REJECTED_STALE),
     pending=pending(4),
     history=(Sent(2, b"two", True), Sent(3, b"three", False)),
+    abandoned=(Abandoned("1" * 16, 7), Abandoned("2" * 16)),
     oldest=ModelName(E0, 1),
     ledger=Ledger(accepted=2, capped=0.5),
     work=0.5,
@@ -427,6 +428,8 @@ def test_what_a_client_algorithm_keeps_comes_back_and_changes(tmp_path: Path) ->
             assert plain(found.kept) == plain(course[-1])
             assert same(replace(found, kept=None), FULL)
             store.save(replace(found, kept=None))
+            query = "SELECT count(*) FROM vectors WHERE key LIKE 'kept%'"
+            assert store._db.execute(query).fetchone() == (0,)
         assert same(loaded(folder), FULL)
 
 
