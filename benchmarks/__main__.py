@@ -8,7 +8,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.speed import aggregation, catch_up, counting, durable, server, start
+from benchmarks.speed import (
+    aggregation,
+    catch_up,
+    counting,
+    dear,
+    durable,
+    server,
+    start,
+)
 from benchmarks.speed.measure import Scale, machine
 from benchmarks.speed.report import Report
 
@@ -16,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "aggregation": aggregation.run,
     "catch_up": catch_up.run,
     "counting": counting.run,
+    "dear": dear.run,
     "durable": durable.run,
     "server": server.run,
     "start": start.run,

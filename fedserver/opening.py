@@ -8,6 +8,7 @@ thread gets a message that it only has to add.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.opened import Opened, open_update
 from fedcore.typing import Bytes
@@ -29,12 +30,11 @@ class Opening:
         values = min(steps, self._spec.dim)
         together = most_bytes // max(1, PER_VALUE * values)
         self.room = asyncio.Semaphore(min(MOST, max(LEAST, together)))
-        self._is_light = steps <= LIGHT
         self._threads = ThreadPoolExecutor(THREADS, "opening")
 
     async def open(self, data: Bytes) -> Opened:
         """What an update says."""
-        if self._is_light:
+        if self._declared.get(payloads.format_of(data), 0) <= LIGHT:
             return open_update(data, self._spec, self._declared)
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, open_update, data, self._spec, self._declared

@@ -8,6 +8,7 @@ from fedcore.payloads.base import add as add
 from fedcore.payloads.base import cancels as cancels
 from fedcore.payloads.base import decode as decode
 from fedcore.payloads.base import exact as exact
+from fedcore.payloads.base import format_of as format_of
 from fedcore.payloads.base import formats as formats
 from fedcore.payloads.base import magnitude as magnitude
 from fedcore.payloads.base import merged as merged

@@ -194,6 +194,12 @@ def _inflated(reader: "Reader", dim: int, most: int) -> "Reader":
     return Reader(inflated(reader.bytes(reader.left), size, stride))
 
 
+def format_of(data: Bytes) -> str:
+    """The format that a message says it has; empty if there is none of its code."""
+    form = _by_code.get(memoryview(data)[1]) if len(data) > 1 else None
+    return form.name if form else ""
+
+
 def decode(payload: Payload) -> Array:
     """The float32 vector that the message stands for, shape ``(..., D)``."""
     return _by_name[payload.format].decode(payload)
