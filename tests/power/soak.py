@@ -35,7 +35,7 @@ def main() -> int:
     recordings = ((story, seed) for seed in count(given.seed) for story in STORIES)
     with ProcessPoolExecutor(given.jobs) as pool:
         while done < given.cuts:
-            some = list(islice(recordings, 2 * len(STORIES)))
+            some = list(islice(recordings, len(STORIES)))
             for (story, seed), outcome in zip(
                 some, pool.map(soak, *zip(*some, strict=True)), strict=True
             ):
