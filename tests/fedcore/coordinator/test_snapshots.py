@@ -92,7 +92,7 @@ def test_a_snapshot_holds_how_the_run_stands() -> None:
     desk = Desk(FedBuff(buffer=2))
     desk.enrol("a", "b")
     desk.enrol("judge", role="evaluator")
-    desk.at = 7.0
+    desk.at, desk.coordinator.state.started = 7.0, 6.0
     goes_on(desk, 0, 3)
     desk.measure("judge", 1, accuracy=0.5)
     desk.feed(ClientLeft(at=desk.at, cid="b"))
@@ -100,7 +100,7 @@ def test_a_snapshot_holds_how_the_run_stands() -> None:
     desk.feed(StopRequested(at=9.0, reason="over"))
     again = restarted(desk, FedBuff(buffer=2))
     state, old = again.coordinator.state, desk.coordinator.state
-    assert (state.at, state.started) == (old.at, old.started) == (10.0, 0.0)
+    assert (state.at, state.started) == (old.at, old.started) == (10.0, 6.0)
     assert (state.measured, state.closed, state.applied) == (1, "over", 3)
     assert (state.count, state.samples) == (0, 0.0)
     assert state.clients["b"].left

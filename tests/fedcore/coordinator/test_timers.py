@@ -80,6 +80,17 @@ def test_after_a_step_the_next_cohort_has_a_deadline_of_its_own() -> None:
     assert desk.version == 2
 
 
+def test_a_cohort_has_one_deadline_from_its_first_task_on() -> None:
+    desk = Desk(rounds())
+    desk.enrol("a", "b")
+    desk.at = 1.0
+    desk.pull("a")
+    desk.at = 3.0
+    desk.pull("b")
+    assert desk.given == ["b"]
+    assert [at for t, at in desk.timers.items() if t.kind == "deadline"] == [6.0]
+
+
 def test_the_deadline_of_an_earlier_attempt_does_nothing() -> None:
     desk = desk_of(rounds(), "a", "b")
     first = timer(desk, "deadline")
