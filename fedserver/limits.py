@@ -53,3 +53,25 @@ class Newest:
         finally:
             if self._calls.get(cid) is limit:
                 del self._calls[cid]
+
+
+class Turns:
+    """So many turns a second, one after the other; more wait for theirs."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate, self._left, self._since = rate, float(rate), 0.0
+        self._lock = asyncio.Lock()  # who hangs up while waiting takes no turn
+
+    async def turn(self) -> None:
+        """Waits for a turn; a second's worth of them is saved up."""
+        async with self._lock:
+            self._save_up()
+            if self._left < 1:
+                await asyncio.sleep((1 - self._left) / self._rate)
+                self._save_up()
+            self._left -= 1
+
+    def _save_up(self) -> None:
+        now = asyncio.get_running_loop().time()
+        saved = self._left + (now - self._since) * self._rate
+        self._left, self._since = min(self._rate, saved), now

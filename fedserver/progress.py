@@ -1,5 +1,6 @@
 """What a server has done so far: counted from the records as they become durable."""
 
+import heapq
 import threading
 import time
 from collections import Counter, deque
@@ -56,6 +57,8 @@ class Progress:
     traffic: Traffic = field(default_factory=Traffic)
     sockets: Sockets | None = None
     address: str = ""
+    bytes_up: int = 0  # of all clients
+    bytes_down: int = 0
 
     def __post_init__(self) -> None:
         """Nothing has happened yet."""
@@ -108,8 +111,8 @@ class Progress:
     def as_json(self, present: set[str]) -> JSON:
         """The state of the run, for ``fedserver status``."""
         state, config = self.run.coordinator.state, self.run.config
-        with self.lock:
-            return {
+        with self.lock:  # the core thread waits: no more than copies
+            facts = {
                 "run": self.run.run_id,
                 "journal": str(self.run.journal.folder),
                 "recipe": config.algorithm.kind,
@@ -122,13 +125,13 @@ class Progress:
                 "updates": dict(self.verdicts),
                 "updates_per_second": round(self.rate, 3),
                 "uptime": round(time.monotonic() - self.began, 1),
-                "bytes_up": sum(c.bytes_up for c in self.clients.values()),
-                "bytes_down": sum(c.bytes_down for c in self.clients.values()),
+                "bytes_up": self.bytes_up,
+                "bytes_down": self.bytes_down,
                 "metrics": dict(self.metrics[-1][1]) if self.metrics else {},
                 "measured": self.metrics[-1][0] if self.metrics else None,
-                "traffic": self._traffic_json(),
-                **self._clients_json(present),
             }
+        traffic, clients = self._traffic_json(), self._clients_json(present)
+        return {**facts, "traffic": traffic, **clients}
 
     def _traffic_json(self) -> JSON:
         """All bytes, and what is known of the sockets."""
@@ -144,20 +147,24 @@ class Progress:
 
     def _clients_json(self, present: set[str]) -> JSON:
         """The clients that were heard of last, and how many others there are."""
-        latest = sorted(self.clients.items(), key=lambda item: -item[1].seen)
-        listed = {cid for cid, _ in latest[:MOST_LISTED]}
+        with self.lock:
+            latest = heapq.nlargest(
+                MOST_LISTED, self.clients.items(), key=lambda item: item[1].seen
+            )
+            listed = {cid: vars(client).copy() for cid, client in latest}
+            unlisted = len(self.clients) - len(listed)
+            places = {cid: n for n, cid in enumerate(self.clients) if cid in listed}
         lanes, crossed = by_client(self.traffic.lanes()), self.traffic.crossed()
         return {
             "clients": [
                 {
-                    **vars(client),
+                    **listed[cid],
                     "present": cid in present,
                     "traffic": told(lanes.get(cid, {}), crossed.get(cid)),
                 }
-                for cid, client in self.clients.items()
-                if cid in listed
+                for cid in places
             ],
-            "unlisted": len(self.clients) - len(listed),
+            "unlisted": unlisted,
         }
 
     def _count(self, record: Row) -> None:
@@ -175,6 +182,7 @@ class Progress:
             case Leased() if client is not None:
                 client.doing = f"{record.task}s {record.version}"
                 client.bytes_down += record.nbytes
+                self.bytes_down += record.nbytes
             case Lost() if client is not None:
                 client.doing = "lost"
             case Failed() if client is not None:
@@ -199,6 +207,7 @@ class Progress:
         client.staleness, client.weight = record.staleness, record.weight
         client.memory_norm = record.memory_norm
         client.bytes_up += record.nbytes
+        self.bytes_up += record.nbytes
         client.doing = "idle"
 
 

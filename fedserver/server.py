@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import signal
 import tempfile
@@ -37,7 +38,7 @@ from fedrun.traffic import TrafficFile
 from fedserver.answers import Answers
 from fedserver.core import Core
 from fedserver.metering import Metered
-from fedserver.progress import Progress, without_clients
+from fedserver.progress import MOST_LISTED, Progress, without_clients
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
 from fedserver.sockets import Sockets, most_connections
@@ -46,6 +47,7 @@ _log = logging.getLogger(__name__)
 DOOR = "door"  # the file in a run's folder that says how its operator comes in
 _SWEEP: Seconds = 0.5
 _LOOK: Seconds = 0.1
+_STATUS: Seconds = 1.0
 _BOOK: Seconds = 2.0  # a server that is killed loses the counts of so long
 # Clients behind NAT keep their connection open by pings; see docs/protocol.md.
 _OPTIONS = (
@@ -94,6 +96,7 @@ class Server:
         self._failure: BaseException | None = None
         self._stop = asyncio.Event()
         self._answers = Answers()
+        self._asking, self._stale = asyncio.Lock(), 0.0
         self._sessions = Sessions(self.run.config.timeouts.lost)
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._core = Core(
@@ -214,11 +217,22 @@ class Server:
             for cid in self._sessions.missing():
                 self._core.submit(ClientLost(at=self._core.now(), cid=cid))
 
-    def _status(self, everything: bool) -> Any:
-        self._sockets.read()
-        told = self.progress.as_json(self._sessions.present)
-        told["disk"] = self._core.trouble
-        return told if everything else without_clients(told)
+    async def _status(self, everything: bool) -> str:
+        """The status as JSON; that of many clients is made once a second at most."""
+        loop = asyncio.get_running_loop()
+        async with self._asking:
+            is_small = len(self.progress.clients) <= MOST_LISTED
+            if is_small or loop.time() >= self._stale:
+                self._sockets.read()
+                present, trouble = self._sessions.present, self._core.trouble
+                self._told = await asyncio.to_thread(self._tell, present, trouble)
+                self._stale = loop.time() + _STATUS
+            return self._told[everything]
+
+    def _tell(self, present: set[str], trouble: str | None) -> tuple[str, str]:
+        """What everybody may know, and all."""
+        told = {**self.progress.as_json(present), "disk": trouble}
+        return json.dumps(without_clients(told)), json.dumps(told)
 
     # ---------------------------------------------------------------- the book
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import logging
 import zlib
 from collections import Counter
@@ -51,13 +50,13 @@ from fedcore.errors import ProtocolError, SpecMismatchError, UnavailableError
 from fedcore.params import ParamSpec, content_digest
 from fedcore.protocol import Answer, Epoch, Pull, Push
 from fedcore.text import is_printable, wrong_metrics
-from fedcore.typing import JSON, Seconds
+from fedcore.typing import Seconds
 from fedcore.workload import LONG_TEXT
 from fedrun.run import Run, fresh_name
 from fedserver.answers import Answers
 from fedserver.core import Core
 from fedserver.identity import EVALUATOR, OPERATOR, Gate, Named, by_door
-from fedserver.limits import Limit, Newest
+from fedserver.limits import Limit, Newest, Turns
 from fedserver.opening import Opening
 from fedserver.sessions import Session, Sessions
 from fedserver.uploads import Name, Upload, Uploads
@@ -87,7 +86,7 @@ class FederationService:
         core: Core,
         answers: Answers,
         sessions: Sessions,
-        status: Callable[[bool], JSON],
+        status: Callable[[bool], Awaitable[str]],
     ) -> None:
         """``status`` yields all that is known, or what everybody may know."""
         self._run, self._core = run, core
@@ -99,6 +98,7 @@ class FederationService:
         self._downloads = asyncio.Semaphore(run.config.server.max_downloads)
         self._judging: dict[str, asyncio.Task[pb.PushReply]] = {}  # by cid
         self._told_spec = self._spec.to_json()
+        self._newcomers = Turns(run.config.server.max_enrolments)
         self._codes: dict[str, str] = {}  # by clients' names
         self._uses: Counter[str] = Counter()
         self._nonces = itertools.count(1)
@@ -225,6 +225,8 @@ class FederationService:
                 f"this run has all the {most} clients that it takes "
                 "(server.max_clients)",
             )
+        if cid not in state.clients:
+            await self._newcomers.turn()
 
     async def _check_fit(self, request: pb.EnrolRequest, context: Context) -> None:
         """Refuses whoever cannot take part, with a sentence."""
@@ -366,7 +368,7 @@ class FederationService:
                 "the status is for operators: show a certificate of the organizational "
                 f"unit {OPERATOR!r}",
             )
-        return pb.StatusReply(json=json.dumps(self._status(is_operator)))
+        return pb.StatusReply(json=await self._status(is_operator))
 
     async def free(self, request: pb.FreeRequest, context: Context) -> pb.FreeReply:
         """The operator, on this machine, gives a name back to everybody."""

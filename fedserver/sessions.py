@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from fedwire.v1 import federation_pb2 as pb
 
@@ -59,6 +60,7 @@ class Sessions:
 
     def hear(self, cid: str) -> None:
         """A client gave a sign of life."""
+        self._heard.pop(cid, None)  # the dictionary is in the order of time
         self._heard[cid] = time.monotonic()
 
     def forget(self, cid: str) -> None:
@@ -67,8 +69,9 @@ class Sessions:
 
     def missing(self) -> list[str]:
         """Clients that were there and have been silent for too long; each once."""
-        now = time.monotonic()
-        silent = [cid for cid, at in self._heard.items() if now - at > self._lost_after]
+        before = time.monotonic() - self._lost_after
+        heard = self._heard.items()
+        silent = [cid for cid, _ in takewhile(lambda each: each[1] < before, heard)]
         for cid in silent:
             del self._heard[cid]
         return silent

@@ -53,6 +53,8 @@ class ServerConfig(Config):
     """Calls at a time on one connection; more wait at the client."""
     max_clients: Count = 100_000
     """Clients of the run, those that left among them; more are refused."""
+    max_enrolments: Count = 200
+    """New clients a second; more wait."""
     max_uploads: Count = 64
     """Large updates that are held in memory at a time, from their first byte to their
     verdict; more are asked to come back."""

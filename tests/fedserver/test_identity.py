@@ -1,5 +1,6 @@
 """Who a client is, whose a name is, and who may do more than train."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedwire.v1 import federation_pb2 as pb
 from fedcore.errors import ProtocolError
 from fedserver.cli import main
 from fedserver.identity import Gate, roles
+from fedserver.sessions import Sessions
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings
@@ -338,3 +340,48 @@ def test_all_of_the_status_is_for_callers_on_this_machine(
     tmp_path: Path, peer: str, is_operator: bool
 ) -> None:
     assert Gate(settings(tmp_path)).is_operator(calling(peer)) is is_operator
+
+
+def test_new_clients_are_let_in_at_a_rate(tmp_path: Path) -> None:
+    with served(tmp_path, server={"max_enrolments": 10}) as server:
+        peers = [Peer(server.address, f"peer {number}") for number in range(20)]
+        began = time.monotonic()
+        for peer in peers:
+            peer.enrol()
+        took = time.monotonic() - began
+        assert took > 0.9  # ten were saved up
+        began = time.monotonic()
+        for peer in peers:
+            peer.enrol()  # again: it is known, and waits for nobody
+        assert time.monotonic() - began < took
+        for peer in peers:
+            peer.channel.close()
+
+
+def test_a_status_of_many_clients_is_made_once_a_second(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.server.MOST_LISTED", 1)
+    made = []
+    as_json = server.progress.as_json
+
+    def counted(present: set[str]) -> Any:
+        made.append(1)
+        return as_json(present)
+
+    monkeypatch.setattr(server.progress, "as_json", counted)
+    with Peer(server.address, "ann") as ann, Peer(server.address, "bob"):
+        for _ in range(20):
+            ann.stub.status(pb.StatusRequest(), timeout=CALL)
+    assert len(made) < 10
+
+
+def test_who_was_silent_is_found_without_a_look_at_the_others() -> None:
+    sessions = Sessions(lost_after=0.05)
+    for cid in ("ann", "bob", "eve"):
+        sessions.hear(cid)
+    time.sleep(0.06)
+    sessions.hear("ann")
+    assert sessions.missing() == ["bob", "eve"]
+    assert sessions.missing() == []
+    assert sessions.present == {"ann"}
