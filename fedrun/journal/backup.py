@@ -3,6 +3,11 @@
 A restored run is an older history: it opens a new epoch under a random name, and
 clients then take back what it does not hold (docs/protocol.md). A copy refuses a
 plain start, so that nobody goes on from it by mistake.
+
+A copy is a journal of its own. Whatever interrupts a backup, it can be restored as it
+was before or as it was to be: snapshots come first, under another name; then all rows
+in one transaction; then the snapshots get their names. A second backup adds what is
+new.
 """
 
 import contextlib
@@ -12,42 +17,51 @@ from pathlib import Path
 
 from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.events import HistoryReopened
-from fedcore.errors import CorruptJournalError, JournalError
+from fedcore.errors import JournalError
 from fedcore.protocol import Epoch
-from fedrun.durable import make_private_folder
+from fedrun.durable import make_folder, sync_folder
+from fedrun.files import rename
+from fedrun.journal.codec import Configured
+from fedrun.journal.disk import writing
 from fedrun.journal.journal import BACKUP, Journal, exists
 from fedrun.journal.recover import recover
 from fedrun.journal.snapshots import Snapshots
-from fedrun.journal.sqlite import SqliteStore
+from fedrun.journal.sqlite import HISTORY, SqliteStore
+from fedrun.journal.store import WholeRow
+from fedrun.lock import FolderLock
 
 _ATTEMPTS = 5
 _FOLDERS = ("snapshots", "models", "segments")
+_COPY, _RESTORING = "yes", "restoring"  # what the fact BACKUP says
+
+
+class _MovedOnError(JournalError):
+    """The run went on while it was copied, and what was copied does not fit."""
 
 
 def backup(folder: Path, target: Path) -> int:
     """Copies a run, also while its server goes on; the number of its last record.
 
+    To an earlier backup of the same history it adds what is new.
+
     Raises:
-        JournalError: there is no run, or something is in the way.
+        JournalError: there is no run, or something else is in the way.
     """
-    _refuse_existing(target)
-    for _ in range(_ATTEMPTS - 1):
-        with contextlib.suppress(JournalError):  # the run went on while it was copied
-            return _sound_copy(folder, target)
-    return _sound_copy(folder, target)
+    return _copy(folder, target, _COPY)
 
 
 def restore(source: Path, folder: Path, fresh_epoch: Callable[[], Epoch]) -> Epoch:
     """Makes a backup the run in ``folder``; returns the name of the new history.
 
+    If it is interrupted, the same call goes on.
+
     Raises:
         JournalError: there is no backup, or a run in the way.
     """
-    _refuse_existing(folder)
     if not exists(source):
         raise JournalError(f"{source}: no backup here")
+    _copy(source, folder, _RESTORING)
     with _all_or_nothing(folder):
-        _copy(source, folder)
         return _open_epoch(folder, fresh_epoch())
 
 
@@ -59,41 +73,158 @@ def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
             at=coordinator.state.at, fresh_epoch=epoch, reason="restored from a backup"
         )
         actions = coordinator.handle(event)
-        journal.append([a.record for a in actions if isinstance(a, Persist)])
-        journal.store.note(BACKUP, None)
+        records = [action.record for action in actions if isinstance(action, Persist)]
+        journal.store.append(records, {BACKUP: None})
     return epoch
 
 
-def _sound_copy(folder: Path, target: Path) -> int:
-    """Copies a run and reads the copy; the number of its last record."""
-    with _all_or_nothing(target):
-        _copy(folder, target)
-        with contextlib.closing(SqliteStore(target)) as store:
-            # A payload may have been recycled between the copies of rows and segments.
-            damage = store.damage(_newest_snapshot(target, store.last))
-            if damage is None:
-                return store.last
-        raise CorruptJournalError(
-            f"{folder}: record {damage.number} cannot be copied: {damage.reason}"
-        )
+def _copy(source: Path, target: Path, purpose: str) -> int:
+    """Copies a run, or what is new of it; the copy is marked as one."""
+    with contextlib.closing(SqliteStore(source, read_only=True)) as old:
+        is_new = not exists(target)
+        if not is_new:
+            _require_beginning(old, source, target, purpose)
+        with _all_or_nothing(target) if is_new else contextlib.nullcontext():
+            lock = FolderLock(target, JournalError, "copy")
+            try:
+                return _try_often(old, source, target, purpose)
+            finally:
+                lock.release()
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copies a run; the copy is marked as one."""
-    unfinished = shutil.ignore_patterns(".*.tmp")
-    make_private_folder(target)
-    try:
-        with contextlib.closing(SqliteStore(source, read_only=True)) as store:
-            store.copy_to(target / "journal.sqlite3")
-        with contextlib.closing(SqliteStore(target, lenient=True)) as store:
-            store.note(BACKUP, "yes")
-        for part in _FOLDERS:
-            if (source / part).is_dir():
-                shutil.copytree(
-                    source / part, target / part, ignore=unfinished, dirs_exist_ok=True
+def _require_beginning(
+    old: SqliteStore, source: Path, target: Path, purpose: str
+) -> None:
+    """A copy can be added to if it is a beginning of what is copied now.
+
+    Raises:
+        JournalError: something else lies there.
+    """
+    with contextlib.closing(SqliteStore(target, read_only=True)) as there:
+        if there.noted(BACKUP) != purpose:
+            raise JournalError(f"{target}: there is a run already; move it away first")
+        here, known = _run_of(old), _run_of(there)
+        if here != known:
+            raise JournalError(
+                f"{target} is a copy of run {known}, {source} is run {here}: copy it "
+                "into another folder"
+            )
+        last = next(there.whole_rows(there.last - 1))
+        same = next(old.whole_rows(there.last - 1), None)
+        if (
+            there.noted(HISTORY) != old.noted(HISTORY)
+            or same is None
+            or (same.kind, same.body, same.check) != (last.kind, last.body, last.check)
+        ):
+            raise JournalError(
+                f"{target} is a copy of another history of run {known}: {source} was "
+                "restored or repaired since; copy it into another folder"
+            )
+
+
+def _run_of(store: SqliteStore) -> str:
+    first = store.find(Configured.__name__)[0].record
+    assert isinstance(first, Configured)
+    return first.run_id
+
+
+def _try_often(old: SqliteStore, source: Path, target: Path, purpose: str) -> int:
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(_MovedOnError):
+            return _copy_once(old, source, target, purpose)
+    return _copy_once(old, source, target, purpose)
+
+
+def _copy_once(old: SqliteStore, source: Path, target: Path, purpose: str) -> int:
+    with writing(target):
+        try:
+            _copy_models(source, target)
+            _copy_snapshots(source, target)
+        except FileNotFoundError as error:
+            raise _MovedOnError(f"{target}: cannot copy the run: {error}") from error
+        with contextlib.closing(SqliteStore(target)) as new:
+            dropped = _copy_rows(old, new, target, purpose)
+            _name_snapshots(target, new.last)
+            if dropped > new.first_payload():
+                new.drop_payloads(dropped)
+            _remove_older(source, target, new.last)
+            return new.last
+
+
+def _copy_models(source: Path, target: Path) -> None:
+    """Version 0 never changes; the others are copied anew."""
+    for file in sorted((source / "models").glob("[!.]*.safetensors")):
+        place = target / "models" / file.name
+        if file.stem != "initial" or not place.exists():
+            _copy_file(file, place)
+
+
+def _copy_rows(old: SqliteStore, new: SqliteStore, target: Path, purpose: str) -> int:
+    """Copies the rows that are new; up to which one payloads were dropped."""
+    dropped = old.first_payload()
+    newest = max(_unnamed(target), default=0)
+    newest = max(newest, *Snapshots(target / "snapshots").numbers(), 0)
+
+    def checked() -> Iterator[WholeRow]:
+        for row in old.whole_rows(new.last):
+            if row.dropped and row.number > newest:
+                raise _MovedOnError(
+                    f"{target}: cannot copy the run: payload {row.number} was dropped"
                 )
-    except OSError as error:
-        raise JournalError(f"{target}: cannot copy the run: {error}") from error
+            yield row
+
+    new.take_over(checked(), {**old.facts(), BACKUP: purpose})
+    return dropped if dropped <= newest else 0
+
+
+def _copy_snapshots(source: Path, target: Path) -> None:
+    """Copies the snapshots that are new, under names that nobody reads."""
+    there = Snapshots(target / "snapshots")
+    for number, path in _snapshots_of(source).items():
+        if number not in there.numbers() and number not in _unnamed(target):
+            _copy_file(path, _unnamed_path(target, number))
+
+
+def _snapshots_of(source: Path) -> dict[int, Path]:
+    """All snapshots, also those of a copy that was interrupted."""
+    snapshots = Snapshots(source / "snapshots")
+    named = {number: snapshots.path(number) for number in snapshots.numbers()}
+    return {**_unnamed(source), **named}
+
+
+def _unnamed(folder: Path) -> dict[int, Path]:
+    found = (folder / "snapshots").glob("*.copied")
+    return {int(path.stem): path for path in found}
+
+
+def _unnamed_path(folder: Path, number: int) -> Path:
+    return folder / "snapshots" / f"{number:012d}.copied"
+
+
+def _name_snapshots(target: Path, last: int) -> None:
+    """The rows are there: now the snapshots mean something."""
+    for number, path in _unnamed(target).items():
+        if number <= last:
+            path.rename(Snapshots(target / "snapshots").path(number))
+    if (target / "snapshots").is_dir():
+        sync_folder(target / "snapshots")
+
+
+def _remove_older(source: Path, target: Path, last: int) -> None:
+    """Snapshots that the run itself does not need any more."""
+    there, kept = Snapshots(target / "snapshots"), _snapshots_of(source)
+    newest = max((number for number in there.numbers() if number <= last), default=0)
+    for number in there.numbers():
+        if number not in kept and number != newest:
+            there.remove(number)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """A durable copy; the target is there whole or not at all."""
+    make_folder(target.parent)
+    temporary = target.with_name(f".{target.name}.tmp")
+    shutil.copyfile(source, temporary)
+    rename(temporary, target)
 
 
 @contextlib.contextmanager
@@ -104,18 +235,9 @@ def _all_or_nothing(copy: Path) -> Iterator[None]:
     except BaseException:
         for part in _FOLDERS:
             shutil.rmtree(copy / part, ignore_errors=True)
-        for file in copy.glob("journal.sqlite3*"):
-            file.unlink(missing_ok=True)
+        for name in ("journal.sqlite3*", "journal.mark", "lock"):
+            for file in copy.glob(name):
+                file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             copy.rmdir()
         raise
-
-
-def _refuse_existing(folder: Path) -> None:
-    if exists(folder):
-        raise JournalError(f"{folder}: there is a run already; move it away first")
-
-
-def _newest_snapshot(folder: Path, last: int) -> int:
-    numbers = Snapshots(folder / "snapshots").numbers()
-    return max((number for number in numbers if number <= last), default=0)

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from fedrun.journal.disk import explained, reading
 from fedrun.journal.mark import FILE as MARK
 from fedrun.journal.mark import Mark, MarkFile, read_marks
 from fedrun.journal.segments import Place, Segments
-from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss
+from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss, WholeRow
 
 FILE = "journal.sqlite3"
 SCHEMA_VERSION = 1
 LARGE = 64 << 10  # payloads of at least this many bytes go to segments
-_HISTORY = "history"  # the fact that names what the records' numbers count
+HISTORY = "history"  # the fact that names what the records' numbers count
 _VOLATILE = "volatile"  # the fact of a run that never waited for the disk
+_AT_ONCE = 64  # rows that are read together
 _NINE = ", ".join("?" * 9)
 
 _SCHEMA = """
@@ -104,12 +105,12 @@ class SqliteStore:
             self._history = secrets.token_bytes(8)
             return
         self._last = self._one("SELECT coalesce(max(number), 0) FROM records")
-        self._history = bytes.fromhex(self.noted(_HISTORY) or "")
+        self._history = bytes.fromhex(self.noted(HISTORY) or "")
         if not self._read_only:
             self._durable = self._durable and not self.volatile
             if not self._history:  # written by an older program
                 self._history = secrets.token_bytes(8)
-                self.note(_HISTORY, self._history.hex())
+                self.note(HISTORY, self._history.hex())
             taken = self._taken()
             if not self._lenient:
                 self._segments.require(taken)
@@ -212,7 +213,7 @@ class SqliteStore:
         for statement in _SCHEMA.split(";"):
             self._db.execute(statement)
         self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        self._note({_HISTORY: self._history.hex()})
+        self._note({HISTORY: self._history.hex()})
         if not self._durable:
             self._note({_VOLATILE: "yes"})
 
@@ -385,7 +386,7 @@ class SqliteStore:
         with self._transaction():
             self._db.execute("DELETE FROM records WHERE number >= ?", (number,))
             self._insert(rows)
-            self._note({**facts, _HISTORY: history.hex()})
+            self._note({**facts, HISTORY: history.hex()})
         self._history, self._hidden = history, False
         self._segments.start(self._taken())
         self._advance(self._last + len(rows))
@@ -467,16 +468,65 @@ class SqliteStore:
             self._one("SELECT coalesce(max(number), 0) FROM records WHERE dropped = 1")
         )
 
-    def copy_to(self, path: Path) -> None:
-        """Writes a consistent copy of the SQLite file, also while a run goes on."""
-        make_private(path)
-        target = sqlite3.connect(path)
-        try:
-            self._db.backup(target)
-        except sqlite3.Error as error:
-            raise explained(path, error) from error
-        finally:
-            target.close()
+    def whole_rows(self, after: int) -> Iterator[WholeRow]:
+        """The rows behind a number with their payloads, also while a run goes on.
+
+        Raises:
+            CorruptJournalError: a row is damaged or missing.
+        """
+        query = f"{_SELECT} WHERE number > ? ORDER BY number LIMIT {_AT_ONCE}"
+        while rows := self._query(query, after):
+            for row in rows:
+                after += 1
+                if row[0] != after:
+                    raise CorruptJournalError(
+                        f"{self._file}: record {after} cannot be copied: it is missing"
+                    )
+                yield self._whole(row)
+
+    def _whole(self, row: tuple[Any, ...]) -> WholeRow:
+        wrong = self._wrong(row, unreadable=True)
+        if wrong:  # or the payload was dropped since the row was read
+            [row] = self._query(f"{_SELECT} WHERE number = ?", row[0])
+            wrong = self._wrong(row, unreadable=True)
+        number, kind, body, payload, segment, start, size, check, dropped = row
+        if wrong:
+            raise CorruptJournalError(
+                f"{self._file.parent}: record {number} cannot be copied: {wrong}"
+            )
+        if segment is not None:
+            payload = self._segments.read(Place(segment, start, size))
+        return WholeRow(number, kind, body, payload, size, check, bool(dropped))
+
+    def facts(self) -> dict[str, str]:
+        """All facts."""
+        return dict(self._query("SELECT key, value FROM facts"))
+
+    def take_over(self, rows: Iterable[WholeRow], facts: Facts) -> int:
+        """Appends rows of another store as they are, all or none; the last number."""
+        self._forget_failure()
+        number = self._last
+        self._history = bytes.fromhex(facts.get(HISTORY) or self._history.hex())
+        with self._transaction():
+            for row in rows:
+                number = row.number
+                self._db.execute(
+                    "INSERT INTO records (number, kind, body, payload, segment, start, "
+                    f"size, checksum, dropped) VALUES ({_NINE})",
+                    self._placed(row),
+                )
+            self._segments.sync()
+            self._note(facts)
+        self._advance(number)
+        return number
+
+    def _placed(self, row: WholeRow) -> tuple[Any, ...]:
+        head, tail = row[:3], (row.size, row.check, int(row.dropped))
+        if row.payload is None or len(row.payload) < LARGE:
+            return *head, row.payload, None, None, *tail
+        durable = self._last if self._durable else 0
+        place = self._segments.write(row.payload, self._history, row.number, durable)
+        return *head, None, place.segment, place.offset, *tail
 
     def close(self) -> None:
         """Releases the files."""

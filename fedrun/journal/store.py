@@ -22,6 +22,18 @@ class Entry(NamedTuple):
     record: Row
 
 
+class WholeRow(NamedTuple):
+    """A row as it is kept, wherever its payload lies."""
+
+    number: int
+    kind: str
+    body: str
+    payload: bytes | None
+    size: int
+    check: int
+    dropped: bool
+
+
 class Damage(NamedTuple):
     """A row that does not say what was written."""
 

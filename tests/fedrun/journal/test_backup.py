@@ -1,11 +1,16 @@
+import contextlib
+import os
 import shutil
+import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from fedcore.errors import JournalError
-from fedrun.journal import Journal, backup, restore, verify
+from fedrun.journal import Journal, backup, exists, recover, restore, verify
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.run import fresh_name, open_run
 from fedserver.cli import main
@@ -57,12 +62,165 @@ def test_a_restored_run_can_be_restored_again(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     run = written(tmp_path)
     backup(run.folder, tmp_path / "copy")
+    (tmp_path / "else").mkdir()
+    other = written(tmp_path / "else")
     for call in (
-        lambda: backup(run.folder, tmp_path / "copy"),
+        lambda: backup(run.folder, other.folder),
         lambda: restore(tmp_path / "copy", run.folder, fresh_name),
+        lambda: restore(tmp_path / "copy", tmp_path / "copy", fresh_name),
     ):
         with pytest.raises(JournalError, match="there is a run already; move it away"):
             call()
+    with pytest.raises(JournalError, match=r"is a copy of run .* is run "):
+        backup(other.folder, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("dim", [100, LARGE])
+def test_a_second_backup_adds_what_is_new(tmp_path: Path, dim: int) -> None:
+    run, copy = Written(tmp_path, dim), tmp_path / "copy"
+    run.push()
+    run.group.snapshot(run.run.journal.store.last)
+    backup(run.folder, copy)
+    [old] = (copy / "snapshots").iterdir()
+    before = old.stat().st_ino, (copy / "models" / "initial.safetensors").stat().st_ino
+    copied: list[int] = []
+    with pytest.MonkeyPatch.context() as patched:
+        take_over = SqliteStore.take_over
+
+        def counting(store: SqliteStore, rows: Any, facts: Any) -> int:
+            found = list(rows)
+            copied.extend(row.number for row in found)
+            return take_over(store, found, facts)
+
+        patched.setattr(SqliteStore, "take_over", counting)
+        for _ in range(2):
+            run.push()
+        run.group.snapshot(run.run.journal.store.last)
+        assert backup(run.folder, copy) == 8
+        assert copied == [5, 6, 7, 8]
+        assert backup(run.folder, copy) == 8
+        assert len(copied) == 4
+    after = old.stat().st_ino, (copy / "models" / "initial.safetensors").stat().st_ino
+    assert after == before
+    run.close()
+    run.folder.rename(tmp_path / "old")
+    restore(copy, run.folder, fresh_name)
+    again = Written(tmp_path, dim)
+    assert again.digest == run.digest
+    again.push()
+    again.close()
+
+
+def test_a_backup_follows_a_run_that_drops_its_payloads(tmp_path: Path) -> None:
+    run, copy = Written(tmp_path, LARGE, journal={"keep_bytes": 0}), tmp_path / "copy"
+    for _ in range(3):
+        for _ in range(2):
+            run.push()
+            run.group.snapshot(run.run.journal.store.last)
+        backup(run.folder, copy)
+        with closing(SqliteStore(copy, read_only=True)) as there:
+            assert there.first_payload() == run.run.journal.store.first_payload() > 0
+        names = [
+            sorted(path.name for path in (folder / "snapshots").iterdir())
+            for folder in (run.folder, copy)
+        ]
+        assert names[0] == names[1]
+    run.close()
+    restore(copy, tmp_path / "new", fresh_name)
+    journal = Journal.open(tmp_path / "new")
+    assert recover(journal).coordinator.state.published.digest == run.digest
+    journal.close()
+
+
+def test_another_history_of_a_run_goes_into_another_folder(tmp_path: Path) -> None:
+    run, copy = Written(tmp_path), tmp_path / "copy"
+    run.push()
+    backup(run.folder, copy)
+    run.push()
+    backup(run.folder, tmp_path / "later")
+    run.close()
+    shutil.rmtree(run.folder)
+    restore(copy, run.folder, fresh_name)
+    with pytest.raises(JournalError, match="is a copy of another history of run"):
+        backup(run.folder, tmp_path / "later")
+    backup(run.folder, copy)  # of which it is a continuation
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing is tidied up."""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_backup_may_be_killed_anywhere(tmp_path: Path, first: bool) -> None:
+    for moment in range(40):
+        place = tmp_path / str(moment)
+        place.mkdir()
+        run, copy = Written(place, LARGE), place / "copy"
+        run.push()
+        run.group.snapshot(run.run.journal.store.last)
+        if not first:
+            backup(run.folder, copy)
+        run.push()
+        run.group.snapshot(run.run.journal.store.last)
+        run.close()
+        done = interrupted(run.folder, copy, moment)
+        if exists(copy):
+            restore(copy, place / "new", fresh_name)
+            journal = Journal.open(place / "new")
+            version = recover(journal).coordinator.state.version
+            journal.close()
+            assert version in ((2,) if first or done else (1, 2))
+        elif not first:
+            raise AssertionError("the backup that was there is gone")
+        assert backup(run.folder, copy) == 6
+        shutil.rmtree(place)
+        if done:
+            break
+    else:
+        raise AssertionError("it never came to its end")
+
+
+def interrupted(folder: Path, copy: Path, moment: int) -> bool:
+    """Kills a backup after so many of its syncs; whether it was through before."""
+    left = [moment]
+
+    def syncing(real: Any) -> Any:
+        def sync(*given: Any) -> Any:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return real(*given)
+
+        return sync
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", syncing(os.fsync))
+        patched.setattr(os, "fdatasync", syncing(os.fdatasync))
+        module = sys.modules[backup.__module__]
+        patched.setattr(module, "_all_or_nothing", lambda _: contextlib.nullcontext())
+        try:
+            backup(folder, copy)
+        except Killed:
+            return False
+    return True
+
+
+def test_a_restore_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    run, copy = written(tmp_path), tmp_path / "copy"
+    backup(run.folder, copy)
+
+    def killed() -> str:
+        shutil.copytree(tmp_path / "new", tmp_path / "crashed")
+        raise Killed
+
+    with pytest.raises(Killed):
+        restore(copy, tmp_path / "new", killed)
+    assert not (tmp_path / "new").exists()
+    epoch = restore(copy, tmp_path / "crashed", fresh_name)
+    journal = Journal.open(tmp_path / "crashed")
+    state = recover(journal).coordinator.state
+    assert (state.version, state.epoch) == (3, epoch)
+    journal.close()
 
 
 def test_there_must_be_something_to_copy(tmp_path: Path) -> None:
@@ -101,16 +259,17 @@ def test_a_file_that_vanishes_meanwhile_makes_another_attempt(
 ) -> None:
     run = written(tmp_path)
     gone = vanishing(run)
-    tries: list[Path] = []
-    copy_to = SqliteStore.copy_to
+    tries: list[object] = []
+    copyfile = shutil.copyfile
 
-    def copy(store: SqliteStore, path: Path) -> None:
-        if tries:
-            gone.unlink()
-        tries.append(path)
-        copy_to(store, path)
+    def copy(source: Path, target: Path) -> object:
+        if source == gone:
+            if tries:
+                gone.unlink()
+            tries.append(source)
+        return copyfile(source, target)
 
-    monkeypatch.setattr(SqliteStore, "copy_to", copy)
+    monkeypatch.setattr(shutil, "copyfile", copy)
     assert backup(run.folder, tmp_path / "copy") == 8
     assert len(tries) == 2
 
