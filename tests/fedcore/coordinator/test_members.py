@@ -1,10 +1,17 @@
 """Who comes and goes, what is written down of it, and which numbers are believed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fedcore.coordinator.actions import SetTimer
-from fedcore.coordinator.events import ClientFailed, ClientLeft, Timer
+from fedcore.coordinator.actions import Refuse, SetTimer
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientFailed,
+    ClientLeft,
+    Timer,
+)
 from fedcore.coordinator.records import (
     Admitted,
     Decided,
@@ -13,10 +20,11 @@ from fedcore.coordinator.records import (
     Lost,
     Stepped,
 )
-from fedcore.coordinator.settings import EvaluateConfig, StopConfig
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.protocol import Answer, Verdict
 from fedcore.recipes import FedBuff
-from tests.fedcore.coordinator.desk import Desk
+from fedcore.staleness import AdaSGD
+from tests.fedcore.coordinator.desk import SPEC, Desk
 
 
 def test_seconds_go_on_counting_over_a_restart() -> None:
@@ -191,3 +199,45 @@ def test_a_record_holds_what_the_client_said_where_it_is_a_number() -> None:
     desk.push("a", 2, loss=nan, update_norm=nan, memory_norm=float("inf"))
     (told,) = desk.records(Decided)
     assert (told.loss, told.update_norm, told.memory_norm) == (None, 0.0, 0.0)
+
+
+def test_a_name_belongs_to_the_owner_that_took_it_first() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    mine = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
+    desk.feed(mine)
+    assert [record.owner for record in desk.records(Admitted)] == ["1" * 32]
+    theirs = replace(mine, cid="b", owner="2" * 32)
+    desk.feed(theirs)
+    (refusal,) = desk.actions
+    assert refusal == Refuse(cid="b", nonce=0, answer=Answer.UNKNOWN)
+    desk.feed(replace(mine, cid="c"))  # the owner itself, under a new id
+    assert [record.cid for record in desk.records(Admitted)] == ["c"]
+
+
+def test_no_reply_says_that_the_run_has_ended_before_it_has() -> None:
+    desk = Desk(FedBuff(buffer=1, concurrency=1), StopConfig(updates=1))
+    desk.enrol("a", "b")
+    desk.enrol("judge", role="evaluator")
+    desk.pull("a")
+    assert not desk.reply.done
+    desk.pull("b")
+    desk.fire("hold")
+    assert not desk.reply.done
+    desk.push("a", 1)
+    assert desk.finished
+    desk.pull("judge")
+    assert desk.reply.done
+    assert desk.reply.task.lease == TimeoutsConfig().lease
+
+
+def test_a_policy_that_stays_the_same_keeps_what_it_has_learnt() -> None:
+    config = FedBuff(buffer=1, staleness=AdaSGD())
+    desk = Desk(config)
+    desk.enrol("a")
+    for seq in (1, 2, 3):
+        desk.push("a", seq)
+    learnt = desk.coordinator.state.staleness
+    desk.coordinator.state.amend(config.build(SPEC))
+    assert desk.coordinator.state.staleness is learnt
+    desk.coordinator.state.amend(FedBuff(buffer=1).build(SPEC))
+    assert desk.coordinator.state.staleness is not learnt
