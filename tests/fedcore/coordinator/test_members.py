@@ -23,6 +23,7 @@ from fedcore.coordinator.records import (
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.protocol import Answer, Verdict
 from fedcore.recipes import FedBuff
+from fedcore.server_optimizers import Momentum
 from fedcore.staleness import AdaSGD
 from tests.fedcore.coordinator.desk import SPEC, Desk
 
@@ -212,6 +213,10 @@ def test_a_name_belongs_to_the_owner_that_took_it_first() -> None:
     assert refusal == Refuse(cid="b", nonce=0, answer=Answer.UNKNOWN)
     desk.feed(replace(mine, cid="c"))  # the owner itself, under a new id
     assert [record.cid for record in desk.records(Admitted)] == ["c"]
+    again = Desk(FedBuff(buffer=2))  # and so it is after a restart from a snapshot
+    again.coordinator.state.load(*desk.coordinator.state.dump())
+    again.feed(theirs)
+    assert again.refused == [Answer.UNKNOWN]
 
 
 def test_no_reply_says_that_the_run_has_ended_before_it_has() -> None:
@@ -230,14 +235,17 @@ def test_no_reply_says_that_the_run_has_ended_before_it_has() -> None:
     assert desk.reply.task.lease == TimeoutsConfig().lease
 
 
-def test_a_policy_that_stays_the_same_keeps_what_it_has_learnt() -> None:
-    config = FedBuff(buffer=1, staleness=AdaSGD())
+def test_a_role_that_stays_the_same_keeps_what_it_has_learnt() -> None:
+    config = FedBuff(buffer=1, staleness=AdaSGD(), server=Momentum(lr=0.1))
     desk = Desk(config)
     desk.enrol("a")
     for seq in (1, 2, 3):
         desk.push("a", seq)
-    learnt = desk.coordinator.state.staleness
-    desk.coordinator.state.amend(config.build(SPEC))
-    assert desk.coordinator.state.staleness is learnt
-    desk.coordinator.state.amend(FedBuff(buffer=1).build(SPEC))
-    assert desk.coordinator.state.staleness is not learnt
+    state = desk.coordinator.state
+    learnt, velocity = state.staleness, state.optimizer
+    state.amend(config.build(SPEC))
+    assert state.staleness is learnt
+    assert state.optimizer is velocity
+    state.amend(FedBuff(buffer=1).build(SPEC))
+    assert state.staleness is not learnt
+    assert state.optimizer is not velocity
