@@ -183,10 +183,12 @@ def trickle(peer: Attacker, uploads: int = 64) -> None:
                     calls[number] = _begin_upload(peer, number)
 
 
-def _begin_upload(peer: Attacker, number: int) -> tuple[Raw, int]:
+def _begin_upload(
+    peer: Attacker, number: int, who: Identity | None = None
+) -> tuple[Raw, int]:
     raw = peer.raw(window=1 << 16)
     told = {"seq": number + 1, "epoch": peer.epoch, "digest": os.urandom(16)}
-    header = header_frame(peer.me.header(bytes(MEGABYTE // 2), **told))
+    header = header_frame((who or peer.me).header(bytes(MEGABYTE // 2), **told))
     return raw, raw.begin(path("Push"), header, ends=False)
 
 
@@ -299,6 +301,52 @@ def enrolments(peer: Attacker) -> None:
         peer.ask(lambda _, timeout, each=call: each.result(), None)
 
 
+def crowd_of_pulls(peer: Attacker, clients: int = 200) -> None:
+    """Enrols many clients, each of which pulls on its own connection and reads none."""
+    crowd = _crowd(peer, clients)
+    raws = {each.name: peer.raw(window=200) for each in crowd}
+    for number in peer.rate(clients / 10):
+        other = crowd[number % clients]
+        told = {**other.who, "epoch": peer.epoch ^ (number + 1)}
+        request = pb.PullRequest(**told).SerializeToString()
+        try:
+            raws[other.name].begin(path("Pull"), request)
+            peer.answers["begun"] += 1
+        except OSError:
+            peer.answers["ended"] += 1
+            with suppress(OSError):
+                raws[other.name] = peer.raw(window=200)
+
+
+def crowd_of_uploads(peer: Attacker, clients: int = 64) -> None:
+    """Enrols many clients, each of which sends the same byte again and again."""
+    crowd = _crowd(peer, clients)
+    [again] = chunk_frames([b"x"])
+    calls = [_begin_upload(peer, number, each) for number, each in enumerate(crowd)]
+    for _ in peer.rate(1):
+        for number, (raw, stream) in enumerate(calls):
+            try:
+                raw.say(stream, again)
+                if _is_answered(raw):
+                    raise ConnectionError
+            except OSError:
+                peer.answers["ended"] += 1
+                raw.close()
+                with suppress(OSError):
+                    calls[number] = _begin_upload(peer, number, crowd[number])
+
+
+def _crowd(peer: Attacker, clients: int) -> list[Identity]:
+    """So many clients, enrolled."""
+    crowd = [Identity(name=f"crowd-{os.urandom(4).hex()}") for _ in range(clients)]
+    stub = peer.connect()
+    for each in crowd:
+        reply = peer.ask(stub.enrol, each.enrol(peer.spec))
+        if reply is not None:
+            peer.epoch = reply.epoch
+    return crowd
+
+
 ATTACKS: dict[str, Attack] = {
     each.__name__: each
     for each in (
@@ -316,5 +364,7 @@ ATTACKS: dict[str, Attack] = {
         keys,
         control,
         enrolments,
+        crowd_of_pulls,
+        crowd_of_uploads,
     )
 }

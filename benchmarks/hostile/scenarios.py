@@ -104,6 +104,18 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario(attack="keys", title="20,000 metrics to a report"),
         Scenario(attack="control", title="control characters in every text"),
         Scenario(attack="enrolments", title="a flood of enrolments"),
+        Scenario(
+            attack="crowd_of_pulls",
+            title="200 clients of one peer, each with an unread pull",
+            dim=125_000,
+            pace=0.1,
+        ),
+        Scenario(
+            attack="crowd_of_uploads",
+            title="64 clients of one peer that resend one byte a second",
+            dim=125_000,
+            pace=0.1,
+        ),
     )
 }
 
