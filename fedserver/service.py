@@ -55,6 +55,7 @@ from fedcore.workload import LONG_TEXT
 from fedrun.run import Run, fresh_name
 from fedserver.answers import Answers
 from fedserver.core import Core
+from fedserver.downloads import Download, Downloads
 from fedserver.identity import EVALUATOR, OPERATOR, Gate, Named, by_door
 from fedserver.limits import Limit, Newest, Turns
 from fedserver.opening import Opening
@@ -95,7 +96,7 @@ class FederationService:
         self._status = status
         self._spec = run.coordinator.algorithm.spec
         self._pulls = Newest()
-        self._downloads = asyncio.Semaphore(run.config.server.max_downloads)
+        self._downloads = Downloads(run.config.server.max_downloads)
         self._judging: dict[str, asyncio.Task[pb.PushReply]] = {}  # by cid
         self._told_spec = self._spec.to_json()
         self._newcomers = Turns(run.config.server.max_enrolments)
@@ -417,11 +418,13 @@ class FederationService:
             lambda error: self._answers.fail(error, "pull", pull.cid, pull.nonce),
         )
         async with AsyncExitStack() as stack:
+            download: Download | None = None
             try:
                 async with limit.within(self._run.config.timeouts.hold + WAIT):
                     answer = await self._answers.pull(pull.cid, pull.nonce)
                     if _is_large(answer):  # its first frame is made when it may go
-                        await stack.enter_async_context(self._downloads)
+                        place = self._downloads.place(pull.cid, limit)
+                        download = await stack.enter_async_context(place)
             except TimeoutError:  # a newer pull has come, or there was no place
                 await self._send([_refusal(Answer.RETRY)], Limit(), write)
             except asyncio.CancelledError:
@@ -429,22 +432,32 @@ class FederationService:
                     raise
                 await self._send([_refusal(Answer.RETRY)], Limit(), write)
             else:
-                await self._send(_frames(answer, request), limit, write)
+                await self._send(_frames(answer, request), limit, write, download)
                 if isinstance(answer, SendReply) and answer.reply.done:
                     self.told.add(pull.cid)
 
-    async def _send(self, frames: Iterable[bytes], limit: Limit, write: Write) -> None:
+    async def _send(
+        self,
+        frames: Iterable[bytes],
+        limit: Limit,
+        write: Write,
+        download: Download | None = None,
+    ) -> None:
         """Sends frames as fast as the client takes them."""
         stall = self._run.config.timeouts.stall
         try:
             for frame in frames:
                 async with limit.within(stall):
                     await write(frame)
+                if download is not None:
+                    download.touch()
         except TimeoutError:
             raise Stalled(
                 f"a message was not taken within {stall:g} s (timeouts.stall), or the "
-                "client has pulled again"
+                "client has pulled again, or others waited for its place"
             ) from None
+        if download is not None:
+            download.is_taken = True
 
     # ----------------------------------------------------------------- pushes
 

@@ -16,6 +16,7 @@ from fedwire.frames import CHUNK, chunk_frames, header_frame, read_reply
 from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 
+from fedserver.downloads import Downloads
 from tests.fedserver.disk import Disk
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, packed
@@ -61,11 +62,11 @@ def test_who_does_not_read_holds_no_place_for_long(tmp_path: Path) -> None:
         own = stack.enter_context(own_connection(server))
         call = unread(own, lazy)
         places = server.server._service._downloads
-        until(places.locked, "it has the place")
+        until(lambda: places.is_full, "it has the place")
         with Peer(server.address, "honest", LARGE) as honest:
             assert honest.pull().task == pb.TASK_KIND_TRAIN
             assert len(honest.body) > 4 * LARGE
-        assert not places.locked()
+        assert not places.is_full
         with pytest.raises(
             grpc.RpcError
         ):  # its connection is closed, and so all is free
@@ -84,14 +85,36 @@ def test_downloads_that_wait_hold_no_frame(tmp_path: Path) -> None:
         own = stack.enter_context(own_connection(server))
         calls = [unread(own, peer) for peer in peers]
         waiting = server.server._service._downloads
-        until(lambda: len(waiting._waiters or ()) == 7, "all others wait")
+        until(lambda: waiting.waiting == 7, "all others wait")
         sent = server.progress.traffic.lanes()
         assert (
             sum(load.payload for lane, load in sent.items() if lane.way == "down") == 0
         )
         for call in calls:
             call.cancel()
-        until(lambda: not waiting.locked(), "all are gone")
+        until(lambda: not waiting.is_full, "all are gone")
+
+
+@pytest.mark.skipif("sys.platform != 'linux'", reason="connections are known on Linux")
+def test_a_crowd_that_does_not_read_makes_room_for_whoever_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Downloads.__init__, "__defaults__", (0.2,))
+    limits, timeouts = {"max_downloads": 2}, {**QUICK, "stall": 60.0}
+    with (
+        served(tmp_path, LARGE, server=limits, timeouts=timeouts) as server,
+        ExitStack() as stack,
+    ):
+        for number in range(6):
+            own = stack.enter_context(own_connection(server))
+            lazy = stack.enter_context(Peer(server.address, f"lazy {number}", LARGE))
+            stack.callback(unread(own, lazy).cancel)
+        places = server.server._service._downloads
+        until(lambda: places.waiting == 4, "all others wait")
+        with Peer(server.address, "honest", LARGE) as honest:
+            for _ in range(3):
+                honest.pull()
+                assert len(honest.body) > 4 * LARGE
 
 
 # ------------------------------------------------------------------------- uploads
