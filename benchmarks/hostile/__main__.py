@@ -2,7 +2,7 @@
 
 Server, honest clients and peer are processes of their own. Windows without and with
 the attack alternate; ``--before FOLDER`` attacks an older state of the sources too, in
-turn with this one.
+turn with this one; with it, ``speed`` compares the two without any attack.
 """
 
 import argparse
@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hostile.checkout import ROOT, Checkout
-from benchmarks.hostile.results import Found, attack, save
+from benchmarks.hostile.results import Found, attack, save, save_speed
 from benchmarks.hostile.scenarios import SCENARIOS, Scenario
 from benchmarks.hostile.single import SINGLE
+from benchmarks.hostile.speed import speed
 from benchmarks.hostile.stage import Stage
 
 
@@ -33,6 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 130
+    if options.what == ["speed"] and options.before is not None:
+        compared = speed(checkouts["before"], Checkout(ROOT))
+        console.print(compared)
+        if options.save:
+            save_speed(compared)
+        return 0
     table = _table()
     for name in options.what or [*SCENARIOS, *SINGLE]:
         for which, checkout in checkouts.items():
@@ -105,7 +112,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _named(text: str) -> str:
-    known = [*SCENARIOS, *SINGLE]
+    known = [*SCENARIOS, *SINGLE, "speed"]
     if text not in known:
         raise argparse.ArgumentTypeError(f"no {text!r}; there are {', '.join(known)}")
     return text

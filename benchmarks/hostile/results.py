@@ -100,3 +100,25 @@ def save(section: str, name: str, which: str, found: JSON, **about: JSON) -> Non
     one = told.setdefault(section, {}).setdefault(name, {})
     one |= {**about, which: found}
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+def save_speed(found: JSON) -> None:
+    """Writes what both states of the sources reach without any attack."""
+    told: JSON = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    told["speed"] = found
+    RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+def line(name: str) -> str:
+    """The row of an attack in the table of the documentation."""
+    told = json.loads(RESULTS.read_text())["attacks"][name]
+    cells = [told["title"]]
+    for which in ("before", "after"):
+        found = told[which]
+        rates = found["updates a second"]
+        cells += [
+            f"{median(rates['without']):.0f} → {median(rates['with']):.1f}",
+            f"{found['ratio']:.2f}" + ("" if found["goes on"] else ", for good"),
+            f"{found['growth']:.2f}",
+        ]
+    return f"| {' | '.join(cells)} |"

@@ -36,9 +36,7 @@ class _Side:
         assert process is not None
         words = [federation.address, str(model), "--kind", traffic.kind]
         command = checkout.command("benchmarks.speed.load", *words)
-        self._load = stack.enter_context(
-            Process(command, folder, checkout.environment)
-        )
+        self._load = stack.enter_context(Process(command, folder, checkout.environment))
         self._pid, self._updates = process.pid, traffic.updates
         self.cpu: list[Seconds] = []
         self._load.ask(str(traffic.before))

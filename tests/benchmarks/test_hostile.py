@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.hostile import results
 from benchmarks.hostile.attacks import ATTACKS
-from benchmarks.hostile.checkout import Checkout
+from benchmarks.hostile.checkout import ROOT, Checkout
 from benchmarks.hostile.dear import DEAR
 from benchmarks.hostile.messages import BY_KEY, Identity, random_proofs
 from benchmarks.hostile.results import Found
@@ -68,3 +68,12 @@ def test_figures_are_of_pairs_and_others_keep_theirs(
 def test_a_process_of_another_tree_has_its_packages_first(tmp_path: Path) -> None:
     paths = Checkout(tmp_path).environment["PYTHONPATH"].split(":")
     assert paths == [str(tmp_path), str(tmp_path / "protos")]
+
+
+def test_the_table_of_the_documentation_is_what_was_measured() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    told = json.loads(results.RESULTS.read_text())
+    for name in told["attacks"]:
+        assert results.line(name) in text, results.line(name)
+    for title, found in told["speed"].items():
+        assert f"| {title} | {found['ratio']:.2f} |" in text
