@@ -17,7 +17,9 @@ TRIES = 4  # a slow moment of the machine is no attack
 SLOWED = 0.5  # to what; benchmarks.hostile measures it exactly
 GROWN = 1.5
 ALONE = {"pushes", "half_closed", "control", "dear", "impostor"}
-ATTACKS = [name for name in SCENARIOS if name not in ALONE]
+# A peer with many identities costs what they cost: benchmarks.hostile says how much.
+CROWDS = {"enrolments", "crowd_of_pulls", "crowd_of_uploads"}
+ATTACKS = [name for name in SCENARIOS if name not in ALONE | CROWDS]
 BY_STRANGERS = ["unread", "trickle", "silent"]
 CERTIFIED = ["later_state", "names", "impostor", "appointed"]
 
