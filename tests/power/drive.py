@@ -26,7 +26,7 @@ from fedrun.files import save_model
 from fedrun.journal import segments as segments_module
 from fedrun.journal import sqlite as sqlite_module
 from fedrun.run import start_run
-from tests.power.lives import config_of, failing, killed
+from tests.power.lives import config_of, failing, killed, operate
 from tests.power.mistakes import MISTAKES
 from tests.power.noting import note_said, promising
 from tests.power.sites import note_syncs
@@ -169,13 +169,22 @@ def faults(root: Path, rng: random.Random) -> None:
         failing(_lives(root), rng, 60)
 
 
-def _lives(root: Path) -> FederationConfig:
+def copies(root: Path, rng: random.Random) -> None:
+    """A run is backed up, again into the same place, and restored."""
+    with small(root, 64, 512):
+        operate(_lives(root, keep_bytes=300))
+
+
+def _lives(root: Path, keep_bytes: int = 1500) -> FederationConfig:
     _make_place(root)
-    return config_of(root / PLACE, root.with_suffix(".safetensors"), keep_bytes=1500)
+    return config_of(
+        root / PLACE, root.with_suffix(".safetensors"), keep_bytes=keep_bytes
+    )
 
 
 STORIES: dict[str, Callable[[Path, random.Random], None]] = {
-    story.__name__: story for story in (rows, segments, retention, kills, faults)
+    story.__name__: story
+    for story in (rows, segments, retention, kills, faults, copies)
 }
 
 

@@ -1,8 +1,9 @@
 """Starts the real code on a disk that a power cut left, and says what is wrong."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,16 +13,17 @@ from unittest.mock import patch
 from fedclient.store import ClientStore
 from fedcore.coordinator.events import ClientEnrolled
 from fedcore.coordinator.records import Decided, Stepped
-from fedcore.errors import LatecomerError
+from fedcore.errors import JournalError, LatecomerError
 from fedrun.commit import GroupCommit
 from fedrun.config import parse_config
-from fedrun.journal import exists
+from fedrun.journal import Journal, backup, exists, recover, restore
 from fedrun.journal.codec import Row as Record
 from fedrun.journal.codec import from_row, to_row
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.run import Run, open_run
 from tests.power.promises import (
     ClientPromise,
+    CopyPromise,
     JournalPromise,
     Promises,
     Row,
@@ -74,10 +76,82 @@ class Judge:
             for file, journal in promises.journals.items():
                 history = self._histories.setdefault(file, History())
                 _check_run(Path(file).parent, journal, history, promises, go_on=go_on)
+            for folder, copy in promises.backups.items():
+                self._check_backup(Path(folder), copy, promises)
+            for folder, copy in promises.restored.items():
+                self._check_restored(Path(folder), copy, promises)
             for file, client in promises.clients.items():
                 _check_client(Path(file).parent, client)
         except ViolationError as error:
             return str(error)
+        return None
+
+    def _check_backup(self, folder: Path, copy: CopyPromise, all_: Promises) -> None:
+        """A backup that is there can be restored; one that is not can be made."""
+        if copy.making:
+            run = Path(copy.source).parent
+            _does_not_fail("the run cannot be copied now", lambda: backup(run, folder))
+        elif not copy.made:
+            return
+        target = folder.parent / "judged"
+        _does_not_fail(
+            f"{folder} cannot be restored",
+            lambda: restore(folder, target, lambda: "e" * 16),
+        )
+        self._check_copy(target, copy.source, copy.made, "e" * 16, all_)
+        shutil.rmtree(target)
+
+    def _check_restored(self, folder: Path, copy: CopyPromise, all_: Promises) -> None:
+        """A run that was restored is served; one that was not can be restored."""
+        backup_of = all_.backups[copy.source]
+        epoch = copy.epoch
+        if copy.making:
+            found = _epoch_of(folder)
+            if found is None:
+                epoch = "d" * 16
+                _does_not_fail(
+                    f"{folder} cannot be restored now",
+                    lambda: restore(Path(copy.source), folder, lambda: epoch),
+                )
+            else:
+                epoch = found
+        self._check_copy(folder, backup_of.source, backup_of.made, epoch, all_)
+
+    def _check_copy(
+        self, folder: Path, source: str, least: int, epoch: str, all_: Promises
+    ) -> None:
+        promise = all_.journals[source]
+        history = self._histories.setdefault(source, History())
+
+        def check() -> None:
+            with closing(Journal.open(folder)) as journal:
+                state = recover(journal).coordinator.state
+                rows = [to_row(entry.record)[:2] for entry in journal.entries()]
+                count = len(rows) - 1  # the last one opens the new epoch
+                # A copy that was made just now may have what that start wrote, too.
+                told = [row[:2] for row in promise.rows][:count]
+                if count < least or rows[: len(told)] != told:
+                    raise ViolationError(
+                        f"{folder} has {count} records, promised were {least}, or "
+                        "others than the run"
+                    )
+                if state.epoch != epoch:
+                    raise ViolationError(f"{folder} is in epoch {state.epoch}")
+                if count > len(told):
+                    return
+                ghost = history.ghost(promise.rows, count)
+                if differ(state.exact_D, ghost.exact, ghost.tolerance):
+                    raise ViolationError(f"{folder} holds another model")
+
+        _does_not_fail(f"{folder} does not start", check)
+
+
+def _epoch_of(folder: Path) -> str | None:
+    """The history of a run that is served; None if it has to be restored anew."""
+    try:
+        with closing(Journal.open(folder)) as journal:
+            return str(recover(journal).coordinator.state.epoch)
+    except JournalError:
         return None
 
 

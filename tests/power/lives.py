@@ -26,6 +26,7 @@ from fedcore.payloads import dense_payload
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig
+from fedrun.journal import backup, restore
 from fedrun.run import Run, open_run
 from tests.power.noting import note, note_said
 from tests.power.recorder import CHANGES, KILLED, SHORT, Kind, fail
@@ -116,6 +117,24 @@ def live(config: FederationConfig, number: int) -> None:
     life.snapshot()
     if number % 2:
         life.run.journal.close()
+
+
+def operate(config: FederationConfig) -> None:
+    """An operator copies a run twice to one place, and brings the copy back."""
+    run = config.server.journal
+    copy, again = run.with_name("copy"), run.with_name("again")
+    file = str(run / "journal.sqlite3")
+    life = Life(config, 1)
+    for _ in range(2):
+        for update in range(4):
+            life.push(CIDS[update % len(CIDS)])
+        life.snapshot()
+        note(what="backing up", folder=str(copy), source=file)
+        note(what="backed up", folder=str(copy), rows=backup(run, copy))
+    note(what="restoring", folder=str(again), source=str(copy))
+    epoch = restore(copy, again, lambda: "a" * 16)
+    note(what="restored", folder=str(again), rows=0, epoch=epoch)
+    life.push(CIDS[0])
 
 
 def in_a_process(life: Callable[[], None]) -> None:

@@ -65,11 +65,23 @@ class ClientPromise:
 
 
 @dataclass
+class CopyPromise:
+    """A backup of a run, or a run that was restored from one."""
+
+    source: str  # the copied journal's file, or the backup's folder
+    made: int = 0  # rows; 0 until it is there
+    making: bool = False
+    epoch: str = ""  # of a restored run
+
+
+@dataclass
 class Promises:
     """Everything that must hold after a cut at this moment."""
 
     journals: dict[str, JournalPromise] = field(default_factory=dict)
     clients: dict[str, ClientPromise] = field(default_factory=dict)
+    backups: dict[str, CopyPromise] = field(default_factory=dict)  # by folder
+    restored: dict[str, CopyPromise] = field(default_factory=dict)
     verdicts: dict[tuple[str, int, str], str] = field(default_factory=dict)
     versions: dict[int, str] = field(default_factory=dict)
 
@@ -92,6 +104,15 @@ class Promises:
                 client.states.append(told["state"])
             case "saved":
                 self.clients.setdefault(file, ClientPromise()).states = [told["state"]]
+            case "backing up" | "restoring":
+                copies = self.backups if "back" in told["what"] else self.restored
+                copy = copies.setdefault(told["folder"], CopyPromise(told["source"]))
+                copy.making = True
+            case "backed up" | "restored":
+                copies = self.backups if "back" in told["what"] else self.restored
+                copy = copies[told["folder"]]
+                copy.made, copy.making = told["rows"], False
+                copy.epoch = told.get("epoch", "")
             case "verdict":
                 cid, seq, digest, verdict = told["told"]
                 self.verdicts[cid, seq, digest] = verdict

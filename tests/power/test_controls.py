@@ -17,8 +17,6 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compil
 NOT_RUN = {  # by function: those that no story runs through, and why
     "_keep_aside": "copies of damage, for a person to see",
     "_keep_database": "copies of damage, for a person to see",
-    "_name_snapshots": "of a backup",
-    "take_over": "of a backup",
 }
 SITES = sorted(
     {site.label for site in sync_sites() if site.function.split(".")[-1] not in NOT_RUN}
@@ -42,7 +40,7 @@ CAUGHT_BY = {  # the story that shows a mistake, if not `rows`
 @pytest.fixture(scope="module")
 def recordings() -> Iterator[list[Recording]]:
     with ExitStack() as stack:
-        stories = ("rows", "segments", "kills")
+        stories = ("rows", "segments", "kills", "copies")
         yield [stack.enter_context(recorded(story, 1)) for story in stories]
 
 
