@@ -19,6 +19,7 @@ from fedwire.convert import (
 from fedwire.frames import (
     CHUNK,
     chunk_frames,
+    growing,
     header_frame,
     peek_chunk,
     read_chunk,
@@ -165,7 +166,7 @@ class Connection:
         self.moved.carry("up", 0, header.payload, len(header.payload))
         yield header_frame(header)
         if header.size:
-            for frame in chunk_frames([push.payload], start):
+            for frame in chunk_frames([push.payload], start, growing()):
                 self.moved.carry("up", *peek_chunk(frame), header.size)
                 yield frame
 

@@ -1,5 +1,8 @@
 """Large answers that are sent at a time: whoever does not take its own makes room.
 
+Chunks are small until it is known how fast a client takes them, so that one on a slow
+link is not taken for one that stands still.
+
 A client that has taken an answer before goes before those that have not, and one that
 let others wait goes behind them, and makes room at once.
 """
@@ -11,11 +14,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from fedwire.frames import CHUNK, FIRST
+
 from fedcore.typing import Seconds
 from fedserver.limits import Limit
 
 BRIEF: Seconds = 5.0  # standing still for so long in all is borne while others wait
 NEW = 5  # times less is borne of who has never taken an answer
+BUFFERED = 4 << 20  # bytes that buffers on the way may take, however slow the link is
 _LOOK: Seconds = 0.1  # for one that has stood still for too long
 
 
@@ -25,13 +31,24 @@ class Download:
 
     cid: str
     limit: Limit
+    chunk: int = FIRST  # bytes that it takes in a second, as far as that is known
+    began: Seconds = field(default_factory=time.monotonic)
     touched: Seconds = field(default_factory=time.monotonic)
+    nbytes: int = 0  # that it has taken
     is_taken: bool = False  # to its end
     is_ended: bool = False
 
-    def touch(self) -> None:
+    def touch(self, nbytes: int) -> None:
         """The client has taken a part."""
         self.touched = time.monotonic()
+        self.nbytes += nbytes
+        if self.nbytes >= BUFFERED:
+            took = max(1e-3, self.touched - self.began)
+            self.chunk = min(CHUNK, max(FIRST, int(self.nbytes / took)))
+
+    def next_size(self) -> int:
+        """How many bytes the next chunk may have."""
+        return self.chunk
 
 
 class Downloads:
@@ -43,7 +60,7 @@ class Downloads:
         self._open: set[Download] = set()
         self._waiting: dict[tuple[bool, Seconds, int], asyncio.Future[None]] = {}
         self._spent: dict[str, Seconds] = {}  # by cid, on answers that were not taken
-        self._takers: set[str] = set()  # who has taken one
+        self._takers: dict[str, int] = {}  # who has taken one, and its last chunk
         self._numbers = itertools.count()
 
     @asynccontextmanager
@@ -53,7 +70,7 @@ class Downloads:
             self._taken += 1
         else:
             await self._wait(cid)
-        download = Download(cid, limit)
+        download = Download(cid, limit, self._takers.get(cid, FIRST))
         self._open.add(download)
         try:
             yield download
@@ -61,7 +78,7 @@ class Downloads:
             self._open.discard(download)
             if download.is_taken:
                 self._spent.pop(cid, None)
-                self._takers.add(cid)
+                self._takers[cid] = download.chunk
             else:
                 stood = time.monotonic() - download.touched
                 self._spent[cid] = self._spent.get(cid, 0.0) + stood

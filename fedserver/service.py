@@ -432,7 +432,8 @@ class FederationService:
                     raise
                 await self._send([_refusal(Answer.RETRY)], Limit(), write)
             else:
-                await self._send(_frames(answer, request), limit, write, download)
+                frames = _frames(answer, request, download)
+                await self._send(frames, limit, write, download)
                 if isinstance(answer, SendReply) and answer.reply.done:
                     self.told.add(pull.cid)
 
@@ -450,7 +451,7 @@ class FederationService:
                 async with limit.within(stall):
                     await write(frame)
                 if download is not None:
-                    download.touch()
+                    download.touch(len(frame))
         except TimeoutError:
             raise Stalled(
                 f"a message was not taken within {stall:g} s (timeouts.stall), or the "
@@ -614,7 +615,9 @@ def _is_large(answer: SendReply | Refuse) -> bool:
     return isinstance(answer, SendReply) and answer.reply.patch.nbytes > INLINE
 
 
-def _frames(answer: SendReply | Refuse, request: pb.PullRequest) -> Iterator[bytes]:
+def _frames(
+    answer: SendReply | Refuse, request: pb.PullRequest, download: Download | None
+) -> Iterator[bytes]:
     """The frames of an answer; a download that was cut off goes on where it stopped."""
     if isinstance(answer, Refuse):
         yield _refusal(answer.answer)
@@ -627,7 +630,8 @@ def _frames(answer: SendReply | Refuse, request: pb.PullRequest) -> Iterator[byt
     if request.partial and request.partial == patch_name(told, request):
         told.from_byte = min(request.partial_bytes, patch.nbytes)
     yield reply_frame(told)
-    yield from chunk_frames(patch.parts, told.from_byte)
+    if download is not None:
+        yield from chunk_frames(patch.parts, told.from_byte, download.next_size)
 
 
 def _refusal(answer: Answer) -> bytes:

@@ -7,7 +7,7 @@ access, though, so chunks are laid out and read here by hand.
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -17,6 +17,9 @@ from fedcore.typing import Bytes
 from fedwire.v1.federation_pb2 import PullFrame, PullReply, PushFrame, PushHeader
 
 CHUNK = 1 << 20  # measured: the fastest between 64 KiB and 4 MiB
+FIRST = (
+    1 << 15
+)  # while nobody knows how slow the link is: 1 kB/s takes it in half a minute
 _HEAD, _CHUNK = 0x0A, 0x12  # tags of the two kinds of frame
 _OFFSET, _CRC, _DATA = 0x08, 0x15, 0x1A  # tags of a chunk's fields
 _CRC_FIELD = struct.Struct("<BI")
@@ -69,11 +72,16 @@ def read_reply(frame: bytes) -> PullReply:
     return read.reply
 
 
-def chunk_frames(parts: Iterable[Bytes], start: int = 0) -> Iterator[bytes]:
-    """Frames of up to 1 MiB with the bytes of ``parts`` from byte ``start`` on."""
+def chunk_frames(
+    parts: Iterable[Bytes], start: int = 0, most: Callable[[], int] = lambda: CHUNK
+) -> Iterator[bytes]:
+    """Frames with the bytes of ``parts`` from byte ``start`` on.
+
+    ``most`` says how many bytes the next one may have, up to 1 MiB.
+    """
     offset, skip = start, start
     waiting: list[memoryview] = []
-    size = 0
+    size, limit = 0, most()
     for part in parts:
         view = memoryview(part).cast("B")
         if skip >= len(view):
@@ -81,16 +89,32 @@ def chunk_frames(parts: Iterable[Bytes], start: int = 0) -> Iterator[bytes]:
             continue
         view, skip = view[skip:], 0
         while len(view):
-            piece = view[: CHUNK - size]
+            piece = view[: limit - size]
             waiting.append(piece)
             size += len(piece)
             view = view[len(piece) :]
-            if size == CHUNK:
+            if size == limit:
                 yield _chunk_frame(offset, waiting, size)
                 offset += size
-                waiting, size = [], 0
+                waiting, size, limit = [], 0, most()
     if size:
         yield _chunk_frame(offset, waiting, size)
+
+
+def growing() -> Callable[[], int]:
+    """Sizes of chunks that double from the smallest to 1 MiB.
+
+    A chunk counts once it is whole: no slow link shall have to carry more of it than
+    what has arrived before.
+    """
+    size = FIRST // 2
+
+    def next_size() -> int:
+        nonlocal size
+        size = min(2 * size, CHUNK)
+        return size
+
+    return next_size
 
 
 def _chunk_frame(offset: int, pieces: list[memoryview], size: int) -> bytes:
