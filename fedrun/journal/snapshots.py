@@ -52,7 +52,9 @@ class Snapshots:
 
     def remove(self, number: int) -> None:
         """This snapshot is not needed any more."""
-        self.path(number).unlink(missing_ok=True)
+        path = self.path(number)
+        with writing(path):
+            path.unlink(missing_ok=True)
 
     def path(self, number: int) -> Path:
         """Where a snapshot lies."""
