@@ -19,7 +19,7 @@ from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.events import HistoryReopened
 from fedcore.errors import JournalError
 from fedcore.protocol import Epoch
-from fedrun.durable import make_folder, sync_folder
+from fedrun.durable import make_folder, make_private, sync_folder
 from fedrun.files import rename
 from fedrun.journal.codec import Configured
 from fedrun.journal.disk import writing
@@ -223,6 +223,7 @@ def _copy_file(source: Path, target: Path) -> None:
     """A durable copy; the target is there whole or not at all."""
     make_folder(target.parent)
     temporary = target.with_name(f".{target.name}.tmp")
+    make_private(temporary)
     shutil.copyfile(source, temporary)
     rename(temporary, target)
 

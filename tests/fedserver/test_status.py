@@ -114,7 +114,7 @@ def counted(status: Any) -> Any:
 
 def test_every_line_of_the_log_is_json_with_its_time(server: Served) -> None:
     work(server)
-    lines = [json.loads(line) for line in server.out.getvalue().splitlines()]
+    lines = server.lines()
     assert [line["event"] for line in lines] == [
         *("configured", "admitted", "leased", "decided", "stepped", "decided")
     ][1:]
