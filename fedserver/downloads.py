@@ -7,22 +7,19 @@ A client that has taken an answer before goes before those that have not, and on
 let others wait goes behind them, and makes room at once.
 """
 
-import asyncio
-import itertools
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from fedwire.frames import CHUNK, FIRST
 
 from fedcore.typing import Seconds
-from fedserver.limits import Limit
+from fedserver.limits import Limit, Line
 
 BRIEF: Seconds = 5.0  # standing still for so long in all is borne while others wait
 NEW = 5  # times less is borne of who has never taken an answer
 BUFFERED = 4 << 20  # bytes that buffers on the way may take, however slow the link is
-_LOOK: Seconds = 0.1  # for one that has stood still for too long
 
 
 @dataclass(slots=True, eq=False)
@@ -56,22 +53,25 @@ class Downloads:
 
     def __init__(self, most: int, brief: Seconds = BRIEF) -> None:
         self._most, self._brief = most, brief
-        self._taken = 0  # places
         self._open: set[Download] = set()
-        self._waiting: dict[tuple[bool, Seconds, int], asyncio.Future[None]] = {}
+        self._line = Line()
         self._spent: dict[str, Seconds] = {}  # by cid, on answers that were not taken
         self._takers: dict[str, int] = {}  # who has taken one, and its last chunk
-        self._numbers = itertools.count()
 
     @asynccontextmanager
     async def place(self, cid: str, limit: Limit) -> AsyncIterator[Download]:
         """A place among those that are sent; ``limit`` ends the call that has it."""
-        if self._taken < self._most and not self._waiting:
-            self._taken += 1
-        else:
-            await self._wait(cid)
-        download = Download(cid, limit, self._takers.get(cid, FIRST))
-        self._open.add(download)
+        is_new, spent = cid not in self._takers, self._spent.get(cid, 0.0)
+
+        def take() -> Download | None:
+            if self.is_full:
+                self._make_room(spent, is_new=is_new)
+                return None
+            download = Download(cid, limit, self._takers.get(cid, FIRST))
+            self._open.add(download)
+            return download
+
+        download = await self._line.turn(take, is_new, spent)
         try:
             yield download
         finally:
@@ -82,41 +82,17 @@ class Downloads:
             else:
                 stood = time.monotonic() - download.touched
                 self._spent[cid] = self._spent.get(cid, 0.0) + stood
-            self._leave()
+            self._line.move()
 
     @property
     def waiting(self) -> int:
         """How many wait for a place."""
-        return len(self._waiting)
+        return len(self._line)
 
     @property
     def is_full(self) -> bool:
         """Whether all places are taken."""
-        return self._taken >= self._most
-
-    async def _wait(self, cid: str) -> None:
-        """Returns when there is a place for this client."""
-        is_new, spent = cid not in self._takers, self._spent.get(cid, 0.0)
-        place = is_new, spent, next(self._numbers)
-        turn = self._waiting[place] = asyncio.get_running_loop().create_future()
-        try:
-            while not turn.done():
-                self._make_room(spent, is_new=is_new)
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(turn), _LOOK)
-        except asyncio.CancelledError:
-            if turn.done():
-                self._leave()
-            raise
-        finally:
-            self._waiting.pop(place, None)
-
-    def _leave(self) -> None:
-        """A place becomes free, or another's."""
-        if self._waiting:
-            self._waiting.pop(min(self._waiting)).set_result(None)
-        else:
-            self._taken -= 1
+        return len(self._open) >= self._most
 
     def _make_room(self, spent: Seconds, *, is_new: bool) -> None:
         """Ends the one that has stood still for longest, if that is too long."""
@@ -129,7 +105,7 @@ class Downloads:
 
         open_ = [each for each in self._open if not each.is_ended]
         ending = len(self._open) - len(open_)
-        if ending >= len(self._waiting) or not open_:
+        if ending >= len(self._line) or not open_:
             return
         slowest = max(open_, key=stood)
         if stood(slowest) > self._brief + spent:

@@ -1,10 +1,17 @@
-"""How long calls may take, and that each client has one of a kind."""
+"""How long calls may take, that each client has one of a kind, and whose turn it is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from math import inf
+from typing import TypeVar
 
+from fedcore.errors import UnavailableError
 from fedcore.typing import Seconds
+
+Room = TypeVar("Room")
+LOOK: Seconds = 0.1  # between two looks for room by the first one in a line
 
 
 class Limit:
@@ -53,6 +60,53 @@ class Newest:
         finally:
             if self._calls.get(cid) is limit:
                 del self._calls[cid]
+
+
+class Line:
+    """Calls that wait for room: the first one takes it, as soon as there is enough."""
+
+    def __init__(self, most: float = inf) -> None:
+        """``most``: so many may wait."""
+        self._most = most
+        self._waiting: dict[tuple[float, ...], asyncio.Event] = {}
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def turn(self, take: Callable[[], Room | None], *rank: float) -> Room:
+        """What ``take`` yields, once it is this call's turn and there is room.
+
+        Args:
+            take: tried while nobody is before this call; None if there is no room.
+            rank: the lowest comes first, and of equal ones the one that came first.
+
+        Raises:
+            UnavailableError: too many wait that are before this call.
+        """
+        place = *rank, next(self._numbers)
+        changed = self._waiting[place] = asyncio.Event()
+        if len(self._waiting) > self._most:
+            self._waiting.pop(max(self._waiting)).set()
+        try:
+            while place in self._waiting:
+                is_first = place == min(self._waiting)
+                if is_first and (taken := take()) is not None:
+                    return taken
+                changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK if is_first else None):
+                        await changed.wait()
+            raise UnavailableError("too many wait for room")
+        finally:
+            self._waiting.pop(place, None)
+            self.move()
+
+    def move(self) -> None:
+        """There may be room: the first one looks."""
+        if self._waiting:
+            self._waiting[min(self._waiting)].set()
 
 
 class Turns:

@@ -95,7 +95,7 @@ class FederationService:
         self._answers, self._sessions = answers, sessions
         self._status = status
         self._spec = run.coordinator.algorithm.spec
-        self._pulls = Newest()
+        self._pulls, self._pushes = Newest(), Newest()
         self._downloads = Downloads(run.config.server.max_downloads)
         self._judging: dict[str, asyncio.Task[pb.PushReply]] = {}  # by cid
         self._told_spec = self._spec.to_json()
@@ -544,14 +544,33 @@ class FederationService:
         self, name: Name, header: pb.PushHeader, frames: AsyncIterator[bytes]
     ) -> Upload | None:
         """The payload; None if it did not arrive whole and unharmed, or in time."""
-        limit = Limit()
-        try:
+        with self._pushes.call(name[0]) as limit:
+            try:
+                upload = await self._place(name, header, limit)
+            except (UnavailableError, TimeoutError):
+                return None
+            return await self._filled(upload, frames, limit)
+
+    async def _place(self, name: Name, header: pb.PushHeader, limit: Limit) -> Upload:
+        """A place for an update, once there is room.
+
+        Raises:
+            UnavailableError: the client waits for a verdict.
+            TimeoutError: there was no room for too long, or a newer one has come.
+        """
+
+        def take() -> Upload:
             if header.size:
-                upload = self._uploads.begin(name, header.size, limit.end)
-            else:
-                upload = self._uploads.hold(name, header.payload, limit.end)
-        except UnavailableError:
-            return None
+                return self._uploads.begin(name, header.size, limit.end)
+            return self._uploads.hold(name, header.payload, limit.end)
+
+        async with limit.within(self._run.config.timeouts.stall):
+            return await self._uploads.turn(name, take, is_inline=not header.size)
+
+    async def _filled(
+        self, upload: Upload, frames: AsyncIterator[bytes], limit: Limit
+    ) -> Upload | None:
+        """The upload, once its payload is here; None as :meth:`_receive` says."""
         is_kept = False
         try:
             async with limit.within(0) as waiting:

@@ -1,8 +1,9 @@
 """Updates in memory, from their first byte to their verdict: bounded in bytes.
 
-Each client has one at a time; a newer one ends the older one. A transfer that was cut
-off goes on where it stopped, as long as its buffer was not needed for another one. Who
-sends too slowly is stopped after a while, and makes room at once when it is needed.
+Each client has one at a time; a newer one ends the older one. Who finds no room waits
+in a line. A transfer that was cut off goes on where it stopped, as long as its buffer
+was not needed for another one. Who sends too slowly is stopped after a while, and makes
+room at once when it is needed.
 """
 
 import time
@@ -13,10 +14,15 @@ from fedwire.frames import Part
 
 from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.typing import Bytes, Seconds
+from fedserver.limits import Line
 
 Name = tuple[str, int, str]  # cid, sequence number, digest of the payload
 IDLE: Seconds = 120.0  # an upload that nobody goes on with is dropped after this time
 BRIEF: Seconds = 5.0  # stalling for so long in all is borne while others need room
+
+
+class NoRoomError(UnavailableError):
+    """All places are taken, or all bytes."""
 
 
 def _nobody() -> None:
@@ -85,8 +91,34 @@ class Uploads:
         self._patience, self._slowest = patience, slowest
         self._open: dict[str, Upload] = {}  # by cid
         self._spent: dict[str, Seconds] = {}  # on transfers that came to nothing
+        self._lines = {True: Line(most), False: Line(most)}  # by: is it in one piece?
+        self._since: dict[str, Seconds] = {}  # when who has no room yet came first
         self.nbytes = 0  # that are held now
         self._large = 0  # payloads that are held and did not come in one piece
+
+    async def turn(
+        self, name: Name, take: Callable[[], Upload], *, is_inline: bool
+    ) -> Upload:
+        """What :meth:`begin` or :meth:`hold` yields, as soon as there is room.
+
+        Whoever was asked to come back goes before those who came later.
+
+        Raises:
+            UnavailableError: too many wait, or the client waits for a verdict.
+        """
+        if self.received(name):
+            return take()  # its room is kept
+
+        def taken() -> Upload | None:
+            try:
+                return take()
+            except NoRoomError:
+                return None
+
+        since = self._since.setdefault(name[0], time.monotonic())
+        upload = await self._lines[is_inline].turn(taken, since)
+        self._since.pop(name[0], None)
+        return upload
 
     def begin(
         self, name: Name, size: int, stop: Callable[[], None] = _nobody
@@ -96,7 +128,8 @@ class Uploads:
         ``stop`` is called if the transfer is to end before it is through.
 
         Raises:
-            UnavailableError: there is no room, or the client waits for a verdict.
+            NoRoomError: there is no room.
+            UnavailableError: the client waits for a verdict.
         """
         upload = self._take_up(name, size)
         if upload is None:
@@ -114,7 +147,8 @@ class Uploads:
         """A small payload that has come in one piece.
 
         Raises:
-            UnavailableError: there is no room, or the client waits for a verdict.
+            NoRoomError: there is no room.
+            UnavailableError: the client waits for a verdict.
         """
         before = self._take_up(name, -1)
         assert before is None
@@ -161,6 +195,7 @@ class Uploads:
             self.end(upload)
         else:
             self._book(upload)
+            self._move()
 
     def decide(self, upload: Upload) -> None:
         """It is whole and unharmed, and is kept until :meth:`end`."""
@@ -174,6 +209,12 @@ class Uploads:
             self.nbytes -= len(upload.buffer)
             self._large -= not upload.is_inline
             self._book(upload)
+            self._move()
+
+    def _move(self) -> None:
+        """There may be room for who waits."""
+        for line in self._lines.values():
+            line.move()
 
     def _keep(self, upload: Upload) -> None:
         self._open[upload.name[0]] = upload
@@ -193,7 +234,7 @@ class Uploads:
                 self._open.values(), key=lambda u: self._lead(u, now), default=None
             )
             if slow is None or self._lead(slow, now) >= 0:
-                raise UnavailableError("there is no room for another update")
+                raise NoRoomError("there is no room for another update")
             self._drop(slow)
 
     def _has_room(self, size: int, *, is_inline: bool) -> bool:

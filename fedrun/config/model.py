@@ -57,7 +57,7 @@ class ServerConfig(Config):
     """New clients a second; more wait."""
     max_uploads: Count = 64
     """Large updates that are held in memory at a time, from their first byte to their
-    verdict; more are asked to come back."""
+    verdict; as many again wait for room, and more are asked to come back."""
     max_upload_bytes: Count | None = None
     """Bytes of all updates in memory; none: 256 MiB, or four of the largest updates."""
     max_downloads: Count = 64
