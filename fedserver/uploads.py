@@ -19,6 +19,7 @@ from fedserver.limits import Line
 Name = tuple[str, int, str]  # cid, sequence number, digest of the payload
 IDLE: Seconds = 120.0  # an upload that nobody goes on with is dropped after this time
 BRIEF: Seconds = 5.0  # stalling for so long in all is borne while others need room
+NEW = 5  # times less is borne of who has never delivered an update
 
 
 class NoRoomError(UnavailableError):
@@ -91,6 +92,7 @@ class Uploads:
         self._patience, self._slowest = patience, slowest
         self._open: dict[str, Upload] = {}  # by cid
         self._spent: dict[str, Seconds] = {}  # on transfers that came to nothing
+        self._known: set[str] = set()  # who has delivered an update
         self._lines = {True: Line(most), False: Line(most)}  # by: is it in one piece?
         self._since: dict[str, Seconds] = {}  # when who has no room yet came first
         self.nbytes = 0  # that are held now
@@ -201,6 +203,7 @@ class Uploads:
         """It is whole and unharmed, and is kept until :meth:`end`."""
         upload.is_decided_on, upload.stop = True, _nobody
         self._spent.pop(upload.name[0], None)
+        self._known.add(upload.name[0])
 
     def end(self, upload: Upload) -> None:
         """The buffer is not needed any more."""
@@ -248,8 +251,10 @@ class Uploads:
             return 0.0
         if not upload.in_use:  # those that wait for longest go first, and before others
             return -1e18 + upload.touched
-        spent = self._spent.get(upload.name[0], 0.0) + now - upload.began
-        return min(0.0, upload.received - self._slowest * (spent - BRIEF))
+        cid = upload.name[0]
+        spent = self._spent.get(cid, 0.0) + now - upload.began
+        brief = BRIEF if cid in self._known else BRIEF / NEW
+        return min(0.0, upload.received - self._slowest * (spent - brief))
 
     def _drop(self, upload: Upload) -> None:
         stop = upload.stop

@@ -136,7 +136,7 @@ def test_a_sender_that_stalls_does_not_keep_others_out() -> None:
     uploads, stopped = uploads_of(2), []
     stalled = uploads.begin(NAME, 9000, lambda: stopped.append("ann"))
     quick = uploads.begin(("eve", 1, ""), 9000, lambda: stopped.append("eve"))
-    quick.write(part(0, bytes(5000)))
+    quick.write(part(0, bytes(8000)))
     for upload in (stalled, quick):
         upload.began -= module.BRIEF + 3
     uploads.begin(("bob", 1, ""), 4)
@@ -144,6 +144,22 @@ def test_a_sender_that_stalls_does_not_keep_others_out() -> None:
     assert stopped == ["ann"]
     with pytest.raises(UnavailableError):  # nobody else is slow
         uploads.begin(("cleo", 1, ""), 9000)
+
+
+def test_who_has_delivered_before_may_stall_for_longer() -> None:
+    for has_delivered in (False, True):
+        uploads = uploads_of(1)
+        if has_delivered:
+            first = uploads.hold(("ann", 0, ""), b"small")
+            uploads.decide(first)
+            uploads.end(first)
+        upload = uploads.begin(NAME, 9000)
+        upload.began -= 0.9 * (module.BRIEF if has_delivered else 1)
+        with pytest.raises(UnavailableError):
+            uploads.begin(("bob", 1, ""), 4)
+        upload.began -= 0.2 * module.BRIEF
+        uploads.begin(("bob", 1, ""), 4)
+        assert upload.is_released
 
 
 def test_who_begins_again_and_again_has_no_new_patience(
@@ -154,7 +170,7 @@ def test_who_begins_again_and_again_has_no_new_patience(
     uploads = uploads_of(1)
     for seq in range(1, 4):
         upload = uploads.begin(("ann", seq, ""), 9000)
-        now += module.BRIEF / 2
+        now += module.BRIEF / module.NEW / 2
     uploads.begin(("bob", 1, ""), 9000)
     assert upload.is_released
     with pytest.raises(UnavailableError):  # bob is young
