@@ -36,6 +36,12 @@ CREATE TABLE history (seq INTEGER PRIMARY KEY, in_model INTEGER, payload BLOB NO
 _CHECKS = """
 CREATE TABLE IF NOT EXISTS checks (key TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
 """
+_FORGET = (
+    "DELETE FROM facts WHERE key IN ('state', 'client key')",
+    "DELETE FROM vectors",
+    "DELETE FROM history",
+    "DELETE FROM checks WHERE key NOT IN ('facts/name', 'facts/owner key')",
+)
 _VECTORS = ("public", "memory", "residual", "payload")
 
 
@@ -119,21 +125,17 @@ class ClientStore:
             return
         try:
             with self._transaction():
-                self._write(state, self._saved)
+                kept_names = self._write(state, self._saved)
         except sqlite3.Error as error:
             raise self._explained(error) from error
-        self._saved = state
+        self._saved, self._kept_names = state, kept_names
 
     def forget(self) -> None:
         """Empties the folder but for name and owner: the client begins anew."""
         try:
-            self._db.executescript(
-                "BEGIN; DELETE FROM facts WHERE key IN ('state', 'client key');"
-                " DELETE FROM vectors;"
-                " DELETE FROM history;"
-                " DELETE FROM checks WHERE key NOT IN "
-                "('facts/name', 'facts/owner key'); COMMIT;"
-            )
+            with self._transaction():
+                for statement in _FORGET:
+                    self._db.execute(statement)
         except sqlite3.Error as error:
             raise self._explained(error) from error
         self._saved, self._kept_names = None, ()
@@ -200,7 +202,10 @@ class ClientStore:
         self._db.close()
         self._lock.release()
 
-    def _write(self, state: ParticipantState, old: ParticipantState | None) -> None:
+    def _write(
+        self, state: ParticipantState, old: ParticipantState | None
+    ) -> tuple[str, ...]:
+        """Writes what has changed; says under which names what is kept lies."""
         kept: Arrays = {}
         facts = _facts(state, save_tree(state.kept, "kept", kept))
         self._put_fact("state", json.dumps(facts))
@@ -213,9 +218,9 @@ class ClientStore:
                 self._put(name, None)
             for name, array in kept.items():
                 self._put(name, array.tobytes())
-            self._kept_names = tuple(kept)
         if old is None or state.history != old.history:
             self._write_history(state, old)
+        return tuple(kept)
 
     def _write_history(
         self, state: ParticipantState, old: ParticipantState | None
@@ -321,7 +326,7 @@ def _facts(state: ParticipantState, kept: Any) -> dict[str, Any]:
     """All of the state but its vectors."""
     pending = None
     if state.pending is not None:
-        bare = replace(state.pending.push, payload=b"", counts=None)
+        bare = replace(state.pending.push, payload=b"")
         counts = state.pending.push.counts
         pending = asdict(bare) | {
             "payload": None,

@@ -1,9 +1,11 @@
 import contextlib
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +75,7 @@ def plain(value: Any) -> Any:
         case dict():
             return {key: plain(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [plain(inner) for inner in value]
+            return type(value).__name__, [plain(inner) for inner in value]
         case _:
             return value
 
@@ -127,6 +129,21 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
+def checked(store: ClientStore) -> set[str]:
+    """All that has a checksum."""
+    return {key for (key,) in store._db.execute("SELECT key FROM checks")}
+
+
+def parts(store: ClientStore) -> set[str]:
+    """All that is in a store."""
+    query = """
+        SELECT 'facts/' || key FROM facts UNION ALL
+        SELECT 'vectors/' || key FROM vectors UNION ALL
+        SELECT 'history/' || seq FROM history
+    """
+    return {key for (key,) in store._db.execute(query)}
+
+
 states = st.builds(
     replace,
     st.just(FRESH),
@@ -166,8 +183,67 @@ def test_a_state_from_before_links_were_remembered_can_be_read(tmp_path: Path) -
     assert same(loaded(folder), FRESH)
 
 
+def test_a_state_from_before_there_were_proofs_can_be_read(tmp_path: Path) -> None:
+    folder = saved(tmp_path, replace(FULL, pending=None))
+    statement = (
+        "UPDATE facts SET value = json_set(value, '$.abandoned', json('[\"1\"]'),"
+        " '$.settled', json('[3, null]')) WHERE key = 'state'"
+    )
+    damaged(folder, statement)
+    damaged(folder, "DELETE FROM checks")
+    state = loaded(folder)
+    assert state is not None
+    assert (state.abandoned, state.settled) == ((Abandoned("1"),), Settled(3, None))
+
+
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert same(loaded(saved(tmp_path, FULL)), FULL)
+
+
+def test_a_message_in_flight_needs_neither_bytes_of_its_own_nor_extras(
+    tmp_path: Path,
+) -> None:
+    push = replace(pending(4).push, oldest=None, counts=None)
+    state = replace(FULL, pending=Pending(push, None))
+    view = replace(push, payload=memoryview(push.payload))
+    folder = saved(tmp_path, replace(state, pending=Pending(view, None)))
+    assert same(loaded(folder), state)
+
+
+def test_a_store_may_be_used_by_one_thread_after_the_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as store, ThreadPoolExecutor(1) as other:
+        other.submit(store.save, FULL).result()
+        assert same(store.load(), FULL)
+
+
+def test_a_store_that_was_closed_leaves_one_file_that_is_its_users_alone(
+    tmp_path: Path,
+) -> None:
+    store = ClientStore(tmp_path)
+    store.save(FULL)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes.keys() > {"state.sqlite3", "state.sqlite3-wal"}
+    assert set(modes.values()) == {0o600}
+    store.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"lock", "state.sqlite3"}
+
+
+def test_what_a_killed_process_wrote_is_on_the_disk_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "live") as store:
+        store.save(FULL)
+        shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    with opened(tmp_path / "killed"):
+        assert "state.sqlite3-wal" in synced
 
 
 @given(st.lists(states, min_size=1, max_size=5))
@@ -180,6 +256,7 @@ def test_the_last_state_comes_back_whatever_was_before(
     with opened(folder) as store:
         store.load()
         store.save(course[0])
+        assert checked(store) == parts(store)  # of what is gone, nothing stays
     assert same(loaded(folder), course[0])
 
 
@@ -253,6 +330,74 @@ def test_a_client_that_forgets_keeps_its_name(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite3").write_bytes(b"no database, " * 1000)
     assert "state.sqlite3 is damaged: file is not a database" in refusal(tmp_path)
+    (tmp_path / "state.sqlite3").unlink()
+    assert loaded(tmp_path) is None
+
+
+def test_a_database_whose_pages_are_damaged_is_told(tmp_path: Path) -> None:
+    file = saved(tmp_path, FULL) / "state.sqlite3"
+    pages = file.read_bytes()
+    file.write_bytes(pages[:4096] + b"\xff" * (len(pages) - 4096))
+    assert "is damaged: database disk image is malformed" in refusal(tmp_path)
+
+
+def test_a_name_and_a_key_that_were_damaged_are_told(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.set_name("ann")
+        store.key()
+        store._db.execute("UPDATE facts SET value = 'bob' WHERE key = 'name'")
+        with pytest.raises(StateError, match="the name is not what was written"):
+            store.name()
+        store._db.execute("DELETE FROM checks")
+        store._db.execute("UPDATE facts SET value = 'no' WHERE key = 'client key'")
+        with pytest.raises(StateError, match="is damaged: client key"):
+            store.key()
+
+
+@pytest.mark.parametrize(
+    ("use", "table"),
+    [
+        (lambda store: store.load(), "history"),
+        (lambda store: store.save(FULL), "history"),
+        (lambda store: store.forget(), "history"),
+        (lambda store: store.name(), "facts"),
+        (lambda store: store.set_name("ann"), "facts"),
+    ],
+    ids=["load", "save", "forget", "name", "set_name"],
+)
+def test_whatever_sqlite_complains_of_names_the_file(
+    tmp_path: Path, use: Callable[[ClientStore], object], table: str
+) -> None:
+    said = rf"state\.sqlite3: no such table: {table}"
+    with opened(saved(tmp_path, FULL)) as store:
+        store._db.execute(f"DROP TABLE {table}")
+        with pytest.raises(StateError, match=said) as told:
+            use(store)
+    assert isinstance(told.value.__cause__, sqlite3.Error)
+
+
+def test_a_client_that_cannot_forget_goes_on_as_before(tmp_path: Path) -> None:
+    with opened(saved(tmp_path, FULL)) as store:
+        store.load()
+        store._db.execute("ALTER TABLE checks RENAME TO away")
+        with pytest.raises(StateError):
+            store.forget()
+        store._db.execute("ALTER TABLE away RENAME TO checks")
+        again = replace(FULL, seq=5)
+        store.save(again)
+        assert same(store.load(), again)
+
+
+def test_a_file_system_without_a_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sqlite3, "connect", lambda file, **how: connect(":memory:", **how)
+        )
+        assert "expected journal_mode wal, got memory" in refusal(tmp_path)
+    assert loaded(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"cid": 3}'])
@@ -299,14 +444,16 @@ def test_a_damaged_message_in_flight_is_told_and_not_sent_for_ever(
         ("vectors", "public", "value", "the public model"),
         ("vectors", "memory", "value", "the error memory"),
         ("vectors", "residual", "value", "the memory of the message in flight"),
-        ("history", None, "payload", "of the history"),
+        ("vectors", "payload", "value", ": the message in flight"),
+        ("vectors", "kept", "value", "the kept"),
+        ("history", None, "payload", "message 2 of the history"),
         ("facts", "state", "value", "the list of facts"),
     ],
 )
 def test_a_flipped_bit_is_found_and_named(
     tmp_path: Path, table: str, key: str | None, column: str, called: str
 ) -> None:
-    saved(tmp_path, FULL)
+    saved(tmp_path, replace(FULL, kept=vector(3.0)))
     where = f" WHERE key = '{key}'" if key else ""
     database = sqlite3.connect(tmp_path / "state.sqlite3")
     [value, *_] = database.execute(f"SELECT {column} FROM {table}{where}").fetchone()
@@ -343,6 +490,8 @@ def test_a_newer_state_is_refused_clearly(tmp_path: Path) -> None:
 def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite3").mkdir()
     assert "state.sqlite3: Is a directory" in refusal(tmp_path)
+    (tmp_path / "state.sqlite3").rmdir()
+    assert loaded(tmp_path) is None
 
 
 def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
@@ -431,6 +580,19 @@ def test_what_a_client_algorithm_keeps_comes_back_and_changes(tmp_path: Path) ->
             query = "SELECT count(*) FROM vectors WHERE key LIKE 'kept%'"
             assert store._db.execute(query).fetchone() == (0,)
         assert same(loaded(folder), FULL)
+
+
+def test_a_store_that_failed_leaves_nothing_of_what_it_could_not_write(
+    tmp_path: Path,
+) -> None:
+    two = replace(FULL, kept=Kept(vector(1.5), (vector(2.5), vector(-1.0)), 3))
+    unfit = (Sent(5, None, True),)  # type: ignore[arg-type]
+    with opened(tmp_path) as store:
+        store.save(two)
+        with pytest.raises(StateError):
+            store.save(replace(FULL, kept=vector(1.0), history=unfit))
+        store.save(FULL)
+        assert not {part for part in parts(store) if part.startswith("vectors/kept")}
 
 
 def test_a_state_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
