@@ -380,7 +380,7 @@ class Coordinator:
             if row.receipt.digest != push.digest:
                 return [answered(push, Answer.OBSOLETE)]
             return [acknowledged(push, self.state, self.proofs)]
-        if row.seq > push.seq:
+        if row.seq >= push.seq:  # 0 stands for no message
             return [answered(push, Answer.OBSOLETE)]
         if row.left:
             return [answered(push, Answer.UNKNOWN)]

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from fedcore import compressors
+from fedcore.aggregators import CoordinateMedian
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.compressors import Identity, TopK
 from fedcore.coordinator.actions import Finish, Persist, SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -28,9 +32,9 @@ from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsCon
 from fedcore.params import content_digest
 from fedcore.payloads import dense_payload, pack
 from fedcore.protocol import NOTHING_SETTLED, Answer, ModelName, Push, Verdict
-from fedcore.recipes import FedAvg, FedBuff
-from fedcore.server_optimizers import Momentum
-from fedcore.staleness import Inverse
+from fedcore.recipes import FedAsync, FedAvg, FedBuff
+from fedcore.server_optimizers import EF21, Momentum
+from fedcore.staleness import Constant, Inverse
 from tests.fedcore.coordinator.desk import EPOCH, FRESH, SPEC, Desk
 
 
@@ -43,7 +47,7 @@ def desk_of(*names: str, **config: object) -> Desk:
 # ------------------------------------------------------------------ other settings
 
 
-def amended(desk: Desk, config: FedBuff, **settings: object) -> None:
+def amended(desk: Desk, config: AlgorithmConfig, **settings: object) -> None:
     desk.coordinator.amend(
         config.build(SPEC),
         StopConfig(**settings),
@@ -75,6 +79,39 @@ def test_other_settings_reach_the_state() -> None:
     assert desk.coordinator.state.algorithm is desk.coordinator.algorithm
     desk.coordinator.flush(0.0)
     assert desk.coordinator.state.exact_D.tolist() == [-2.0] * 4
+
+
+def test_another_aggregator_begins_with_a_buffer_of_its_own() -> None:
+    desk = desk_of("a", buffer=1)
+    desk.push("a", 1)
+    amended(desk, FedBuff(buffer=3, aggregator=CoordinateMedian()))
+    for seq, value in ((2, 1.0), (3, 50.0), (4, 2.0)):
+        desk.push("a", seq, [value] * 4)
+    assert desk.coordinator.state.exact_D.tolist() == [-3.0] * 4
+
+
+def test_where_models_are_not_mixed_any_more_no_past_ones_are_kept() -> None:
+    desk = Desk(FedAsync())
+    desk.enrol("a")
+    desk.push("a", 1)
+    assert list(desk.coordinator.state.bases) == [0, 1]
+    amended(desk, FedBuff(buffer=1))
+    assert desk.coordinator.state.bases == {}
+    amended(desk, FedAsync())
+    assert list(desk.coordinator.state.bases) == [1]
+
+
+def test_more_past_messages_are_kept_where_other_settings_say_so() -> None:
+    desk = desk_of("a", buffer=1, downlink=TopK(ratio=0.25))
+    state = desk.coordinator.state
+    kept = []
+    for seq in range(1, 31):
+        if seq == 11:
+            amended(desk, FedBuff(buffer=1, downlink=TopK(ratio=0.25), ring_bytes=200))
+        desk.push("a", seq, [float(seq % 3), 1.0, 0.0, 0.0])
+        kept.append(sum(entry.message_bytes for entry in state.published.ring))
+    assert max(kept[:10]) <= state.published.model_bytes
+    assert 150 < kept[-1] <= 200
 
 
 def test_who_trained_before_other_settings_came_has_no_lease_any_more() -> None:
@@ -277,12 +314,15 @@ def test_an_update_that_was_put_aside_is_decided_and_its_bytes_are_kept() -> Non
     [
         push_of(1, cid="stranger"),
         push_of(1, cid="left"),
-        push_of(1, epoch=FRESH),
-        push_of(1, base=ModelName(FRESH, 0)),
+        *(push_of(1, epoch=other) for other in ("d" * 16, FRESH)),
+        *(push_of(1, base=ModelName(other, 0)) for other in ("d" * 16, FRESH)),
+        *(
+            push_of(1, epoch=other, base=ModelName(other, 0))
+            for other in ("d" * 16, FRESH)
+        ),
         push_of(1, cid="decided"),
         push_of(0, cid="decided"),
     ],
-    ids=["unknown", "left", "epoch", "base", "decided", "older"],
 )
 def test_nothing_is_put_aside_that_is_not_there_to_be_decided(push: Push) -> None:
     desk = desk_of("a", "left", "decided")
@@ -371,6 +411,28 @@ def test_a_version_is_noted_with_all_that_went_in() -> None:
         payload=b"",
     )
     assert desk.coordinator.state.applied == 2
+
+
+def test_a_version_that_travels_is_noted_with_its_message_and_what_it_left() -> None:
+    desk = Desk(FedBuff(buffer=1, downlink=TopK(ratio=0.25)))
+    desk.enrol("a")
+    desk.push("a", 1, [3.0, 4.0, -12.0, 0.0])
+    (record,) = desk.records(Stepped)
+    state = desk.coordinator.state
+    assert state.published.public_D.tolist() == [0.0, 0.0, 12.0, 0.0]
+    assert (record.gap_norm, record.nbytes) == (5.0, len(record.payload))
+    assert record.payload == state.published.ring[-1].message
+
+
+def test_changes_that_are_missing_at_a_flush_count_as_zeros() -> None:
+    uplink, server = compressors.EF21(inner=Identity()), EF21()
+    config = FedBuff(buffer=8, staleness=Constant(), uplink=uplink, server=server)
+    desk = Desk(config)
+    desk.enrol("a", "b")
+    desk.push("a", 1, [8.0] * 4)
+    desk.push("b", 1, [16.0] * 4)
+    desk.coordinator.flush(0.0)
+    assert desk.coordinator.state.exact_D.tolist() == [-3.0] * 4
 
 
 def test_two_cohorts_of_one_version_are_drawn_apart() -> None:

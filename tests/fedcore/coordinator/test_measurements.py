@@ -79,6 +79,7 @@ def test_the_evaluator_gets_each_version_that_is_due_once() -> None:
     desk.pull("judge")
     assert desk.given == ["judge"]
     desk.measure("judge", 0, accuracy=0.1)
+    assert desk.coordinator.state.measured == 0
     desk.pull("judge")
     assert desk.given == []
     desk.push("a", 1)
@@ -141,6 +142,8 @@ def test_trainers_evaluate_on_the_side_at_the_same_interval() -> None:
     assert asked == [True, False, True, False, True]
     desk.pull("b")
     assert desk.reply.task.evaluate
+    desk.pull("judge")
+    assert not desk.reply.task.evaluate  # it does nothing else
 
 
 def test_trainers_do_not_evaluate_unless_they_shall() -> None:

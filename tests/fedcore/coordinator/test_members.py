@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedcore.admission import FleetController
 from fedcore.coordinator.actions import Refuse, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
     ClientLeft,
+    NameFreed,
     Timer,
 )
 from fedcore.coordinator.records import (
@@ -17,6 +19,7 @@ from fedcore.coordinator.records import (
     Decided,
     Departed,
     Failed,
+    Freed,
     Lost,
     Stepped,
 )
@@ -24,8 +27,9 @@ from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsCon
 from fedcore.protocol import Answer, Verdict
 from fedcore.recipes import FedBuff
 from fedcore.server_optimizers import Momentum
-from fedcore.staleness import AdaSGD
+from fedcore.staleness import AdaSGD, LabelBoost
 from tests.fedcore.coordinator.desk import SPEC, Desk
+from tests.protocol.photo import photo
 
 
 def test_seconds_go_on_counting_over_a_restart() -> None:
@@ -88,9 +92,9 @@ def test_who_has_left_is_told_so_and_leaves_once() -> None:
     desk.feed(ClientLeft(at=0.0, cid="nobody"))
     assert not desk.actions
     desk.enrol("a")
-    assert desk.refused == [Answer.OBSOLETE]
-    desk.pull("a")
-    assert desk.refused == [Answer.UNKNOWN]
+    assert desk.actions == [Refuse(cid="a", nonce=0, answer=Answer.OBSOLETE)]
+    desk.pull("a", nonce=7)
+    assert desk.actions == [Refuse(cid="a", nonce=7, answer=Answer.UNKNOWN)]
 
 
 @pytest.mark.parametrize("how", ["lost", "left", "failed"])
@@ -219,6 +223,34 @@ def test_a_name_belongs_to_the_owner_that_took_it_first() -> None:
     assert again.refused == [Answer.UNKNOWN]
 
 
+def test_a_name_is_taken_by_who_has_it_beyond_doubt_or_once_it_is_free() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    mine = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
+    theirs = replace(mine, cid="b", owner="2" * 32)
+    desk.feed(mine)
+    desk.feed(replace(theirs, certified=True))
+    assert [record.cid for record in desk.records(Admitted)] == ["b"]
+    desk.feed(replace(mine, cid="c"))
+    assert desk.refused == [Answer.UNKNOWN]
+    desk.at = 3.0
+    desk.feed(NameFreed(at=desk.at, name="ann"))
+    assert desk.records(Freed) == [Freed(at=3.0, name="ann")]
+    desk.feed(NameFreed(at=desk.at, name="ann"))
+    assert desk.actions == []
+    desk.feed(replace(mine, cid="c"))
+    assert [record.cid for record in desk.records(Admitted)] == ["c"]
+
+
+def test_a_failure_of_an_evaluator_makes_it_nobody_who_trains() -> None:
+    desk = Desk(FedBuff(buffer=2, min_clients=2))
+    desk.enrol("a")
+    desk.enrol("judge", role="evaluator")
+    desk.feed(ClientFailed(at=0.0, cid="judge", error="no data"))
+    assert [record.cid for record in desk.records(Failed)] == ["judge"]
+    desk.pull("a")
+    assert desk.given == []  # it is alone
+
+
 def test_no_reply_says_that_the_run_has_ended_before_it_has() -> None:
     desk = Desk(FedBuff(buffer=1, concurrency=1), StopConfig(updates=1))
     desk.enrol("a", "b")
@@ -236,16 +268,37 @@ def test_no_reply_says_that_the_run_has_ended_before_it_has() -> None:
 
 
 def test_a_role_that_stays_the_same_keeps_what_it_has_learnt() -> None:
-    config = FedBuff(buffer=1, staleness=AdaSGD(), server=Momentum(lr=0.1))
+    config = FedBuff(
+        buffer=1,
+        staleness=AdaSGD(),
+        server=Momentum(lr=0.1),
+        admission=FleetController(),
+    )
     desk = Desk(config)
     desk.enrol("a")
     for seq in (1, 2, 3):
-        desk.push("a", seq)
+        desk.push("a", seq, counts=np.array([1, 2]))
     state = desk.coordinator.state
-    learnt, velocity = state.staleness, state.optimizer
+    learnt, velocity, seen = state.staleness, state.optimizer, state.admission
     state.amend(config.build(SPEC))
     assert state.staleness is learnt
     assert state.optimizer is velocity
+    assert state.admission is seen
     state.amend(FedBuff(buffer=1).build(SPEC))
     assert state.staleness is not learnt
     assert state.optimizer is not velocity
+    assert state.admission is not seen
+
+
+def test_policies_hear_of_an_accepted_update_all_that_they_weigh_by() -> None:
+    config = FedBuff(buffer=9, staleness=LabelBoost(), admission=FleetController())
+    desk = Desk(config)
+    desk.enrol("a")
+    counts = np.array([2, 1])
+    desk.push("a", 1, samples=3, counts=counts)
+    state, algorithm = desk.coordinator.state, config.build(SPEC)
+    staleness, admission = algorithm.staleness, algorithm.admission
+    heard = staleness.observe(staleness.init(), 0, counts, desk.ack.weight)
+    assert photo(state.staleness) == photo(heard)
+    heard = admission.observe(admission.init(), 3, counts)
+    assert photo(state.admission) == photo(heard)

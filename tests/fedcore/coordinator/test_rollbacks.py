@@ -159,6 +159,15 @@ def test_a_push_that_claims_a_later_state_is_to_pull_first(
     assert desk.ack.answer == Verdict.ACCEPTED
 
 
+@pytest.mark.parametrize("left", [OTHER, FRESH])
+def test_a_history_that_was_left_for_this_one_is_no_claim(
+    desk: Desk, left: str
+) -> None:
+    desk.pull("a", abandoned=(Abandoned(left),))
+    assert desk.refused == []
+    assert desk.given == ["a"]
+
+
 def test_claims_about_another_history_are_no_claims(desk: Desk) -> None:
     desk.pull("a", epoch=FRESH, settled=Settled(9, Verdict.ACCEPTED))
     assert not desk.records(EpochOpened)

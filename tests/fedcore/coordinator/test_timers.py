@@ -73,7 +73,7 @@ def test_after_a_step_the_next_cohort_has_a_deadline_of_its_own() -> None:
     desk.pull("a")
     second = timer(desk, "deadline")
     assert desk.timers[second] == 8.0
-    assert second.number == 1
+    assert second == Timer("deadline", "0", 1)  # its first attempt
     assert not desk.coordinator.is_void(second)
     desk.push("a", 2)
     fire(desk, second)
@@ -230,6 +230,7 @@ def test_leases_of_a_cohort_before_end_nothing_in_this_one() -> None:
 def test_a_lease_ends_when_the_config_says() -> None:
     desk = desk_of(FedBuff(buffer=9), "a")
     lease = timer(desk, "lease", "a")
+    assert not desk.coordinator.is_void(lease)
     assert desk.timers[lease] == desk.coordinator.timeouts.lease
 
 

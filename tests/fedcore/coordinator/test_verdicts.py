@@ -16,7 +16,7 @@ from fedcore.payloads import (
 from fedcore.protocol import Answer, ModelName, Settled, Verdict
 from fedcore.recipes import FedBuff
 from fedcore.staleness import Inverse
-from tests.fedcore.coordinator.desk import FRESH, Desk
+from tests.fedcore.coordinator.desk import EPOCH, FRESH, Desk
 
 
 @pytest.fixture
@@ -63,6 +63,12 @@ def test_a_number_below_the_last_one_is_obsolete(desk: Desk) -> None:
     assert desk.ack.answer is Answer.OBSOLETE
 
 
+def test_the_number_of_no_message_is_obsolete(desk: Desk) -> None:
+    desk.push("a", 0)
+    assert desk.ack.answer is Answer.OBSOLETE
+    assert not desk.records(Decided)
+
+
 def test_an_unknown_client_must_enrol_first(desk: Desk) -> None:
     desk.push("stranger", 1)
     assert desk.ack.answer is Answer.UNKNOWN
@@ -70,14 +76,14 @@ def test_an_unknown_client_must_enrol_first(desk: Desk) -> None:
     assert desk.refused == [Answer.UNKNOWN]
 
 
-def test_a_message_of_another_history_gets_no_verdict(desk: Desk) -> None:
-    desk.push("a", 1, epoch=FRESH)
-    assert desk.ack.answer is Answer.OTHER_EPOCH
-    assert not desk.records(Decided)
-
-
-def test_an_update_trained_on_another_history_gets_no_verdict(desk: Desk) -> None:
-    desk.push("a", 1, base=ModelName(FRESH, 0))
+@pytest.mark.parametrize("other", ["d" * 16, FRESH])
+@pytest.mark.parametrize("of", ["message", "base", "both"])
+def test_what_is_of_another_history_gets_no_verdict(
+    desk: Desk, of: str, other: str
+) -> None:
+    epoch = EPOCH if of == "base" else other
+    base = ModelName(EPOCH if of == "message" else other, 0)
+    desk.push("a", 1, epoch=epoch, base=base)
     assert desk.ack.answer is Answer.OTHER_EPOCH
     assert not desk.records(Decided)
 
