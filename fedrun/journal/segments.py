@@ -76,7 +76,7 @@ class Segments:
         if self._folder.is_dir():
             with reading(self._folder):  # a process that made one may have been killed
                 sync_folder(self._folder)
-        self._free = sorted(set(self.numbers()) - set(taken), reverse=True)
+        self._free = sorted(set(self.numbers()) - set(taken))
         self._current, self._end = None, 0
         if taken:
             self._current = max(taken)

@@ -1,0 +1,102 @@
+"""Rows: every kind of record comes back as it was, and no other does."""
+
+import json
+import zlib
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from fedcore.coordinator import records
+from fedcore.coordinator.records import Decided, Leased, Measured, Stepped
+from fedcore.protocol import Verdict
+from fedrun.journal.codec import KINDS, Configured, Row, checksum, from_row, to_row
+
+DECIDED = Decided(
+    at=1.5, cid="ann", seq=3, digest="d", base=1, staleness=2,
+    verdict=Verdict.ACCEPTED, weight=0.5, reason="", samples=4, steps=5,
+    update_norm=0.25, memory_norm=0.75, oldest=1, counts=(1, 2), loss=0.1,
+    nbytes=6, payload=b"update",
+)  # fmt: skip
+STEPPED = Stepped(
+    at=2.0, version=3, reason="buffer", count=4, samples=5.0, digest="e",
+    gap_norm=0.5, nbytes=7, payload=b"message",
+)  # fmt: skip
+CONFIGURED = Configured(
+    at=0.0, run_id="run", seed=1, config={"a": [1]}, spec="{}", epoch="f" * 16,
+    origin="o", versions={"numpy": "2"},
+)  # fmt: skip
+MEASURED = Measured(at=1.0, cid="ann", version=2, values={"loss": 0.5}, samples=3)
+
+
+def sample(cls: Any) -> Any:
+    """A record of this class."""
+    return cls(**{field.name: field.name for field in fields(cls)})
+
+
+WHOLE = (Decided, Stepped, Configured, Measured)
+OTHERS = [
+    sample(cls)
+    for cls in vars(records).values()
+    if isinstance(cls, type) and hasattr(cls, "durable") and cls not in WHOLE
+]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        DECIDED,
+        replace(DECIDED, counts=None, oldest=None, loss=None, payload=b""),
+        STEPPED,
+        CONFIGURED,
+        MEASURED,
+        *OTHERS,
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_comes_back_as_it_was(record: Row) -> None:
+    kind, body, payload = to_row(record)
+    assert kind == type(record).__name__
+    assert from_row(kind, body, payload) == record
+
+
+def test_every_kind_of_record_can_be_kept() -> None:
+    known = {type(each).__name__ for each in (*OTHERS, DECIDED, STEPPED)}
+    assert known | {"Configured", "Measured"} == KINDS
+
+
+def test_anyone_can_read_a_body() -> None:
+    kind, body, payload = to_row(sample(Leased))
+    assert (kind, payload) == ("Leased", b"")
+    assert body == (
+        '{"at":"at","cid":"cid","version":"version","task":"task","patch":"patch",'
+        '"nbytes":"nbytes"}'
+    )
+    assert to_row(STEPPED)[2] == b"message"
+    assert "payload" not in to_row(STEPPED)[1]
+    assert json.loads(to_row(DECIDED)[1])["verdict"] == Verdict.ACCEPTED
+
+
+def test_values_may_be_any_mapping() -> None:
+    frozen = replace(MEASURED, values=MappingProxyType({"loss": 0.5}))
+    assert to_row(frozen) == to_row(MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        ("Dreamt", "{}", "unknown kind of record 'Dreamt'"),
+        ("Lost", "{", "Expecting"),
+        ("Lost", '{"at":1}', "missing 1 required"),
+        ("Lost", '{"at":1,"cid":"a","more":2}', "unexpected keyword"),
+    ],
+)
+def test_what_is_no_record_is_told(kind: str, body: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        from_row(kind, body, b"")
+
+
+def test_a_checksum_covers_all_that_a_row_says() -> None:
+    whole = zlib.crc32(b"7\0Lost\0{}\0bytes")
+    assert checksum(7, "Lost", "{}", b"bytes") == whole
