@@ -8,6 +8,7 @@ import pytest
 from fedcore.coordinator.actions import SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import ClientEnrolled, ClientPulled
 from fedcore.coordinator.records import Admitted, Stepped
+from fedcore.errors import DiskError
 from fedcore.protocol import Pull
 from fedrun.commit import GroupCommit
 from tests.fedrun.journal.runs import Written, records
@@ -84,6 +85,12 @@ def test_records_that_only_tell_the_story_wait_for_one_that_must_be_durable(
     run.group.commit(lazy_too=True)
     assert run.run.journal.store.last == between + 1
     run.close()
+    again = Written(tmp_path)
+    before = again.run.journal.store.last
+    again.group.feed(pulled(again))
+    again.group.commit()  # as after a restart
+    assert again.run.journal.store.last == before
+    again.close()
 
 
 def test_records_are_shown_once_when_they_are_durable(tmp_path: Path) -> None:
@@ -123,6 +130,78 @@ def test_a_state_is_written_after_so_many_records(
     for _ in range(30):
         run.push()
     assert len(snapshots) == written
+    run.close()
+
+
+def enrol(run: Written, count: int) -> None:
+    """So many records, each in a commit of its own."""
+    for _ in range(count):
+        known = len(run.run.coordinator.state.clients)
+        run.group.feed(enrolled(f"client {known}"))
+        run.group.commit()
+
+
+def snapshots_of(run: Written, first: int) -> list[int]:
+    """How many records each snapshot holds that were made behind the first one."""
+    return [number - first for number in run.run.journal.snapshots.numbers()]
+
+
+def test_a_state_is_written_with_the_very_record_that_is_due(tmp_path: Path) -> None:
+    run = Written(tmp_path, journal={"snapshot_records": 10})
+    first = run.run.journal.store.last
+    for count, written in ((9, []), (1, [10]), (9, [10]), (1, [10, 20])):
+        enrol(run, count)
+        assert snapshots_of(run, first) == written
+    run.close()
+
+
+@pytest.mark.parametrize(("every", "sooner"), [(100, 10), (5, 1)])
+def test_a_state_that_was_not_written_is_tried_again_sooner(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    every: int,
+    sooner: int,
+) -> None:
+    run = Written(tmp_path, journal={"snapshot_records": every})
+    first = run.run.journal.store.last
+
+    def full(*_: object) -> None:
+        raise DiskError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(run.run.journal, "save_snapshot", full)
+        enrol(run, every)
+    assert "no snapshot was written: the disk is full" in caplog.text
+    enrol(run, sooner - 1)
+    assert snapshots_of(run, first) == []
+    enrol(run, 1)
+    assert snapshots_of(run, first) == [every + sooner]
+    enrol(run, every - 1)  # and from then on as usual
+    assert snapshots_of(run, first) == [every + sooner]
+    enrol(run, 1)
+    assert snapshots_of(run, first) == [every + sooner, 2 * every + sooner]
+    run.close()
+
+
+def test_at_the_end_the_state_is_written_and_what_the_disk_did_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path, stop={"versions": 1})
+    model = run.folder / "models" / "last.safetensors"
+
+    def full(*_: object, **__: object) -> None:
+        raise DiskError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fedrun.models.save_model", full)
+        run.push()
+    assert run.run.coordinator.state.closed
+    assert not model.exists()
+    assert run.run.journal.snapshots.numbers() == []
+    run.group.finish()
+    assert model.exists()
+    assert run.run.journal.snapshots.numbers() == [run.run.journal.store.last]
     run.close()
 
 

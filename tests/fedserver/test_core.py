@@ -15,14 +15,16 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.aggregators import Contribution, weighted_mean
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.records import Decided
-from fedcore.errors import JournalError
+from fedcore.coordinator.events import ClientEnrolled
+from fedcore.coordinator.records import Decided, Leased
+from fedcore.errors import HandlingError, JournalError
 from fedcore.payloads import decode
 from fedcore.protocol import Verdict
 from fedcore.typing import Vector
 from fedrun.journal import verify
 from fedrun.journal.journal import Journal
 from fedserver import core
+from tests.fedrun.journal.runs import records
 from tests.fedserver.disk import Disk
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
@@ -166,6 +168,19 @@ def test_timers_of_the_coordinator_before_do_not_fire(tmp_path: Path) -> None:
         assert server.server._timers == {}
 
 
+def test_timers_of_the_coordinator_after_do_fire(tmp_path: Path) -> None:
+    algorithm, timeouts = {"min_clients": 9}, {"hold": 0.2}
+    with (
+        served(tmp_path, algorithm=algorithm, timeouts=timeouts) as server,
+        Peer(server.address) as peer,
+    ):
+        for _ in range(2):
+            with raising("_leave"), refused("INTERNAL", "a mistake"):
+                peer.stub.leave(pb.LeaveRequest(key=peer.key))
+        assert not peer.pull().refused  # it is not held for ever
+        assert server.run.coordinator.leases.parked == {}
+
+
 def test_a_run_that_has_ended_ends_once(tmp_path: Path) -> None:
     timeouts = {"linger": 20.0, "drain": 1.0}
     with (
@@ -185,12 +200,129 @@ def test_a_run_that_has_ended_ends_once(tmp_path: Path) -> None:
         assert server.server.ended == "1 versions"
 
 
-def test_what_watches_may_raise(server: Served) -> None:
+def test_what_watches_may_raise(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_: Any) -> None:
         raise ValueError("a broken callback")
 
     server.progress.listeners.append(fail)
     still_serves(server)
+    assert "what watches the records raised" in caplog.text
+    assert "a broken callback" in caplog.text
+
+
+def asked(server: Served, question: Callable[[Coordinator], Any]) -> Any:
+    """The answer of the core thread."""
+    asking = server.server._core.ask(question)
+    return asyncio.run_coroutine_threadsafe(asking, server._loop).result(CALL)
+
+
+def test_a_question_that_raises_is_answered(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Coordinator) -> None:
+        raise ValueError("x" * 1000)
+
+    with pytest.raises(HandlingError) as caught:
+        asked(server, fail)
+    known = "the server cannot handle this: "
+    assert str(caught.value) == known + f"ValueError: {'x' * 1000}"[:200]
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "a question cannot be answered" in caplog.text
+    assert asked(server, lambda coordinator: coordinator.state.version) == 0
+    still_serves(server)
+
+
+def test_an_update_that_cannot_be_put_aside_is_answered_and_changes_nothing(
+    mistaken: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Coordinator, *_: Any) -> None:
+        self.state.clients.clear()
+        raise KeyError("another mistake")
+
+    with Peer(mistaken.address) as peer:
+        peer.pull()
+        with monkeypatch.context() as broken:
+            broken.setattr(Coordinator, "quarantine", fail)
+            with refused("INTERNAL", "this: ZeroDivisionError: the aggregator"):
+                peer.push(poison())
+        assert "the update cannot be put aside either" in caplog.text
+        for _ in range(3):
+            assert peer.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        until(lambda: mistaken.state.version == 1, "a version is made")
+        assert (mistaken.state.exact_D == -ones()).all()
+
+
+# ---------------------------------------------------------------------- the queue
+
+
+def test_what_piled_up_is_written_together(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "MOST_AT_ONCE", 3)
+    disk = Disk(server)
+    sizes: list[int] = []
+    append = disk.append
+
+    def noting(records: Any, *facts: Any) -> int:
+        sizes.append(len(records))
+        return append(records, *facts)
+
+    monkeypatch.setattr(disk, "append", noting)
+    disk.stop()
+    for number in range(5):
+        cid = f"client {number}"
+        server.server._core.submit(
+            ClientEnrolled(at=server.server._core.now(), cid=cid, name=cid)
+        )
+        if not number:
+            disk.until_it_waits()
+    disk.go()
+    until(lambda: sum(sizes) == 5, "all are written")
+    assert sizes == [1, 3, 1]
+
+
+def test_records_that_only_tell_the_story_wait_while_there_is_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "IDLE_SECONDS", 3600.0)
+    with served(tmp_path) as server, Peer(server.address) as peer:
+        before = server.run.journal.store.last
+        peer.pull()
+        assert asked(server, lambda _: server.run.journal.store.last) == before
+        server.stop()
+        assert leases(server) == 1  # but not beyond the end
+
+
+def test_records_that_only_tell_the_story_are_written_when_there_is_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "IDLE_SECONDS", 0.01)
+    with served(tmp_path) as server, Peer(server.address) as peer:
+        before = server.run.journal.store.last
+        peer.pull()
+        until(lambda: server.run.journal.store.last == before + 1, "it is written")
+
+
+def test_what_was_told_before_a_mistake_is_still_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "IDLE_SECONDS", 3600.0)
+    with served(tmp_path) as server, Peer(server.address) as peer:
+        peer.pull()
+        before = server.run.journal.store.last
+        with raising("_leave"), refused("INTERNAL", "a mistake"):
+            peer.stub.leave(pb.LeaveRequest(key=peer.key))
+        assert server.run.journal.store.last == before + 1
+        server.stop()
+        assert leases(server) == 1
+
+
+def leases(server: Served) -> int:
+    """How many are on disk."""
+    kinds = [type(record) for record in records(server.folder / "run")]
+    return kinds.count(Leased)
 
 
 def test_where_the_journal_cannot_be_read_again_the_server_ends(

@@ -54,7 +54,10 @@ def targets() -> list[Target]:
         *_package("fedrun/journal", _JOURNAL),
         Target("fedrun/commit.py", ("tests/fedrun/test_commit.py", *_JOURNAL)),
         Target("fedclient/store.py", ("tests/fedclient/test_store.py", *MODEL_CHECK)),
-        Target("fedserver/core.py", ("tests/fedserver/test_core.py",)),
+        Target(
+            "fedserver/core.py",
+            ("tests/fedserver/test_core.py", "tests/fedserver/test_disk.py"),
+        ),
     ]
 
 
