@@ -1,0 +1,345 @@
+"""A crowd in its server's process: updates that enter together count as one by one."""
+
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from fedcore.admission import FleetController
+from fedcore.aggregators import CoordinateMedian
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.coordinator import CrowdCoordinator
+from fedcore.coordinator.actions import Action, Finish, Persist, SendReply, SetTimer
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientLost,
+    ClientPulled,
+    ModelMeasured,
+    StopRequested,
+    TimerFired,
+)
+from fedcore.coordinator.records import Closed, Stepped
+from fedcore.coordinator.settings import StopConfig
+from fedcore.payloads import Payload, dense_payload
+from fedcore.protocol import Pull, Verdict
+from fedcore.recipes import FedAsync, FedAvg, FedBuff
+from fedcore.staleness import AdaSGD, Inverse, LabelBoost
+from fedcore.typing import Counts
+from tests.fedcore.coordinator.desk import EPOCH, FRESH, SPEC, Desk
+from tests.protocol.photo import photo
+
+NAMES = [f"c{number}" for number in range(6)]
+CONFIGS: dict[str, AlgorithmConfig] = {
+    "whoever is there": FedBuff(buffer=3, staleness=Inverse()),
+    "so many at a time": FedBuff(buffer=3, concurrency=2, staleness_limit=1),
+    "by samples": FedBuff(buffer=4, weigh_by="samples", samples_cap=3),
+    "cohorts": FedAvg(buffer=3),
+    "deadlines": FedAvg(buffer=3, minimum=2, deadline=5.0),
+    "over-selection": FedAvg(buffer=2, over_selection=2.0, staleness_limit=1),
+    "enough clients": FedBuff(buffer=2, min_clients=4),
+    "mixing": FedAsync(buffer=2, staleness_limit=2),
+    "median": FedBuff(buffer=3, aggregator=CoordinateMedian()),
+    "labels": FedBuff(buffer=2, staleness=LabelBoost(inner=Inverse())),
+    "dampening": FedBuff(buffer=2, staleness=AdaSGD(bootstrap=3, window=5)),
+    "admission": FedBuff(buffer=2, admission=FleetController(size_percentile=30)),
+}
+
+
+class Arrived(NamedTuple):
+    """An update that was delivered."""
+
+    payload: Payload | None
+    base: int
+    samples: int
+    counts: Counts | None
+
+
+class Crowd:
+    """A coordinator that is told of wishes, and what it did last."""
+
+    def __init__(self, config: AlgorithmConfig, stop: StopConfig, stacks: bool) -> None:
+        self.config, self.stop, self.stacks = config, stop, stacks
+        self.coordinator = self._new()
+        self.actions: list[Action] = self.coordinator.begin(0.0)
+        self.inbox: list[tuple[Arrived, tuple[Any, int]]] = []
+        self.decided: list[Verdict] = []
+        for name in NAMES:
+            event = ClientEnrolled(at=0.0, cid=name, name=name)
+            self.coordinator.handle(event)
+
+    def _new(self) -> CrowdCoordinator:
+        initial_D = np.zeros(SPEC.dim, np.float32)
+        algorithm = self.config.build(SPEC)
+        return CrowdCoordinator(algorithm, initial_D, epoch=EPOCH, stop=self.stop)
+
+    def restart(self) -> list[SetTimer]:
+        """Another process goes on where this one was; its deadline, if there is one."""
+        old, self.coordinator = self.coordinator, self._new()
+        self.coordinator.state.load(*old.state.dump())
+        actions = self.coordinator.load(old.dump())
+        assert len(actions) == (old._deadline is not None)
+        assert self.coordinator.dump() == old.dump()
+        return [action for action in actions if isinstance(action, SetTimer)]
+
+    def ready(self, name: str, at: float) -> None:
+        """It waits for a task."""
+        if self.coordinator.is_settled:
+            self.coordinator.wait(name)
+            self.actions = []
+        else:
+            self.actions = self.coordinator.ready(name, at)
+
+    def deliver(self, name: str, at: float, update: Arrived) -> None:
+        """Its update is there."""
+        values_D = dense_of(update)
+        row: tuple[Any, int] = np.stack([values_D + 1, values_D]), 1
+        if self.stacks:
+            update = update._replace(payload=None)
+        self.inbox.append((update, row))
+        self.actions = []
+        settled = self.coordinator.is_settled
+        if self.coordinator.deliver(name, update.base):
+            self.decide(at)
+        elif self.coordinator.may_grant():
+            self.actions = self.coordinator.hand_out(at)
+            assert not (settled and self.coordinator.granted)
+
+    def decide(self, at: float) -> None:
+        """On all that were delivered."""
+        if not self.inbox:
+            return
+        updates, rows = zip(*self.inbox, strict=True)
+        self.inbox = []
+        decisions, actions = self.coordinator.enter(
+            updates, at, rows if self.stacks else ()
+        )
+        self.decided += [decision.verdict for decision in decisions]
+        self.actions = [*self.actions, *actions]
+
+    def feed(self, event: Any) -> None:
+        """What is no client's doing."""
+        self.actions = []
+        self.decide(event.at)
+        self.actions = [*self.actions, *self.coordinator.handle(event)]
+
+    def given(self) -> dict[str, int]:
+        """Who may train now, on which version."""
+        granted, self.coordinator.granted = self.coordinator.granted, []
+        for name, lease in granted:
+            assert self.coordinator.trains(name, lease.number)
+            assert not self.coordinator.trains(name, lease.number + 1)
+        return {name: lease.version for name, lease in granted}
+
+
+def dense_of(update: Arrived) -> Any:
+    """What an update says."""
+    assert update.payload is not None
+    return update.payload.arrays["values"]
+
+
+def told(actions: list[Action]) -> list[Any]:
+    """What both sorts of coordinators say: versions, the end, and deadlines."""
+    found: list[Any] = [
+        action.record
+        for action in actions
+        if isinstance(action, Persist) and isinstance(action.record, Stepped | Closed)
+    ]
+    found += [action for action in actions if isinstance(action, Finish)]
+    return found + [
+        (action.timer, action.at)
+        for action in actions
+        if isinstance(action, SetTimer) and action.timer.kind == "deadline"
+    ]
+
+
+def models(coordinator: Any) -> Any:
+    """What both sorts of coordinators hold beside the rows of clients."""
+    state = coordinator.state
+    scalars, arrays = state.dump()
+    return photo([{**scalars, "clients": [], "at": 0.0}, arrays])
+
+
+class Course:
+    """Two servers, one of messages and one of a crowd, and the same clients."""
+
+    def __init__(self, config: AlgorithmConfig, seed: int, stop: StopConfig) -> None:
+        self.lot = random.Random(seed)
+        self.desk = Desk(config, stop)
+        self.desk.enrol(*NAMES)
+        self.crowd = Crowd(config, stop, stacks=seed % 2 == 0)
+        self.at = 0.0
+        self.training: dict[str, int] = {}  # on which version
+        self.late: dict[str, int] = {}  # whose lease has ended
+        self.seqs = dict.fromkeys(NAMES, 0)
+        self.accepted = 0
+
+    def go(self, steps: int) -> None:
+        """Whatever may happen, in any order."""
+        for _ in range(steps):
+            self.at += self.lot.choice([0.5, 1.0])
+            self.desk.at = self.at
+            name = self.lot.choice(NAMES)
+            what = self.lot.random()
+            if what < 0.04:
+                self.lose(name)
+            elif what < 0.1 and self.training:
+                self.expire(self.lot.choice(sorted(self.training)))
+            elif what < 0.2 and any(t.kind == "deadline" for t in self.desk.timers):
+                self.deadline()
+            elif what < 0.25:
+                for action in self.crowd.restart():
+                    assert self.desk.timers[action.timer] == action.at
+                continue
+            elif name in self.training or name in self.late:
+                self.deliver(name)
+            else:
+                self.desk.pull(name)
+                self.crowd.ready(name, self.at)
+            self.compare()
+
+    def deliver(self, name: str) -> None:
+        base = self.training.pop(name, self.late.get(name, 0))
+        self.late.pop(name, None)
+        self.seqs[name] += 1
+        values = [float(self.lot.randrange(-4, 5)) for _ in range(SPEC.dim)]
+        samples = self.lot.randrange(1, 6)
+        counts = np.array([self.lot.randrange(3), 1, self.lot.randrange(9)])
+        self.desk.push(
+            name, self.seqs[name], values, base=base, samples=samples, counts=counts
+        )
+        self.accepted += self.desk.ack.answer is Verdict.ACCEPTED
+        payload = dense_payload(np.array(values, np.float32))
+        update = Arrived(payload, base, samples, counts)
+        before = len(self.crowd.decided)
+        self.crowd.deliver(name, self.at, update)
+        if len(self.crowd.decided) > before:
+            assert self.crowd.decided[-1] is self.desk.ack.answer
+
+    def expire(self, name: str) -> None:
+        lease = self.crowd.coordinator.leases.busy[name]
+        self.late[name] = self.training.pop(name)
+        if lease is None:  # it was of an earlier cohort
+            self.desk.actions = self.crowd.actions = []
+            return
+        timers = [t for t in self.desk.timers if (t.kind, t.subject) == ("lease", name)]
+        newest = max(timers, key=lambda timer: timer.number)
+        self.desk.feed(TimerFired(at=self.at, timer=newest))
+        coordinator = self.crowd.coordinator
+        self.crowd.actions = coordinator.expire(name, lease.number, self.at)
+        assert not coordinator.trains(name, lease.number)
+
+    def lose(self, name: str) -> None:
+        self.training.pop(name, None)
+        self.late.pop(name, None)
+        self.desk.lose(name)
+        self.crowd.feed(ClientLost(at=self.at, cid=name))
+
+    def deadline(self) -> None:
+        at, timer = min(
+            (at, t) for t, at in self.desk.timers.items() if t.kind == "deadline"
+        )
+        del self.desk.timers[timer]
+        self.at = self.desk.at = max(self.at, at)
+        event = TimerFired(at=self.at, timer=timer)
+        self.desk.feed(event)
+        self.crowd.feed(event)
+
+    def compare(self) -> None:
+        """Both did the same, but for updates that wait."""
+        one, other = self.desk.coordinator, self.crowd.coordinator
+        given = self.crowd.given()
+        assert given == dict.fromkeys(self.desk.given, one.state.version)
+        self.training |= given
+        assert told(self.crowd.actions) == told(self.desk.actions)
+        waiting = len(self.crowd.inbox)
+        assert one.state.count == other.state.count + waiting
+        if not waiting:
+            assert models(other) == models(one)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_crowd_comes_to_what_messages_come_to(name: str, seed: int) -> None:
+    course = Course(CONFIGS[name], seed, StopConfig())
+    course.go(150)
+    assert course.desk.version > 3
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("stop", [{"updates": 11}, {"versions": 4}])
+def test_a_crowd_ends_where_messages_end(name: str, stop: dict[str, int]) -> None:
+    course = Course(CONFIGS[name], 7, StopConfig(**stop))
+    course.go(150)
+    assert course.crowd.coordinator.state.closed
+
+
+def test_an_evaluator_waits_for_as_long_as_it_takes() -> None:
+    crowd = Crowd(FedBuff(buffer=2), StopConfig(), stacks=False)
+    crowd.feed(ClientEnrolled(at=0.0, cid="judge", name="judge", role="evaluator"))
+    pull = Pull(cid="judge", nonce=1, epoch=EPOCH)
+    for tasks in (1, 0):
+        crowd.feed(ClientPulled(at=1.0, pull=pull, fresh_epoch=FRESH))
+        assert sum(isinstance(each, SendReply) for each in crowd.actions) == tasks
+        assert not any(isinstance(each, SetTimer) for each in crowd.actions)
+        values = {"accuracy": 0.1}
+        crowd.feed(
+            ModelMeasured(at=2.0, cid="judge", version=0, values=values, samples=1)
+        )
+
+
+def crowd_of(config: AlgorithmConfig, **stop: Any) -> CrowdCoordinator:
+    """A coordinator of a crowd of which nobody has asked yet."""
+    return Crowd(config, StopConfig(**stop), stacks=False).coordinator
+
+
+def ones(base: int) -> Arrived:
+    """An update."""
+    return Arrived(dense_payload(np.ones(SPEC.dim, np.float32)), base, 1, None)
+
+
+def test_updates_wait_until_the_buffer_is_full_if_they_certainly_count() -> None:
+    crowd = crowd_of(FedBuff(buffer=3, staleness_limit=1))
+    for version in range(3):
+        bases = [max(0, version - 1), version, version]
+        assert [crowd.deliver("c0", base) for base in bases] == [False, False, True]
+        decisions, _ = crowd.enter(list(map(ones, bases)), 1.0)
+        assert [each.staleness for each in decisions] == [version - b for b in bases]
+        assert crowd.state.version == version + 1
+    assert crowd.deliver("c0", 1)  # too late, it may be
+
+
+def test_updates_that_were_entered_early_leave_less_room() -> None:
+    crowd = crowd_of(FedBuff(buffer=3))
+    assert not crowd.deliver("c0", 0)
+    crowd.enter([ones(0)], 1.0)
+    assert [crowd.deliver("c0", 0) for _ in range(2)] == [False, True]
+
+
+def test_the_last_update_of_a_run_is_decided_on_at_once() -> None:
+    crowd = crowd_of(FedBuff(buffer=3), updates=5)
+    for size in (3, 2):
+        waits = [crowd.deliver("c0", 0) for _ in range(size)]
+        assert waits == [False] * (size - 1) + [True]
+        crowd.enter([ones(0)] * size, 1.0)
+    assert crowd.state.closed == "5 updates"
+    assert crowd.deliver("c0", 0)
+
+
+@pytest.mark.parametrize(
+    "config", [FedAsync(buffer=3), FedBuff(buffer=3, admission=FleetController())]
+)
+def test_an_update_that_may_be_refused_is_decided_on_at_once(
+    config: AlgorithmConfig,
+) -> None:
+    assert crowd_of(config).deliver("c0", 0)
+
+
+def test_nobody_gets_a_task_while_the_cohort_trains() -> None:
+    crowd = crowd_of(FedAvg(buffer=1))
+    assert not crowd.is_settled
+    crowd.ready("c0", 0.0)
+    assert crowd.is_settled
+    assert not crowd.may_grant()
+    crowd.handle(StopRequested(at=1.0, reason="over"))
+    assert not crowd.is_settled  # the next update is rejected
