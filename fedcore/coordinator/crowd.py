@@ -41,8 +41,7 @@ class CrowdCoordinator(Coordinator):
             algorithm.config.admission, Everything
         )
         self._limit = algorithm.config.staleness_limit
-        self._version = self._missing = 0
-        self._deadline_at: Seconds = 0.0
+        self._deadline_at: Seconds  # if there is a deadline
         self._look()
 
     def _look(self) -> None:

@@ -80,7 +80,7 @@ def test_after_the_end_updates_are_rejected_and_their_mass_stays_away() -> None:
     desk = served(updates=1)
     desk.push("a", 1)
     desk.push("b", 1)
-    assert desk.ack.answer is Verdict.REJECTED_CLOSED
+    assert (desk.ack.answer, desk.ack.weight) == (Verdict.REJECTED_CLOSED, 0.0)
 
 
 def test_whoever_waits_is_told_that_the_run_has_ended() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fedcore.compressors import TopK
 from fedcore.coordinator.actions import SendReply
 from fedcore.coordinator.events import HistoryReopened
 from fedcore.coordinator.records import EpochOpened, Unproved
@@ -205,6 +206,17 @@ def test_a_version_travels_with_its_proof(desk: Desk) -> None:
     assert desk.reply.proof == desk.proofs.version(EPOCH, 1)
 
 
+def test_a_version_that_is_reached_by_its_message_has_its_proof_too() -> None:
+    desk = Desk(FedBuff(buffer=1, downlink=TopK(ratio=0.25)))
+    desk.enrol("a")
+    published = desk.coordinator.state.published
+    held = Held(EPOCH, 0, published.digest)
+    desk.push("a", 1)
+    desk.pull("a", held=held)
+    assert desk.reply.patch.kind == "replay"
+    assert desk.reply.proof == desk.proofs.version(EPOCH, 1)
+
+
 def test_whoever_holds_the_version_has_its_proof_already(desk: Desk) -> None:
     desk.pull("b")
     assert desk.reply.patch.kind == "none"
@@ -275,8 +287,13 @@ def test_no_proof_lies_in_the_state_of_the_server(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({}, None), ({"settled": Settled()}, 1), ({"epoch": OTHER}, 1)],
-    ids=["known", "not known", "another history"],
+    [
+        ({}, None),
+        ({"settled": Settled()}, 1),
+        ({"epoch": OTHER}, 1),
+        ({"epoch": FRESH}, 1),
+    ],
+    ids=["known", "not known", "another history", "one more"],
 )
 def test_who_knows_its_verdict_is_not_told_it_again(
     desk: Desk, changes: dict[str, Any], told: int | None

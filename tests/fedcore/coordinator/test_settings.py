@@ -1,8 +1,41 @@
 """When a run ends, and which way a metric points."""
 
 import pytest
+from pydantic import ValidationError
 
-from fedcore.coordinator.settings import StopConfig, lower_is_better, reached
+from fedcore.coordinator.settings import (
+    EvaluateConfig,
+    StopConfig,
+    TimeoutsConfig,
+    lower_is_better,
+    reached,
+)
+
+
+def test_the_server_is_as_patient_as_the_docs_say() -> None:
+    assert TimeoutsConfig().model_dump() == {
+        "hold": 20.0,
+        "lease": 600.0,
+        "heartbeat": 2.0,
+        "lost": 5.0,
+        "stall": 30.0,
+        "drain": 10.0,
+        "linger": 10.0,
+    }
+    assert EvaluateConfig().model_dump() == {
+        "every_versions": 5,
+        "clients": False,
+        "evaluators": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"), [("hold", 60.0, 60.1), ("linger", 0.0, -0.1)]
+)
+def test_patience_has_its_bounds(field: str, good: float, bad: float) -> None:
+    assert getattr(TimeoutsConfig.model_validate({field: good}), field) == good
+    with pytest.raises(ValidationError):
+        TimeoutsConfig.model_validate({field: bad})
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcore.admission import FleetController
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
 from fedcore.coordinator.records import Decided
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.payloads import (
     dense_payload,
     low_rank_payload,
@@ -14,9 +16,9 @@ from fedcore.payloads import (
     values_payload,
 )
 from fedcore.protocol import Answer, ModelName, Settled, Verdict
-from fedcore.recipes import FedBuff
+from fedcore.recipes import FedAsync, FedBuff
 from fedcore.staleness import Inverse
-from tests.fedcore.coordinator.desk import EPOCH, FRESH, Desk
+from tests.fedcore.coordinator.desk import EPOCH, FRESH, SPEC, Desk
 
 
 @pytest.fixture
@@ -40,7 +42,58 @@ def test_a_late_update_is_rejected_and_changes_nothing(desk: Desk) -> None:
     desk.push("b", 1, base=0)
     assert desk.ack.answer is Verdict.REJECTED_STALE
     assert desk.ack.reason == "4 versions late, the limit is 3"
+    assert desk.ack.weight == 0.0
     assert (desk.coordinator.state.buffer == before).all()
+
+
+def test_one_version_late_is_said_in_the_singular() -> None:
+    desk = Desk(FedBuff(buffer=1, staleness_limit=0))
+    desk.enrol("a", "b")
+    desk.push("a", 1)
+    desk.push("b", 1, base=0)
+    assert desk.ack.reason == "1 version late, the limit is 0"
+
+
+def test_what_cannot_be_mixed_any_more_is_late() -> None:
+    desk = Desk(FedBuff(buffer=1))
+    desk.enrol("a")
+    desk.push("a", 1)
+    mixing = FedAsync().build(SPEC)
+    settings = StopConfig(), EvaluateConfig(), TimeoutsConfig()
+    desk.coordinator.amend(mixing, *settings)
+    desk.push("a", 2, base=0)
+    assert (desk.ack.answer, desk.ack.weight) == (Verdict.REJECTED_STALE, 0.0)
+    assert desk.ack.reason == "the server no longer has version 0 to mix with"
+    desk.push("a", 3, base=1)
+    assert desk.ack.answer is Verdict.ACCEPTED
+
+
+def test_what_a_rule_refuses_is_not_lost_and_counts_for_nothing() -> None:
+    desk = Desk(FedBuff(buffer=99, admission=FleetController(size_percentile=50)))
+    desk.enrol("a")
+    for seq in range(1, 12):
+        desk.push("a", seq, samples=100)
+    desk.push("a", 12, samples=1)
+    assert (desk.ack.answer, desk.ack.weight) == (Verdict.REJECTED_POLICY, 0.0)
+    assert desk.ack.reason
+    assert desk.coordinator.state.count == 11
+
+
+@pytest.mark.parametrize(
+    ("oldest", "noted"),
+    [
+        (None, None),
+        (ModelName(EPOCH, 3), 3),
+        (ModelName("d" * 16, 3), None),
+        (ModelName(FRESH, 3), None),
+    ],
+)
+def test_the_oldest_base_of_an_update_is_noted_if_it_is_of_this_history(
+    desk: Desk, oldest: ModelName | None, noted: int | None
+) -> None:
+    desk.push("a", 1, oldest=oldest)
+    (record,) = desk.records(Decided)
+    assert record.oldest == noted
 
 
 def test_a_duplicate_gets_the_verdict_that_was_stored(desk: Desk) -> None:
@@ -107,7 +160,7 @@ def test_a_bound_that_is_too_large_names_no_tensor(desk: Desk) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**101])
 def test_a_value_that_is_no_number_is_discarded(desk: Desk, bad: float) -> None:
     desk.push("a", 1, [bad, 0.0, 0.0, 0.0])
-    assert desk.ack.answer is Verdict.DISCARDED
+    assert (desk.ack.answer, desk.ack.weight) == (Verdict.DISCARDED, 0.0)
     assert np.isfinite(desk.coordinator.state.exact_D).all()
 
 
@@ -133,7 +186,10 @@ def test_what_cannot_be_read_is_rejected_with_the_reason(
     desk.push("a", 1, **changes)  # type: ignore[arg-type]
     assert desk.ack.answer is Verdict.REJECTED_MALFORMED
     assert reason in desk.ack.reason
+    assert desk.ack.weight == 0.0
     assert desk.coordinator.state.count == 0
+    (record,) = desk.records(Decided)
+    assert (record.payload, record.counts) == (b"", None)
 
 
 def _brittle(state: object, staleness: int, counts: object) -> float:
@@ -178,6 +234,7 @@ def test_a_decoder_may_raise_anything(
     desk.push("a", 1)
     assert desk.ack.answer is Verdict.REJECTED_MALFORMED
     assert len(desk.ack.reason) < 300
+    assert desk.ack.reason.count("x") == (200 if "xx" in str(raised) else 0)
 
 
 def test_a_client_that_left_is_unknown_but_its_last_verdict_stays(desk: Desk) -> None:

@@ -1,0 +1,44 @@
+"""How records, events and actions are made, and which of them must be on the disk."""
+
+from dataclasses import fields
+from typing import get_args
+
+import pytest
+
+from fedcore.coordinator.actions import Action
+from fedcore.coordinator.events import ClientEnrolled, Event, Timer
+from fedcore.coordinator.records import (
+    Admitted,
+    Failed,
+    Leased,
+    Lost,
+    Record,
+    Tallied,
+    Unproved,
+)
+
+KINDS: list[type] = [*get_args(Record), *get_args(Event), *get_args(Action)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.__name__ for kind in KINDS])
+def test_fields_are_named_where_one_is_made(kind: type) -> None:
+    told = {field.name: number for number, field in enumerate(fields(kind))}
+    made = kind(**told)
+    assert {name: getattr(made, name) for name in told} == told
+    assert made == kind(**told)
+    with pytest.raises(TypeError):
+        kind(*told.values())
+
+
+def test_only_what_tells_the_story_of_a_run_may_be_lost() -> None:
+    lazy = {kind for kind in get_args(Record) if not kind.durable}
+    assert lazy == {Leased, Failed, Lost, Unproved, Tallied}
+
+
+def test_a_client_is_one_of_one_and_nobodys_unless_that_is_told() -> None:
+    enrolled = ClientEnrolled(at=0.0, cid="a", name="ann")
+    assert (enrolled.role, enrolled.index, enrolled.count) == ("trainer", 0, 1)
+    assert (enrolled.owner, enrolled.certified) == ("", False)
+    admitted = Admitted(at=0.0, cid="a", name="ann", role="trainer")
+    assert (admitted.index, admitted.count, admitted.owner) == (0, 1, "")
+    assert Timer("stop") == ("stop", "", 0)
