@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hostile.checkout import Checkout, Process
+from benchmarks.hostile.checkout import Checkout
 from benchmarks.hostile.dear import DEAR
 from benchmarks.hostile.scenarios import ENDLESS
 from benchmarks.speed.processes import cpu_seconds, resident_megabytes
@@ -70,11 +70,10 @@ def _cost(
     dim: int,
 ) -> JSON:
     words = [federation.address, "--dim", str(dim), "--message", name]
-    command = checkout.command("benchmarks.hostile.one", *words)
     process = federation.children["server"].process
     assert process is not None
     helper = stack.enter_context(
-        Process(command, federation.folder, dict(federation.environment))
+        checkout.helper(federation.folder, "benchmarks.hostile.one", *words)
     )
     helper.ask("once")  # the first of its kind makes tables, and counts for nothing
     cpu = cpu_seconds(process.pid)
@@ -90,10 +89,9 @@ def waiting(checkout: Checkout, clients: int = 5000, seconds: Seconds = 20.0) ->
         assert process is not None
         before = resident_megabytes(process.pid)
         words = [federation.address, "--dim", "10000", "--clients", str(clients)]
-        command = checkout.command("benchmarks.hostile.idle", *words)
         began = time.monotonic()
         crowd = stack.enter_context(
-            Process(command, federation.folder, dict(federation.environment))
+            checkout.helper(federation.folder, "benchmarks.hostile.idle", *words)
         )
         joined = time.monotonic() - began
         time.sleep(5.0)
@@ -187,12 +185,9 @@ def _attack_once(
     attack: str,
     seconds: Seconds,
 ) -> None:
-    dim = "1000"
-    command = checkout.command(
-        "benchmarks.hostile.peer", federation.address, "--dim", dim
-    )
+    words = [federation.address, "--dim", "1000"]
     peer = stack.enter_context(
-        Process(command, federation.folder, dict(federation.environment))
+        checkout.helper(federation.folder, "benchmarks.hostile.peer", *words)
     )
     peer.ask(f"go {attack}")
     time.sleep(seconds)

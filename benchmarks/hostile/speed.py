@@ -8,7 +8,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.hostile.checkout import Checkout, Process
+from benchmarks.hostile.checkout import Checkout
 from benchmarks.speed.measure import Figure, Scale, in_turn
 from benchmarks.speed.processes import cpu_seconds
 from benchmarks.speed.server import TRAFFIC, Traffic, config, save_zeros
@@ -35,8 +35,9 @@ class _Side:
         process = federation.server("--no-evaluator").process
         assert process is not None
         words = [federation.address, str(model), "--kind", traffic.kind]
-        command = checkout.command("benchmarks.speed.load", *words)
-        self._load = stack.enter_context(Process(command, folder, checkout.environment))
+        self._load = stack.enter_context(
+            checkout.helper(folder, "benchmarks.speed.load", *words)
+        )
         self._pid, self._updates = process.pid, traffic.updates
         self.cpu: list[Seconds] = []
         self._load.ask(str(traffic.before))

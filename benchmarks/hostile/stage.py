@@ -11,9 +11,9 @@ from typing import Self
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from benchmarks.hostile.checkout import Checkout, Process
+from benchmarks.hostile.checkout import Checkout
 from benchmarks.hostile.scenarios import Scenario
-from benchmarks.speed.processes import cpu_seconds, resident_megabytes
+from benchmarks.speed.processes import Helper, cpu_seconds, resident_megabytes
 from benchmarks.speed.server import save_zeros
 from fedcore.typing import JSON, Seconds
 from tools.local import Child, LocalFederation
@@ -195,10 +195,10 @@ class Stage(AbstractContextManager["Stage"]):
         )
         return child
 
-    def _start(self, module: str, *words: str) -> Process:
-        command = self.checkout.command(f"benchmarks.hostile.{module}", *words)
-        process = Process(command, self.folder, dict(self.federation.environment))
-        return self._stack.enter_context(process)
+    def _start(self, module: str, *words: str) -> Helper:
+        module, dim = f"benchmarks.hostile.{module}", str(self.scenario.dim)
+        helper = self.checkout.helper(self.folder, module, *words, HOSTILE_DIM=dim)
+        return self._stack.enter_context(helper)
 
     def _all_at_work(self) -> bool:
         return len(self.honest()["accepted"]) == HONEST

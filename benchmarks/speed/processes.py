@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -20,14 +20,25 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Helper(AbstractContextManager["Helper"]):
     """A Python process that answers each line with one line of JSON."""
 
-    def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, *words],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(
+        self,
+        *words: str,
+        folder: Path = ROOT,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """Starts it in a folder; ``log`` takes what it says of errors."""
+        self._log = log
+        with open(log or os.devnull, "ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=folder,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors if log else None,
+                text=True,
+            )
         self.greeting = self._hear()
 
     def ask(self, question: object) -> JSON:
@@ -41,7 +52,9 @@ class Helper(AbstractContextManager["Helper"]):
         line = self.process.stdout.readline()
         if not line:
             self.process.communicate()
-            raise RuntimeError(f"{self.process.args!r} ended: {self.process.wait()}")
+            tail = self._log.read_text(errors="replace")[-2000:] if self._log else ""
+            status = self.process.wait()
+            raise RuntimeError(f"{self.process.args!r} ended: {status}\n{tail}")
         return json.loads(line)
 
     def __enter__(self) -> Self:
