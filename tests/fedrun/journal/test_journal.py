@@ -53,7 +53,7 @@ def test_a_run_that_cannot_be_made_locks_nothing(
 
     with monkeypatch.context() as broken:
         broken.setattr(journal, "save_model", full)
-        with pytest.raises(DiskError, match="initial.safetensors: the disk is full"):
+        with pytest.raises(DiskError, match=r"initial.safetensors: the disk is full"):
             Written(tmp_path)
     assert not exists(tmp_path / "run")
     written(tmp_path)
