@@ -24,6 +24,8 @@ _JOURNAL = (
     "tests/fedrun/journal",
     "tests/fedrun/test_run.py",
     "tests/fedrun/test_models.py",
+    "tests/fedrun/test_whatif.py",
+    "tests/fedserver/test_journal_cli.py",
     *MODEL_CHECK,
 )
 

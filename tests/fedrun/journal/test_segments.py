@@ -127,6 +127,13 @@ def test_a_recycled_segment_is_written_from_its_beginning(tmp_path: Path) -> Non
     assert put(some, number=9) == Place(4, 40, 100)
     some.recycle(4)
     assert put(some, number=10) == Place(4, 40, 100)  # also that one
+    some.recycle(1)
+    some.recycle(3)
+    assert put(some, number=11) == Place(4, 180, 100)
+    assert put(some, number=12) == Place(1, 40, 100)
+    some.recycle(3)
+    some.recycle(4)  # the one that is used now comes before it
+    assert put(some, number=13) == Place(1, 180, 100)
     some.close()
 
 
@@ -221,10 +228,12 @@ def test_who_reads_does_not_write(tmp_path: Path) -> None:
 
 def test_files_are_closed_once(tmp_path: Path) -> None:
     some = Segments(tmp_path, TWO)
-    put(some)
+    before = len(os.listdir("/proc/self/fd"))
+    some.read(put(some))
     [descriptor] = some._open.values()
     assert not os.get_inheritable(descriptor)
     some.close()
+    assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
     some.close()

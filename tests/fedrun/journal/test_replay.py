@@ -1,0 +1,354 @@
+"""Replays: every record is made anew of what stands in it."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcore import payloads
+from fedcore.coordinator import records as r
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientLeft,
+    Event,
+    HistoryReopened,
+    NameFreed,
+    StopRequested,
+    UpdatePushed,
+)
+from fedcore.errors import CorruptJournalError, JournalError
+from fedcore.params import content_digest
+from fedcore.payloads import dense_payload
+from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
+from fedrun.config import parse_config
+from fedrun.journal import Journal, recover, verify
+from fedrun.journal.codec import to_row
+from fedrun.journal.replay import Replay, Verified, what_if
+from fedrun.journal.sqlite import SqliteStore
+from fedrun.run import open_run
+from tests.fedrun.journal.runs import Written, change, written
+from tests.served import settings
+
+
+class Story(Written):
+    """A run in which one thing of each kind happens."""
+
+    def happens(self, event: Event) -> None:
+        self.group.feed(event)
+        self.group.commit(lazy_too=True)
+
+    def deliver(self, cid: str, value: float, **told: Any) -> None:
+        """An update that tells more than it must."""
+        state = self.run.coordinator.state
+        self.seq[cid] = self.seq.get(cid, 0) + 1
+        payload = told.pop("payload", None)
+        if payload is None:
+            update_D = np.full(self.dim, value, np.float32)
+            payload = payloads.pack(dense_payload(update_D))
+        given: dict[str, Any] = {
+            "cid": cid,
+            "epoch": state.epoch,
+            "seq": self.seq[cid],
+            "base": ModelName(state.epoch, state.version),
+            "payload": payload,
+            "digest": content_digest(payload),
+            "settled": NOTHING_SETTLED,
+            "samples": 3,
+            "steps": 4,
+            "update_norm": 0.5,
+            "memory_norm": 0.25,
+            "oldest": ModelName(state.epoch, state.version),
+            "counts": np.array([1, 2], np.int64),
+            "loss": 0.125,
+        }
+        self.happens(UpdatePushed(at=state.at + 1, push=Push(**{**given, **told})))
+
+
+def told(folder: Path) -> Story:
+    """A run with everything in it that a replay knows."""
+    run = Story(folder, algorithm={"kind": "fed_buff", "buffer": 2})
+    for index, cid in enumerate(("ann", "bob", "eve")):
+        run.happens(
+            ClientEnrolled(
+                at=1.0 + index,
+                cid=cid,
+                name=f"name of {cid}",
+                role="evaluator" if cid == "eve" else "trainer",
+                index=index,
+                count=3,
+                owner=f"owner of {cid}",
+            )
+        )
+    state = run.run.coordinator.state
+    run.deliver("ann", 1.0)
+    base = ModelName(state.epoch, 0)
+    run.deliver("bob", 2.0, samples=5, oldest=None, counts=None, loss=None)
+    run.deliver("bob", 3.0, base=base, oldest=base)  # it is late
+    run.deliver("ann", 0.0, payload=b"nothing of sense")
+    run.deliver("ann", float("nan"))
+    run.group.step(20.0, "flush")
+    run.group.commit()
+    run.happens(NameFreed(at=21.0, name="name of bob"))
+    run.happens(
+        HistoryReopened(at=22.0, fresh_epoch="e" * 16, reason="somebody wished it")
+    )
+    run.deliver("ann", 4.0)
+    run.group.step(30.0, "deadline")
+    run.group.commit()
+    run.deliver("bob", 5.0)
+    run.happens(ClientLeft(at=40.0, cid="ann"))
+    run.happens(StopRequested(at=50.0, reason="the operator stopped it"))
+    run.close()
+    return run
+
+
+def entries(folder: Path) -> list[Any]:
+    """All that can be made anew, as it stands in the journal."""
+    journal = Journal.open(folder, read_only=True)
+    try:
+        return [entry.record for entry in journal.entries()]
+    finally:
+        journal.close()
+
+
+def test_every_record_leads_to_itself(tmp_path: Path) -> None:
+    run = told(tmp_path)
+    journal = Journal.open(run.folder, read_only=True)
+    replay = Replay(journal)
+    now: list[Any] = []
+    recorded: list[Any] = []
+    for record, made in replay.run():
+        recorded.append(record)
+        now += made
+    expected = [
+        record
+        for record in recorded
+        if not (isinstance(record, r.Decided) and not record.payload)
+    ]
+    kinds = {type(record).__name__ for record in expected}
+    assert kinds == {
+        "Admitted", "Freed", "Decided", "Stepped", "EpochOpened", "Closed", "Departed",
+    }  # fmt: skip
+    assert [to_row(record) for record in now] == [to_row(record) for record in expected]
+    state, found = recover(journal).coordinator.state, replay.coordinator.state
+    assert found.published.digest == state.published.digest
+    assert found.dump()[0] == state.dump()[0]
+    journal.close()
+
+
+def test_verify_says_what_it_found(tmp_path: Path) -> None:
+    run = told(tmp_path)
+    journal = Journal.open(run.folder, read_only=True)
+    everything = entries(run.folder)
+    decided = [each for each in everything if isinstance(each, r.Decided)]
+    accepted = [each for each in decided if each.verdict is Verdict.ACCEPTED]
+    steps = [each for each in everything if isinstance(each, r.Stepped)]
+    malformed = [each for each in decided if each.verdict is Verdict.REJECTED_MALFORMED]
+    assert malformed
+    state = run.run.coordinator.state
+    expected = Verified(
+        records=len(everything),
+        versions=state.version,
+        accepted=len(accepted),
+        applied=state.applied,
+        waiting=state.count,
+        recomputed=len(decided) - len(malformed) + len(steps),
+        digest=run.digest,
+    )
+    assert verify(journal) == expected
+    assert verify(journal, decisions=False) == replace(expected, recomputed=0)
+    journal.close()
+
+
+def test_the_waiting_updates_of_a_buffer_are_counted(tmp_path: Path) -> None:
+    run = Written(tmp_path, algorithm={"kind": "fed_buff", "buffer": 3})
+    for _ in range(5):
+        run.push()
+    run.close()
+    journal = Journal.open(run.folder, read_only=True)
+    found = verify(journal)
+    assert (found.waiting, found.accepted, found.applied) == (2, 5, 3)
+    journal.close()
+
+
+# -------------------------------------------------------------- what is not as it was
+
+
+def rewritten(run: Written, change_it: Any) -> Journal:
+    """The run with other records in it, whose checksums are right."""
+    rows = [change_it(record) for record in entries(run.folder)]
+    with_store = SqliteStore(run.folder)
+    with_store.cut(1, [row for row in rows if row is not None])
+    with_store.close()
+    return Journal.open(run.folder, read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (
+            {"weight": 0.25},
+            "decided anew, message 3 of ann (accepted, 0.25) becomes message 3 of ann "
+            "(accepted, 1.0)",
+        ),
+        ({"staleness": 7}, "decided anew, message 3 of ann (accepted, 1.0) becomes"),
+    ],
+)
+def test_a_decision_that_is_made_otherwise_is_told(
+    tmp_path: Path, what: dict[str, Any], words: str
+) -> None:
+    run = Written(tmp_path, algorithm={"kind": "fed_buff", "buffer": 9})
+    for _ in range(3):
+        run.push()
+    run.close()
+
+    def other(record: Any) -> Any:
+        is_it = isinstance(record, r.Decided) and record.seq == 3
+        return replace(record, **what) if is_it else record
+
+    journal = rewritten(run, other)
+    with pytest.raises(CorruptJournalError) as caught:
+        verify(journal)
+    assert f"{run.folder}: {words}" in str(caught.value)
+    assert verify(journal, decisions=False).recomputed == 0
+    journal.close()
+
+
+def test_a_version_of_another_digest_is_told(tmp_path: Path) -> None:
+    run = written(tmp_path)
+
+    def other(record: Any) -> Any:
+        is_it = isinstance(record, r.Stepped) and record.version == 2
+        return replace(record, digest="0" * 64) if is_it else record
+
+    journal = rewritten(run, other)
+    with pytest.raises(CorruptJournalError) as caught:
+        verify(journal)
+    assert f"record 6: version 2 should have digest {'0' * 64}, the" in str(
+        caught.value
+    )
+    journal.close()
+
+
+def test_a_version_that_nobody_made_is_told(tmp_path: Path) -> None:
+    run = Written(tmp_path, algorithm={"kind": "fed_buff", "buffer": 2})
+    for _ in range(2):
+        run.push()
+    run.close()
+    journal = rewritten(run, lambda each: None if isinstance(each, r.Stepped) else each)
+    with pytest.raises(CorruptJournalError) as caught:
+        verify(journal)
+    assert "2 decisions were recorded, and 3 are made anew" in str(caught.value)
+    journal.close()
+
+
+def test_a_message_that_counts_twice_is_told(tmp_path: Path) -> None:
+    run = Written(tmp_path, algorithm={"kind": "fed_buff", "buffer": 9})
+    for _ in range(2):
+        run.push("ann")
+        run.push("bob")
+    run.close()
+
+    def other(record: Any) -> Any:
+        is_it = isinstance(record, r.Decided) and (record.cid, record.seq) == ("bob", 2)
+        return replace(record, seq=1) if is_it else record
+
+    journal = rewritten(run, other)
+    with pytest.raises(CorruptJournalError, match="message 1 of bob counts twice"):
+        verify(journal, decisions=False)
+    journal.close()
+
+
+def test_what_was_dropped_without_a_snapshot_cannot_be_verified(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    change(run.folder, "UPDATE records SET payload = NULL, dropped = 1 WHERE size > 0")
+    journal = Journal.open(run.folder, read_only=True)
+    with pytest.raises(CorruptJournalError, match="up to record 7 were dropped, and t"):
+        verify(journal)
+    with pytest.raises(JournalError, match="up to record 7 were dropped"):
+        Replay(journal)
+    journal.close()
+
+
+# ----------------------------------------------------------------- what would have been
+
+
+def wondered(run: Written, without: Collection[str] = (), **changes: Any) -> Any:
+    """The coordinator of a run under other settings."""
+    given = run.config.model_dump(mode="json")
+    given["algorithm"] = {**given["algorithm"], **changes}
+    journal = Journal.open(run.folder, read_only=True)
+    try:
+        return what_if(journal, parse_config(given), without)
+    finally:
+        journal.close()
+
+
+def test_what_if_a_client_had_not_been_there(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    for value in (1.0, 2.0):
+        run.push("ann", value)
+        run.push("bob", 10 * value)
+    run.close()
+    everybody = wondered(run).state
+    assert everybody.published.digest == run.digest
+    assert everybody.exact_D[0] == -33.0
+    without = wondered(run, ["bob"]).state
+    assert (without.version, without.applied) == (2, 2)
+    assert without.exact_D[0] == -3.0
+    assert wondered(run, ["nobody"]).state.version == 4
+
+
+def test_what_if_the_buffer_had_been_larger(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    for _ in range(5):
+        run.push()
+    run.close()
+    state = wondered(run, buffer=2).state
+    assert (state.version, state.applied, state.count) == (3, 5, 0)  # the rest, too
+
+
+def test_what_is_asked_does_not_end_where_the_run_did(tmp_path: Path) -> None:
+    run = Written(tmp_path, stop={"versions": 2})
+    for _ in range(2):
+        run.push()
+    run.close()
+    assert run.run.coordinator.state.closed
+    journal = Journal.open(run.folder, read_only=True)
+    config = run.config.model_copy(update={"stop": settings(tmp_path).stop})
+    changed = config.model_dump(mode="json")
+    changed["stop"] = {"versions": 1}
+    assert what_if(journal, parse_config(changed)).state.applied == 2
+    journal.close()
+
+
+def test_a_run_that_went_on_with_other_settings_is_replayed_with_them(
+    tmp_path: Path,
+) -> None:
+    run = Written(tmp_path, stop={"versions": 2})
+    for _ in range(2):
+        run.push()
+    run.close()
+    config = settings(
+        tmp_path, algorithm={"server": {"kind": "sgd", "lr": 0.5}}, stop={"versions": 4}
+    )
+    again = open_run(config, 9.0, amend=True)
+    again.journal.close()
+    more = Written(
+        tmp_path, algorithm={"server": {"kind": "sgd", "lr": 0.5}}, stop={"versions": 4}
+    )
+    for _ in range(2):
+        more.push()
+    more.close()
+    kinds = {type(each).__name__ for each in entries(run.folder)}
+    assert {"Reopened", "Closed"} <= kinds
+    journal = Journal.open(run.folder, read_only=True)
+    found = verify(journal)
+    assert (found.versions, found.recomputed, found.digest) == (4, 8, more.digest)
+    assert more.run.coordinator.state.exact_D[0] == -3.0
+    asked = what_if(journal, run.config)
+    assert asked.state.exact_D[0] == -4.0  # the settings of a question stay
+    journal.close()
