@@ -17,7 +17,7 @@ def fold(
     residual_D: Vector | None,
     packed: Bytes | None,
     layout: Layout,
-    sign: float = 1.0,
+    sign: float,
 ) -> Vector | None:
     """E + residual ± decode(packed); nothing where there is no memory."""
     if memory_D is None:

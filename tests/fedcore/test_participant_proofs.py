@@ -11,7 +11,8 @@ from fedcore.participant import (
     Trained,
     WrongModelError,
 )
-from fedcore.payloads import dense_payload, pack_parts
+from fedcore.patch import publish
+from fedcore.payloads import dense_payload, pack, pack_parts
 from fedcore.protocol import (
     HISTORY,
     Abandoned,
@@ -91,6 +92,25 @@ def test_a_version_is_kept_with_its_proof(one: Participant) -> None:
     one.pull(2)
     one.receive(nothing_new(2, one.state.held))
     assert one.state.held == Held(E0, 3, digest(ZEROS), 33)
+
+
+def test_a_version_that_is_reached_by_its_message_is_kept_with_its_proof(
+    one: Participant,
+) -> None:
+    message = dense_payload(ONES)
+    model_D, packed = publish(ZEROS, message), pack(message)
+    patch = Patch(
+        kind="replay",
+        epoch=E0,
+        start=3,
+        version=4,
+        digest=digest(model_D),
+        parts=(packed,),
+        lengths=(len(packed),),
+    )
+    one.pull(2)
+    one.receive(Reply(nonce=2, patch=patch, receipt=None, proof=34))
+    assert one.state.held == Held(E0, 4, digest(model_D), 34)
 
 
 def test_a_verdict_is_kept_with_its_proof(one: Participant) -> None:

@@ -1,6 +1,6 @@
 """A client's side of the protocol, rule by rule (docs/protocol.md)."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -498,12 +498,20 @@ def test_work_is_halved_when_a_first_sending_came_too_late_and_only_then() -> No
     assert fresh.state.work == 0.5
 
 
+def test_a_message_that_a_lost_process_had_sent_was_late_anyhow() -> None:
+    one = client()
+    trains(one)  # to the same bytes as before, and not sent yet
+    known = receipt(one, 1, Verdict.REJECTED_STALE)
+    hears(one, full(RAMP_D, 1), receipt=known)
+    assert one.state.settled == Settled(1, Verdict.REJECTED_STALE)
+    assert one.state.work == 1.0
+
+
 def test_the_same_complaint_twice_in_a_row_ends_the_client() -> None:
     one, malformed = client(), Verdict.REJECTED_MALFORMED
-    trains(one)
-    answered(one, malformed, reason="too long")
-    trains(one)
-    answered(one, malformed, reason="too short")
+    for reason in ("too short", "too long", "too short"):
+        trains(one)
+        answered(one, malformed, reason=reason)
     trains(one)
     answered(one, Verdict.ACCEPTED)
     trains(one)
@@ -569,6 +577,24 @@ def test_the_last_messages_are_remembered_sixteen_or_one_model_of_bytes() -> Non
     assert [s.seq for s in newest([sent(1, 5), sent(2, 6)], 10)] == [2]
     assert [s.seq for s in newest([sent(1, 5), sent(2, 99)], 10)] == [2]
     assert newest([], 10) == ()
+
+
+def test_small_messages_are_remembered_up_to_one_model_of_bytes() -> None:
+    one, every = client(), []
+    for seq in range(1, 25):
+        trains(one)
+        every.append(Sent(seq, one.push().payload, in_model=True))
+        answered(one, Verdict.ACCEPTED)
+        assert one.state.history == newest(every, 4 * DIM)
+    assert 2 < len(one.state.history) < HISTORY
+
+
+def test_a_fresh_client_has_sent_lost_and_settled_nothing() -> None:
+    state = ParticipantState("ann", "run", EPOCH)
+    assert (state.seq, state.work, state.left) == (0, 1.0, False)
+    assert state.settled == NOTHING_SETTLED
+    assert set(asdict(state.ledger).values()) == {0}
+    assert (state.held, state.pending, state.history) == (None, None, ())
 
 
 def test_a_client_with_a_memory_remembers_messages_of_one_model_of_bytes() -> None:
@@ -641,6 +667,11 @@ def test_a_daily_budget_counts_what_has_passed_and_what_comes_next() -> None:
     one.used(1000 - patch - 10, 5.0)
     assert one.rest(5.0, 10) == 0.0  # it fits, to the byte
     assert one.rest(5.0, 11) > 0.0
+    one.used(10, 5.0)
+    assert one.rest(5.0) == 0.0
+    one.used(1, 5.0)
+    assert one.rest(5.0) > 0.0
+    one.state = replace(one.state, link=replace(one.state.link, used=990 - patch))
     trains(one)
     pending = one.state.pending
     assert pending is not None
