@@ -127,12 +127,17 @@ class Published:
         return place >= 0 and is_named(self.ring[place].digest, held.digest)
 
     def _smallest(self, start: int) -> Patch:
-        full = self._full()
-        replay = self._replay(start)
-        # A sum has no more entries than there are values to overwrite, of fewer bytes.
-        patches = [replay, self._sum(start) or self._overwrite(start), full]
-        best = min(filter(None, patches), key=lambda patch: patch.nbytes)
-        if best is not replay and best is not full:
+        full, replay = self._full(), self._replay(start)
+        is_message = replay is not None and len(replay.parts) == 1
+        # Nothing is shorter than one message. Beyond one model of bytes, patches are
+        # made of what is in memory anyway.
+        made = None
+        if not is_message and self._patch_bytes <= self.model_bytes:
+            # A sum has no more entries than values to overwrite, of fewer bytes.
+            made = self._sum(start) or self._overwrite(start)
+        patches = filter(None, [replay, made, full])
+        best = min(patches, key=lambda patch: patch.nbytes)
+        if best is made:
             self._patch_bytes += best.nbytes
         return best
 
@@ -155,7 +160,7 @@ class Published:
     def _sum(self, start: int) -> Patch | None:
         """One message in place of many, where none of them was rounded."""
         missed = self._missed(start)
-        if self._no_room(start) or not missed or not all(e.exact for e in missed):
+        if not missed or not all(entry.exact for entry in missed):
             return None
         messages = {
             entry.version: entry.message
@@ -169,8 +174,6 @@ class Published:
         return self._named("replay", start, [packed], [len(packed)])
 
     def _overwrite(self, start: int) -> Patch | None:
-        if self._no_room(start):
-            return None
         marks = self._marks(start)
         if marks is None:
             return None
@@ -178,10 +181,6 @@ class Published:
         values = values_payload(len(marks), indices, self.public_D[indices])
         packed = payloads.pack(values)
         return self._named("overwrite", start, [packed], [len(packed)])
-
-    def _no_room(self, start: int) -> bool:
-        """Beyond one model of bytes, patches are made of what is in memory anyway."""
-        return self.version - start == 1 or self._patch_bytes > self.model_bytes
 
     def _marks(self, start: int) -> npt.NDArray[np.bool_] | None:
         """The coordinates that differ, or None if they all may."""

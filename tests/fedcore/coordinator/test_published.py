@@ -92,6 +92,17 @@ def test_whoever_missed_one_version_gets_its_message_as_it_was() -> None:
     assert (patch.kind, patch.start, list(patch.messages())) == ("replay", 4, sent)
 
 
+@pytest.mark.parametrize("downlink", [TopK(ratio=0.02), DeadZone(ratio=0.05)])
+def test_whoever_missed_a_version_whose_message_is_gone_gets_its_values(
+    downlink: CompressorConfig,
+) -> None:
+    story = Story(downlink)
+    story.published.keep(0)
+    story.step(5)
+    for version in (0, 3, 4):
+        assert story.patch(version).kind == "overwrite"
+
+
 def test_many_small_messages_are_no_more_than_the_values_that_they_changed() -> None:
     story = Story(TopK(ratio=0.1))
     story.step(12)
@@ -231,6 +242,8 @@ def test_the_ring_has_so_many_versions_at_most(
     assert story.patch(13).kind != "full"  # the oldest that is known
     assert story.published.patch(story.held(12)).kind == "full"
     assert story.patch(0).kind == "overwrite"  # version 0 is known for ever
+    for held in (Held(EPOCH, 12, story.digests[-1]), Held(EPOCH, -1, story.digests[0])):
+        assert story.published.patch(held).kind == "full"
 
 
 def test_coordinates_have_room_for_a_model_but_some_versions_are_kept_anyway(
@@ -305,6 +318,7 @@ def test_an_entry_says_what_it_takes() -> None:
     assert (Entry(1, "d").message_bytes, Entry(1, "d").support_bytes) == (0, 0)
     entry = Entry(1, "d", b"12345", support)
     assert (entry.message_bytes, entry.support_bytes) == (5, 12)
+    assert entry.exact is False
 
 
 def test_patches_that_had_to_be_made_take_about_one_model() -> None:
@@ -318,6 +332,17 @@ def test_patches_that_had_to_be_made_take_about_one_model() -> None:
     assert sum(sizes) - sizes[-1] <= story.published.model_bytes < sum(sizes)
     story.step()
     assert story.patch(1).kind == "overwrite"  # room again
+
+
+def test_a_sum_is_not_made_of_messages_that_are_gone() -> None:
+    story = Story(DeadZone(ratio=0.05))
+    story.step(8)
+    assert len(story.patch(2).messages()) == 1
+    story.published.keep(sum(e.message_bytes for e in story.published.ring[-3:]))
+    story.step()
+    assert [entry.message is None for entry in story.published.ring[1:]].count(True)
+    for version in range(9):
+        story.patch(version)
 
 
 def test_a_sum_is_asked_for_only_where_nothing_was_rounded() -> None:
