@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from fedcore.coordinator.records import EpochOpened
 from fedcore.errors import JournalError
 from fedrun.journal import Journal, backup, exists, recover, restore, verify
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.run import fresh_name, open_run
 from fedserver.cli import main
-from tests.fedrun.journal.runs import LARGE, Written, change, written
+from tests.fedrun.journal.runs import LARGE, Written, change, records, written
 
 
 @pytest.mark.parametrize("dim", [100, LARGE])
@@ -238,6 +239,67 @@ def test_damage_is_not_copied(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
+def test_who_is_refused_changes_nothing(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    (tmp_path / "else").mkdir()
+    other = written(tmp_path / "else")
+    for path in (other.folder, other.folder / "journal.sqlite3"):
+        path.chmod(path.stat().st_mode | 0o044)
+    before = {path: path.stat().st_mode for path in other.folder.rglob("*")}
+    with pytest.raises(JournalError, match="there is a run already"):
+        backup(run.folder, other.folder)
+    assert {path: path.stat().st_mode for path in before} == before
+    assert other.folder.stat().st_mode & 0o044 == 0o044
+
+
+def test_models_that_changed_are_copied_anew(tmp_path: Path) -> None:
+    run, copy = Written(tmp_path, stop={"versions": 2}), tmp_path / "copy"
+    run.push()
+    backup(run.folder, copy)
+    assert not (copy / "models" / "last.safetensors").exists()
+    run.push()
+    run.close()
+    for _ in range(2):
+        backup(run.folder, copy)
+        for name in ("initial", "last"):
+            file = f"models/{name}.safetensors"
+            assert (copy / file).read_bytes() == (run.folder / file).read_bytes()
+            assert (copy / file).stat().st_mode & 0o777 == 0o600
+        (run.folder / "models" / "last.safetensors").write_bytes(b"another one")
+
+
+def test_a_copy_keeps_its_newest_snapshot_whatever_becomes_of_the_run(
+    tmp_path: Path,
+) -> None:
+    run, copy = Written(tmp_path), tmp_path / "copy"
+    for _ in range(2):
+        run.push()
+        run.group.snapshot(run.run.journal.store.last)
+    backup(run.folder, copy)
+    for number in (4, 6):
+        run.run.journal.snapshots.remove(number)
+    backup(run.folder, copy)
+    there = [path.stem for path in (copy / "snapshots").iterdir()]
+    assert there == ["000000000006"]
+    run.push()
+    run.group.snapshot(9)  # of records that are not there
+    run.group.snapshot(8)
+    backup(run.folder, copy)
+    there = sorted(path.name for path in (copy / "snapshots").iterdir())
+    assert there == ["000000000008.safetensors", "000000000009.copied"]
+    run.close()
+
+
+def test_a_copy_opens_its_history_with_the_reason(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    backup(run.folder, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "new", lambda: "e" * 16)
+    last = records(tmp_path / "new")[-1]
+    assert isinstance(last, EpochOpened)
+    assert (last.at, last.epoch, last.version) == (1.0, "e" * 16, 3)
+    assert last.reason == "restored from a backup"
+
+
 def test_what_is_being_written_is_not_copied(tmp_path: Path) -> None:
     run = written(tmp_path)
     (run.folder / "models" / ".last.safetensors.tmp").write_text("half a mod")
@@ -272,6 +334,25 @@ def test_a_file_that_vanishes_meanwhile_makes_another_attempt(
     monkeypatch.setattr(shutil, "copyfile", copy)
     assert backup(run.folder, tmp_path / "copy") == 8
     assert len(tries) == 2
+
+
+def test_a_run_that_never_stands_still_is_not_copied_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = written(tmp_path)
+    gone = vanishing(run)
+    tries: list[object] = []
+    copyfile = shutil.copyfile
+
+    def copy(source: Path, target: Path) -> object:
+        if source == gone:
+            tries.append(source)
+        return copyfile(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    with pytest.raises(JournalError, match="cannot copy the run"):
+        backup(run.folder, tmp_path / "copy")
+    assert len(tries) == 5
 
 
 def test_of_a_failed_backup_nothing_is_left_but_what_lay_there(tmp_path: Path) -> None:
