@@ -274,6 +274,40 @@ def test_a_store_of_a_newer_program_is_not_read(tmp_path: Path) -> None:
         SqliteStore(tmp_path)
 
 
+def test_what_a_killed_process_left_is_synced_before_it_is_relied_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store(tmp_path / "alive") as one:
+        one.append([lost(1)])
+        shutil.copytree(tmp_path / "alive", tmp_path / "killed")
+    synced: list[str] = []
+    monkeypatch.setattr("fedrun.durable.sync_file", lambda it: synced.append(it.name))
+    with store(tmp_path / "killed", read_only=True):
+        assert synced == []
+    with store(tmp_path / "killed"):
+        assert synced == ["journal.sqlite3-wal"]
+
+
+def test_a_store_that_cannot_be_used_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, 1, LARGE)
+    shutil.rmtree(tmp_path / "segments")
+    closed: list[SqliteStore] = []
+    close = SqliteStore.close
+
+    def noting(one: SqliteStore) -> None:
+        closed.append(one)
+        close(one)
+
+    monkeypatch.setattr(SqliteStore, "close", noting)
+    with pytest.raises(JournalError, match="cannot be read"):
+        SqliteStore(tmp_path)
+    [one] = closed
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        one._db.execute("SELECT 1")
+
+
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DiskError, match=r"journal\.sqlite3: "):
