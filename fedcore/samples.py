@@ -161,6 +161,15 @@ def take_rows(data: Any, rows: Indices) -> Any:
     return data[rows]
 
 
+def join_rows(parts: Sequence[Any]) -> Any:
+    """The rows of several arrays, or of several dicts or tuples of arrays, in a row."""
+    if isinstance(parts[0], Mapping):
+        return {name: join_rows([part[name] for part in parts]) for name in parts[0]}
+    if isinstance(parts[0], tuple):
+        return tuple(join_rows(each) for each in zip(*parts, strict=True))
+    return np.concatenate(parts)
+
+
 def count_labels(targets: Any, rows: Indices) -> Counts | None:
     """How often each class is among the rows of integer targets."""
     if targets is None or not len(rows):

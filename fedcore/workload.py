@@ -21,14 +21,13 @@ from fedcore.errors import (
     UserCodeError,
     WorkloadError,
 )
+from fedcore.evaluation import MetricsOf, evaluation_batches, measured, numbers
 from fedcore.params import ParamSpec, Tensors
 from fedcore.rng import Key
-from fedcore.samples import Samples, as_samples
+from fedcore.samples import Samples, as_samples, join_rows
 from fedcore.typing import Array, Counts, Indices, Seconds, State, Vector
 
 Metrics = Mapping[str, float]
-EVALUATION_BATCH = 1024
-
 
 MOST_FAILURES = 5  # of the user's code in a row; then a client gives up
 AFTER_FAILURE: Seconds = 2.0  # it waits twice as long after each
@@ -177,7 +176,12 @@ class Workload:
         gradient: ``gradient(params, x, y)`` returns (mean loss, named gradients).
         train: ``train(params, data, task)`` returns ``TrainedParams``.
         evaluate: ``evaluate(params, x, y)`` returns metrics such as
-            ``{"loss": 0.3, "accuracy": 0.9}``, each a mean over the samples.
+            ``{"loss": 0.3, "accuracy": 0.9}``. It is called once, with all samples.
+        predict: ``predict(params, x)`` returns the outputs for a batch, in place of
+            ``evaluate``, where the samples do not fit into memory together.
+        metrics: of outputs and targets, for ``predict``: a function that returns
+            numbers by name and sees all outputs, a metric of :mod:`fedcore.metrics`,
+            or several of them by name.
         train_data: ``train_data(client)`` returns (x, y) or a map-style data set.
         valid_data: the same for a client's own evaluation.
         test_data: the evaluator's data.
@@ -187,14 +191,20 @@ class Workload:
     gradient: Callable[[Tensors, Any, Any], tuple[float, Tensors]] | None = None
     train: Callable[[Tensors, Any, TrainingTask], TrainedParams] | None = None
     evaluate: Callable[[Tensors, Any, Any], Metrics] | None = None
+    predict: Callable[[Tensors, Any], Any] | None = None
+    metrics: MetricsOf = None
     train_data: Callable[[Client], Any]
     valid_data: Callable[[Client], Any] | None = None
     test_data: Callable[[], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Exactly one way to train."""
+        """Exactly one way to train, and at most one to evaluate."""
         if (self.gradient is None) == (self.train is None):
             raise WorkloadError("a workload has exactly one of gradient= and train=")
+        if (self.predict is None) != (self.metrics is None):
+            raise WorkloadError("predict= and metrics= are given together")
+        if self.evaluate is not None and self.predict is not None:
+            raise WorkloadError("a workload has one of evaluate= and predict=")
 
     def flat(self) -> FlatModel:
         """The model as one flat vector."""
@@ -233,42 +243,25 @@ class NamedModel:
         return float(loss), self.spec.flatten(gradients)
 
     def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
-        """Metrics over a data set: means over batches, weighted by their samples."""
-        evaluate = self._workload.evaluate
-        if evaluate is None:
+        """Metrics of a whole data set."""
+        work = self._workload
+        params = self.spec.unflatten(w_D)
+        samples = as_samples(data, "the evaluation data")
+        if work.evaluate is not None:
+            everything = samples.batch(np.arange(len(samples)))
+            return numbers("", work.evaluate(params, *everything)), len(samples)
+        if work.predict is None:
             raise WorkloadError(
-                "this workload cannot be evaluated: it has no evaluate="
+                "this workload cannot be evaluated: it has neither evaluate= nor "
+                "predict= and metrics="
             )
-        params, samples = (
-            self.spec.unflatten(w_D),
-            as_samples(data, "the evaluation data"),
-        )
-        return weighted_means(
-            (evaluate(params, *samples.batch(rows)), len(rows))
-            for rows in evaluation_batches(len(samples))
-        )
+        batches = map(samples.batch, evaluation_batches(len(samples)))
+        predict = work.predict
+        outputs = ((predict(params, x), y) for x, y in batches)
+        return measured(work.metrics, outputs, join_rows), len(samples)
 
     def stacked(self, device: str = "cpu") -> StackedModel:
         """Functions of named arrays see one client at a time."""
         raise NotStackableError(
             "a workload of gradient= or train= functions sees one client at a time"
         )
-
-
-def evaluation_batches(samples: int) -> Iterator[Any]:
-    """All rows in order, a batch at a time."""
-    for at in range(0, samples, EVALUATION_BATCH):
-        yield np.arange(at, min(at + EVALUATION_BATCH, samples))
-
-
-def weighted_means(
-    parts: Iterator[tuple[Metrics, int]],
-) -> tuple[dict[str, float], int]:
-    """The mean of each metric over the parts, and the samples of all."""
-    sums: dict[str, float] = {}
-    total = 0
-    for metrics, count in parts:
-        total += count
-        for name, value in metrics.items():
-            sums[name] = sums.get(name, 0.0) + float(value) * count
-    return {name: value / total for name, value in sums.items()}, total

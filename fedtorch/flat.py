@@ -15,17 +15,14 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError
+from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
+from fedcore.metrics import Mean
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
-from fedcore.workload import (
-    Metrics,
-    StackedModel,
-    evaluation_batches,
-    user_code,
-    weighted_means,
-)
+from fedcore.workload import Metrics, StackedModel, user_code
+from fedtorch.tensors import join_tensors
 from fedtorch.tensors import to_tensor as to_tensor
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -42,7 +39,7 @@ class FlatModule:
         self,
         build: Callable[[], nn.Module],
         loss: Loss,
-        metrics: Callable[[Any, Any], dict[str, Any]] | None,
+        metrics: MetricsOf,
         samples: Callable[[Any, str], Samples],
     ) -> None:
         self._make = build
@@ -102,22 +99,15 @@ class FlatModule:
         return stack(self._module, self.spec, self._loss, self.gradient, device)
 
     def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
-        """The loss and the user's metrics over a data set."""
+        """The loss and the user's metrics over a whole data set."""
         self._module.eval()
         np.copyto(self._w, w_D)
         samples = self._samples(data, "the evaluation data")
+        batches = map(samples.batch, evaluation_batches(len(samples)))
+        outputs = ((self._module(to_tensor(x)), to_tensor(y)) for x, y in batches)
+        metrics = {"loss": Mean(self._loss), **named(self._metrics)}
         with torch.no_grad():
-            return weighted_means(
-                (self._measure(*samples.batch(rows)), len(rows))
-                for rows in evaluation_batches(len(samples))
-            )
-
-    def _measure(self, x: Any, y: Any) -> Metrics:
-        output, target = self._module(to_tensor(x)), to_tensor(y)
-        values = {"loss": float(self._loss(output, target))}
-        if self._metrics is not None:
-            values |= {k: float(v) for k, v in self._metrics(output, target).items()}
-        return values
+            return measured(metrics, outputs, join_tensors), len(samples)
 
 
 def check_module(module: nn.Module) -> nn.Module:

@@ -1,6 +1,6 @@
 """Trees of tensors: a tensor, or a dict or tuple of such."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,15 @@ def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(tree, tuple):
         return tuple(mapped(part, function) for part in tree)
     return function(tree)
+
+
+def join_tensors(trees: Sequence[Any]) -> Any:
+    """The rows of several trees in a row."""
+    if isinstance(trees[0], dict):
+        return {name: join_tensors([tree[name] for tree in trees]) for name in trees[0]}
+    if isinstance(trees[0], tuple):
+        return tuple(join_tensors(parts) for parts in zip(*trees, strict=True))
+    return torch.cat(list(trees))
 
 
 def first(tree: Any) -> torch.Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedcore.evaluation import MetricsOf
 from fedcore.samples import IndexedSamples, Samples, as_samples
 from fedcore.workload import Client, FlatModel, Workload
 from fedtorch.flat import FlatModule
@@ -22,14 +23,13 @@ class TorchWorkload(Workload):
 
     model: Callable[[], nn.Module]
     loss: Callable[[Any, Any], torch.Tensor]
-    metrics: Callable[[Any, Any], dict[str, Any]] | None
 
     def __init__(
         self,
         *,
         model: Callable[[], nn.Module],
         loss: Callable[[Any, Any], torch.Tensor],
-        metrics: Callable[[Any, Any], dict[str, Any]] | None = None,
+        metrics: MetricsOf = None,
         train_data: Callable[[Client], Any],
         valid_data: Callable[[Client], Any] | None = None,
         test_data: Callable[[], Any] | None = None,
@@ -39,7 +39,9 @@ class TorchWorkload(Workload):
         Args:
             model: makes a fresh module, initialised at random.
             loss: ``loss(output, target)``, the mean over the batch.
-            metrics: ``metrics(output, target)``, each a mean over the batch.
+            metrics: ``metrics(output, target)`` returns numbers by name, of the outputs
+                for the whole test set; or a metric with ``update`` and ``compute``
+                (torchmetrics, :mod:`fedcore.metrics`); or several of both by name.
             train_data: the data of one client.
             valid_data: a client's own evaluation data.
             test_data: the evaluator's data.
@@ -55,6 +57,7 @@ class TorchWorkload(Workload):
             "gradient": None,
             "train": None,
             "evaluate": None,
+            "predict": None,
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)

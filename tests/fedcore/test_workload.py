@@ -1,11 +1,13 @@
 """What a user writes, as one flat vector."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fedcore.errors import SpecMismatchError, WorkloadError
+from fedcore.evaluation import EVALUATION_BATCH, evaluation_batches
 from fedcore.rng import Key
-from fedcore.workload import EVALUATION_BATCH, evaluation_batches
 from tests.fedcore.workloads import X, Y, gradient, line, own_loop, with_own_loop
 
 
@@ -42,7 +44,7 @@ def test_a_training_loop_of_its_own_has_no_gradient() -> None:
         with_own_loop().flat().gradient(np.zeros(2, np.float32), X, Y)
 
 
-def test_metrics_are_means_over_all_samples() -> None:
+def test_an_evaluation_sees_all_samples_at_once() -> None:
     rng = np.random.default_rng(0)
     rows = EVALUATION_BATCH + 100
     x, y = rng.standard_normal((rows, 1)).astype("f"), rng.integers(0, 3, rows)
@@ -50,8 +52,38 @@ def test_metrics_are_means_over_all_samples() -> None:
     metrics, samples = line().flat().evaluate(w_D, (x, y))
     whole, _ = gradient({"slope": w_D[:1], "offset": w_D[1:]}, x, y)
     assert samples == rows
-    assert metrics["loss"] == pytest.approx(whole, rel=1e-5)
-    assert metrics["rows"] == pytest.approx((1024 * 1024 + 100 * 100) / rows)
+    assert metrics == {"loss": pytest.approx(whole, rel=1e-6), "rows": rows}
+
+
+def test_outputs_are_predicted_a_batch_at_a_time_and_measured_together() -> None:
+    sizes: list[int] = []
+
+    def predict(params: Any, x: Any) -> Any:
+        sizes.append(len(x))
+        return x[:, 0] * params["slope"] + params["offset"]
+
+    def metrics(output: Any, target: Any) -> dict[str, float]:
+        return {"loss": np.square(output - target).mean() / 2, "rows": len(target)}
+
+    x = np.linspace(-1, 1, 2500, dtype=np.float32)[:, None]
+    y = np.zeros(2500)
+    w_D = np.array([0.5, 1.0], np.float32)
+    apart = line(evaluate=None, predict=predict, metrics=metrics).flat()
+    assert apart.evaluate(w_D, (x, y)) == line().flat().evaluate(w_D, (x, y))
+    assert sizes == [1024, 1024, 452]
+
+
+def test_there_is_one_way_to_evaluate() -> None:
+    for given, wrong in (
+        ({"predict": lambda params, x: x}, "predict= and metrics= are given together"),
+        ({"metrics": {}}, "predict= and metrics= are given together"),
+        (
+            {"predict": lambda params, x: x, "metrics": {}},
+            "one of evaluate= and predict=",
+        ),
+    ):
+        with pytest.raises(WorkloadError, match=wrong):
+            line(**given)
 
 
 def test_every_row_is_evaluated_once() -> None:
@@ -60,7 +92,7 @@ def test_every_row_is_evaluated_once() -> None:
 
 
 def test_a_workload_without_metrics_cannot_be_evaluated() -> None:
-    with pytest.raises(WorkloadError, match="has no evaluate="):
+    with pytest.raises(WorkloadError, match="neither evaluate= nor predict="):
         line(evaluate=None).flat().evaluate(np.zeros(2, np.float32), (X, Y))
 
 

@@ -1,0 +1,190 @@
+"""Metrics of a whole data set, whose outputs come a batch at a time.
+
+A function of outputs and targets sees those of all samples at once: AUC, F1 or recall
+of a set are no mean over its batches. A metric with ``update``, ``compute`` and
+``reset`` (those of torchmetrics, and :mod:`fedcore.metrics`) sees one batch after the
+other, and the outputs are not kept for it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from fedcore.errors import WorkloadError
+from fedcore.typing import Indices
+
+EVALUATION_BATCH = 1024
+PIECE = 64 << 20  # bytes of outputs and targets that a streamed metric sees together
+NOT_JOINED = (TypeError, ValueError, RuntimeError, KeyError)  # as arrays, as tensors
+
+
+@runtime_checkable
+class StreamedMetric(Protocol):
+    """Sees one batch after the other."""
+
+    def update(self, output: Any, target: Any) -> None:
+        """Takes a batch."""
+
+    def compute(self) -> Any:
+        """A number, or numbers by name."""
+
+    def reset(self) -> None:
+        """Begins with no samples."""
+
+
+Function = Callable[[Any, Any], Any]
+Join = Callable[[list[Any]], Any]
+AnyMetric = Function | StreamedMetric
+MetricsOf = AnyMetric | Mapping[str, AnyMetric] | None
+Batches = Iterable[tuple[Any, Any]]
+
+
+def evaluation_batches(samples: int) -> Iterator[Indices]:
+    """All rows in order, a batch at a time."""
+    for at in range(0, samples, EVALUATION_BATCH):
+        yield np.arange(at, min(at + EVALUATION_BATCH, samples))
+
+
+def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
+    """What the metrics say of all batches together.
+
+    Args:
+        metrics: a function of (output, target) that returns numbers by name, a metric
+            with ``update`` and ``compute``, or several of them by name.
+        batches: outputs and targets.
+        join: makes one of the outputs, or targets, of several batches.
+
+    Raises:
+        WorkloadError: a metric is no number, or the outputs cannot be joined.
+    """
+    streams, functions = _sorted(metrics)
+    for stream in streams.values():
+        stream.reset()
+    kept: list[tuple[Any, Any]] = []
+    for output, target in _pieces(batches, join):
+        for stream in streams.values():
+            stream.update(output, target)
+        if functions:
+            kept.append((output, target))
+    values: dict[str, float] = {}
+    for name, stream in streams.items():
+        values |= numbers(name, stream.compute())
+        stream.reset()
+    if functions:
+        output, target = (
+            _whole(list(parts), join) for parts in zip(*kept, strict=True)
+        )
+        for name, function in functions.items():
+            values |= numbers(name, function(output, target))
+    return values
+
+
+def _pieces(batches: Batches, join: Join) -> Batches:
+    """Batches in a row as one, up to :data:`PIECE` bytes, where they can be joined.
+
+    So what is no sum over batches, like a loss with weights of classes, is exact on
+    sets of a usual size for metrics that see batches, too.
+    """
+    kept: list[tuple[Any, Any]] = []
+    nbytes = 0
+    for batch in batches:
+        kept.append(batch)
+        nbytes += _nbytes(batch)
+        if nbytes >= PIECE:
+            yield from _piece(kept, join)
+            kept, nbytes = [], 0
+    yield from _piece(kept, join)
+
+
+def _piece(batches: list[tuple[Any, Any]], join: Join) -> Batches:
+    if len(batches) < 2:
+        return batches
+    try:
+        output, target = (join(list(parts)) for parts in zip(*batches, strict=True))
+    except NOT_JOINED:
+        return batches
+    return [(output, target)]
+
+
+def _nbytes(tree: Any) -> int:
+    if isinstance(tree, Mapping):
+        tree = tuple(tree.values())
+    if isinstance(tree, tuple | list):
+        return sum(map(_nbytes, tree))
+    return int(getattr(tree, "nbytes", 0))
+
+
+def named(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
+    """Metrics by name; that of a function which names them itself is empty."""
+    if metrics is None:
+        return {}
+    return metrics if isinstance(metrics, Mapping) else {"": metrics}
+
+
+def _sorted(
+    metrics: MetricsOf,
+) -> tuple[dict[str, StreamedMetric], dict[str, Function]]:
+    """Those that see batches, and those that see everything."""
+    streams: dict[str, StreamedMetric] = {}
+    functions: dict[str, Function] = {}
+    for name, metric in named(metrics).items():
+        if isinstance(metric, StreamedMetric):
+            streams[name] = metric
+        elif callable(metric):
+            functions[name] = _checked(name, metric)
+        else:
+            raise WorkloadError(
+                f"metrics={{{name!r}: ...}} is {type(metric).__name__}; expected a "
+                "function of (output, target), or a metric with update and compute"
+            )
+    return streams, functions
+
+
+def _checked(name: str, function: Function) -> Function:
+    if getattr(function, "__module__", "").startswith("sklearn."):
+        raise WorkloadError(
+            f"metrics={{{name!r}: ...}}: functions of scikit-learn take the targets "
+            f"first; write lambda output, target: {function.__name__}(target, ...)"
+        )
+    return function
+
+
+def _whole(parts: list[Any], join: Join) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        return join(parts)
+    except NOT_JOINED as error:
+        raise WorkloadError(
+            "a metric that is a function sees the outputs of all samples at once, and "
+            f"those of several batches cannot be joined: {error}; use metrics with "
+            "update and compute"
+        ) from error
+
+
+def numbers(name: str, value: Any) -> dict[str, float]:
+    """One number under its name, or those of a mapping under theirs.
+
+    Raises:
+        WorkloadError: these are no numbers, or have no names.
+    """
+    if isinstance(value, Mapping):
+        return {key: _number(key, each) for key, each in value.items()}
+    if not name:
+        raise WorkloadError(
+            f"an evaluation returned {type(value).__name__}; expected numbers by name, "
+            'such as {"accuracy": 0.9}'
+        )
+    return {name: _number(name, value)}
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(np.asarray(value).reshape(()))
+    except (TypeError, ValueError) as error:
+        shape = getattr(value, "shape", None)
+        what = f"an array of shape {tuple(shape)}" if shape else type(value).__name__
+        raise WorkloadError(
+            f"the metric {name!r} is {what}; expected one number"
+        ) from error

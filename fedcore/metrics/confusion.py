@@ -1,0 +1,140 @@
+"""Accuracy, precision, recall and F1 from counts of confused classes.
+
+Equal to scikit-learn's ``accuracy_score``, ``precision_score``, ``recall_score`` and
+``f1_score`` with ``zero_division=0``, on all batches together.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.errors import WorkloadError
+
+Ratios = npt.NDArray[np.float64]
+MOST_CLASSES = 4096
+
+
+class Confusion:
+    """How often each class (rows) was taken for each class (columns)."""
+
+    def __init__(self, threshold: float = 0.0) -> None:
+        """``threshold``: of an output of one value, above which it says class 1."""
+        self._threshold = threshold
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins with no samples."""
+        self.counts = np.zeros((0, 0), np.int64)
+
+    def update(self, output: Any, target: Any) -> None:
+        """Takes a batch.
+
+        Args:
+            output: (B, C) a score for each class, or (B,) or (B, 1) one score.
+            target: (B,) whole numbers, the classes.
+
+        Raises:
+            WorkloadError: the targets are not such classes.
+        """
+        true = np.asarray(target).reshape(-1)
+        said = predicted(np.asarray(output), self._threshold)
+        if said.shape != true.shape:
+            raise WorkloadError(
+                f"outputs for {len(said)} samples, and targets for {len(true)}"
+            )
+        if not len(true):
+            return
+        most = int(max(true.max(), said.max())) + 1
+        if true.min() < 0 or most > MOST_CLASSES or (true != true.astype(int)).any():
+            raise WorkloadError(
+                f"targets are classes, whole numbers from 0 to {MOST_CLASSES - 1}; "
+                f"found {true.min()} to {true.max()}"
+            )
+        wider = max(0, most - len(self.counts))
+        self.counts = np.pad(self.counts, (0, wider))
+        np.add.at(self.counts, (true.astype(int), said), 1)
+
+
+def predicted(output: npt.NDArray[Any], threshold: float) -> npt.NDArray[np.int64]:
+    """The class of each sample, (B,)."""
+    if output.ndim == 1 or output.shape[-1] == 1:
+        return (output.reshape(-1) > threshold).astype(np.int64)
+    classes: npt.NDArray[np.int64] = output.argmax(-1).reshape(-1).astype(np.int64)
+    return classes
+
+
+class Accuracy(Confusion):
+    """The share of samples whose class was said."""
+
+    def compute(self) -> float:
+        """NaN of no samples."""
+        total = self.counts.sum()
+        return float(np.trace(self.counts) / total) if total else float("nan")
+
+
+class _OfClasses(Confusion):
+    """A ratio for each class, and their mean; or that of class 1 of two."""
+
+    def __init__(
+        self,
+        average: Literal["macro", "micro", "weighted", "binary"] = "macro",
+        threshold: float = 0.0,
+    ) -> None:
+        """How the ratios of the classes become one.
+
+        Args:
+            average: the mean over classes, that over samples, the mean weighted by the
+                samples of each class, or only class 1.
+            threshold: of an output of one value, above which it says class 1.
+
+        Raises:
+            WorkloadError: there is no such average.
+        """
+        known = ("macro", "micro", "weighted", "binary")
+        if average not in known:
+            raise WorkloadError(f"no average {average!r}; there are {', '.join(known)}")
+        self._average = average
+        super().__init__(threshold)
+
+    def compute(self) -> float:
+        """NaN of no samples."""
+        hits, said = np.diag(self.counts), self.counts.sum(0)
+        true = self.counts.sum(1)
+        if not true.sum():
+            return float("nan")
+        if self._average == "micro":
+            hits, said, true = (part.sum(keepdims=True) for part in (hits, said, true))
+        met = (said + true) > 0
+        ratios = self._ratios(hits[met], said[met], true[met])
+        match self._average:
+            case "binary":
+                return float(ratios[met.nonzero()[0] == 1].sum())
+            case "weighted":
+                return float(np.average(ratios, weights=true[met]))
+            case _:
+                return float(ratios.mean())
+
+    def _ratios(self, hits: Ratios, said: Ratios, true: Ratios) -> Ratios:
+        raise NotImplementedError
+
+
+class Precision(_OfClasses):
+    """Of the samples that were said to be of a class, the share that is."""
+
+    def _ratios(self, hits: Ratios, said: Ratios, true: Ratios) -> Ratios:
+        return hits / np.maximum(said, 1)
+
+
+class Recall(_OfClasses):
+    """Of the samples of a class, the share that was said to be."""
+
+    def _ratios(self, hits: Ratios, said: Ratios, true: Ratios) -> Ratios:
+        return hits / np.maximum(true, 1)
+
+
+class F1(_OfClasses):
+    """The harmonic mean of precision and recall."""
+
+    def _ratios(self, hits: Ratios, said: Ratios, true: Ratios) -> Ratios:
+        return 2 * hits / np.maximum(said + true, 1)

@@ -1,0 +1,37 @@
+"""A mean over samples of what a function says of a batch."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class Mean:
+    """The mean of ``function(output, target)``, weighted by the samples of each batch.
+
+    Right for what is a mean over samples itself (accuracy, squared error, a loss);
+    wrong for AUC, F1, recall or a perplexity.
+    """
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self._function = function
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins with no samples."""
+        self._sum, self._count = 0.0, 0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Takes a batch."""
+        count = _rows(target)
+        self._sum += count * float(self._function(output, target))
+        self._count += count
+
+    def compute(self) -> float:
+        """The mean; NaN of no samples."""
+        return self._sum / self._count if self._count else math.nan
+
+
+def _rows(target: Any) -> int:
+    while isinstance(target, Mapping | tuple):
+        target = next(iter(target.values() if isinstance(target, Mapping) else target))
+    return len(target)
