@@ -12,13 +12,13 @@ class Examinations:
 
     def __init__(self) -> None:
         self.waiting: dict[str, Pull] = {}
-        self._given: int | None = None  # the newest version given to an evaluator
+        self._measured: int | None = None  # the newest version that was, as last told
         self._asked: dict[str, int] = {}  # the newest version a trainer shall evaluate
 
     def arrive(self, pull: Pull, measured: int | None) -> None:
         """An evaluator waits; what it was given and did not measure is due again."""
         self.waiting[pull.cid] = pull
-        self._given = measured
+        self._measured = measured
 
     def withdraw(self, cid: str) -> Pull | None:
         """An evaluator waits no more."""
@@ -26,13 +26,11 @@ class Examinations:
 
     def grant(self, version: int, config: EvaluateConfig) -> list[Pull]:
         """The evaluators that shall measure this version now."""
-        given = self._given
-        if given is not None and version - given < config.every_versions:
+        measured = self._measured
+        if measured is not None and version - measured < config.every_versions:
             return []
         granted = list(self.waiting.values())
         self.waiting.clear()
-        if granted:
-            self._given = version
         return granted
 
     def asks(self, cid: str, version: int, config: EvaluateConfig) -> bool:

@@ -33,6 +33,7 @@ def test_an_update_is_accepted_with_the_weight_of_its_staleness(desk: Desk) -> N
         desk.push("a", seq)
     desk.push("b", 1, base=0)
     assert (desk.ack.answer, desk.ack.weight) == (Verdict.ACCEPTED, 0.5)
+    assert desk.ack.version == 1
 
 
 def test_a_late_update_is_rejected_and_changes_nothing(desk: Desk) -> None:
