@@ -84,6 +84,46 @@ def test_a_sum_is_made_of_the_nearest_one_that_is_known(added: list[int]) -> Non
     assert added.pop() == 2
 
 
+def nearest(sums: Sums, start: int, end: int, oldest: int) -> int:
+    """Of how many parts a sum is made, beginning with the nearest one known."""
+    lacking = [end - start]  # where nothing is known
+    for known, (until, _) in sums._known.items():
+        if known == start:
+            lacking.append(end - until)
+        elif until == end and (known > start or known + 1 >= oldest):
+            lacking.append(abs(known - start))
+    least = min(lacking)
+    return least if least == lacking[0] else least + 1
+
+
+def test_no_sum_takes_more_additions_than_it_must(added: list[int]) -> None:
+    found, sums = messages(DeadZone(ratio=0.004), 40), Sums((DIM,))
+    rng, end = np.random.default_rng(3), 3
+    while end <= 40:
+        oldest = max(1, end - 12)
+        start = int(rng.integers(oldest - 1, end))
+        expected = nearest(sums, start, end, oldest)
+        recent = {v: found[v] for v in range(oldest, end + 1)}
+        sum_D = sums.over(start, recent)
+        assert sum_D is not None
+        np.testing.assert_array_equal(payloads.decode(sum_D), total(found, start, end))
+        assert added.pop() == expected
+        end += int(rng.random() < 0.2)
+
+
+def test_sums_that_just_fit_are_kept() -> None:
+    found, sums = messages(DeadZone(ratio=0.02), 9), Sums((DIM,))
+    sums.over(3, found)
+    after = Sums((DIM,))
+    after.over(5, found)
+    sums._room = sums._size + after._size
+    sums.over(5, found)
+    assert list(sums._known) == [3, 5]
+    sums._room -= 1
+    sums.over(5, found)
+    assert list(sums._known) == [5]
+
+
 def test_a_sum_whose_messages_are_gone_is_not_taken_apart(added: list[int]) -> None:
     found, sums = messages(DeadZone(ratio=0.02), 20), Sums((DIM,))
     sums.over(8, found)
