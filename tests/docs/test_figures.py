@@ -11,6 +11,19 @@ KILLS = json.loads(
 )
 
 
+def test_the_cuts_of_the_power_are_what_was_saved() -> None:
+    saved = json.loads(
+        (ROOT / "benchmarks" / "results" / "power.json").read_text(encoding="utf-8")
+    )
+    told = " ".join(PAGE.split())
+    after = saved["after"]
+    assert f"{saved['cuts']:,} cuts ({after['WRITE']:,} after a write" in told
+    assert f"in {saved['seconds'] / 60:.0f} minutes with one process" in told
+    for kind in ("SYNC", "TRUNCATE", "CREATE", "RENAME", "UNLINK"):
+        assert f"{after[kind]:,} after" in told
+    assert f"{saved['broken']} broken promises" in told
+
+
 def test_the_table_of_mutants_is_what_was_saved() -> None:
     assert table() in PAGE
 

@@ -6,11 +6,13 @@ status is 1 if anything that was promised is lost or doubled, or if a start fail
 """
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
+from pathlib import Path
 
 from tests.power.cuts import Cut, Outcome, recorded
 from tests.power.disk import EVERYTHING
@@ -34,6 +36,7 @@ def main() -> int:
     parser.add_argument("--cuts", type=float, default=1e5)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--save", type=Path, help="write the counts into a file")
     given = parser.parse_args()
     began, done, failed = time.monotonic(), 0, 0
     after: Counter[str] = Counter()
@@ -53,6 +56,16 @@ def main() -> int:
     kinds = ", ".join(f"{n:,} after {kind}" for kind, n in after.most_common())
     seconds = time.monotonic() - began
     print(f"{done:,} cuts in {seconds:.0f} s ({kinds}): {failed} broken promises")
+    if given.save:
+        told = {
+            "cuts": done,
+            "broken": failed,
+            "seconds": round(seconds),
+            "jobs": given.jobs,
+            "first seed": given.seed,
+            "after": dict(after.most_common()),
+        }
+        given.save.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return 1 if failed else 0
 
 
