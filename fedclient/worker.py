@@ -273,10 +273,11 @@ class Worker:
 def _tell(ack: Ack) -> None:
     if ack.answer is Verdict.ACCEPTED:
         _log.info(
-            "update %d accepted at version %d, weight %.3g",
+            "update %d accepted at version %d, weight %.3g%s",
             ack.seq,
             ack.version,
             ack.weight,
+            ack.reason and f"; it {ack.reason}",
         )
     else:
         _log.info("update %d: %s (%s)", ack.seq, ack.answer.value, ack.reason)

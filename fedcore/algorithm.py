@@ -71,8 +71,8 @@ class AlgorithmConfig(Method):
     """Updates that are later than this, in versions, are rejected."""
     weigh_by: Literal["updates", "samples"] = "updates"
     """Every update counts alike, or by its samples."""
-    samples_cap: Count = 10_000
-    """No update counts for more samples than this."""
+    samples_cap: Count | None = None
+    """No update counts for more samples than this; none: for all that it says."""
     selection: AnySelection = UniformSelection()
     """Who joins a cohort."""
     admission: AnyAdmission = Everything()

@@ -5,6 +5,7 @@ coordinator applies its decisions through the same methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple, Protocol, assert_never
 
 import numpy as np
@@ -221,7 +222,7 @@ class ServerState:
         config = self.algorithm.config
         if config.weigh_by == "updates":
             return [1.0] * len(samples)
-        cap = config.samples_cap
+        cap = config.samples_cap or inf
         return [min(each, cap) for each in samples]
 
     def step(

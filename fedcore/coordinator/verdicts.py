@@ -3,6 +3,7 @@
 import math
 from traceback import extract_tb
 
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
@@ -106,11 +107,16 @@ def judge_update(
     refusal = algorithm.admission.admit(state.admission, samples, counts)
     if refusal is not None:
         return Verdict.REJECTED_POLICY, refusal, 0.0
-    return (
-        Verdict.ACCEPTED,
-        "",
-        algorithm.staleness.weigh(state.staleness, staleness, counts),
-    )
+    weight = algorithm.staleness.weigh(state.staleness, staleness, counts)
+    return Verdict.ACCEPTED, _capped(samples, algorithm.config), weight
+
+
+def _capped(samples: int, config: AlgorithmConfig) -> str:
+    """That an update counts for fewer samples than it was trained on; or nothing."""
+    cap = config.samples_cap
+    if config.weigh_by == "updates" or cap is None or samples <= cap:
+        return ""
+    return f"counts for {cap} of its {samples} samples (algorithm.samples_cap)"
 
 
 def _check_claims(push: Push, payload: Payload) -> None:

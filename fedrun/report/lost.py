@@ -23,6 +23,7 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
     """Reads it from the journal's own books: every update has one verdict."""
     updates = results.summary["updates"]
     refused = sum(updates.values()) - results.summary["accepted"]
+    decided = results.of(Decided)
     discarded = updates.get(Verdict.DISCARDED.value, 0)
     refused -= discarded
     epochs = results.of(EpochOpened)
@@ -34,6 +35,12 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
         sentences.append(
             f"{counted(discarded, 'update')} held NaN or infinite values and went out "
             "on purpose."
+        )
+    capped = sum(r.verdict is Verdict.ACCEPTED and r.reason != "" for r in decided)
+    if capped:
+        sentences.append(
+            f"{counted(capped, 'update')} counted for fewer samples than they had "
+            "(algorithm.samples_cap)."
         )
     fruitless = sum(life.fruitless for life in lives.values())
     if fruitless:

@@ -25,7 +25,7 @@ from fedcore.coordinator.records import (
 )
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.protocol import Answer, Verdict
-from fedcore.recipes import FedBuff
+from fedcore.recipes import FedAvg, FedBuff
 from fedcore.server_optimizers import Momentum
 from fedcore.staleness import AdaSGD, LabelBoost
 from tests.fedcore.coordinator.desk import SPEC, Desk
@@ -61,6 +61,31 @@ def test_a_step_tells_what_it_was_made_of() -> None:
     assert (step.payload, step.gap_norm) == (b"", 0.0)
     assert step.nbytes == desk.coordinator.state.published.model_bytes
     assert step.digest == desk.coordinator.state.published.digest
+
+
+def test_fed_avg_weighs_by_all_samples_however_many() -> None:
+    """McMahan et al., Algorithm 1: Σ n_i·Δ_i / Σ n_i."""
+    desk = Desk(FedAvg(buffer=2, min_clients=2))
+    desk.enrol("a", "b")
+    desk.pull("a")
+    desk.pull("b")
+    few, many = 25, 46_251
+    desk.push("a", 1, [1.0, 0.0, 0.0, 0.0], samples=few)
+    desk.push("b", 1, [0.0, 1.0, 0.0, 0.0], samples=many)
+    expected = -np.array([few, many, 0, 0]) / (few + many)
+    found = desk.coordinator.state.exact_D
+    assert found.tolist() == pytest.approx(expected.tolist(), rel=1e-6, abs=1e-7)
+    assert {record.reason for record in desk.records(Decided)} == {""}
+
+
+def test_a_cap_on_samples_says_when_it_bites() -> None:
+    desk = Desk(FedBuff(buffer=9, weigh_by="samples", samples_cap=10))
+    desk.enrol("a", "b")
+    desk.push("a", 1, samples=10)
+    assert desk.records(Decided)[0].reason == ""
+    desk.push("b", 1, samples=11)
+    reason = desk.records(Decided)[0].reason
+    assert reason == "counts for 10 of its 11 samples (algorithm.samples_cap)"
 
 
 def test_nothing_is_flushed_out_of_an_empty_buffer() -> None:

@@ -1,11 +1,12 @@
 """The numbers of a report against those that a hand computes from the same story."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Measured, Reopened
+from fedcore.coordinator.records import Decided, Measured, Reopened
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
 from fedrun.report.flow import downloads, uploads
@@ -130,6 +131,19 @@ def test_nothing_is_lost_where_clients_keep_what_was_refused(tmp_path: Path) -> 
     assert "All 2 accepted updates are in the model, each exactly once." in sentences
     assert "1 refused update held" in sentences
     assert "1 accepted update brought such parts again" in sentences
+
+
+def test_a_cap_on_samples_is_told(tmp_path: Path) -> None:
+    story = short_story()
+    capped = "counts for 10 of its 11 samples (algorithm.samples_cap)"
+    story.records = [
+        replace(record, reason=capped)
+        if isinstance(record, Decided) and record.seq == 1
+        else record
+        for record in story.records
+    ]
+    _, sentences, _ = lost(story, tmp_path)
+    assert "1 update counted for fewer samples than they had" in sentences
 
 
 def test_a_refused_update_leaves_no_trace_without_a_memory(tmp_path: Path) -> None:
