@@ -126,6 +126,15 @@ def test_payloads_of_some_size_lie_in_segments(tmp_path: Path) -> None:
     ]
 
 
+def test_after_a_restart_payloads_lie_behind_the_others(tmp_path: Path) -> None:
+    for number in (1, 2):
+        with store(tmp_path) as one:
+            one.append([stepped(number, LARGE)])
+    with store(tmp_path, read_only=True) as one:
+        places = one._query("SELECT segment, start FROM records")
+    assert places == [(1, 40), (1, 80 + LARGE)]
+
+
 def test_facts_are_kept_beside_records_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
