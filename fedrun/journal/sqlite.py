@@ -386,6 +386,7 @@ class SqliteStore:
         with self._transaction():
             self._db.execute("DELETE FROM records WHERE number >= ?", (number,))
             self._insert(rows)
+            self._segments.sync()
             self._note({**facts, HISTORY: history.hex()})
         self._history, self._hidden = history, False
         self._segments.start(self._taken())

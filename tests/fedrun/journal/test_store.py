@@ -664,7 +664,7 @@ def test_a_copy_has_payloads_and_goes_on_like_what_was_copied(tmp_path: Path) ->
         assert copy._query(where) == [(5,), (6,)]
 
 
-def test_what_is_taken_over_is_synced(
+def test_what_is_taken_over_or_put_in_the_place_of_others_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(tmp_path / "run", 1, LARGE)
@@ -679,6 +679,8 @@ def test_what_is_taken_over_is_synced(
         monkeypatch.setattr(os, "fdatasync", sync)
         copy.take_over(one.whole_rows(0), one.facts())
         assert len(synced) == 1
+        copy.cut(1, [stepped(1, LARGE)])
+        assert len(synced) == 2
 
 
 def test_damage_and_gaps_are_not_copied(tmp_path: Path) -> None:
