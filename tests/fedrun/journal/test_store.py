@@ -543,6 +543,15 @@ def test_after_a_cut_numbers_count_something_else(tmp_path: Path) -> None:
         ]
 
 
+def test_the_room_of_what_was_cut_off_is_used_again(tmp_path: Path) -> None:
+    filled(tmp_path, 4, LARGE)
+    with store(tmp_path) as one:
+        one.cut(3, [lost(3)])
+        one.append([stepped(4, LARGE)])
+        places = one._query("SELECT segment, start FROM records WHERE number > 3")
+    assert places == [(1, 40 + 2 * (40 + LARGE))]
+
+
 def test_a_cut_without_anything_in_its_place(tmp_path: Path) -> None:
     filled(tmp_path)
     with store(tmp_path) as one:
