@@ -1,5 +1,6 @@
 """``fedsim.run``: a simulation from Python and notebooks."""
 
+import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -11,8 +12,10 @@ from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError
 from fedcore.training import Trainer, initial_model
+from fedcore.typing import Vector
 from fedcore.workload import FlatModel, StackedModel, Workload, user_code
 from fedrun.config import FederationConfig, parse_config
+from fedrun.files import load_model
 from fedrun.journal import WITHOUT_UPDATES
 from fedrun.results import Results
 from fedrun.run import Run, start_run
@@ -22,6 +25,8 @@ from fedsim.evaluator import SimulatedEvaluator
 from fedsim.population import Device, Population, devices_of
 from fedsim.stacked import Crowd, Saved, make_crowd, reopen, stacked_model
 from fedsim.world import World
+
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -45,6 +50,8 @@ def run(
 
     Raises:
         ConfigError: the config has mistakes, or says nothing of when to stop.
+        ModelError: the file of ``model:`` is there, and holds no model.
+        SpecMismatchError: it holds another one than the workload's.
         UserCodeError: the user's code raised again and again, until too few clients
             were left to go on; or one client alone does not fit into memory.
     """
@@ -77,7 +84,7 @@ def run(
         started = start_run(
             config,
             model.spec,
-            initial_model(model, config.seed),
+            _version_0(config, model),
             began,
             durable=False,
             epoch="0" * 16,
@@ -127,6 +134,16 @@ def run(
     if len(world.failures) > spare and world.ended is None:
         raise world.failures[0]
     return Results(config.server.journal)
+
+
+def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
+    """That of the file which ``model:`` names, as in a deployment, or drawn."""
+    if "model" not in config.model_fields_set or not config.model.is_file():
+        return initial_model(model, config.seed)
+    spec, initial_D = load_model(config.model)
+    model.spec.require(spec, str(config.model))
+    _log.info("the run begins with %s", config.model)
+    return initial_D
 
 
 def _refuse_to_resume(stacked: StackedModel | None, folder: Path | None) -> None:

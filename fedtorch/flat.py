@@ -44,7 +44,8 @@ class FlatModule:
     ) -> None:
         self._make = build
         self._loss, self._metrics, self._samples = loss, metrics, samples
-        self._module = check_module(self._build())
+        # What is not trained is drawn alike everywhere, and in every run.
+        self._module = check_module(self._drawn(Key.root(0)))
         named = trainable(self._module)
         frozen = frozen_fingerprint(self._module)
         self.spec = ParamSpec.of(
@@ -65,11 +66,14 @@ class FlatModule:
         with user_code("model"):
             return self._make()
 
-    def initial(self, key: Key) -> Vector:
-        """The weights that the module's own initialisation draws for this key."""
+    def _drawn(self, key: Key) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key.seed())
-            fresh = trainable(self._build())
+            return self._build()
+
+    def initial(self, key: Key) -> Vector:
+        """The weights that the module's own initialisation draws for this key."""
+        fresh = trainable(self._drawn(key))
         return self.spec.flatten(
             {name: p.detach().numpy() for name, p in fresh.items()}
         )

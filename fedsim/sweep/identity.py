@@ -60,7 +60,7 @@ def identity(config: FederationConfig, code: str, program: str) -> str:
     """
     told = config.model_dump(mode="json", exclude=set(_WHERE))
     words = [json.dumps(told, sort_keys=True), code, program]
-    inputs = sorted(_paths(config.simulate.model_dump()))
+    inputs = sorted({config.model, *_paths(config.simulate.model_dump())})
     stamps = [_stamp(file) for path in inputs for file in _files(path)]
     return _digest([*words, *stamps], [])
 

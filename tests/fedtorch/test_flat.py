@@ -10,7 +10,9 @@ from torch import nn
 
 from fedcore.errors import ModelError
 from fedcore.rng import Key
+from fedcore.samples import as_samples
 from fedtorch.flat import (
+    FlatModule,
     check_module,
     frozen_fingerprint,
     to_tensor,
@@ -243,3 +245,21 @@ def test_arrays_become_tensors_that_share_their_memory() -> None:
     named = to_tensor({"a": x, "b": (x, [1.0, 2.0])})
     assert named["b"][1].tolist() == [1, 2]
     assert to_tensor(X) is X
+
+
+def test_layers_that_stay_frozen_are_drawn_alike_everywhere() -> None:
+    def half_frozen() -> nn.Module:
+        module = nn.Sequential(nn.Linear(64, 8), nn.Linear(8, 10))
+        module[0].requires_grad_(False)
+        return module
+
+    def found(seed: int) -> tuple[str, list[float]]:
+        torch.manual_seed(seed)  # whatever the program has drawn before
+        before = torch.get_rng_state()
+        model = FlatModule(half_frozen, nn.CrossEntropyLoss(), None, as_samples)
+        assert torch.equal(torch.get_rng_state(), before)
+        w_D = model.initial(Key.root(3))
+        x = np.linspace(-1, 1, 64 * 5, dtype=np.float32).reshape(5, 64)
+        return model.spec.frozen, [model.gradient(w_D, x, np.arange(5))[0]]
+
+    assert found(1) == found(2)
