@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fedcore.admission import Everything
 from fedcore.coordinator.actions import Action, SetTimer
-from fedcore.coordinator.events import Event, Timer
+from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.machine import Coordinator
 from fedcore.coordinator.state import Update
@@ -31,6 +31,8 @@ class Decision(NamedTuple):
 class CrowdCoordinator(Coordinator):
     """A coordinator that is told of wishes and updates instead of messages."""
 
+    _deadline_at: Seconds  # if there is a deadline
+
     def __init__(self, *args: Any, **settings: Any) -> None:
         """As any other coordinator."""
         super().__init__(*args, **settings)
@@ -41,11 +43,13 @@ class CrowdCoordinator(Coordinator):
             algorithm.config.admission, Everything
         )
         self._limit = algorithm.config.staleness_limit
-        self._deadline_at: Seconds  # if there is a deadline
         self._look()
 
     def _look(self) -> None:
-        """Takes note of what changes with decisions alone."""
+        """Takes note of what changes with decisions alone, after which tasks are given.
+
+        An ended run needs none of it.
+        """
         state = self.state
         self._version = state.version
         self._missing = self.algorithm.config.buffer - state.count
@@ -139,7 +143,6 @@ class CrowdCoordinator(Coordinator):
             actions += self._step("buffer")
         actions += self._close_if_due()
         actions += self._hand_out()
-        self._look()
         return decisions, actions
 
     def _by_bases(self, updates: Sequence[Update]) -> list[Decision]:
@@ -162,12 +165,6 @@ class CrowdCoordinator(Coordinator):
             self.state, update.base, update.samples, update.counts
         )
         return Decision(verdict, weight, self.state.version - update.base)
-
-    def handle(self, event: Event) -> list[Action]:
-        """What follows from any other event."""
-        actions = super().handle(event)
-        self._look()
-        return actions
 
     def dump(self) -> JSON:
         """What the state does not hold: leases, the deadline, what was measured."""
