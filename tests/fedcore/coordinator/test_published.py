@@ -112,6 +112,19 @@ def test_many_small_messages_are_no_more_than_the_values_that_they_changed() -> 
     assert patch.nbytes < replayed
 
 
+def test_values_are_sent_where_a_missed_version_may_have_changed_them() -> None:
+    story = Story(TopK(ratio=0.02))
+    story.published.keep(0)
+    story.step(6)
+    for version in range(6):
+        (packed,) = story.patch(version).messages()
+        sent = payloads.unpack(packed, (DIM,)).arrays["indices"]
+        supports = [entry.support for entry in story.published.ring[version + 1 :]]
+        touched = {int(p) for each in supports if each is not None for p in each}
+        assert set(map(int, sent)) == touched
+    assert len(sent) < DIM / 10
+
+
 def test_a_message_that_touches_everything_leaves_replay_or_the_whole_model() -> None:
     story = Story(SignL1())
     story.step(3)
