@@ -9,10 +9,13 @@ import pytest
 
 from fedcore.coordinator.records import Cut, EpochOpened, Stepped
 from fedcore.errors import CorruptJournalError, JournalError
+from fedcore.rng import Key
 from fedrun.journal import Journal, recover, repair
 from fedrun.journal.recover import SECRET, WITHOUT_UPDATES, recover_from, secret_of
 from fedrun.journal.sqlite import SqliteStore
+from fedrun.run import open_run
 from tests.fedrun.journal.runs import Written, change, records, written
+from tests.served import settings
 
 
 @contextmanager
@@ -86,6 +89,8 @@ def test_behind_dropped_payloads_there_is_no_way(tmp_path: Path) -> None:
         for start in (None, 4):
             with pytest.raises(JournalError, match=r"up to record 5 were dropped \(j"):
                 recover_from(journal, start)
+        with pytest.raises(JournalError, match="up to record 5 were dropped"):
+            recover_from(journal, None, 1)
         # Up to there, nothing of what was dropped is needed.
         assert recover_from(journal, 4, 4).coordinator.state.version == 1
         with pytest.raises(JournalError, match="up to record 5 were dropped"):
@@ -106,6 +111,34 @@ def test_a_snapshot_may_hold_just_what_was_dropped(tmp_path: Path) -> None:
     damage(run, 8)
     with opened(run.folder) as journal:
         assert (journal.store.first_payload(), recover(journal).snapshot) == (6, 6)
+
+
+def test_behind_a_snapshot_the_settings_of_its_time_hold(tmp_path: Path) -> None:
+    run = Written(tmp_path)
+    run.push()
+    run.group.snapshot(4)
+    run.push()
+    run.close()
+    slower = {"server": {"kind": "sgd", "lr": 0.5}}
+    config = settings(tmp_path, algorithm=slower)
+    open_run(config, 9.0, amend=True).journal.close()
+    more = Written(tmp_path, algorithm=slower)
+    more.push()
+    more.group.snapshot(more.run.journal.store.last)
+    more.push()
+    more.close()
+    with opened(run.folder) as journal:
+        for start in (None, *journal.snapshots.numbers()):
+            found = recover_from(journal, start).coordinator
+            assert found.state.published.digest == more.digest
+            assert found.algorithm.config == config.algorithm
+
+
+def test_a_restart_draws_with_the_seed_of_the_run(tmp_path: Path) -> None:
+    run = written(tmp_path, seed=7)
+    with opened(run.folder) as journal:
+        found = recover(journal).coordinator
+    assert found._key == run.run.coordinator._key == Key.root(7).fold_in("server")
 
 
 @pytest.mark.parametrize("start", [None, 4, 6])
