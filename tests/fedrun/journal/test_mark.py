@@ -47,10 +47,11 @@ def test_a_mark_with_a_wrong_byte_says_nothing(tmp_path: Path, place: int) -> No
     assert read_marks(tmp_path) == [Mark(RUN, 2)]
 
 
+@pytest.mark.parametrize("kind", [b"LCA1", b"LCP1"])
 def test_what_is_no_mark_says_nothing_though_its_checksum_is_right(
-    tmp_path: Path,
+    tmp_path: Path, kind: bytes
 ) -> None:
-    body = struct.pack("<4s8sQ", b"LCP1", RUN, 7)
+    body = struct.pack("<4s8sQ", kind, RUN, 7)
     (tmp_path / FILE).write_bytes(body + struct.pack("<I", zlib.crc32(body)))
     assert read_marks(tmp_path) == []
 
