@@ -344,6 +344,10 @@ def test_patches_that_had_to_be_made_take_about_one_model() -> None:
     sizes = [patch.nbytes for patch in made]
     assert sum(sizes) - sizes[-1] <= story.published.model_bytes < sum(sizes)
     story.step()
+    story.published._patch_bytes = story.published.model_bytes
+    assert story.patch(1).kind == "overwrite"  # there is room, to the byte
+    assert story.patch(2).kind != "overwrite"
+    story.step()
     assert story.patch(1).kind == "overwrite"  # room again
 
 
