@@ -86,7 +86,7 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
     default="0",
     metavar="SECONDS",
     help="A task takes at least so long, to spare the device; or a file with a line "
-    "for each task, to play a slower one.",
+    "for each task, to play a slower one; 'lost' behind the seconds: nothing is sent.",
 )
 @in_sentences
 def join(updates: int | None, pace: str, **given: Any) -> None:

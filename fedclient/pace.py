@@ -8,28 +8,37 @@ from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 
 
+class Stint(NamedTuple):
+    """How a task goes."""
+
+    seconds: Seconds = 0.0  # it takes at least so long
+    is_lost: bool = False  # then nothing of it is sent, as when a device drops out
+
+
 class Pace(NamedTuple):
-    """The k-th task takes the k-th of these at least; after the last, the first."""
+    """The k-th task goes as the k-th of these; after the last, as the first."""
 
-    seconds: Sequence[Seconds] = (0.0,)
+    stints: Sequence[Stint] = (Stint(),)
 
-    def of(self, task: int) -> Seconds:
+    def of(self, task: int) -> Stint:
         """Of a task, counted from 0."""
-        return self.seconds[task % len(self.seconds)]
+        return self.stints[task % len(self.stints)]
 
 
 AT_ONCE = Pace()
+LOST = "lost"  # behind the seconds of a task that is lost
 
 
 def read_pace(text: str) -> Pace:
     """One number for all tasks, or a file with one a line.
 
     Raises:
-        ConfigError: it is neither, or a line is not a number of at least 0.
+        ConfigError: it is neither, or a line is not a number of at least 0, with the
+            word ``lost`` behind it or not; or all tasks are lost.
     """
     seconds = _seconds(text)
     if seconds is not None:
-        return Pace((seconds,))
+        return Pace((Stint(seconds),))
     path = Path(text)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -38,15 +47,19 @@ def read_pace(text: str) -> Pace:
             f"--pace {text}: expected seconds of at least 0, or a file with a line of "
             "them for each task"
         ) from error
-    read: list[Seconds] = []
+    read: list[Stint] = []
     for number, line in enumerate(lines, 1):
-        if (value := _seconds(line)) is None:
+        number_of, _, word = line.strip().partition(" ")
+        if (value := _seconds(number_of)) is None or word not in ("", LOST):
             raise ConfigError(
-                f"{path}:{number}: expected seconds of at least 0, got {line!r}"
+                f"{path}:{number}: expected seconds of at least 0, and {LOST!r} behind "
+                f"them or nothing, got {line!r}"
             )
-        read.append(value)
+        read.append(Stint(value, word == LOST))
     if not read:
         raise ConfigError(f"{path}: expected a line of seconds for each task, got none")
+    if all(stint.is_lost for stint in read):
+        raise ConfigError(f"{path}: all tasks are lost, no update would ever be sent")
     return Pace(read)
 
 

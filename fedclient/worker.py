@@ -51,7 +51,7 @@ class Worker:
             model: the workload's model.
             client: whose data.
             updates: leave for good after so many were accepted.
-            pace: how long tasks take at least.
+            pace: how long tasks take at least, and which are lost.
         """
         self._member, self._workload, self._model = member, workload, model
         self._client = client
@@ -59,6 +59,7 @@ class Worker:
         self._data: Any = None
         self._again = False  # the message in flight was sent before
         self._refreshed = self._flushed = False  # on the way out
+        self._task: int | None = None
         self._charged = 0  # bytes that were counted against the day's budget
 
     @property
@@ -182,14 +183,21 @@ class Worker:
         trained, base, key = self._trainer.task(
             participant.state, self._samples(), member.seed, member.name
         )
-        pace = self._pace.of(participant.state.seq)  # goes on after a restart
-        time.sleep(max(0.0, began + pace - time.monotonic()))
+        stint = self._pace.of(self._tasks(participant.state.seq))
+        time.sleep(max(0.0, began + stint.seconds - time.monotonic()))
+        if stint.is_lost:
+            return
         participant.finish(trained, base, key)
         member.save()
         self._again = False
         if participant.unusable:
             _log.warning("version %d: %s", base.version, participant.unusable)
             time.sleep(AFTER_FAILURE)
+
+    def _tasks(self, sent: int) -> int:
+        """How many tasks there were; after a restart, as many as were sent."""
+        self._task = sent if self._task is None else self._task + 1
+        return self._task
 
     def _samples(self) -> Any:
         if self._data is None:

@@ -3,8 +3,9 @@
 A server and its clients are processes, as a user starts them. How slow clients are,
 and when they are there, is what the section ``simulate`` says: a client makes each task
 last as long as the device of its number needs, by sleeping after it has computed, so
-that clients that share a few cores do not slow each other down; and it is killed when
-the device goes, and started again when it comes. Links are those of this machine.
+that clients that share a few cores do not slow each other down; it sends nothing of a
+task in which the device drops out; and it is killed when the device goes, and started
+again when it comes. Links are those of this machine.
 """
 
 import time
@@ -13,10 +14,11 @@ from contextlib import ExitStack, contextmanager
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from fedcore.errors import ConfigError, UnavailableError
-from fedcore.typing import Seconds
+from fedcore.typing import Counts, Seconds
 from fedcore.workload import Client, Workload, user_code
 from fedrun.config import FederationConfig
 from fedsim.fidelity.processes import Process
@@ -70,9 +72,7 @@ def must_be_playable(config: FederationConfig) -> None:
     stop = config.stop
     if not (stop.versions or stop.updates or stop.seconds or stop.target):
         raise ConfigError("stop: the federation needs an end, such as stop.versions")
-    dropout = simulate.dropout
     strange = {
-        "dropout": dropout.share or dropout.others,
         "upload_loss": simulate.upload_loss,
         "ack_loss": simulate.ack_loss,
         "arrivals": simulate.arrivals,
@@ -81,25 +81,38 @@ def must_be_playable(config: FederationConfig) -> None:
         if given:
             raise ConfigError(
                 f"simulate.{name}: real processes do not play it; they play speed, "
-                "jitter, preemption and availability (killed when a device goes)"
+                "jitter, dropout, preemption and availability (killed when a device "
+                "goes)"
             )
 
 
 def _write_paces(
     config: FederationConfig, population: Population, workload: Workload, folder: Path
 ) -> list[Path]:
-    """How long each task of each client takes, a file for each client."""
+    """How each task of each client goes, a file for each client."""
     found = []
+    labels: dict[int, Counts | None] = {}
+    population.show_labels(labels.get)
     for who, name in enumerate(population.names):
         client = Client(name, who, population.count)
         with user_code(f"train_data of {name}"):
-            samples = len(workload.samples(workload.train_data(client), name))
-        steps = config.algorithm.client.step_count(samples)
-        seconds = [population.compute(who, 1 + k, steps) for k in range(_TASKS)]
+            samples = workload.samples(workload.train_data(client), name)
+        labels[who] = samples.label_counts(np.arange(len(samples)))
+        steps = config.algorithm.client.step_count(len(samples))
+        lines = [_stint(population, who, task, steps) for task in range(1, _TASKS + 1)]
         path = folder / f"{name}.pace"
-        path.write_text("".join(f"{each:.6f}\n" for each in seconds))
+        path.write_text("\n".join(lines) + "\n")
         found.append(path)
     return found
+
+
+def _stint(population: Population, who: int, task: int, steps: int) -> str:
+    """How long a task of a device takes, and whether the device drops out of it."""
+    seconds = population.compute(who, task, steps)
+    lost = population.dropout(who, task)
+    if lost is None:
+        return f"{seconds:.6f}"
+    return f"{lost * seconds + population.away(who, task):.6f} lost"
 
 
 @contextmanager

@@ -38,12 +38,18 @@ class Process:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *self.words],
                 cwd=self.place,
-                env={**os.environ, **_ENVIRONMENT},
+                env={**os.environ, **_ENVIRONMENT, **self._found(self.place)},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    @staticmethod
+    def _found(place: Path) -> dict[str, str]:
+        """The app is found from where it lies, by whatever this process starts too."""
+        paths = [str(place.resolve()), os.environ.get("PYTHONPATH", "")]
+        return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     @property
     def status(self) -> int | None:

@@ -26,7 +26,7 @@ from fedclient.membership import (
     Membership,
     Patience,
 )
-from fedclient.pace import Pace
+from fedclient.pace import Pace, Stint
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.bandwidth import DAY
@@ -236,10 +236,21 @@ def test_a_client_leaves_with_one_last_message(
         assert told == ("rejected_policy" if "admission" in refusing else "accepted")
 
 
+def test_a_task_that_is_lost_sends_nothing_and_the_next_one_does(
+    tmp_path: Path,
+) -> None:
+    pace = Pace((Stint(), Stint(is_lost=True), Stint(is_lost=True), Stint()))
+    with served(tmp_path) as server:
+        with worker(server, tmp_path / "ann", updates=2, pace=pace) as ann:
+            ann.run()
+        assert len(server.lines("leased")) >= 4
+        assert [line["seq"] for line in server.lines("decided")][:2] == [1, 2]
+
+
 def test_a_client_that_still_trains_at_the_end_is_told(tmp_path: Path) -> None:
     config: dict[str, Any] = {"stop": {"versions": 1}, "timeouts": {"drain": 0.1}}
     with served(tmp_path, **config) as server:
-        with worker(server, tmp_path / "slow", pace=Pace((1.5,))) as slow:
+        with worker(server, tmp_path / "slow", pace=Pace((Stint(1.5),))) as slow:
             trains = threading.Thread(target=slow.run)
             trains.start()
             until(lambda: server.lines("leased"), "the slow one trains")

@@ -418,7 +418,7 @@ def config(simulate: str, more: str = "") -> None:
 @pytest.mark.parametrize(
     ("simulate", "sentence"),
     [
-        ("{clients: 3, dropout: 0.1}", "simulate.dropout: real processes do not play"),
+        ("{clients: 3, upload_loss: 0.1}", "simulate.upload_loss: real processes do"),
         ("{clients: 3, ack_loss: 0.1}", "simulate.ack_loss: real processes do not"),
     ],
 )
@@ -470,3 +470,16 @@ def test_a_client_that_fails_is_told_with_its_last_words() -> None:
     ended = typed("fedsim", "fidelity", "fed.yaml", "-o", "out")
     assert ended.status != 0
     assert any("fedclient join ended with status" in line for line in ended.errors)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.processes
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+def test_a_template_is_predicted_as_it_is_made(kind: str) -> None:
+    assert typed("fedsim", "new", "project", "--kind", kind).status == 0
+    words = ["--clients", "3", "--set", "stop.versions=6", "--seeds", "1", "-o", "out"]
+    for quick in ("step_seconds=0.02", "away_seconds=0.1"):
+        words += ["--set", f"simulate.{quick}"]
+    ended = typed("fedsim", "fidelity", "project/federation.yaml", *words)
+    assert ended.status == 0, ended.err
+    assert "6 of 6 versions have the same bits" in ended.out
