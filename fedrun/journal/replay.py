@@ -237,8 +237,8 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
 def _recompute(journal: Journal) -> int:
     """How many decisions were made anew, all of them as recorded."""
     replay = Replay(journal)
-    recorded: list[Record] = []
-    made: list[Record] = []
+    recorded: list[Decided | Stepped] = []
+    made: list[Decided | Stepped] = []
     for record, now in replay.run():
         if isinstance(record, Stepped) or (
             isinstance(record, Decided)
@@ -269,14 +269,7 @@ def _essence(record: Record) -> Any:
     return kind, body.partition(",")[2], bytes(payload)
 
 
-def _brief(record: Record) -> str:
-    match record:
-        case Decided():
-            return (
-                f"message {record.seq} of {record.cid} ({record.verdict}, "
-                f"{record.weight!r})"
-            )
-        case Stepped():
-            return f"version {record.version} ({record.reason}, {record.digest})"
-        case _:
-            return type(record).__name__
+def _brief(record: Decided | Stepped) -> str:
+    if isinstance(record, Stepped):
+        return f"version {record.version} ({record.reason}, {record.digest})"
+    return f"message {record.seq} of {record.cid} ({record.verdict}, {record.weight!r})"

@@ -133,6 +133,22 @@ def test_a_backup_follows_a_run_that_drops_its_payloads(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_what_was_dropped_up_to_a_snapshot_is_dropped_in_the_copy(
+    tmp_path: Path,
+) -> None:
+    algorithm = {"kind": "fed_buff", "buffer": 2}
+    run, copy = Written(tmp_path, algorithm=algorithm), tmp_path / "copy"
+    for _ in range(3):
+        run.push()
+    run.group.snapshot(6)
+    backup(run.folder, copy)
+    run.run.journal.store.drop_payloads(6)
+    backup(run.folder, copy)
+    with closing(SqliteStore(copy, read_only=True)) as there:
+        assert there.first_payload() == run.run.journal.store.first_payload() == 6
+    run.close()
+
+
 def test_another_history_of_a_run_goes_into_another_folder(tmp_path: Path) -> None:
     run, copy = Written(tmp_path), tmp_path / "copy"
     run.push()

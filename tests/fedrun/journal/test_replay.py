@@ -82,6 +82,11 @@ def told(folder: Path) -> Story:
                 owner=f"owner of {cid}",
             )
         )
+    run.happens(
+        ClientEnrolled(
+            at=4.0, cid="kim", name="name of ann", owner="ann anew", certified=True
+        )
+    )
     state = run.run.coordinator.state
     run.deliver("ann", 1.0)
     base = ModelName(state.epoch, 0)
@@ -230,6 +235,26 @@ def test_a_version_of_another_digest_is_told(tmp_path: Path) -> None:
     assert f"record 6: version 2 should have digest {'0' * 64}, the" in str(
         caught.value
     )
+    journal.close()
+
+
+def test_a_version_that_is_made_otherwise_is_told(tmp_path: Path) -> None:
+    run = written(tmp_path)
+
+    def other(record: Any) -> Any:
+        is_it = isinstance(record, r.Stepped) and record.version == 2
+        return replace(record, samples=9.0) if is_it else record
+
+    journal = rewritten(run, other)
+    digest = next(
+        each.digest
+        for each in entries(run.folder)
+        if isinstance(each, r.Stepped) and each.version == 2
+    )
+    with pytest.raises(CorruptJournalError) as caught:
+        verify(journal)
+    brief = f"version 2 (buffer, {digest})"
+    assert f"decided anew, {brief} becomes {brief}" in str(caught.value)
     journal.close()
 
 
