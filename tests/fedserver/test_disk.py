@@ -294,6 +294,31 @@ def test_what_a_failing_disk_did_not_take_is_written_once_it_works(
         assert run.state.applied == 2  # and that of whoever was served since
 
 
+def test_a_disk_that_fails_is_left_in_peace_until_the_server_is_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.core.AGAIN_SECONDS", 3600.0)
+    run = Served(tmp_path, settings(tmp_path))
+    failures: list[str] = []
+
+    def fail() -> None:
+        failures.append("once more")
+        raise DiskError("journal: the disk is full")
+
+    with run, Peer(run.address) as peer:
+        faulty = Faulty(run)
+        run.run.journal.store = faulty
+        faulty.fault = fail
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(lambda: peer.enrol(name="another"))
+            until(lambda: stalled(run), "the disk fails")
+            run.stop()
+            with pytest.raises(grpc.RpcError):
+                asking.result(30)
+    assert isinstance(run.error, DiskError)
+    assert len(failures) == 2  # at first, and at the end
+
+
 def test_a_sync_that_failed_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.records import Cut, EpochOpened, Stepped
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.rng import Key
@@ -232,6 +233,8 @@ def test_a_torn_end_is_told_with_its_length(
     change(run.folder, "UPDATE records SET checksum = checksum + 1 WHERE number > 5")
     again = Written(tmp_path)
     again.close()
+    left = again.run.actions
+    assert not any(isinstance(action, Persist) for action in left)  # it is on disk
     said = "3 damaged records were cut off the end of the journal"
     assert said in caplog.text
     assert [each.reason for each in records(run.folder)[6:]] == [said]
