@@ -23,7 +23,7 @@ from fedrun.durable import make_folder, make_private, sync_folder
 from fedrun.files import rename
 from fedrun.journal.codec import Configured
 from fedrun.journal.disk import writing
-from fedrun.journal.journal import BACKUP, Journal, exists
+from fedrun.journal.journal import BACKUP, BEING_CUT, Journal, exists
 from fedrun.journal.recover import recover
 from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import HISTORY, SqliteStore
@@ -81,6 +81,11 @@ def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
 def _copy(source: Path, target: Path, purpose: str) -> int:
     """Copies a run, or what is new of it; the copy is marked as one."""
     with contextlib.closing(SqliteStore(source, read_only=True)) as old:
+        if old.noted(BEING_CUT) is not None:
+            raise JournalError(
+                f"{source}: its server ended while it cut records off; start it again, "
+                f"or say: fedserver journal repair {source}"
+            )
         is_new = not exists(target)
         if not is_new:
             _require_beginning(old, source, target, purpose)

@@ -6,11 +6,12 @@ aside in ``cut/``, and a new history begins. All other damage is an error that n
 place, and so is whatever cannot be read.
 """
 
+import filecmp
 import logging
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss, Store
 from fedrun.lock import FolderLock, is_locked
 
 _log = logging.getLogger(__name__)
+BEING_CUT = "being cut"  # the fact that names the first record that was cut off
 BACKUP = "backup"  # the fact that marks a copy, which refuses a plain start
 KEPT_SNAPSHOTS = 3
 
@@ -41,7 +43,10 @@ class Journal:
     def __init__(self, folder: Path, store: Store, lock: FolderLock | None) -> None:
         self.folder = folder
         self.store = store
-        self.snapshots = Snapshots(folder / "snapshots")
+        first = store.noted(BEING_CUT)
+        self.snapshots = Snapshots(
+            folder / "snapshots", before=None if first is None else int(first)
+        )
         self.loss: Loss | None = None
         """What is damaged or missing, and hidden; :meth:`cut` must come first."""
         self._lock = lock
@@ -109,6 +114,7 @@ class Journal:
                     f"{folder} is a backup; bring it back with: fedserver restore "
                     f"{folder} RUN"
                 )
+            journal._finish_cut()
             journal._hide(loss)
         except BaseException:
             lock.release()
@@ -120,7 +126,10 @@ class Journal:
         served = is_locked(folder)  # then it changes, and its server has looked
         gap = None if served else _gap(folder)
         journal = cls(folder, SqliteStore(folder, read_only=True), None)
-        journal.loss = None if served else gap or _lost(journal)
+        if gap is not None:
+            journal.loss = _gap_as_loss(folder, gap)
+        elif not served:
+            journal.loss = _lost(journal)
         if journal.loss is not None:
             _log.warning(
                 "%s; what is read here is what there is",
@@ -154,25 +163,41 @@ class Journal:
             reason=loss.reason,
             kept=str(kept.relative_to(self.folder)),
         )
-        self.store.cut(first, [record, *records])
+        self.store.cut(first, [record, *records], {BEING_CUT: str(first)})
+        self._finish_cut()
         self.loss = None
         return kept
 
     def _keep_aside(self, first: int) -> Path:
-        """Copies what is about to be cut off; snapshots of it are of no use here."""
-        kept = _new_folder(self.folder / "cut", f"{first:012d}")
-        rows = kept / "records.sqlite3"
-        with writing(kept):
-            self.store.copy_end(first, rows)
-            sync_file(rows)
+        """Copies what is about to be cut off; a folder that was not there before.
+
+        The originals stay until the cut is durable: they are what tells of it.
+        """
+
+        def copy(kept: Path) -> None:
+            self.store.copy_end(first, kept / "records.sqlite3")
             for number in self.snapshots.numbers():
                 if number >= first:
                     path = self.snapshots.path(number)
-                    path.rename(kept / path.name)
-            sync_folder(kept)
-            if self.snapshots.numbers():
-                sync_folder(self.folder / "snapshots")
-        return kept
+                    _copy_file(path, kept / path.name)
+
+        return _keep(self.folder, f"{first:012d}", copy)
+
+    def _finish_cut(self) -> None:
+        """Snapshots of what was cut off go, before there are others in their place."""
+        first = self.store.noted(BEING_CUT)
+        if first is None:
+            return
+        folder = self.folder / "snapshots"
+        snapshots = Snapshots(folder)
+        for number in snapshots.numbers():
+            if number >= int(first):
+                snapshots.remove(number)
+        if folder.is_dir():
+            with writing(folder):
+                sync_folder(folder)
+        self.store.note(BEING_CUT, None)
+        self.snapshots = snapshots
 
     def require_sound(self) -> None:
         """Reads all that is kept.
@@ -302,20 +327,25 @@ def _examine(folder: Path, *, repairing: bool) -> Loss | None:
     """What is damaged or missing, before anything is written."""
     gap = _gap(folder)
     if gap is not None and not repairing:
-        return gap
-    if gap is not None:
-        _keep_database(folder)  # SQLite forgets what it cannot use
+        return _gap_as_loss(folder, gap)
     with closing(SqliteStore(folder, read_only=True)) as store:
         if repairing:
             store.check_pages()
         journal = Journal(folder, store, None)
-        lost = gap or _lost(journal)  # raises if there is nothing at all
+        if gap is None:
+            lost = _lost(journal)  # raises if there is nothing at all
+        else:
+            lost = _gap_as_loss(folder, gap)
+            _keep_database(folder)
+            store.prove_loss()
         start = journal.newest_snapshot() or 0
         damage = store.damage(start, unreadable=repairing)
-        if damage is None:
-            return lost
-        loss = _damaged(damage, max(store.last, lost.last if lost else 0))
-        return loss._replace(at_end=loss.at_end and lost is None)
+    if gap is not None:
+        _end_log(folder, gap)
+    if damage is None:
+        return lost
+    loss = _damaged(damage, max(journal.store.last, lost.last if lost else 0))
+    return loss._replace(at_end=loss.at_end and lost is None)
 
 
 def _damaged(damage: Damage, last: int) -> Loss:
@@ -325,7 +355,7 @@ def _damaged(damage: Damage, last: int) -> Loss:
     return Loss(damage.number, last, reason, at_end=damage.at_end)
 
 
-def _gap(folder: Path) -> Loss | None:
+def _gap(folder: Path) -> wal.Gap | None:
     """Whether SQLite's log has a gap, which SQLite would take for its end."""
     file, log = folder / FILE, folder / f"{FILE}-wal"
     with reading(log):
@@ -335,14 +365,15 @@ def _gap(folder: Path) -> Loss | None:
                 f"{file} is missing, and has held {last} records (is the volume "
                 "mounted?); bring back a backup with fedserver restore"
             )
-        gap = wal.gap(log, file)
-    if gap is None:
-        return None
+        return wal.gap(log, file)
+
+
+def _gap_as_loss(folder: Path, gap: wal.Gap) -> Loss:
     later = gap.frames - gap.frame - 1
     return Loss(
         sys.maxsize,
         0,
-        f"{log.name} is damaged at byte {gap.offset} (frame {gap.frame}), and "
+        f"{FILE}-wal is damaged at byte {gap.offset} (frame {gap.frame}), and "
         f"{later} frames that were written later follow",
     )
 
@@ -361,22 +392,60 @@ def _lost(journal: Journal) -> Loss | None:
 
 def _keep_database(folder: Path) -> None:
     """Copies the database and its log as they were found."""
-    kept = _new_folder(folder / "cut", "database")
-    for name in (FILE, f"{FILE}-wal"):
-        with writing(kept / name):
-            make_private(kept / name)
-            shutil.copyfile(folder / name, kept / name)
-            sync_file(kept / name)
-    with writing(kept):
-        sync_folder(kept)
+
+    def copy(kept: Path) -> None:
+        for name in (FILE, f"{FILE}-wal"):
+            _copy_file(folder / name, kept / name)
+
+    _keep(folder, "database", copy)
 
 
-def _new_folder(parent: Path, name: str) -> Path:
-    """A folder that was not there before."""
-    folder, count = parent / name, 1
-    while folder.exists():
-        count += 1
-        folder = parent / f"{name}-{count}"
-    with writing(folder):
-        make_folder(folder)
-    return folder
+def _end_log(folder: Path, gap: wal.Gap) -> None:
+    """SQLite's log ends where it is damaged.
+
+    It writes over what lies behind; the rest of that would look like another gap. With
+    what it writes it syncs the end, too.
+    """
+    log = folder / f"{FILE}-wal"
+    with writing(log), log.open("r+b") as file:
+        file.truncate(gap.offset)
+
+
+def _keep(folder: Path, name: str, copy: Callable[[Path], None]) -> Path:
+    """What ``copy`` puts into a folder below ``cut``; it is there whole, durably.
+
+    What an earlier call left makes room, or is taken if it is whole and the same.
+    """
+    parent = folder / "cut"
+    making, kept, count = parent / ".making", parent / name, 1
+    with writing(parent):
+        if making.exists():
+            shutil.rmtree(making)
+        make_folder(making)
+        copy(making)
+        for file in making.iterdir():
+            sync_file(file)
+        sync_folder(making)
+        while kept.exists() and not _is_same(kept, making):
+            count += 1
+            kept = parent / f"{name}-{count}"
+        if kept.exists():
+            shutil.rmtree(making)
+        else:
+            making.rename(kept)
+        sync_folder(parent)
+    return kept
+
+
+def _is_same(folder: Path, other: Path) -> bool:
+    """Whether two folders hold the same files."""
+    names = sorted(path.name for path in folder.iterdir())
+    if names != sorted(path.name for path in other.iterdir()):
+        return False
+    return all(filecmp.cmp(folder / n, other / n, shallow=False) for n in names)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """A copy for nobody but this user."""
+    make_private(target)
+    shutil.copyfile(source, target)

@@ -1,16 +1,20 @@
 """The high-water mark: how far the journal had come, beside the journal.
 
-It is written after each commit and never waited for, so it costs no sync. A mark above
+It is written after each commit and never waited for, so it costs no sync; only a repair
+waits for one, before it overwrites other evidence. A mark above
 the journal's last record proves that acknowledged records are missing. A mark below it
 proves nothing: a power cut may have taken the newer one.
 """
 
 import contextlib
+import errno
 import os
 import struct
 import zlib
 from pathlib import Path
 from typing import NamedTuple
+
+from fedrun.durable import sync_file, sync_folder
 
 FILE = "journal.mark"
 _BODY = struct.Struct("<4s8sQ")
@@ -47,6 +51,18 @@ class MarkFile:
                 _SLOTS[self._turn],
             )
             self._turn = 1 - self._turn
+
+    def prove(self, mark: Mark) -> None:
+        """As :meth:`write`, and on disk when this returns.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.write(mark)
+        sync_file(self._path)
+        sync_folder(self._path.parent)
+        if mark not in read_marks(self._path.parent):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
 
     def close(self) -> None:
         """Releases the file."""

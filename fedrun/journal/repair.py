@@ -46,14 +46,25 @@ def repair(folder: Path, fresh_epoch: Epoch) -> str:
     journal = Journal.open(folder, repairing=True)
     try:
         if journal.loss is None:
-            return f"{folder}: there is nothing to repair"
+            return _forget(journal)
         loss, first = journal.loss, journal.store.last + 1
         coordinator = recover(journal).coordinator
         cut_off(journal, coordinator, coordinator.state.at, fresh_epoch)
-        journal.store.forget_unreadable()
     finally:
         journal.close()
     return (
         f"{folder}: {loss.reason}\nit ends with record {first - 1} now; what was "
         f"behind it is kept in {folder / 'cut'}; its history is now {fresh_epoch}"
+    )
+
+
+def _forget(journal: Journal) -> str:
+    """No record is lost; but payloads may be, which a snapshot has made unnecessary."""
+    forgotten = journal.store.forget_unreadable()
+    if not forgotten:
+        return f"{journal.folder}: there is nothing to repair"
+    return (
+        f"{journal.folder}: {forgotten} payloads up to record "
+        f"{journal.store.first_payload()} lie in segments that are gone; a snapshot "
+        "holds what they did, and the run goes on without them"
     )

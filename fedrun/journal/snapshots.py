@@ -19,8 +19,9 @@ _STATE, _CHECK = "latecomer.state", "latecomer.check"
 class Snapshots:
     """The snapshot files of a run; each is named after the last record in it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, before: int | None = None) -> None:
+        """Those of records from ``before`` on are as if they were not there."""
+        self._folder, self._before = folder, before
 
     def save(self, number: int, scalars: JSON, arrays: Arrays) -> None:
         """Writes a snapshot that holds all records up to ``number``."""
@@ -48,7 +49,8 @@ class Snapshots:
 
     def numbers(self) -> list[int]:
         """The snapshots that exist, oldest first."""
-        return sorted(int(path.stem) for path in self._folder.glob("*.safetensors"))
+        numbers = sorted(int(path.stem) for path in self._folder.glob("*.safetensors"))
+        return [n for n in numbers if self._before is None or n < self._before]
 
     def remove(self, number: int) -> None:
         """This snapshot is not needed any more."""

@@ -279,6 +279,20 @@ class SqliteStore:
             f"{self._last}",
         )
 
+    def prove_loss(self) -> None:
+        """The mark says, durably, that a record behind the last one was lost.
+
+        To be called before other evidence is overwritten.
+        """
+        if self.volatile or not self._history:
+            return
+        lost = self.loss()
+        number = self._last + 1 if lost is None else lost.last
+        try:
+            self._mark.prove(Mark(self._history, number))
+        except OSError as error:
+            raise explained(self._file.parent / MARK, error) from error
+
     @property
     def volatile(self) -> bool:
         """Whether nothing was promised: such a run never waits for the disk."""
@@ -377,7 +391,8 @@ class SqliteStore:
         """Puts records in the place of this one and all behind it; the last's number.
 
         The numbers begin to count something else: what was written behind the end
-        before says nothing of the new end.
+        before says nothing of the new end. Payloads before it whose segment is gone
+        are as those that were dropped.
         """
         self._last, history = number - 1, secrets.token_bytes(8)
         rows = []
@@ -385,6 +400,7 @@ class SqliteStore:
             rows.append(self._row(place, *to_row(record)))
         with self._transaction():
             self._db.execute("DELETE FROM records WHERE number >= ?", (number,))
+            self._forget_unreadable()
             self._insert(rows)
             self._segments.sync()
             self._note({**facts, HISTORY: history.hex()})
@@ -393,24 +409,34 @@ class SqliteStore:
         self._advance(self._last + len(rows))
         return self._last
 
-    def forget_unreadable(self) -> None:
-        """Payloads whose segment is gone are as those that were dropped."""
+    def forget_unreadable(self) -> int:
+        """Payloads whose segment is gone are as those that were dropped; how many."""
+        with self._transaction():
+            return self._forget_unreadable()
+
+    def _forget_unreadable(self) -> int:
+        forgotten = 0
         for number, end in self._taken().items():
             try:
                 self._segments.require({number: end})
             except JournalError:
-                self._write(
+                forgotten += self._db.execute(
                     "UPDATE records SET segment = NULL, start = NULL, dropped = 1"
                     " WHERE segment = ?",
-                    number,
-                )
+                    (number,),
+                ).rowcount
+        return forgotten
 
     def copy_end(self, number: int, target: Path) -> None:
-        """Copies this record and all behind it, as they are, with their payloads."""
+        """Copies this record and all behind it, as they are, with their payloads.
+
+        The file is on disk once it is synced.
+        """
         make_private(target)
         copy = connect(target, "mode=rwc")
         try:
-            copy.execute("PRAGMA synchronous=FULL")
+            copy.execute("PRAGMA journal_mode=OFF")
+            copy.execute("PRAGMA synchronous=OFF")
             copy.execute(
                 "CREATE TABLE records (number, kind, body, payload, segment, start, "
                 "size, checksum, dropped)"
@@ -455,6 +481,8 @@ class SqliteStore:
 
     def noted(self, key: str) -> str | None:
         """A small fact."""
+        if self._fresh:
+            return None
         rows = self._query("SELECT value FROM facts WHERE key = ?", key)
         return str(rows[0][0]) if rows else None
 

@@ -91,11 +91,12 @@ class Store(Protocol):
     ) -> int:
         """Puts records in the place of this one and all behind it; the last's number.
 
-        All of it happens, or nothing.
+        All of it happens, or nothing. Payloads before it whose segment is gone are as
+        those that were dropped.
         """
 
-    def forget_unreadable(self) -> None:
-        """Payloads whose segment is gone are as those that were dropped."""
+    def forget_unreadable(self) -> int:
+        """Payloads whose segment is gone are as those that were dropped; how many."""
 
     def copy_end(self, number: int, target: Path) -> None:
         """Copies this record and all behind it, as they are, with their payloads."""

@@ -26,6 +26,7 @@ from fedrun.files import save_model
 from fedrun.journal import segments as segments_module
 from fedrun.journal import sqlite as sqlite_module
 from fedrun.run import start_run
+from tests.power.damage import damaged
 from tests.power.lives import config_of, failing, killed, operate
 from tests.power.mistakes import MISTAKES
 from tests.power.noting import note_said, promising
@@ -175,6 +176,12 @@ def copies(root: Path, rng: random.Random) -> None:
         operate(_lives(root, keep_bytes=300))
 
 
+def damage(root: Path, rng: random.Random) -> None:
+    """A run is damaged, cut or repaired, and served again."""
+    with small(root, 64, 512):
+        damaged(_lives(root, keep_bytes=1 << 20), rng)
+
+
 def _lives(root: Path, keep_bytes: int = 1500) -> FederationConfig:
     _make_place(root)
     return config_of(
@@ -184,7 +191,7 @@ def _lives(root: Path, keep_bytes: int = 1500) -> FederationConfig:
 
 STORIES: dict[str, Callable[[Path, random.Random], None]] = {
     story.__name__: story
-    for story in (rows, segments, retention, kills, faults, copies)
+    for story in (rows, segments, retention, kills, faults, copies, damage)
 }
 
 

@@ -15,12 +15,13 @@ from fedcore.coordinator.events import ClientEnrolled
 from fedcore.coordinator.records import Decided, Stepped
 from fedcore.errors import JournalError, LatecomerError
 from fedrun.commit import GroupCommit
-from fedrun.config import parse_config
-from fedrun.journal import Journal, backup, exists, recover, restore
+from fedrun.config import FederationConfig, parse_config
+from fedrun.journal import Journal, backup, exists, recover, repair, restore
 from fedrun.journal.codec import Row as Record
 from fedrun.journal.codec import from_row, to_row
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.run import Run, open_run
+from tests.power.kept import check_kept
 from tests.power.promises import (
     ClientPromise,
     CopyPromise,
@@ -28,9 +29,11 @@ from tests.power.promises import (
     Promises,
     Row,
     fingerprint,
+    verdicts_in,
 )
 from tests.protocol.ghost import ServerGhost, ViolationError, differ
 
+Rows = list[Row]
 LATER = 1e6  # seconds: after all that was recorded
 
 
@@ -170,39 +173,82 @@ def _check_run(
     if promise.first is None:
         return  # nobody has said yet what is to run here
     config = parse_config(json.loads(promise.first[1])["config"])
-    found: list[int] = []
-    with _noting_first_append(found):
-        run = _does_not_fail(
-            f"{folder} does not start", lambda: open_run(config, LATER)
-        )
+    with _noting_first_writes() as wrote:
+        run = _start(config, promise, wrote)
     try:
-        count = found[0] if found else run.journal.store.last
-        rows = _check_rows(run, promise, count)
+        count = wrote.appended[0] if wrote.appended else run.journal.store.last
+        rows = _check_rows(run, promise, count, wrote.cut)
         ghost = history.ghost(rows, count)
         for entry in run.journal.entries(count):
             ghost = _after(ghost, entry.record)
         _check_state(run, ghost)
-        _check_said(history.records[:count], promises)
+        gone = check_kept(folder, run, promise, rows)
+        _check_said(history.records[:count], promises, verdicts_in(gone))
         if go_on:
             _does_not_fail(f"{folder} does not go on", lambda: _go_on(run))
     finally:
         run.journal.close()
-    if go_on:
-        again = _does_not_fail(f"{folder} starts once", lambda: open_run(config, LATER))
+    if go_on or promise.damage is not None:
+        with _noting_first_writes() as wrote:
+            again = _does_not_fail(
+                f"{folder} starts once", lambda: open_run(config, LATER)
+            )
         again.journal.close()
+        if wrote.cut:
+            raise ViolationError(f"{folder} was cut, and is cut again at each start")
+
+
+@dataclass
+class _Wrote:
+    """What a start wrote first."""
+
+    appended: list[int] = field(default_factory=list)  # how many records there were
+    cut: list[int] = field(default_factory=list)  # the records that were cut off first
 
 
 @contextmanager
-def _noting_first_append(found: list[int]) -> Iterator[None]:
-    """How many records there were before a start wrote any."""
-    append = SqliteStore.append
+def _noting_first_writes() -> Iterator[_Wrote]:
+    append, cut, wrote = SqliteStore.append, SqliteStore.cut, _Wrote()
 
     def noting(store: SqliteStore, records: Any, *facts: Any) -> int:
-        found.append(store.last)
+        wrote.appended.append(store.last)
         return append(store, records, *facts)
 
-    with patch.object(SqliteStore, "append", noting):
-        yield
+    def noting_cut(store: SqliteStore, number: int, *rest: Any) -> int:
+        wrote.cut.append(number)
+        return cut(store, number, *rest)
+
+    with (
+        patch.object(SqliteStore, "append", noting),
+        patch.object(SqliteStore, "cut", noting_cut),
+    ):
+        yield wrote
+
+
+def _start(config: FederationConfig, promise: JournalPromise, wrote: _Wrote) -> Run:
+    """A run starts by itself; one that is damaged may want a repair before."""
+    folder, damage = config.server.journal, promise.damage
+    try:
+        run = open_run(config, LATER)
+    except JournalError as error:
+        if damage is None or (damage.durable and damage.kind == "end"):
+            raise ViolationError(f"{folder} does not start: {error}") from error
+    except (LatecomerError, OSError, ValueError, KeyError) as error:
+        raise ViolationError(
+            f"{folder} does not start: {type(error).__name__}: {error}"
+        ) from error
+    else:
+        if wrote.cut and (damage is None or (damage.durable and damage.kind != "end")):
+            run.journal.close()
+            raise ViolationError(f"{folder} was cut by itself")
+        return run
+    _does_not_fail(
+        f"{folder} is not repaired", lambda: repair(config.server.journal, "c" * 16)
+    )
+    repaired: Run = _does_not_fail(
+        f"{folder} does not start once it is repaired", lambda: open_run(config, LATER)
+    )
+    return repaired
 
 
 def _does_not_fail(what: str, call: Callable[[], Any]) -> Any:
@@ -212,11 +258,11 @@ def _does_not_fail(what: str, call: Callable[[], Any]) -> Any:
         raise ViolationError(f"{what}: {type(error).__name__}: {error}") from error
 
 
-def _check_rows(run: Run, promise: JournalPromise, count: int) -> list[Row]:
+def _check_rows(
+    run: Run, promise: JournalPromise, count: int, cut: list[int]
+) -> list[Row]:
     """The journal holds all that was promised, and at most one transaction more."""
-    if run.journal.store.find("Cut"):
-        raise ViolationError("records were cut off as damaged")
-    if count < len(promise.rows):
+    if not cut and promise.cutting is None and count < len(promise.rows):
         raise ViolationError(f"{count} records of {len(promise.rows)} promised ones")
     dropped = run.journal.store.first_payload()
 
@@ -229,14 +275,30 @@ def _check_rows(run: Run, promise: JournalPromise, count: int) -> list[Row]:
         return rows
 
     found = _does_not_fail("a record cannot be read", read)
-    for tail in ([], *promise.tails):
-        told = promise.rows + tail
+    for told in _possible(promise, found, cut):
         if len(told) == count and all(
             have == want or (n <= dropped and have == (*want[:2], ""))
             for n, (have, want) in enumerate(zip(found, told, strict=True), 1)
         ):
             return told
     raise ViolationError(f"these {count} records are not what was written")
+
+
+def _possible(promise: JournalPromise, found: list[Row], cut: list[int]) -> list[Rows]:
+    """The rows that a start may find, or may have made by a cut."""
+    damage = promise.damage
+    if cut:
+        assert damage is not None
+        [first] = cut
+        if first < damage.first or (damage.durable and first > damage.first):
+            raise ViolationError(f"cut at record {first}, damaged is {damage.first}")
+        return [promise.rows[: first - 1] + found[first - 1 :]]
+    possible = []
+    if damage is None or not damage.durable:
+        possible += [promise.rows + tail for tail in ([], *promise.tails)]
+    if promise.cutting is not None:
+        possible.append(promise.after(promise.cutting))
+    return possible
 
 
 def _check_state(run: Run, ghost: ServerGhost) -> None:
@@ -250,8 +312,10 @@ def _check_state(run: Run, ghost: ServerGhost) -> None:
             raise ViolationError(f"{what} is not what the records say")
 
 
-def _check_said(records: Sequence[Record], promises: Promises) -> None:
-    """Every verdict and version that anybody saw is there, once."""
+def _check_said(
+    records: Sequence[Record], promises: Promises, gone: set[tuple[str, int, str]]
+) -> None:
+    """Every verdict and version that anybody saw is there, once, but what was cut."""
     verdicts: dict[tuple[str, int, str], list[str]] = {}
     versions: dict[int, list[str]] = {}
     for record in records:
@@ -261,7 +325,7 @@ def _check_said(records: Sequence[Record], promises: Promises) -> None:
         elif isinstance(record, Stepped):
             versions.setdefault(record.version, []).append(record.digest)
     for name, verdict in promises.verdicts.items():
-        if verdicts.get(name) != [verdict]:
+        if name not in gone and verdicts.get(name) != [verdict]:
             raise ViolationError(
                 f"{name} was told {verdict}, the journal says {verdicts.get(name)}"
             )

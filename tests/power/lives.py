@@ -19,6 +19,7 @@ from fedclient.store import ClientStore
 from fedcore import payloads
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import ClientEnrolled, UpdatePushed
+from fedcore.coordinator.state import ServerState
 from fedcore.errors import JournalError, StateError
 from fedcore.params import content_digest
 from fedcore.participant import ParticipantState, Sent
@@ -64,18 +65,7 @@ class Life:
         if cid not in state.clients:
             event = ClientEnrolled(at=float(self._number), cid=cid, name=cid)
             self.group.feed(event)
-        update_D = self._rng.integers(-4, 5, SPEC.dim).astype(np.float32)
-        payload = payloads.pack(dense_payload(update_D))
-        push = Push(
-            cid=cid,
-            epoch=state.epoch,
-            seq=state.clients[cid].seq + 1,
-            base=ModelName(state.epoch, state.version),
-            payload=payload,
-            digest=content_digest(payload),
-            settled=NOTHING_SETTLED,
-            samples=1,
-        )
+        push = push_of(state, cid, self._rng)
         at = float(self._number)
         self.group.feed(UpdatePushed(at=at, push=push))
         self._say(self.group.commit())
@@ -86,6 +76,22 @@ class Life:
 
     def _say(self, actions: list[Action]) -> None:
         note_said(actions)
+
+
+def push_of(state: ServerState, cid: str, rng: np.random.Generator) -> Push:
+    """A client's next update."""
+    update_D = rng.integers(-4, 5, SPEC.dim).astype(np.float32)
+    payload = payloads.pack(dense_payload(update_D))
+    return Push(
+        cid=cid,
+        epoch=state.epoch,
+        seq=state.clients[cid].seq + 1,
+        base=ModelName(state.epoch, state.version),
+        payload=payload,
+        digest=content_digest(payload),
+        settled=NOTHING_SETTLED,
+        samples=1,
+    )
 
 
 def keep_state(place: Path, number: int) -> None:

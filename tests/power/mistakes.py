@@ -8,9 +8,12 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from fedrun.durable import sync_folder
+from fedrun.journal import Journal
 from fedrun.journal.segments import Segments
 from fedrun.journal.sqlite import SqliteStore
 
@@ -85,3 +88,18 @@ def segment_recycled_before_its_rows_let_go(stack: ExitStack) -> None:
         store._db.execute("PRAGMA synchronous=FULL")
 
     stack.enter_context(patch.object(SqliteStore, "drop_payloads", dropped))
+
+
+@mistake
+def snapshots_removed_before_the_cut(stack: ExitStack) -> None:
+    keep = Journal._keep_aside
+
+    def kept(journal: Journal, first: int) -> Path:
+        folder = keep(journal, first)
+        for number in journal.snapshots.numbers():
+            if number >= first:
+                journal.snapshots.remove(number)
+        sync_folder(journal.folder / "snapshots")
+        return folder
+
+    stack.enter_context(patch.object(Journal, "_keep_aside", kept))

@@ -48,16 +48,21 @@ def promising() -> Iterator[None]:
 
 
 def _patch_journal(stack: ExitStack) -> None:
-    append, open_journal = SqliteStore.append, Journal.open
+    append, cut, open_journal = SqliteStore.append, SqliteStore.cut, Journal.open
 
     def appending(store: SqliteStore, records: Any, *facts: Any) -> int:
         if store._file.parent.name != RUN:
             return append(store, records, *facts)
-        rows = [to_row(record) for record in records]
-        told = [(kind, body, bytes(payload).hex()) for kind, body, payload in rows]
-        note(what="appending", file=str(store._file), rows=told)
+        note(what="appending", file=str(store._file), rows=_rows(records))
         last = append(store, records, *facts)
         note(what="appended", file=str(store._file))
+        return last
+
+    def cutting(store: SqliteStore, number: int, records: Any, *facts: Any) -> int:
+        rows = _rows(records)
+        note(what="cutting", file=str(store._file), first=number, rows=rows)
+        last = cut(store, number, records, *facts)
+        note(what="cut", file=str(store._file))
         return last
 
     def opening(*args: Any, **options: Any) -> Journal:
@@ -70,7 +75,13 @@ def _patch_journal(stack: ExitStack) -> None:
         return journal
 
     stack.enter_context(patch.object(SqliteStore, "append", appending))
+    stack.enter_context(patch.object(SqliteStore, "cut", cutting))
     stack.enter_context(patch.object(Journal, "open", opening))
+
+
+def _rows(records: Any) -> list[tuple[str, str, str]]:
+    rows = [to_row(record) for record in records]
+    return [(kind, body, bytes(payload).hex()) for kind, body, payload in rows]
 
 
 def _patch_client(stack: ExitStack) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.coordinator.records import Decided
+from fedrun.journal.codec import from_row
+
 Row = tuple[str, str, str]  # kind, body, payload in hex
 
 
@@ -41,6 +44,28 @@ def brief(kind: str, body: str) -> str:
 
 
 @dataclass
+class Damage:
+    """What was done to a journal's files."""
+
+    kind: str
+    first: int  # the first record that is lost
+    unreadable: list[int]  # rows whose payloads are not what was written
+    forgotten: bool  # rows that SQLite does not find any more
+    durable: bool = False  # until then it may be there, in part or not at all
+    files: dict[str, str] = field(default_factory=dict)  # to be kept: their digests
+
+
+@dataclass
+class CutPromise:
+    """A cut, and what the folder that it names has to hold."""
+
+    first: int
+    rows: list[Row]  # in the place of those that were lost
+    lost: list[Row]
+    damage: Damage
+
+
+@dataclass
 class JournalPromise:
     """One journal: the rows that must be there, and those that may follow."""
 
@@ -48,13 +73,34 @@ class JournalPromise:
     # One transaction each, of which at most one may be there, whole.
     tails: list[list[Row]] = field(default_factory=list)
     first: Row | None = None  # says what runs here, whether it is durable or not
+    damage: Damage | None = None  # until it is cut off
+    cutting: CutPromise | None = None  # it may be there, or not
+    cuts: list[CutPromise] = field(default_factory=list)
 
-    def see(self, briefs: list[str]) -> None:
-        """A process found these rows, and goes on from them."""
+    def see(self, briefs: list[str]) -> list[Row]:
+        """A process found these rows, and goes on from them; what was cut off."""
         for tail in self.tails:
             if [brief(*row[:2]) for row in self.rows + tail] == briefs:
                 self.rows += tail
         self.tails = []
+        if self.cutting is not None:
+            if [brief(*row[:2]) for row in self.after(self.cutting)] == briefs:
+                return self.cut()
+            self.cutting = None
+        return []
+
+    def after(self, cut: CutPromise) -> list[Row]:
+        """The rows once this is cut off."""
+        return self.rows[: cut.first - 1] + cut.rows
+
+    def cut(self) -> list[Row]:
+        """The cut is durable; the rows that it took."""
+        assert self.cutting is not None
+        done = self.cutting
+        self.rows = self.after(done)
+        self.cuts.append(done)
+        self.damage = self.cutting = None
+        return done.lost
 
 
 @dataclass
@@ -98,7 +144,20 @@ class Promises:
                 journal.rows += journal.tails[-1]
                 journal.tails = []
             case "opened":
-                self.journals.setdefault(file, JournalPromise()).see(told["briefs"])
+                journal = self.journals.setdefault(file, JournalPromise())
+                self._forget(journal.see(told["briefs"]))
+            case "damaging":
+                names = ("kind", "first", "unreadable", "forgotten")
+                damage = Damage(*(told[name] for name in names))
+                self.journals[file].damage = damage
+            case "damaged":
+                known = self.journals[file].damage
+                assert known is not None
+                known.durable, known.files = True, told["files"]
+            case "cutting":
+                self.journals[file].cutting = self._cutting(told)
+            case "cut":
+                self._forget(self.journals[file].cut())
             case "saving":
                 client = self.clients.setdefault(file, ClientPromise())
                 client.states.append(told["state"])
@@ -119,6 +178,23 @@ class Promises:
             case "version":
                 version, digest = told["told"]
                 self.versions[version] = digest
+
+    def _cutting(self, told: dict[str, Any]) -> CutPromise:
+        journal, first = self.journals[told["file"]], told["first"]
+        assert journal.damage is not None, "cut, though nothing was damaged"
+        rows = [(k, b, p) for k, b, p in told["rows"]]
+        return CutPromise(first, rows, journal.rows[first - 1 :], journal.damage)
+
+    def _forget(self, lost: list[Row]) -> None:
+        """Verdicts in these rows are of a history that has ended."""
+        for name in verdicts_in(lost):
+            self.verdicts.pop(name, None)
+
+
+def verdicts_in(rows: list[Row]) -> set[tuple[str, int, str]]:
+    """The messages that these rows decide on."""
+    records = [from_row(k, b, bytes.fromhex(p)) for k, b, p in rows if k == "Decided"]
+    return {(r.cid, r.seq, r.digest) for r in records if isinstance(r, Decided)}
 
 
 def parse(mark: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from fedcore.coordinator.records import Cut
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
 from fedrun.journal import Journal, exists, journal, repair
-from fedrun.journal.journal import _new_folder
+from fedrun.journal.journal import _keep
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.wal import gap
 from tests.fedrun.journal.runs import Written, change, records, written
@@ -271,11 +271,11 @@ def test_what_is_put_aside_is_on_disk_before_it_is_cut(
         there.cut(1.0, [])
         assert there.snapshots.numbers() == [4, 6]
     aside = run.folder / "cut" / "000000000007"
-    assert noted.before == [
-        "cut/000000000007/records.sqlite3",
-        "cut/000000000007",
-        "snapshots",
+    assert sorted(noted.before[:2]) == [
+        "cut/.making/000000000007.safetensors",
+        "cut/.making/records.sqlite3",
     ]
+    assert noted.before[2:] == ["cut/.making", "cut"]
     names = sorted(path.name for path in aside.iterdir())
     assert names == ["000000000007.safetensors", "records.sqlite3"]
     assert (aside / "records.sqlite3").stat().st_mode & 0o777 == 0o600
@@ -299,19 +299,31 @@ def test_a_repair_keeps_the_database_as_it_was_found(
     kept = run.folder / "cut" / "database"
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == found
     assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
-    assert noted.before[:3] == [
-        "cut/database/journal.sqlite3",
-        "cut/database/journal.sqlite3-wal",
-        "cut/database",
+    assert sorted(noted.before[:2]) == [
+        "cut/.making/journal.sqlite3",
+        "cut/.making/journal.sqlite3-wal",
     ]
+    assert noted.before[2:4] == ["cut/.making", "cut"]
     [cut] = [each for each in records(run.folder) if isinstance(each, Cut)]
     assert cut.last >= cut.first
 
 
+def _write(place: Path, text: str) -> None:
+    (place / "one").write_text(text)
+
+
 def test_what_was_put_aside_before_stays(tmp_path: Path) -> None:
-    for name in ("aside", "aside-2", "aside-3"):
-        assert _new_folder(tmp_path, "aside") == tmp_path / name
-        assert (tmp_path / name).is_dir()
+    def keep(text: str) -> str:
+        return _keep(tmp_path, "aside", lambda place: _write(place, text)).name
+
+    assert [keep(text) for text in "abcab"] == [
+        "aside",
+        "aside-2",
+        "aside-3",
+        "aside",
+        "aside-2",
+    ]
+    assert (tmp_path / "cut" / "aside-3" / "one").read_text() == "c"
 
 
 def test_a_cut_says_what_was_known_of_the_end(tmp_path: Path) -> None:

@@ -1,18 +1,22 @@
 """What was acknowledged and is not there any more: noticed, named, never ignored."""
 
+import errno
 import os
 import shutil
 import sqlite3
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from fedcore.coordinator.records import Cut, EpochOpened
-from fedcore.errors import CorruptJournalError, JournalError
-from fedrun.journal import Journal, exists, recover, repair, verify
+from fedcore.errors import CorruptJournalError, DiskError, JournalError
+from fedrun.journal import Journal, backup, exists, recover, repair, verify
+from fedrun.journal import journal as journal_module
+from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.wal import gap
 from fedrun.run import open_run
@@ -420,6 +424,197 @@ def test_a_repair_goes_on_without_a_segment_that_is_gone(tmp_path: Path) -> None
     again.push()
     again.close()
     Written(tmp_path, LARGE).close()
+
+
+def killed_in_the_cut(run: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repair whose transaction is not committed."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteStore, "_insert", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair(run.folder, "d" * 16)
+
+
+def test_what_tells_of_a_loss_stays_until_it_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path)
+    run.push()
+    run.push()
+    run.group.snapshot(run.run.journal.store.last)
+    run.close()
+    (run.folder / "journal.mark").unlink()
+    change(run.folder, "DELETE FROM records WHERE number > 4")
+    snapshot = "snapshots/000000000006.safetensors"
+    content = (run.folder / snapshot).read_bytes()
+    killed_in_the_cut(run, monkeypatch)
+    assert f"{snapshot} holds record 6, the journal's last one is 4" in refusal(run)
+    repair(run.folder, "e" * 16)
+    cut = records(run.folder)[4]
+    assert isinstance(cut, Cut)
+    kept = run.folder / cut.kept / "000000000006.safetensors"
+    assert kept.read_bytes() == content
+    assert not (run.folder / snapshot).exists()
+    again = Written(tmp_path)
+    for _ in range(3):
+        again.push()
+    digest = again.digest
+    again.close()
+    again = Written(tmp_path)
+    assert again.digest == digest
+    again.close()
+
+
+def test_a_start_finishes_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path)
+    run.push()
+    run.push()
+    run.group.snapshot(run.run.journal.store.last)
+    run.close()
+    change(run.folder, "DELETE FROM records WHERE number > 4")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Snapshots, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair(run.folder, "e" * 16)
+    assert len(list((run.folder / "snapshots").iterdir())) == 1
+    status, said = command("verify", run.folder)
+    assert (status, "1 updates accepted" in said) == (0, True)
+    with pytest.raises(JournalError, match="its server ended while it cut records off"):
+        backup(run.folder, tmp_path / "copy")
+    again = Written(tmp_path)
+    assert again.run.coordinator.state.version == 1
+    assert not list((run.folder / "snapshots").iterdir())
+    again.close()
+    assert backup(run.folder, tmp_path / "copy") == 6
+
+
+def test_a_gap_is_known_until_it_is_cut(
+    torn: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (torn.folder / "journal.mark").unlink()
+    log = log_of(torn)
+    content = bytearray(log.read_bytes())
+    flipped(content, HEAD + (len(content) - HEAD) // FRAME // 2 * FRAME)
+    log.write_bytes(content)
+    killed_in_the_cut(torn, monkeypatch)
+    assert "had been written, and it ends with record" in refusal(torn)
+    kept = torn.folder / "cut" / "database" / log.name
+    assert kept.read_bytes() == content
+    repair(torn.folder, "e" * 16)
+    again = open_run(torn.config, 3.0)
+    assert again.coordinator.state.epoch == "e" * 16
+    again.journal.close()
+
+
+def killed_after_the_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repair whose process does nothing more once its transaction is committed.
+
+    What lies there then is taken away, so that closing changes none of it.
+    """
+    alive = folder.with_name("repaired")
+    shutil.copytree(folder, alive)
+    cut = SqliteStore.cut
+
+    def killed(*given: Any) -> None:
+        cut(*given)
+        shutil.rmtree(folder)
+        shutil.copytree(alive, folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteStore, "cut", killed)
+        with pytest.raises(KeyboardInterrupt):
+            repair(alive, "e" * 16)
+
+
+def test_a_repaired_gap_is_no_other_gap(
+    torn: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(torn)
+    content = bytearray(log.read_bytes())
+    flipped(content, HEAD + (len(content) - HEAD) // FRAME // 2 * FRAME)
+    log.write_bytes(content)
+    killed_after_the_cut(torn.folder, monkeypatch)
+    again = open_run(torn.config, 3.0)
+    assert again.coordinator.state.epoch == "e" * 16
+    again.journal.close()
+
+
+def test_a_segment_that_is_gone_does_not_refuse_a_run_that_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Written(tmp_path, LARGE)
+    run.push()
+    run.group.snapshot(run.run.journal.store.last)
+    run.push()
+    run.close()
+    [segment] = (run.folder / "segments").iterdir()
+    segment.unlink()
+    killed_after_the_cut(run.folder, monkeypatch)
+    again = open_run(run.config, 3.0)
+    assert again.coordinator.state.epoch == "e" * 16
+    again.journal.close()
+
+
+def test_attempts_that_fail_leave_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = written(tmp_path)
+    change(run.folder, "UPDATE records SET checksum = checksum + 1 WHERE number = 8")
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_module, "sync_file", full)
+        for _ in range(3):
+            with pytest.raises(DiskError, match="the disk is full"):
+                open_run(run.config, 2.0)
+    assert [path.name for path in (run.folder / "cut").iterdir()] == [".making"]
+    for _ in range(3):
+        killed_in_the_cut(run, monkeypatch)
+    Written(tmp_path).close()
+    assert [path.name for path in (run.folder / "cut").iterdir()] == ["000000000008"]
+
+
+def test_a_second_cut_at_a_record_takes_another_folder(tmp_path: Path) -> None:
+    for number in ("", "-2"):
+        run = written(tmp_path)
+        update = "UPDATE records SET body = body || ' ' WHERE number >= 5"
+        change(run.folder, update)
+        repair(run.folder, f"{number:e>16}")
+        kept = records(run.folder)[4]
+        assert isinstance(kept, Cut)
+        assert kept.kept == f"cut/000000000005{number}"
+
+
+def test_a_repair_forgets_payloads_that_a_snapshot_holds(tmp_path: Path) -> None:
+    run = Written(tmp_path, LARGE)
+    run.push()
+    run.group.snapshot(run.run.journal.store.last)
+    run.close()
+    [segment] = (run.folder / "segments").iterdir()
+    segment.unlink()
+    assert "cannot be read" in refusal(run)
+    status, said = command("repair", run.folder)
+    assert (status, "1 payloads up to record 3 lie in segments that" in said) == (
+        0,
+        True,
+    )
+    again = Written(tmp_path, LARGE)
+    assert again.digest == run.digest
+    assert again.run.coordinator.state.epoch == run.run.coordinator.state.epoch
+    again.close()
+    assert "there is nothing to repair" in command("repair", run.folder)[1]
 
 
 # ------------------------------------------------------------------- beginnings
