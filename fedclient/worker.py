@@ -19,7 +19,6 @@ from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
 from fedcore.training import Trainer
 from fedcore.typing import Seconds
 from fedcore.workload import (
-    AFTER_FAILURE,
     Client,
     FlatModel,
     Workload,
@@ -191,8 +190,7 @@ class Worker:
         member.save()
         self._again = False
         if participant.unusable:
-            _log.warning("version %d: %s", base.version, participant.unusable)
-            time.sleep(AFTER_FAILURE)
+            raise UserCodeError(participant.unusable)
 
     def _tasks(self, sent: int) -> int:
         """How many tasks there were; after a restart, as many as were sent."""

@@ -62,7 +62,9 @@ def out_of_memory(error: BaseException | None) -> bool:
 
 
 def last_words(error: LatecomerError) -> str:
-    """The traceback of what the user's code raised, or its end."""
+    """The traceback of what the user's code raised, or its end; or what was wrong."""
+    if error.__cause__ is None:
+        return str(error)
     return "".join(traceback.format_exception(error.__cause__))[-LONG_TEXT:]
 
 

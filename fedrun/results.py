@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
     Decided,
     EpochOpened,
+    Failed,
     Leased,
     Lost,
     Measured,
@@ -43,6 +44,14 @@ FRAMES = (
     "losses",
 )
 NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
+
+
+class Failure(NamedTuple):
+    """What went wrong at a client."""
+
+    times: int
+    error: str  # the last one, in a line
+    went_on: bool  # it sent an update since
 
 
 @dataclass(frozen=True)
@@ -233,6 +242,22 @@ class Results:
         return found
 
     @cached_property
+    def failures(self) -> dict[str, Failure]:
+        """Clients whose code or data raised, by name, in the order of their first."""
+        found: dict[str, Failure] = {}
+        for record in self.records:
+            if isinstance(record, Failed):
+                name = self.names.get(record.cid, record.cid)
+                times = found[name].times + 1 if name in found else 1
+                _, _, last = record.error.strip().rpartition("\n")
+                found[name] = Failure(times, printable(last), went_on=False)
+            elif isinstance(record, Decided):
+                name = self.names.get(record.cid, record.cid)
+                if name in found:
+                    found[name] = found[name]._replace(went_on=True)
+        return found
+
+    @cached_property
     def summary(self) -> dict[str, Any]:
         """The run in a few numbers."""
         decided, tasks = self.of(Decided), self.of(Leased)
@@ -249,6 +274,7 @@ class Results:
             "bytes_up": sum(record.nbytes for record in decided),
             "bytes_down": sum(record.nbytes for record in tasks),
             "bytes_uncompressed": 4 * self.dim * exchanges,
+            "failed": {name: each.error for name, each in self.failures.items()},
             "restored": len(self.of(EpochOpened)),
             "metrics": {
                 name: self.central[name][-1]

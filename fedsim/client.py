@@ -239,12 +239,9 @@ class SimulatedClient:
         trained, base, key = self._trainer.task(
             participant.state, self._data, seed, self._device.name
         )
-        before = participant.unusable
         sends = participant.finish(trained, base, key)
-        if participant.unusable not in ("", before):  # once, where all of them are
-            _log.warning(
-                "%s, version %d: %s", self.name, base.version, participant.unusable
-            )
+        if participant.unusable:
+            raise UserCodeError(participant.unusable)
         return sends
 
     def _evaluate(self) -> None:

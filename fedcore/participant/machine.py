@@ -296,7 +296,7 @@ class Participant:
         if finite(update_D):
             return True
         tensor = self.algorithm.spec.beyond(update_D)
-        self.unusable = f"the update of tensor {tensor!r} is not finite; unused"
+        self.unusable = f"the update of tensor {tensor!r} is not finite; it is not sent"
         self._note(nonfinite=self.state.ledger.nonfinite + 1)
         return False
 

@@ -10,6 +10,8 @@ from fedrun.report.lives import Life
 from fedrun.report.units import counted
 from fedrun.results import Results
 
+MOST_NAMED = 5  # clients that failed
+
 
 class Loss(NamedTuple):
     """What was lost, and what only seems to be."""
@@ -49,6 +51,7 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
             "drops out while it trains; that work was never sent, and a later task did "
             "it again."
         )
+    sentences += _failed(results)
     sentences += [
         f"At version {e.version:,} a new history began ({e.reason}): what the server "
         "no longer had, clients take back and send again, as far as they remember."
@@ -60,13 +63,30 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
     if not _is_balanced(results):
         headline = "The books do not balance: please report this."
         return Loss(headline, sentences, nothing=False)
-    if gone:
-        headline = f"{counted(gone, 'refused update')} left no trace in the model."
-        return Loss(headline, sentences, nothing=False)
+    headline = "Nothing was lost."
     if discarded:
         headline = "Nothing was lost but what was discarded on purpose."
-        return Loss(headline, sentences, nothing=True)
-    return Loss("Nothing was lost.", sentences, nothing=True)
+    if gone:
+        headline = f"{counted(gone, 'refused update')} left no trace in the model."
+    missing = [n for n, failure in results.failures.items() if not failure.went_on]
+    if missing:
+        more = " and more" if len(missing) > MOST_NAMED else ""
+        some = ", ".join(missing[:MOST_NAMED]) + more
+        headline += f" {counted(len(missing), 'client')} failed: {some}."
+    return Loss(headline, sentences, nothing=not (gone or missing))
+
+
+def _failed(results: Results) -> list[str]:
+    """A sentence for each of the first clients that failed."""
+    failures = results.failures
+    sentences = [
+        f"{name} failed {counted(times, 'time')}, "
+        f"{'and went on' if went_on else 'and sent nothing since'}: {error}."
+        for name, (times, error, went_on) in list(failures.items())[:MOST_NAMED]
+    ]
+    if len(failures) > MOST_NAMED:
+        sentences.append(f"{len(failures) - MOST_NAMED:,} more clients failed.")
+    return sentences
 
 
 def _accepted(results: Results) -> str:

@@ -369,14 +369,9 @@ class Crowd:
     def _waste(self, who: int, failure: Failure | None) -> None:
         """The model or the loss raised, or its update holds what is not finite."""
         self._work.drop(who)
-        if failure is not None:
-            self._errors[who] = failure.error()
-            self._fail(who)
-            return
-        _log.warning("%s: its update is not finite; unused", self._names[who])
-        self._books.add(*unfinished(who, self._seq[who], self._given.pop(who)))
-        self._tell()
-        self._ready(who)
+        unusable = UserCodeError("the update is not finite; it is not sent")
+        self._errors[who] = unusable if failure is None else failure.error()
+        self._fail(who)
 
     def _tell(self) -> None:
         """Whoever watches is told that something was decided."""

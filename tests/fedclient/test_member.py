@@ -40,6 +40,7 @@ from fedcore.errors import (
 )
 from fedcore.workload import Client, Workload
 from fedrun.exits import exit_status
+from fedrun.results import Results
 from tests.served import DIM, Served, served, settings, until
 
 
@@ -234,6 +235,27 @@ def test_a_client_leaves_with_one_last_message(
         assert (row.left, row.seq) == (True, 4)
         told = server.lines("decided")[-1]["verdict"]
         assert told == ("rejected_policy" if "admission" in refusing else "accepted")
+
+
+def test_who_computes_what_is_not_finite_ends_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    nowhere = replace(workload(), gradient=lambda params, x, y: (0.0, broken(params)))
+    with served(tmp_path) as server:
+        with (
+            worker(server, tmp_path / "ann", app=nowhere) as ann,
+            pytest.raises(UserCodeError, match=r"5 times in a row: the update of tens"),
+        ):
+            ann.run()
+        until(lambda: len(server.lines("failed")) == 5, "the journal has them")
+    told = Results(tmp_path / "run").summary["failed"]
+    assert told == {"ann": "the update of tensor 'w' is not finite; it is not sent"}
+
+
+def broken(params: Any) -> Any:
+    """Gradients that are not finite."""
+    return {name: np.full_like(value, np.nan) for name, value in params.items()}
 
 
 def test_a_task_that_is_lost_sends_nothing_and_the_next_one_does(

@@ -307,7 +307,7 @@ def _fill(ballast: Path) -> None:
 
 def lost_states(folder: Path, seed: int, clients: int = CLIENTS) -> Books:
     """States of clients are deleted, rolled back, and copied to a second machine."""
-    with federation(folder, seed, clients, timeouts={"linger": 3.0}) as fire:
+    with federation(folder, seed, clients, timeouts={"linger": 20.0}) as fire:
         _delete(fire, fire.clients[0])
         fire.goes_on()
         _roll_back(fire, fire.clients[1])

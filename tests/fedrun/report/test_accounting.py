@@ -6,7 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Decided, Measured, Reopened
+from fedcore.coordinator.records import (
+    Admitted,
+    Decided,
+    Failed,
+    Measured,
+    Reopened,
+)
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
 from fedrun.report.flow import downloads, uploads
@@ -131,6 +137,35 @@ def test_nothing_is_lost_where_clients_keep_what_was_refused(tmp_path: Path) -> 
     assert "All 2 accepted updates are in the model, each exactly once." in sentences
     assert "1 refused update held" in sentences
     assert "1 accepted update brought such parts again" in sentences
+
+
+def test_clients_that_failed_are_named_with_their_last_error(tmp_path: Path) -> None:
+    story = short_story()
+    known = next(r.name for r in story.records if isinstance(r, Admitted))
+    story.admit("broken")
+    for error in ("Traceback\nOSError: a", "Traceback\nValueError: no file\n"):
+        story.records.append(Failed(at=3.0, cid="id-broken", error=error))
+    story.records.insert(3, Failed(at=0.5, cid=f"id-{known}", error="once"))
+    headline, sentences, nothing = lost(story, tmp_path)
+    assert headline == "Nothing was lost. 1 client failed: broken."
+    assert not nothing
+    assert (
+        "broken failed 2 times, and sent nothing since: ValueError: no file."
+        in sentences
+    )
+    assert f"{known} failed 1 time, and went on: once." in sentences
+    failed = Results(tmp_path / "run").summary["failed"]
+    assert failed == {known: "once", "broken": "ValueError: no file"}
+
+
+def test_of_many_clients_that_failed_some_are_named(tmp_path: Path) -> None:
+    story = short_story()
+    for number in range(9):
+        story.admit(f"c{number}")
+        story.records.append(Failed(at=3.0, cid=f"id-c{number}", error="e"))
+    headline, sentences, _ = lost(story, tmp_path)
+    assert headline.endswith("lost. 9 clients failed: c0, c1, c2, c3, c4 and more.")
+    assert "4 more clients failed." in sentences
 
 
 def test_a_cap_on_samples_is_told(tmp_path: Path) -> None:
