@@ -457,8 +457,8 @@ def main() -> int:
             print(f"{'ok' if right else 'WRONG':>6} {what}: {figure}")
         seconds = round(time.monotonic() - began)
         saved[name] = {"seconds": seconds, **vars(books), "balance": books.balance}
-    if given.save:
-        save(given.save, saved, dict(counts))
+        if given.save:
+            save(given.save, saved, dict(counts))
     return 0 if all(books["balance"] for books in saved.values()) else 1
 
 
