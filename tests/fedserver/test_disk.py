@@ -265,7 +265,7 @@ def test_nothing_is_acknowledged_that_the_disk_did_not_take(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", ["the disk is full", "Input/output error"])
 def test_what_a_failing_disk_did_not_take_is_written_once_it_works(
-    tmp_path: Path, words: str
+    tmp_path: Path, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Served(tmp_path, settings(tmp_path))
     failures: list[str] = []
@@ -290,6 +290,9 @@ def test_what_a_failing_disk_did_not_take_is_written_once_it_works(
         assert run.state.applied == 1
         still_serves(run)
     assert failures
+    said = f"journal: {words}; no work is taken until it goes on"
+    assert caplog.text.count(said) == 1  # however often it was tried
+    assert caplog.text.count("the disk takes records again") == 1
     with run:
         assert run.state.applied == 2  # and that of whoever was served since
 
