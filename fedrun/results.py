@@ -279,7 +279,7 @@ class Results:
             "metrics": {
                 name: self.central[name][-1]
                 for name in self.metric_names
-                if self.central[name] and is_number(self.central[name][-1])
+                if self.central[name] and self.central[name][-1] is not None
             },
         }
 
@@ -344,7 +344,11 @@ def _values(record: Measured) -> dict[str, float]:
 
 
 def _weighted_means(records: list[Measured]) -> dict[str, float]:
-    """The mean of each metric over clients, weighted by their samples."""
+    """The mean of each metric over clients that have one, weighted by their samples.
+
+    NaN where no client has a number.
+    """
+    names = dict.fromkeys(name for record in records for name in _values(record))
     sums: dict[str, float] = {}
     weights: dict[str, float] = {}
     alike = not any(record.samples for record in records)
@@ -354,7 +358,8 @@ def _weighted_means(records: list[Measured]) -> dict[str, float]:
             if weight and is_number(value):
                 sums[name] = sums.get(name, 0.0) + weight * value
                 weights[name] = weights.get(name, 0.0) + weight
-    return {name: sums[name] / weights[name] for name in sums}
+    known = {name: sums[name] / weights[name] for name in sums}
+    return {name: known.get(name, math.nan) for name in names}
 
 
 def _columns(rows: list[dict[str, Any]]) -> Table:

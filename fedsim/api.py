@@ -104,6 +104,11 @@ def run(
                 devices = devices if population is None else devices_of(population)
                 clients = _one_by_one(world, devices, workload, model)
             examiner = None
+            if workload.test_data is None and not config.evaluate.clients:
+                _log.warning(
+                    "nothing is measured: the workload has no test_data=, and no "
+                    "clients evaluate (evaluate.clients)"
+                )
             if workload.test_data is not None:
                 with user_code("test_data"):
                     test_data = workload.test_data()

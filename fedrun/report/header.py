@@ -116,9 +116,11 @@ def _metrics(results: Results) -> list[tuple[str, str, str]]:
     found = []
     last = results.summary["metrics"]
     for name in main_first(last):
-        value, (best, version) = last[name], results.best[name]
-        remark = f"best {units.metric(best)} at version {version:,}"
-        found.append((f"Final {name}", units.metric(value), remark))
+        remark = "no version has a number"
+        if name in results.best:
+            best, version = results.best[name]
+            remark = f"best {units.metric(best)} at version {version:,}"
+        found.append((f"Final {name}", units.metric(last[name]), remark))
     return found[:4] or _federated(results)
 
 

@@ -1,11 +1,13 @@
 """What came of a run, as tables."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from fedcore.errors import ConfigError, JournalError, ModelError
 from fedcore.protocol import Verdict
+from fedrun.report.header import _metrics
 from fedrun.results import Results
 from tests.fedrun.report.story import Story, short_story
 
@@ -46,7 +48,20 @@ def test_a_metric_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
     story.measure("judge", 1.0, 1, loss=float("nan"))
     done = results(story, tmp_path)
     assert done.best == {"loss": (1.0, 0)}
-    assert done.summary["metrics"] == {}
+    assert str(done.summary["metrics"]) == "{'loss': nan}"  # it does not vanish
+    [(_, value, remark), *_] = _metrics(done)
+    assert (value, remark) == ("nan", "best 1 at version 0")
+
+
+def test_what_no_client_has_a_number_for_does_not_vanish(tmp_path: Path) -> None:
+    story = Story()
+    for number, name in enumerate(("ann", "ben")):
+        story.admit(name)
+        error = 0.5 if number == 0 else math.nan
+        story.measure(name, 1.0, 1, loss=math.nan, error=error)
+    table = results(story, tmp_path).federated
+    assert str(table["loss"]) == "[nan]"
+    assert table["error"] == [0.5]
 
 
 def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:

@@ -63,3 +63,10 @@ def test_a_run_in_which_nothing_is_finite_ends(tmp_path: Path, engine: str) -> N
     settings = toys.settings(simulate={"engine": {"kind": engine}})
     with pytest.raises(UserCodeError, match=r"5 times in a row: the update .*finite"):
         fedsim.run(settings, toy(gradient=nowhere), folder=tmp_path / "run")
+
+
+def test_a_run_without_anything_to_measure_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fedsim.run(toys.settings(), toy(test_data=None), folder=tmp_path / "run")
+    assert "nothing is measured: the workload has no test_data=" in caplog.text
