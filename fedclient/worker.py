@@ -8,7 +8,7 @@ from typing import Any
 from fedclient.connection import Refusal
 from fedclient.membership import Membership
 from fedclient.pace import AT_ONCE, Pace
-from fedcore.errors import UnavailableError, UserCodeError
+from fedcore.errors import DivergedError, UnavailableError, UserCodeError
 from fedcore.participant import (
     Outcome,
     OutdatedError,
@@ -190,7 +190,7 @@ class Worker:
         member.save()
         self._again = False
         if participant.unusable:
-            raise UserCodeError(participant.unusable)
+            raise DivergedError(participant.unusable)
 
     def _tasks(self, sent: int) -> int:
         """How many tasks there were; after a restart, as many as were sent."""

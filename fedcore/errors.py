@@ -39,6 +39,10 @@ class UserCodeError(WorkloadError):
     """The user's code raised; the original error is the cause."""
 
 
+class DivergedError(UserCodeError):
+    """A client's updates are not finite."""
+
+
 class ModelError(WorkloadError):
     """The user's model cannot be federated; the message names the layer."""
 

@@ -19,7 +19,7 @@ from fedcore.coordinator.events import (
     ModelMeasured,
     UpdatePushed,
 )
-from fedcore.errors import ConfigError, UserCodeError
+from fedcore.errors import ConfigError, DivergedError, UserCodeError
 from fedcore.participant import Outcome, Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
 from fedcore.training import Trainer
@@ -226,9 +226,7 @@ class SimulatedClient:
             self._later(AFTER_FAILURE * 2**self._failures, self._pull)
             return
         self._gave_up = True
-        failure = UserCodeError(
-            f"{self.name}: {self._failures} times in a row: {error}"
-        )
+        failure = type(error)(f"{self.name}: {self._failures} times in a row: {error}")
         failure.__cause__ = error.__cause__
         self._world.failures.append(failure)
         self._later(self._world.run.config.timeouts.lost, self._missed)
@@ -241,7 +239,7 @@ class SimulatedClient:
         )
         sends = participant.finish(trained, base, key)
         if participant.unusable:
-            raise UserCodeError(participant.unusable)
+            raise DivergedError(participant.unusable)
         return sends
 
     def _evaluate(self) -> None:

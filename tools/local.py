@@ -57,6 +57,8 @@ class Child:
         """Starts it, for the first time or again."""
         self.starts += 1
         with self.log.open("ab") as out:
+            if out.tell() and self.log.read_bytes()[-1:] != b"\n":
+                out.write(b"\n")  # it was killed within a line
             self.process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,

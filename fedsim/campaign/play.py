@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.records import Decided, Leased
-from fedcore.errors import LatecomerError, WorkloadError
+from fedcore.errors import DivergedError, LatecomerError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
 from fedrun.results import Results, Table
@@ -27,7 +27,7 @@ class Played(NamedTuple):
 
     results: Results
     broken: bool
-    """No version was made any more."""
+    """No version was made any more, or the updates were not finite."""
 
 
 class Costs(NamedTuple):
@@ -73,7 +73,7 @@ def play(workload: Workload, settings: dict[str, Any], folder: Path) -> Played:
     broken = False
     try:
         run(settings, workload, folder=folder, on_event=_Patience(settings))
-    except _BrokenDownError:
+    except (_BrokenDownError, DivergedError):
         broken = True
     return Played(Results(folder), broken)
 

@@ -15,7 +15,7 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
 from fedcore.coordinator.leases import Lease
-from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.errors import DivergedError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
@@ -345,7 +345,8 @@ class Crowd:
         if failures < MOST_FAILURES:
             self._at(now + AFTER_FAILURE * 2**failures, BEGINS, who)
             return
-        failure = UserCodeError(f"{name}: {failures} times in a row: {error}")
+        kind = DivergedError if isinstance(error, DivergedError) else UserCodeError
+        failure = kind(f"{name}: {failures} times in a row: {error}")
         failure.__cause__ = error.__cause__
         self._world.failures.append(failure)
         self._life[who] += 1
@@ -369,7 +370,7 @@ class Crowd:
     def _waste(self, who: int, failure: Failure | None) -> None:
         """The model or the loss raised, or its update holds what is not finite."""
         self._work.drop(who)
-        unusable = UserCodeError("the update is not finite; it is not sent")
+        unusable = DivergedError("the update is not finite; it is not sent")
         self._errors[who] = unusable if failure is None else failure.error()
         self._fail(who)
 
