@@ -5,6 +5,7 @@ import json
 from tests.docs.pages import ROOT
 from tests.mutants.table import table
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 KILLS = json.loads(
     (ROOT / "benchmarks" / "results" / "kill.json").read_text(encoding="utf-8")
@@ -22,10 +23,21 @@ def test_the_cuts_of_the_power_are_what_was_saved() -> None:
     for kind in ("SYNC", "TRUNCATE", "CREATE", "RENAME", "UNLINK"):
         assert f"{after[kind]:,} after" in told
     assert f"{saved['broken']} broken promises" in told
+    assert f"in {saved['cuts']:,} of {saved['cuts']:,} cuts" in README
 
 
 def test_the_table_of_mutants_is_what_was_saved() -> None:
     assert table() in PAGE
+    saved = json.loads(
+        (ROOT / "benchmarks" / "results" / "mutants.json").read_text(encoding="utf-8")
+    )["modules"].values()
+    tried, caught, alike, survived = (
+        sum(module[what] for module in saved)
+        for what in ("tried", "caught", "equivalent", "survived")
+    )
+    assert f"of {tried:,} mistakes planted" in README
+    assert f"the tests see {caught:,}; {alike} behave like the program" in README
+    assert tried == caught + alike + survived
 
 
 def test_the_books_of_the_kill_test_are_what_was_saved() -> None:
