@@ -24,6 +24,7 @@ STATUSES = {
     "UnavailableError": os.EX_UNAVAILABLE,
     "OtherRunError": os.EX_UNAVAILABLE,
     "StateError": os.EX_IOERR,
+    "DivergedError": os.EX_SOFTWARE,
     "HandlingError": os.EX_SOFTWARE,
     "JournalError": os.EX_IOERR,
     "CorruptJournalError": os.EX_IOERR,
