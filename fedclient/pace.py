@@ -9,7 +9,7 @@ from fedcore.typing import Seconds
 
 
 class Stint(NamedTuple):
-    """How a task goes."""
+    """How one task goes: how long it takes, and whether its update is sent."""
 
     seconds: Seconds = 0.0  # it takes at least so long
     is_lost: bool = False  # then nothing of it is sent, as when a device drops out

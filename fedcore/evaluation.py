@@ -24,13 +24,13 @@ class StreamedMetric(Protocol):
     """Sees one batch after the other."""
 
     def update(self, output: Any, target: Any) -> None:
-        """Takes a batch."""
+        """Takes the outputs for a batch, and their targets, a row for each sample."""
 
     def compute(self) -> Any:
-        """A number, or numbers by name."""
+        """What all batches since :meth:`reset` come to: a number, or some by name."""
 
     def reset(self) -> None:
-        """Begins with no samples."""
+        """Forgets all batches."""
 
 
 Function = Callable[[Any, Any], Any]
@@ -142,7 +142,8 @@ def _sorted(
 
 
 def _checked(name: str, function: Function) -> Function:
-    if getattr(function, "__module__", "").startswith("sklearn."):
+    module = getattr(function, "__module__", None) or ""  # compiled ones may have None
+    if module.startswith("sklearn."):
         raise WorkloadError(
             f"metrics={{{name!r}: ...}}: functions of scikit-learn take the targets "
             f"first; write lambda output, target: {function.__name__}(target, ...)"

@@ -4,7 +4,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -168,27 +168,30 @@ def _note(peer: Attacker, done: Any) -> None:
 def trickle(peer: Attacker, uploads: int = 64) -> None:
     """Holds upload places by sending the same byte again, once a second."""
     peer.enrol(peer.connect())
+    _resend(peer, [peer.me] * uploads)
+
+
+def _resend(peer: Attacker, who: Sequence[Identity]) -> None:
+    """An upload of each of these, and the same byte of it again, once a second."""
     [again] = chunk_frames([b"x"])
-    calls = [_begin_upload(peer, number) for number in range(uploads)]
+    calls = [_begin_upload(peer, number, each) for number, each in enumerate(who)]
     for _ in peer.rate(1):
         for number, (raw, stream) in enumerate(calls):
             try:
                 raw.say(stream, again)
                 if _is_answered(raw):
                     raise ConnectionError
-            except OSError:  # it was ended: begins anew
+            except OSError:
                 peer.answers["ended"] += 1
                 raw.close()
                 with suppress(OSError):
-                    calls[number] = _begin_upload(peer, number)
+                    calls[number] = _begin_upload(peer, number, who[number])
 
 
-def _begin_upload(
-    peer: Attacker, number: int, who: Identity | None = None
-) -> tuple[Raw, int]:
+def _begin_upload(peer: Attacker, number: int, who: Identity) -> tuple[Raw, int]:
     raw = peer.raw(window=1 << 16)
     told = {"seq": number + 1, "epoch": peer.epoch, "digest": os.urandom(16)}
-    header = header_frame((who or peer.me).header(bytes(MEGABYTE // 2), **told))
+    header = header_frame(who.header(bytes(MEGABYTE // 2), **told))
     return raw, raw.begin(path("Push"), header, ends=False)
 
 
@@ -320,24 +323,11 @@ def crowd_of_pulls(peer: Attacker, clients: int = 200) -> None:
 
 def crowd_of_uploads(peer: Attacker, clients: int = 64) -> None:
     """Enrols many clients, each of which sends the same byte again and again."""
-    crowd = _crowd(peer, clients)
-    [again] = chunk_frames([b"x"])
-    calls = [_begin_upload(peer, number, each) for number, each in enumerate(crowd)]
-    for _ in peer.rate(1):
-        for number, (raw, stream) in enumerate(calls):
-            try:
-                raw.say(stream, again)
-                if _is_answered(raw):
-                    raise ConnectionError
-            except OSError:
-                peer.answers["ended"] += 1
-                raw.close()
-                with suppress(OSError):
-                    calls[number] = _begin_upload(peer, number, crowd[number])
+    _resend(peer, _crowd(peer, clients))
 
 
 def _crowd(peer: Attacker, clients: int) -> list[Identity]:
-    """So many clients, enrolled."""
+    """Enrols so many clients of this peer, and returns who they are."""
     crowd = [Identity(name=f"crowd-{os.urandom(4).hex()}") for _ in range(clients)]
     stub = peer.connect()
     for each in crowd:

@@ -27,7 +27,7 @@ class AUC:
         self.reset()
 
     def reset(self) -> None:
-        """Begins with no samples."""
+        """Forgets all batches."""
         self._counts = np.zeros((2, 1 << BITS), np.int64)
 
     def update(self, output: Any, target: Any) -> None:
@@ -55,7 +55,7 @@ class AUC:
         np.add.at(self._counts, (true.astype(int), _bins(scores)), 1)
 
     def compute(self) -> float:
-        """NaN where one of the classes has no samples."""
+        """The area over all samples; NaN where one of the classes has none."""
         negative, positive = self._counts
         pairs = float(negative.sum()) * float(positive.sum())
         if not pairs:

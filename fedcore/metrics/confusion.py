@@ -4,6 +4,7 @@ Equal to scikit-learn's ``accuracy_score``, ``precision_score``, ``recall_score`
 ``f1_score`` with ``zero_division=0``, on all batches together.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ class Confusion:
         self.reset()
 
     def reset(self) -> None:
-        """Begins with no samples."""
+        """Forgets all batches."""
         self.counts = np.zeros((0, 0), np.int64)
 
     def update(self, output: Any, target: Any) -> None:
@@ -68,12 +69,12 @@ class Accuracy(Confusion):
     """The share of samples whose class was said."""
 
     def compute(self) -> float:
-        """NaN of no samples."""
+        """The share over all samples; NaN if there were none."""
         total = self.counts.sum()
         return float(np.trace(self.counts) / total) if total else float("nan")
 
 
-class _OfClasses(Confusion):
+class _OfClasses(Confusion, ABC):
     """A ratio for each class, and their mean; or that of class 1 of two."""
 
     def __init__(
@@ -98,7 +99,7 @@ class _OfClasses(Confusion):
         super().__init__(threshold)
 
     def compute(self) -> float:
-        """NaN of no samples."""
+        """The ratio over all samples; NaN if there were none."""
         hits, said = np.diag(self.counts), self.counts.sum(0)
         true = self.counts.sum(1)
         if not true.sum():
@@ -115,8 +116,9 @@ class _OfClasses(Confusion):
             case _:
                 return float(ratios.mean())
 
+    @abstractmethod
     def _ratios(self, hits: Ratios, said: Ratios, true: Ratios) -> Ratios:
-        raise NotImplementedError
+        """That of each class, (C,), from the samples that were hit, said and true."""
 
 
 class Precision(_OfClasses):

@@ -17,17 +17,17 @@ class Mean:
         self.reset()
 
     def reset(self) -> None:
-        """Begins with no samples."""
+        """Forgets all batches."""
         self._sum, self._count = 0.0, 0
 
     def update(self, output: Any, target: Any) -> None:
-        """Takes a batch."""
+        """Takes the outputs for a batch, and their targets, a row for each sample."""
         count = _rows(target)
         self._sum += count * float(self._function(output, target))
         self._count += count
 
     def compute(self) -> float:
-        """The mean; NaN of no samples."""
+        """The mean over all samples; NaN if there were none."""
         return self._sum / self._count if self._count else math.nan
 
 

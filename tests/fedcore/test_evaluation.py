@@ -206,3 +206,16 @@ def test_what_is_no_metric_is_refused(metric: Any, wrong: str) -> None:
 def test_an_average_that_is_none_is_refused() -> None:
     with pytest.raises(WorkloadError, match="no average 'mean'; there are macro"):
         metrics.F1("mean")  # type: ignore[arg-type]
+
+
+def test_a_compiled_function_that_names_no_module_is_a_function() -> None:
+    class Compiled:
+        """As many functions of torch are."""
+
+        __module__ = None  # type: ignore[assignment]
+
+        def __call__(self, output: Any, target: Any) -> float:
+            return float(len(target))
+
+    found = measured({"rows": Compiled()}, batches(*drawn(0, 2)), join_rows)
+    assert found == {"rows": 5000.0}
