@@ -129,8 +129,10 @@ class Server:
             await self._stop.wait()
         finally:
             sweeper.cancel()
-            await self._shut_down()
-            await self._close_book(keeper)
+            try:
+                await self._shut_down()
+            finally:
+                await self._close_book(keeper)
         if self._failure is not None:
             raise self._failure
         return self.ended

@@ -128,8 +128,9 @@ class Sockets:
                     connection.duplicate.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Reads all for the last time."""
+        """Reads all for the last time; calls that end later are not looked for."""
         self.read()
+        self.is_measured = self._is_looking = False
         for connection in self._held.values():
             connection.duplicate.close()
         self._held.clear()

@@ -143,3 +143,20 @@ def test_half_closed_connections_are_looked_for_together(
             book.read()
         assert book.connections == 40  # whoever serves them has not closed them
         assert 0 < looks <= readings
+
+
+@pytest.mark.skipif(not module._DESCRIPTORS.is_dir(), reason="needs /proc")
+def test_calls_that_end_after_the_last_reading_leave_no_descriptor() -> None:
+    with ExitStack() as stack:
+        listening = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
+        port = listening.getsockname()[1]
+        book = Sockets(Traffic(), port)
+        stack.enter_context(closing(connected(f"127.0.0.1:{port}")))
+        accepted, (host, from_port) = listening.accept()
+        stack.enter_context(closing(accepted))
+        book.serve(f"ipv4:{host}:{from_port}", "ann")
+        assert book.connections == 1
+        book.close()
+        book.serve(f"ipv4:{host}:{from_port}", "ann")
+        book.read()
+        assert book.connections == 0
