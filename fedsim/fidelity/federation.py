@@ -56,7 +56,8 @@ def federate(
         for who, name in enumerate(population.names):
             words = ["fedclient", "join", address, "--app", str(config.app)]
             words += ["--name", name, "--state", str(folder / "states" / name)]
-            words += ["--index", str(who), "--count", str(population.count)]
+            index, count = population.place(who)
+            words += ["--index", str(index), "--count", str(count)]
             words += ["--pace", str(paces[who])]
             client = Process(words, place, folder / f"{name}.log")
             stack.callback(client.kill)
@@ -94,7 +95,7 @@ def _write_paces(
     labels: dict[int, Counts | None] = {}
     population.show_labels(labels.get)
     for who, name in enumerate(population.names):
-        client = Client(name, who, population.count)
+        client = Client(name, *population.place(who))
         with user_code(f"train_data of {name}"):
             samples = workload.samples(workload.train_data(client), name)
         labels[who] = samples.label_counts(np.arange(len(samples)))

@@ -19,7 +19,7 @@ from fedcore.coordinator.records import Admitted
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import Seconds
-from fedcore.workload import Workload
+from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig, parse_config
 from fedrun.results import Results
 from fedsim.api import run
@@ -67,7 +67,7 @@ class Predictor:
             self._settings["stop"] = {"versions": measured.summary["versions"]}
         self._lost = config.timeouts.lost
         self.seed = config.seed
-        self._names = _who_is_who(measured)
+        self._clients = _trainers(measured)
 
     def replayed(self, seed: int) -> Results:
         """With all that the journal knows of the clients."""
@@ -99,7 +99,9 @@ class Predictor:
         # Who has not come yet comes soon, as far as anyone knows.
         absent = [Segment(0.0, until, "away"), Segment(until, math.inf, "there")]
         clients = [
-            known.get(name) or ClientTrace(name, list(absent)) for name in self._names
+            known.get(who.name)
+            or ClientTrace(who.name, list(absent), index=who.index, count=who.count)
+            for who in self._clients
         ]
         return self._traced("calibrated", clients, until, seed)
 
@@ -133,23 +135,24 @@ class Predictor:
         return run(parse_config(settings), self._workload, folder=folder)
 
 
-def _who_is_who(measured: Results) -> list[str]:
-    """The names of a run's clients by their places, which a trace has to keep.
+def _trainers(measured: Results) -> list[Client]:
+    """A run's clients in the order of their places, with their parts of the data.
 
     Raises:
-        ConfigError: some place has no client, or two.
+        ConfigError: a client of several said no place, so that its data are unknown.
     """
-    trainers = [r for r in measured.of(Admitted) if r.role == "trainer"]
-    of = {r.cid: r for r in trainers}
-    placed = sorted(of.values(), key=lambda record: record.index)
-    expected = [(place, len(placed)) for place in range(len(placed))]
-    if [(r.index, r.count) for r in placed] != expected:
-        found = ", ".join(f"{r.index} of {r.count}" for r in placed)
+    of = {r.cid: r for r in measured.of(Admitted) if r.role == "trainer"}
+    names = measured.names
+    placeless = [names[r.cid] for r in of.values() if r.count == 1]
+    if placeless and len(of) > 1:
         raise ConfigError(
-            f"{measured.folder}: a simulation shares the data out among clients 0 to "
-            f"{len(placed) - 1} of {len(placed)}; those of this run are {found}"
+            f"{measured.folder}: which data clients had is not known here, since "
+            f"{', '.join(placeless)} joined without --index and --count"
         )
-    return [measured.names[record.cid] for record in placed]
+    return [
+        Client(names[record.cid], record.index, record.count)
+        for record in sorted(of.values(), key=lambda record: record.index)
+    ]
 
 
 def like_others(clients: list[ClientTrace]) -> None:

@@ -62,6 +62,6 @@ class Device:
 def devices_of(population: Population) -> list[Device]:
     """All devices, one by one."""
     return [
-        Device(population, who, name, who, population.count)
+        Device(population, who, name, *population.place(who))
         for who, name in enumerate(population.names)
     ]

@@ -54,6 +54,7 @@ class Population:
             if trace is None
             else [client.name for client in trace]
         )
+        self._places = None if trace is None else [_place(each) for each in trace]
         if trace is not None and EVALUATOR in self.names:
             raise ConfigError(
                 f"{config.trace}: a client is called {EVALUATOR!r}, as the simulated "
@@ -63,6 +64,14 @@ class Population:
         self._links(config, key, trace)
         self._misfortunes(config, key)
         self._availability = self._presence(config, key, trace)
+
+    def place(self, who: int) -> tuple[int, int]:
+        """Which part of the data a device has: its index, and the count of parts.
+
+        It is the part that a trace tells of; otherwise there are as many as devices.
+        """
+        known = None if self._places is None else self._places[who]
+        return (who, self.count) if known is None else known
 
     # ------------------------------------------------------------------- making
 
@@ -294,6 +303,12 @@ def _with_values(distribution: DistributionConfig) -> DistributionConfig:
         values = read_values(Path(distribution.file))
         return distribution.model_copy(update={"values": values})
     return distribution
+
+
+def _place(client: ClientTrace) -> tuple[int, int] | None:
+    """Which part of the data a recorded client had, if that is known."""
+    index, count = client.index, client.count
+    return None if index is None or count is None else (index, count)
 
 
 def _take_known(value_N: Floats, known: Sequence[float | None]) -> None:

@@ -1,7 +1,7 @@
 """What a crowd leaves behind: what was decided, and which bytes travelled."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -40,8 +40,14 @@ class Moved:
 class Books:
     """The story of a crowd, until it is written."""
 
-    def __init__(self, world: World, names: Sequence[str]) -> None:
-        self._world, self._names = world, names
+    def __init__(
+        self,
+        world: World,
+        names: Sequence[str],
+        place: Callable[[int], tuple[int, int]],
+    ) -> None:
+        """``place`` says which part of the data a client has: index and count."""
+        self._world, self._names, self._place = world, names, place
         self._moved: dict[tuple[Way, str], Moved] = {}  # by way and codec
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
@@ -50,14 +56,15 @@ class Books:
     def admit(self) -> None:
         """All clients are enrolled."""
         state, actions = self._world.run.coordinator.state, []
-        for index, name in enumerate(self._names):
+        for who, name in enumerate(self._names):
+            index, count = self._place(who)
             record = Admitted(
                 at=self._world.clock.now,
                 cid=name,
                 name=name,
                 role="trainer",
                 index=index,
-                count=len(self._names),
+                count=count,
             )
             state.note(record)
             actions.append(Persist(record=record))

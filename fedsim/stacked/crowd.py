@@ -20,7 +20,13 @@ from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds
-from fedcore.workload import AFTER_FAILURE, MOST_FAILURES, Workload, last_words
+from fedcore.workload import (
+    AFTER_FAILURE,
+    MOST_FAILURES,
+    Client,
+    Workload,
+    last_words,
+)
 from fedsim.client import RETRY
 from fedsim.population import Population
 from fedsim.stacked.agenda import (
@@ -103,10 +109,14 @@ class Crowd:
         self._failures: dict[int, int] = {}
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
         self._downloads = Downloads(self._state.published)
-        self._books = Books(world, self._names)
+        self._books = Books(world, self._names, population.place)
         self._inbox = Inbox(coordinator, self._books)
         self._holdings = Holdings(
-            workload, pool, self._names, coordinator.algorithm.config.client
+            workload,
+            pool,
+            self._client,
+            coordinator.algorithm.config.client,
+            count,
         )
         engine = world.run.config.simulate.engine
         self._snapshots = Snapshots(world.run, self.dump, engine.snapshot_seconds)
@@ -125,6 +135,10 @@ class Crowd:
             population.show_labels(self._holdings.label_counts)
         world.closing.append(self._end)
         world.follow = self._follow
+
+    def _client(self, who: int) -> Client:
+        """Whoever asks for its data."""
+        return Client(self._names[who], *self._population.place(who))
 
     def _is_direct(self) -> bool:
         """Whether it is known when a task is given when its update will arrive."""

@@ -60,7 +60,7 @@ def _try(
     Raises:
         NotStackableError: something that cannot be done for many at once.
     """
-    client = Client(population.names[0], 0, population.count)
+    client = Client(population.names[0], *population.place(0))
     try:
         with user_code("train_data"):
             samples = workload.samples(workload.train_data(client), "train_data")

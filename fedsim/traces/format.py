@@ -13,7 +13,9 @@ from fedcore.typing import Seconds
 What = Literal["away", "there", "task"]
 STATES: tuple[What, ...] = get_args(What)
 MUST_HAVE = ("client", "start", "end", "state")
-OF_CLIENT = ("step_seconds", "up_mbit", "down_mbit", "latency")
+OF_DEVICE = ("step_seconds", "up_mbit", "down_mbit", "latency")
+OF_DATA = ("index", "count")  # which part of the data it has
+OF_CLIENT = (*OF_DEVICE, *OF_DATA)
 COLUMNS = (*MUST_HAVE, "steps", *OF_CLIENT)
 MESSAGES = 3  # latencies between a lease and its update: there, back, and there again
 
@@ -37,6 +39,8 @@ class ClientTrace:
     up_mbit: float | None = None
     down_mbit: float | None = None
     latency: Seconds | None = None
+    index: int | None = None  # its place among ``count``, where data are shared out
+    count: int | None = None  # None, like index: by its place in the file
 
     @property
     def end(self) -> Seconds:

@@ -63,7 +63,8 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
             ended = isinstance(record, Closed)
         if isinstance(record, Admitted) and record.role == "trainer":
             name = results.names[record.cid]
-            lives.setdefault(record.cid, _Life(name, record.index, at))
+            came = lives.setdefault(record.cid, _Life(name, at))
+            came.index, came.count = record.index, record.count
         life = lives.get(getattr(record, "cid", ""))
         if life is None:
             continue
@@ -84,7 +85,10 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
         )
     gaps = [gap for life in lives.values() for gap in life.gaps]
     shared = min(gaps, default=0.0) if config.algorithm.synchronous else None
-    ordered = sorted(lives.values(), key=lambda life: life.index)
+    ordered = sorted(lives.values(), key=lambda life: life.index or 0)
+    if all(life.count == 1 for life in ordered):
+        for life in ordered:  # each has data of its own, which the server never sees
+            life.index = life.count = None
     for life in ordered:
         life.end(min(results.seconds, until), _usual_steps(ordered))
     return Recording(
@@ -106,8 +110,9 @@ class _Life:
     """One client, as far as its records have been read."""
 
     name: str
-    index: int
     came: Seconds
+    index: int | None = None
+    count: int | None = None
     segments: list[Segment] = field(default_factory=list)
     gaps: list[Seconds] = field(
         default_factory=list
@@ -182,7 +187,9 @@ class _Life:
         tasks = [s.end - s.start for s in segments if s.state == "task"]
         shortest = min(tasks, default=math.inf)
         latency = round(max(0.0, min(latency, shortest / (MESSAGES + 1))), DIGITS)
-        return ClientTrace(self.name, segments, latency=latency)
+        return ClientTrace(
+            self.name, segments, latency=latency, index=self.index, count=self.count
+        )
 
     def _hear(self, at: Seconds) -> None:
         if self._gone is not None:

@@ -11,7 +11,8 @@ from fedrun.columns import text_of
 from fedsim.traces.format import (
     COLUMNS,
     MUST_HAVE,
-    OF_CLIENT,
+    OF_DATA,
+    OF_DEVICE,
     STATES,
     ClientTrace,
     Segment,
@@ -75,7 +76,18 @@ class _Reader:
                 f"{self._path}: no client is ever there; expected rows of state "
                 "there or task"
             )
-        return list(self._clients.values())
+        clients = list(self._clients.values())
+        for client in clients:
+            if (client.index is None) != (clients[0].index is None):
+                have, lack = (
+                    next(each.name for each in clients if (each.index is None) is no)
+                    for no in (False, True)
+                )
+                raise ConfigError(
+                    f"{self._path}: {have} has an index and a count, {lack} has none; "
+                    "say them of all clients or of none"
+                )
+        return clients
 
     def _fail(self, what: str) -> NoReturn:
         _fail(self._path, self._line, what)
@@ -104,9 +116,13 @@ class _Reader:
         client = self._clients.setdefault(name, ClientTrace(name))
         self._follows(client, segment)
         client.segments.append(segment)
-        for column in OF_CLIENT:
+        for column in OF_DEVICE:
             if row.get(column):
-                self._learn(client, column, row[column])
+                self._learn(client, column, self._amount(column, row[column]))
+        for column in OF_DATA:
+            if row.get(column):
+                self._learn(client, column, self._whole(column, row[column]))
+        self._check_place(client)
         if segment.state == "task":
             self._with_tasks.add(name)
         if name in self._with_tasks:
@@ -163,7 +179,8 @@ class _Reader:
             )
         self._fail(f"{start} overlaps its row before, which ends at {due:.12g}")
 
-    def _learn(self, client: ClientTrace, column: str, text: str) -> None:
+    def _amount(self, column: str, text: str) -> float:
+        """What is said of a client's device."""
         value = _float(text)
         is_rate = column.endswith("_mbit")
         if (
@@ -176,6 +193,30 @@ class _Reader:
             bound = "of at least 0" if column == "latency" else "above 0"
             also = ", or inf" if is_rate else ""
             self._fail(f"{column} {text!r}; expected a number {bound}{also}")
+        return value
+
+    def _whole(self, column: str, text: str) -> int:
+        """What is said of a client's part of the data."""
+        least = 0 if column == "index" else 1
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            self._fail(
+                f"{column} {text!r}; expected a whole number of at least {least}"
+            )
+        return int(text)
+
+    def _check_place(self, client: ClientTrace) -> None:
+        """A client's part of the data is one of those that there are."""
+        index, count = client.index, client.count
+        if (index is None) != (count is None):
+            given, lacks = OF_DATA if count is None else OF_DATA[::-1]
+            self._fail(f"{client.name}: {given} without {lacks}; say both or neither")
+        if index is not None and count is not None and index >= count:
+            self._fail(
+                f"{client.name}: index {index} of count {count}; the first is 0 and "
+                f"the last is {count - 1}"
+            )
+
+    def _learn(self, client: ClientTrace, column: str, value: float) -> None:
         known = getattr(client, column)
         if known is not None and known != value:
             self._fail(

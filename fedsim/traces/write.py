@@ -43,4 +43,5 @@ def _rows(client: ClientTrace) -> Iterator[list[str]]:
 
 
 def _number(value: float | None) -> str:
+    """An ``int`` stays one."""
     return "" if value is None else repr(round(value, DIGITS))

@@ -145,7 +145,7 @@ def leased(at: float) -> Leased:
     return Leased(at=at, cid="c", version=0, task="train", patch="full", nbytes=7)
 
 
-def recorded(*records: Any, index: int = 0) -> Results:
+def recorded(*records: Any) -> Results:
     """A run that consists of these records."""
     results = Results(Path("fabricated"))
     config = parse_config(settings()).model_dump(mode="json")
@@ -159,7 +159,7 @@ def recorded(*records: Any, index: int = 0) -> Results:
         origin="o",
         versions={},
     )
-    came = Admitted(at=101.0, cid="c", name="ann", role="trainer", index=index)
+    came = Admitted(at=101.0, cid="c", name="ann", role="trainer")
     results.__dict__["records"] = [first, came, *records]
     results.__dict__["dim"] = 1
     return results
@@ -188,10 +188,16 @@ def test_a_run_without_a_task_cannot_be_compared() -> None:
         read_side("measured", recorded())
 
 
-def test_clients_without_their_places_cannot_be_simulated(tmp_path: Path) -> None:
-    run = recorded(leased(110.0), decided(112.0, 1), index=3)
+def test_clients_whose_data_are_unknown_cannot_be_simulated(tmp_path: Path) -> None:
+    run = simulated(tmp_path / "run", simulate={"clients": 3})
+    run.__dict__["records"] = [
+        replace(r, index=0, count=1)
+        if isinstance(r, Admitted) and r.name == "client-1"
+        else r
+        for r in run.records
+    ]
     config = parse_config(run.configured.config)
-    with pytest.raises(ConfigError, match=r"clients 0 to 0 of 1; .* are 3 of 1"):
+    with pytest.raises(ConfigError, match="client-1 joined without --index"):
         Predictor(run, config, toy(), tmp_path)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fedcore.coordinator.records import Decided, Stepped
 from fedcore.params import Tensors
@@ -46,6 +47,20 @@ def toy(**changes: Any) -> Workload:
         "test_data": lambda: points(0),
     }
     return Workload(**{**given, **changes})
+
+
+def linear(**changes: Any) -> Workload:
+    """The same in torch, whose clients are computed in stacks."""
+    nn = pytest.importorskip("torch").nn
+    from fedtorch import TorchWorkload
+
+    given: dict[str, Any] = {
+        "model": lambda: nn.Sequential(nn.Linear(DIM, 1), nn.Flatten(0)),
+        "loss": nn.functional.mse_loss,
+        "train_data": train_data,
+        "test_data": lambda: points(0),
+    }
+    return TorchWorkload(**{**given, **changes})
 
 
 APP = """

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from fedcore.errors import ConfigError
 from fedsim.traces import ClientTrace, Segment, read_trace, read_values, write_trace
-from fedsim.traces.format import COLUMNS
+from fedsim.traces.format import COLUMNS, OF_DATA
 
 HEADER = ",".join(COLUMNS)
+OF_DEVICES = ",".join(name for name in COLUMNS if name not in OF_DATA)
 ALLOWED = ", ".join(COLUMNS)
 
 
@@ -54,6 +55,7 @@ STATES = st.lists(
     rate=RATES,
     latency=RATES,
     endless=st.booleans(),
+    shared=st.booleans(),
 )
 def test_what_was_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory,
@@ -61,6 +63,7 @@ def test_what_was_written_is_read_again(
     rate: float | None,
     latency: float | None,
     endless: bool,
+    shared: bool,
 ) -> None:
     clients = [ClientTrace("here", [Segment(0.0, 1.0, "there")], up_mbit=rate)]
     for number, states in enumerate(lives):
@@ -74,6 +77,8 @@ def test_what_was_written_is_read_again(
         if endless:
             client.segments[-1] = client.segments[-1]._replace(end=math.inf)
         clients.append(client)
+    for place, client in enumerate(clients if shared else []):
+        client.index, client.count = 2 * place, 9
     path = tmp_path_factory.mktemp("trace") / "t.csv"
     write_trace(path, clients)
     assert read_trace(path) == clients
@@ -173,7 +178,39 @@ def test_a_mistake_about_a_client_is_told_with_its_line(
     tmp_path: Path, row: str, sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        read(tmp_path, f"{HEADER}\na,0,1,{row}\n")
+        read(tmp_path, f"{OF_DEVICES}\na,0,1,{row}\n")
+    assert str(error.value) == f"{tmp_path / 't.csv'}:{sentence}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("a,0,1,there,3,", "2: a: index without count; say both or neither"),
+        ("a,0,1,there,,3", "2: a: count without index; say both or neither"),
+        ("a,0,1,there,-1,3", "2: index '-1'; expected a whole number of at least 0"),
+        ("a,0,1,there,1.5,3", "2: index '1.5'; expected a whole number of at least 0"),
+        ("a,0,1,there,0,0", "2: count '0'; expected a whole number of at least 1"),
+        (
+            "a,0,1,there,4,4",
+            "2: a: index 4 of count 4; the first is 0 and the last is 3",
+        ),
+        (
+            "a,0,1,there,1,4\na,1,2,there,2,4",
+            "3: a: index is 2 here and 1 above; a client has one, said in any of its "
+            "rows",
+        ),
+        (
+            "a,0,1,there,,\nb,0,1,there,1,4",
+            " b has an index and a count, a has none; say them of all clients or of "
+            "none",
+        ),
+    ],
+)
+def test_a_mistake_about_a_clients_data_is_told(
+    tmp_path: Path, rows: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, f"client,start,end,state,index,count\n{rows}\n")
     assert str(error.value) == f"{tmp_path / 't.csv'}:{sentence}"
 
 

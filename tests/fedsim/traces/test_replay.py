@@ -1,6 +1,7 @@
 """Traces of runs, and populations made of traces."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedcore.coordinator.records import Leased
+from fedcore.coordinator.records import Admitted, Leased
 from fedcore.errors import ConfigError
+from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config
 from fedrun.results import Results
 from fedrun.run import start_run
@@ -17,7 +19,7 @@ from fedsim.population import Population
 from fedsim.traces import write_trace
 from fedsim.traces.journal import recorded_clients
 from tests.fedsim import toys
-from tests.fedsim.toys import settings, toy
+from tests.fedsim.toys import linear, settings, toy
 
 VARIED: dict[str, Any] = {
     "speed": {"kind": "log_normal", "sigma": 0.8},
@@ -45,6 +47,45 @@ def write(folder: Path, rows: str, columns: str = "client,start,end,state") -> P
     path = folder / "t.csv"
     path.write_text(f"{columns}\n{rows}\n")
     return path
+
+
+@pytest.mark.parametrize("kind", ["exact", "stacked"])
+def test_clients_of_a_trace_have_the_data_that_they_had(
+    tmp_path: Path, kind: str
+) -> None:
+    rows = "ann,0,,there,3,16\nbob,0,,there,0,2\ncid,0,,there,15,16"
+    trace = write(tmp_path, rows, "client,start,end,state,index,count")
+    asked: set[tuple[str, int, int]] = set()
+
+    def train_data(client: Client) -> Any:
+        asked.add((client.name, client.index, client.count))
+        return toys.train_data(client)
+
+    def trained(trace: Path, folder: Path) -> Results:
+        engine = {"kind": kind}
+        config = settings(simulate={"trace": str(trace), "engine": engine})
+        return fedsim.run(config, linear(train_data=train_data), folder=folder)
+
+    first = trained(trace, tmp_path / "first")
+    had = {("ann", 3, 16), ("bob", 0, 2), ("cid", 15, 16)}
+    assert asked == had
+    # What a journal holds of them comes out of it again.
+    again = traced(first, tmp_path / "again.csv")
+    asked.clear()
+    trained(again, tmp_path / "second")
+    assert asked == had
+
+
+def test_clients_that_said_no_place_get_that_in_the_trace(tmp_path: Path) -> None:
+    run = simulated(tmp_path / "run", simulate={"clients": 3})
+    run.__dict__["records"] = [
+        replace(r, index=0, count=1) if isinstance(r, Admitted) else r
+        for r in run.records
+    ]
+    clients = recorded_clients(run).clients
+    assert {(client.index, client.count) for client in clients} == {(None, None)}
+    devices = population(trace=str(traced(run, tmp_path / "trace.csv")))
+    assert [devices.place(who) for who in range(3)] == [(0, 3), (1, 3), (2, 3)]
 
 
 @pytest.mark.parametrize("algorithm", [{}, ROUNDS], ids=["buffered", "rounds"])
