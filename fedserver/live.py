@@ -1,10 +1,11 @@
 """The live view on a terminal: how far the run is, who is there, what they do."""
 
+import textwrap
 import time
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -24,24 +25,26 @@ from fedcore.coordinator.records import (
 from fedcore.text import printable
 from fedrun.journal.codec import Row
 from fedrun.tables import overhead_line, saving, size, totals_table
-from fedrun.traffic import CONTROL, Lane, Load, by_client, total
+from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, total
 from fedserver.progress import ClientProgress, Progress, goals
 
-MOST_CLIENTS, MOST_NEWS = 16, 6
-_COLUMNS = ("client", "does", "accepted", "refused", "late by", "weight")
+MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
+LEAST_NEWS = 3  # lines which the table of bytes leaves to the news
+WIDE = 100  # columns, from which on there is room for the names of codecs
+_COUNTS = ("accepted", "refused", "late by", "λ")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 class LiveView:
     """Redraws itself four times a second while it is entered."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress, console: Console | None = None) -> None:
+        self._progress, self._console = progress, console or Console()
         self._news: deque[str] = deque(maxlen=MOST_NEWS)
         progress.listeners.append(self._record)
         self._live = Live(
             get_renderable=self._draw,
-            console=Console(),
+            console=self._console,
             refresh_per_second=4,
             transient=False,
         )
@@ -84,107 +87,174 @@ class LiveView:
                 pass
 
     def _draw(self) -> RenderableType:
-        progress = self._progress
+        """What there is room for: news and the table of bytes give way first."""
+        progress, screen = self._progress, self._console.size
         if progress.address == "":
             return Text("starting")
+        room = screen.height - 3  # the border, and a line for what is typed
         with progress.lock:
-            parts = [
-                self._head(),
-                self._goals(),
-                self._metrics(),
-                self._clients(),
-                self._traffic(),
-            ]
-        news = Text("\n".join(self._news), style="dim")
-        return Panel(Group(*parts, news), title="latecomer", title_align="left")
+            parts = self._head()
+            parts += self._metrics(max(1, min(MOST_METRICS, (room - len(parts)) // 4)))
+            left = room - len(parts)
+            clients = self._clients(max(1, left - 3), wide=screen.width >= WIDE)
+            traffic = self._traffic(left - clients.lines - LEAST_NEWS)
+        parts.append(clients.table)
+        room = left - clients.lines
+        if traffic is not None:
+            parts.append(traffic.table)
+            room -= traffic.lines
+        lines = self._newest(screen.width - 4, min(MOST_NEWS, room))
+        return Panel(Group(*parts, *lines), title="latecomer", title_align="left")
 
-    def _head(self) -> RenderableType:
+    def _head(self) -> list[RenderableType]:
+        """Where it is, what came of the updates, what was moved, and how far it is."""
         progress, state = self._progress, self._progress.run.coordinator.state
         verdicts = progress.verdicts
         refused = sum(verdicts.values()) - verdicts["accepted"]
-        grid = Table.grid(padding=(0, 3))
-        grid.add_row(
-            f"[bold]{progress.address}[/]",
-            f"version [bold]{state.version}[/]",
-            f"{verdicts['accepted']} updates accepted, {refused} not",
-            f"{progress.rate:.1f}/s",
-        )
-        return Group(grid, self._payload())
+        return [
+            _line(f"[bold]{progress.address}[/]   version [bold]{state.version:,}[/]"),
+            _line(
+                f"{verdicts['accepted']:,} updates accepted, {refused:,} not, "
+                f"{progress.rate:.1f}/s"
+            ),
+            _line(self._payload()),
+            *self._goals(),
+        ]
 
-    def _payload(self) -> RenderableType:
-        """What all clients have moved, and what that saved."""
+    def _payload(self) -> str:
+        """What all clients have sent and received, and what that saved."""
         lanes = self._progress.traffic.lanes()
         up = total(load for lane, load in lanes.items() if lane.way == "up")
         down = total(load for lane, load in lanes.items() if lane.way == "down")
         less = saving(lanes, self._progress.run.coordinator.algorithm.spec.dim)
         than = f", {less} than float32" if less else ""
-        return Text(f"payload {size(up.payload)} up, {size(down.payload)} down{than}")
+        return f"payload {size(up.payload)} up, {size(down.payload)} down{than}"
 
-    def _goals(self) -> RenderableType:
-        grid = Table.grid(padding=(0, 1))
-        for name, now, goal in goals(self._progress.run):
-            bar = ProgressBar(total=goal, completed=min(now, goal), width=40)
-            grid.add_row(name, bar, f"{now:.0f} of {goal:.0f}")
-        return grid
+    def _goals(self) -> list[RenderableType]:
+        """A bar for each end that the run may come to."""
+        found = goals(self._progress.run)
+        widest = max((len(name) for name, *_ in found), default=0)
+        lines: list[RenderableType] = []
+        for name, now, goal in found:
+            bar = ProgressBar(total=goal, completed=min(now, goal), width=30)
+            grid = Table.grid(padding=(0, 1))
+            grid.add_row(f"{name:<{widest}}", bar, f"{now:,.0f} of {goal:,.0f}")
+            lines.append(grid)
+        return lines
 
-    def _metrics(self) -> RenderableType:
+    def _metrics(self, most: int) -> list[RenderableType]:
+        """The newest evaluation, in at most so many lines."""
         if not self._progress.metrics:
-            return Text("")
+            return []
         version, newest = self._progress.metrics[-1]
-        grid = Table.grid(padding=(0, 2))
-        for name, value in newest.items():
+        shown = list(newest)[: most if len(newest) <= most else max(1, most - 1)]
+        widest = max((len(name) for name in shown), default=0)
+        lines: list[RenderableType] = []
+        for name in shown:
             past = [m[name] for _, m in self._progress.metrics if name in m]
-            grid.add_row(Text(name), f"[bold]{value:.4f}[/]", sparkline(past))
-        grid.add_row("[dim]at version[/]", f"[dim]{version}[/]")
-        return grid
+            line = Text(f"{name:<{widest}}  ", no_wrap=True, overflow="ellipsis")
+            line.append(f"{newest[name]:.4f}", "bold")
+            line.append(f"  {sparkline(past, 24)}")
+            if not lines:
+                line.append(f"  at version {version:,}", "dim")
+            lines.append(line)
+        if len(shown) < min(len(newest), most):
+            lines.append(_line(f"[dim]and {len(newest) - len(shown)} more[/]"))
+        return lines
 
-    def _clients(self) -> RenderableType:
+    def _clients(self, room: int, *, wide: bool) -> "_Part":
+        """Those that were heard of last, as many as there is room for."""
         table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
-        for column in (*_COLUMNS, "up", "down"):
-            table.add_column(
-                column, justify="left" if len(table.columns) < 2 else "right"
-            )
+        table.add_column("client")
+        table.add_column("does", no_wrap=True)
+        for column in (*_COUNTS, "up", "down"):
+            table.add_column(column, justify="right", no_wrap=True)
         lanes = by_client(self._progress.traffic.lanes())
         clients = sorted(self._progress.clients.items(), key=lambda c: -c[1].seen)
-        for cid, client in sorted(clients[:MOST_CLIENTS], key=lambda c: c[1].name):
+        most = min(MOST_CLIENTS, room if len(clients) <= room else max(1, room - 1))
+        for cid, client in sorted(clients[:most], key=lambda c: c[1].name):
             own = lanes.get(cid, {})
-            table.add_row(*_row(client), _passed(own, "up"), _passed(own, "down"))
-        if len(clients) > MOST_CLIENTS:
-            table.add_row(f"[dim]and {len(clients) - MOST_CLIENTS} more[/]")
-        return table
+            moved = (_passed(own, way, codecs=wide) for way in WAYS)
+            table.add_row(*_row(client), *moved)
+        if len(clients) <= most:
+            return _Part(table, table.row_count + 1)
+        more = _line(f"[dim]and {len(clients) - most:,} more[/]")
+        return _Part(Group(table, more), table.row_count + 2)
 
-    def _traffic(self) -> RenderableType:
-        """Bytes of all clients, by direction and codec."""
+    def _traffic(self, room: int) -> "_Part | None":
+        """Bytes of all clients, by direction and codec; None where there is no room."""
         lanes = self._progress.traffic.lanes()
-        if not lanes:
-            return Text("")
         crossed = self._progress.traffic.crossed()
         dim = self._progress.run.coordinator.algorithm.spec.dim
+        table = totals_table(lanes, crossed, dim)
         line = Text(overhead_line(lanes, crossed), style="dim")
-        return Group(Text(""), totals_table(lanes, crossed, dim), line)
+        lines = table.row_count + 3  # an empty line, the head, and the line below
+        if not lanes or lines > room:
+            return None
+        return _Part(Group(Text(""), table, line), lines)
+
+    def _newest(self, width: int, room: int) -> list[Text]:
+        """The latest news, each in as many lines as it takes; the oldest give way."""
+        found: list[Text] = []
+        for news in reversed(self._news):
+            lines = [Text(line, style="dim") for line in _folded(news, width)]
+            if len(found) + len(lines) > room:
+                break
+            found = lines + found
+        if not found and self._news and room > 0:
+            last = Text(self._news[-1], "dim", no_wrap=True, overflow="ellipsis")
+            return [last]
+        return found
 
 
-def _passed(lanes: Mapping[Lane, Load], way: str) -> str:
-    """Payload bytes of a client and the codecs that made them."""
-    own = {lane.codec: load for lane, load in lanes.items() if lane.way == way}
-    codecs = sorted(own.keys() - {CONTROL}, key=lambda codec: -own[codec].payload)
-    if not codecs:
+class _Part(NamedTuple):
+    """A table, and how many lines it takes."""
+
+    table: RenderableType
+    lines: int
+
+
+def _line(text: str) -> Text:
+    """One line, whatever the width."""
+    line = Text.from_markup(text)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def _short(name: str) -> Text:
+    """A name in one line, not markup, whatever it holds."""
+    return Text(name, no_wrap=True, overflow="ellipsis")
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The lines of a text, broken between words where that is possible."""
+    return textwrap.wrap(text, max(width, 8), subsequent_indent=" " * 9) or [""]
+
+
+def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
+    """Payload bytes of a client, and the codecs that made them."""
+    mine = {lane.codec: load for lane, load in own.items() if lane.way == way}
+    made = sorted(mine.keys() - {CONTROL}, key=lambda codec: -mine[codec].payload)
+    if not made:
         return ""
-    more = "+" if len(codecs) > 1 else ""
-    return f"{size(total(own.values()).payload)} [dim]{codecs[0]}{more}[/]"
+    more = f" [dim]{made[0]}{'+' if len(made) > 1 else ''}[/]" if codecs else ""
+    return f"{size(total(mine.values()).payload)}{more}"
+
+
+_STYLES = {"lost": "red", "failed": "red", "away": "yellow", "left": "dim"}
 
 
 def _row(client: ClientProgress) -> list[RenderableType]:
-    style = {"lost": "red", "failed": "red", "left": "dim", "idle": "dim"}
-    does = f"[{style.get(client.doing, 'green')}]{client.doing}[/]"
-    name = Text(client.name)  # not markup, whatever it holds
+    busy = "green" if " " in client.doing else "dim"  # trains 12, evaluates 10
+    does = f"[{_STYLES.get(client.doing, busy)}]{client.doing}[/]"
+    name = _short(client.name)
     if client.role == "evaluator":
-        return [name, does, "", "", "", ""]
+        return [name, does, *("" for _ in _COUNTS)]
     return [
         name,
         does,
-        str(client.accepted),
-        str(client.refused or ""),
+        f"{client.accepted:,}",
+        f"{client.refused:,}" if client.refused else "",
         str(client.staleness),
         f"{client.weight:.2f}",
     ]

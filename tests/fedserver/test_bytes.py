@@ -13,6 +13,7 @@ from fedwire.frames import CHUNK, chunk_frames, header_frame
 from fedwire.keys import cid_of
 from fedwire.service import PREFIX, Stub
 from fedwire.v1 import federation_pb2 as pb
+from rich.console import Console
 
 from fedrun.traffic import (
     CONTROL,
@@ -259,7 +260,7 @@ def test_the_status_has_them_by_client_direction_and_codec(server: Served) -> No
 
 
 def test_the_view_has_them_as_well(server: Served) -> None:
-    view = LiveView(server.progress)
+    view = LiveView(server.progress, Console(width=120, height=40))
     work(server)
     text = shown(view._draw())
     assert f"{len(GOOD)} B {CODEC}" in text

@@ -165,7 +165,7 @@ def test_a_view_that_has_nothing_to_show_says_so() -> None:
 def test_the_view_shows_the_run(tmp_path: Path) -> None:
     config = settings(tmp_path, stop={"versions": 5})
     with Served(tmp_path, config) as server:
-        view = LiveView(server.progress)
+        view = LiveView(server.progress, Console(width=120, height=40))
         for number in range(20):
             work(server, f"client-{number:02d}") if number < 2 else Peer(
                 server.address, f"client-{number:02d}"
