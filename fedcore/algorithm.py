@@ -33,6 +33,9 @@ from fedcore.selection import AnySelection, Selection, UniformSelection
 from fedcore.server_optimizers import SGD, AnyServerOptimizer, ServerOptimizer
 from fedcore.staleness import AnyStaleness, Constant, StalenessPolicy
 
+LEAST_LIMIT: Versions = 100  # no update is too late before, unless the recipe says so
+TIMES_LATE = 20  # nor one that is so many times as late as the mean
+
 
 class Algorithm(NamedTuple):
     """The roles of one federated algorithm, ready to run on one model."""
@@ -46,6 +49,23 @@ class Algorithm(NamedTuple):
     server: ServerOptimizer
     uplink: Compressor
     downlink: Compressor
+
+    def latest(self, clients: int) -> int:
+        """How late an update may be, in versions, where so many clients take part.
+
+        With W updates in flight and K a version, an update is W / K versions late on
+        average; that of a slow client is as many times later as it is slower.
+
+        Args:
+            clients: those that have joined and not left.
+        """
+        config = self.config
+        if config.staleness_limit is not None:
+            return config.staleness_limit
+        if self.aggregator.mixes_models:  # the server keeps so many models
+            return LEAST_LIMIT
+        in_flight = min(clients, config.concurrency or clients)
+        return max(LEAST_LIMIT, math.ceil(TIMES_LATE * in_flight / config.buffer))
 
 
 class AlgorithmConfig(Method):
@@ -67,8 +87,9 @@ class AlgorithmConfig(Method):
     """Nobody trains before so many clients are there."""
     deadline: Duration | None = None
     """Seconds after which a version is made of what has arrived."""
-    staleness_limit: Versions = 100
-    """Updates that are later than this, in versions, are rejected."""
+    staleness_limit: Versions | None = None
+    """Updates that are later than this, in versions, are rejected; none: the limit
+    follows what can be in flight (:meth:`Algorithm.latest`)."""
     weigh_by: Literal["updates", "samples"] = "updates"
     """Every update counts alike, or by its samples."""
     samples_cap: Count | None = None
@@ -108,6 +129,12 @@ class AlgorithmConfig(Method):
     def cohort(self) -> int:
         """How many clients train one version, where it is synchronous."""
         return math.ceil(self.buffer * self.over_selection)
+
+    def counted(self, samples: int) -> float:
+        """n: for how many samples an update counts."""
+        if self.weigh_by == "updates":
+            return 1.0
+        return min(samples, self.samples_cap or samples)
 
     @property
     def uses_labels(self) -> bool:

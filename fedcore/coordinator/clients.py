@@ -25,6 +25,11 @@ class ClientRow:
         """The newest sequence number that was decided; 0 before the first."""
         return self.receipt.seq if self.receipt else 0
 
+    @property
+    def trains(self) -> bool:
+        """Whether it is a trainer that has not left."""
+        return self.role == "trainer" and not self.left
+
     def contradicts(self, settled: Settled) -> bool:
         """Whether the client knows a later verdict, or another on the same message."""
         if self.receipt is not None and settled.seq == self.receipt.seq:

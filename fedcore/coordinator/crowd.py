@@ -42,7 +42,6 @@ class CrowdCoordinator(Coordinator):
         self._welcoming = not algorithm.aggregator.mixes_models and isinstance(
             algorithm.config.admission, Everything
         )
-        self._limit = algorithm.config.staleness_limit
         self._look()
 
     def _look(self) -> None:
@@ -51,7 +50,7 @@ class CrowdCoordinator(Coordinator):
         An ended run needs none of it.
         """
         state = self.state
-        self._version = state.version
+        self._version, self._limit = state.version, state.limit
         self._missing = self.algorithm.config.buffer - state.count
         if self.stop.updates is not None:
             self._missing = min(

@@ -5,7 +5,6 @@ coordinator applies its decisions through the same methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from typing import Any, NamedTuple, Protocol, assert_never
 
 import numpy as np
@@ -89,6 +88,7 @@ class ServerState:
         self.staleness = algorithm.staleness.init()
         self.admission = algorithm.admission.init()
         self.clients: dict[str, ClientRow] = {}
+        self.trainers = 0  # clients that have not left
         self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
@@ -100,6 +100,11 @@ class ServerState:
     def version(self) -> int:
         """T."""
         return self.published.version
+
+    @property
+    def limit(self) -> int:
+        """How many versions late an update may be."""
+        return self.algorithm.latest(self.trainers)
 
     @property
     def epoch(self) -> Epoch:
@@ -137,11 +142,12 @@ class ServerState:
             case Admitted():
                 row = self.clients.get(record.cid)
                 if row is None:
-                    self.clients[record.cid] = ClientRow(
-                        record.cid, record.name, record.role
-                    )
+                    row = ClientRow(record.cid, record.name, record.role)
+                    self.clients[record.cid] = row
                 else:
+                    self.trainers -= row.trains
                     row.name, row.role = record.name, record.role
+                self.trainers += row.trains
                 if record.owner:
                     self.owners[record.name] = record.owner
             case Freed():
@@ -149,7 +155,9 @@ class ServerState:
             case EpochOpened():
                 self.published.open_epoch(record.epoch)
             case Departed():
-                self.clients[record.cid].left = True
+                row = self.clients[record.cid]
+                self.trainers -= row.trains
+                row.left = True
             case Measured():
                 if self.clients[record.cid].role == "evaluator":
                     self.measured = max(self.measured or 0, record.version)
@@ -197,7 +205,8 @@ class ServerState:
     ) -> None:
         """Accepted updates join the buffer; ``rows`` are what they say, if dense."""
         aggregator = self.algorithm.aggregator
-        samples = self._weighed([update.samples for update in updates])
+        counted = self.algorithm.config.counted
+        samples = [counted(update.samples) for update in updates]
         if rows and aggregator.fold is not None:
             shares = [w * n for w, n in zip(weights, samples, strict=True)]
             self.buffer = aggregator.fold(self.buffer, rows, shares)
@@ -216,14 +225,6 @@ class ServerState:
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
-
-    def _weighed(self, samples: Sequence[int]) -> list[float]:
-        """n: for how many samples updates count."""
-        config = self.algorithm.config
-        if config.weigh_by == "updates":
-            return [1.0] * len(samples)
-        cap = config.samples_cap or inf
-        return [min(each, cap) for each in samples]
 
     def step(
         self, message_for: Callable[[Vector], tuple[bytes, Payload] | None]
@@ -284,7 +285,7 @@ class ServerState:
             self.bases.clear()
             return
         self.bases[self.version] = self.published.public_D
-        oldest = self.version - self.algorithm.config.staleness_limit
+        oldest = self.version - self.limit
         for version in [v for v in self.bases if v < oldest]:
             del self.bases[version]
 
@@ -336,6 +337,7 @@ class ServerState:
         self.clients = {
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
         }
+        self.trainers = sum(row.trains for row in self.clients.values())
         self.owners = dict(scalars.get("owners", {}))  # none in those of before
         self.bases = {
             version: arrays[f"base.{version}"] for version in scalars["bases"]

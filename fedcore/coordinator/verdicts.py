@@ -95,9 +95,8 @@ def judge_update(
 ) -> tuple[Verdict, str, float]:
     """The verdict on an update of sound values, its reason, and the weight λ."""
     algorithm, staleness = state.algorithm, state.version - base
-    limit = algorithm.config.staleness_limit
-    if staleness > limit:
-        reason = f"{_versions(staleness)} late, the limit is {limit}"
+    if staleness > state.limit:
+        reason = f"{_versions(staleness)} late, the limit is {state.limit}"
         return Verdict.REJECTED_STALE, reason, 0.0
     if algorithm.aggregator.mixes_models and base not in state.bases:
         reason = f"the server no longer has version {base} to mix with"
@@ -113,10 +112,10 @@ def judge_update(
 
 def _capped(samples: int, config: AlgorithmConfig) -> str:
     """That an update counts for fewer samples than it was trained on; or nothing."""
-    cap = config.samples_cap
-    if config.weigh_by == "updates" or cap is None or samples <= cap:
+    counted = config.counted(samples)
+    if config.weigh_by == "updates" or counted == samples:
         return ""
-    return f"counts for {cap} of its {samples} samples (algorithm.samples_cap)"
+    return f"counts for {counted} of its {samples} samples (algorithm.samples_cap)"
 
 
 def _check_claims(push: Push, payload: Payload) -> None:

@@ -1,5 +1,6 @@
 """What was lost in a run: a sentence that its operator can rely on."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fedcore.compressors import MemoryConfig
@@ -11,6 +12,8 @@ from fedrun.report.units import counted
 from fedrun.results import Results
 
 MOST_NAMED = 5  # clients that failed
+_REFUSED = (Verdict.REJECTED_POLICY, Verdict.REJECTED_MALFORMED)
+MUCH, ENOUGH = 0.05, 20  # of that many tasks, such a share without use is a headline
 
 
 class Loss(NamedTuple):
@@ -33,6 +36,12 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
     sentences = [_accepted(results)]
     if refused:
         sentences.append(_refused(results, refused, gone))
+    late = updates.get(Verdict.REJECTED_STALE.value, 0)
+    if late:
+        sentences.append(
+            f"{counted(late, 'update')} came too late: {_reason(decided)} "
+            "(algorithm.staleness_limit)."
+        )
     if discarded:
         sentences.append(
             f"{counted(discarded, 'update')} held NaN or infinite values and went out "
@@ -68,12 +77,45 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
         headline = "Nothing was lost but what was discarded on purpose."
     if gone:
         headline = f"{counted(gone, 'refused update')} left no trace in the model."
+    wasted = _wasted(updates, fruitless)
+    headline = _with_waste(headline, wasted)
     missing = [n for n, failure in results.failures.items() if not failure.went_on]
     if missing:
         more = " and more" if len(missing) > MOST_NAMED else ""
         some = ", ".join(missing[:MOST_NAMED]) + more
         headline += f" {counted(len(missing), 'client')} failed: {some}."
-    return Loss(headline, sentences, nothing=not (gone or missing))
+    return Loss(headline, sentences, nothing=not (gone or missing or wasted))
+
+
+def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:
+    """Which work did not count when it was done, if that is much of it.
+
+    What came after the end was not needed any more.
+    """
+    parts = {
+        "came too late": updates.get(Verdict.REJECTED_STALE.value, 0),
+        "was refused": sum(updates.get(each.value, 0) for each in _REFUSED),
+        "was never sent": fruitless,
+    }
+    whole = sum(updates.values()) + fruitless
+    if whole < ENOUGH or sum(parts.values()) < MUCH * whole:
+        return []
+    return [f"{count / whole:.0%} {what}" for what, count in parts.items() if count]
+
+
+def _with_waste(headline: str, wasted: Sequence[str]) -> str:
+    if not wasted:
+        return headline
+    *first, last = wasted
+    some = f"{', '.join(first)} and {last}" if first else last
+    return f"{headline} Of the work, {some}."
+
+
+def _reason(decided: Sequence[Decided]) -> str:
+    """Why the update that came latest was refused; stacks keep no reasons."""
+    stale = (r for r in decided if r.verdict is Verdict.REJECTED_STALE)
+    latest = max(stale, key=lambda r: r.staleness)
+    return latest.reason or f"up to {latest.staleness:,} versions"
 
 
 def _failed(results: Results) -> list[str]:

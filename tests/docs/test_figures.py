@@ -56,3 +56,14 @@ def test_the_moments_of_the_kill_test_are_what_was_saved() -> None:
     assert f"{clients} of clients" in told
     for moment, count in kills.items():
         assert f"{count} {moment}" in told
+
+
+def test_the_table_of_lateness_is_what_was_saved() -> None:
+    page = ROOT / "docs/decisions/0031-the-staleness-limit-follows-the-clients.md"
+    told = page.read_text(encoding="utf-8")
+    saved = (ROOT / "benchmarks/results/lateness.json").read_text(encoding="utf-8")
+    for row in json.loads(saved):
+        shares = [f"{row['above'][times]:.3%}" for times in ("5", "10", "20", "40")]
+        cells = [row["speed"], row["jitter"], f"{row['mean']:.2f}"]
+        cells += [f"{row['most']:.1f}", f"{row['above_fixed']:.1%}", *shares]
+        assert f"| {' | '.join(cells)} |\n" in told

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from fedcore.aggregators import Mixing
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import ErrorFeedback, RandomK, Uniform
-from fedcore.recipes import FedAvg, FedBuff
+from fedcore.recipes import FedAsync, FedAvg, FedBuff
+from tests.fedcore.coordinator.desk import SPEC
 
 
 def test_fewer_updates_than_the_buffer_may_be_enough_but_not_more() -> None:
@@ -57,3 +60,24 @@ def test_the_servers_memory_needs_a_contraction(downlink: Any) -> None:
 def test_numbers_out_of_range_are_refused_by_name(field: str, value: float) -> None:
     with pytest.raises(ValidationError, match=field):
         FedAvg.model_validate({field: value})
+
+
+@pytest.mark.parametrize(
+    ("config", "clients", "limit"),
+    [
+        (FedBuff(buffer=4), 0, 100),
+        (FedBuff(buffer=4), 20, 100),
+        (FedBuff(buffer=4), 1_000, 5_000),
+        (FedBuff(buffer=4), 10_000, 50_000),
+        (FedBuff(buffer=40), 10_000, 5_000),
+        (FedBuff(buffer=4, concurrency=100), 10_000, 500),
+        (FedBuff(buffer=4, staleness_limit=7), 10_000, 7),
+        (FedBuff(buffer=4, aggregator=Mixing()), 10_000, 100),
+        (FedAvg(), 10_000, 0),
+        (FedAsync(), 10_000, 16),
+    ],
+)
+def test_the_staleness_limit_follows_what_can_be_in_flight(
+    config: AlgorithmConfig, clients: int, limit: int
+) -> None:
+    assert config.build(SPEC).latest(clients) == limit

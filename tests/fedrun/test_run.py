@@ -124,7 +124,7 @@ def test_a_changed_algorithm_is_refused_unless_it_is_said(tmp_path: Path) -> Non
     changes: dict[str, Any] = {"algorithm": {"buffer": 3, "staleness_limit": 7}}
     with pytest.raises(
         ConfigError,
-        match=r"algorithm\.buffer: 1 -> 3; algorithm\.staleness_limit: 100 -> 7; put",
+        match=r"algorithm\.buffer: 1 -> 3; algorithm\.staleness_limit: None -> 7; put",
     ):
         opened(tmp_path, **changes)
     again = opened(tmp_path, amend=True, **changes)

@@ -307,3 +307,15 @@ def test_where_nobody_can_work_the_users_error_ends_the_run(
     with pytest.raises(UserCodeError, match=sentence) as caught:
         fedsim.run(settings(), toy(**changes), folder=tmp_path / "run")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_of_many_clients_that_train_at_once_nobody_is_too_late(tmp_path: Path) -> None:
+    config = settings(
+        algorithm={"kind": "latecomer", "buffer": 2},
+        simulate={"clients": 300},
+        stop={"versions": 150},
+        evaluate={"every_versions": 1000},
+    )
+    results = fedsim.run(config, toy(), folder=tmp_path / "run")
+    assert "rejected_stale" not in results.summary["updates"]
+    assert max(results.updates["staleness"]) > 100

@@ -247,3 +247,29 @@ def test_a_client_that_left_is_unknown_but_its_last_verdict_stays(desk: Desk) ->
     assert desk.ack.answer.value == Verdict.ACCEPTED.value
     desk.feed(ClientEnrolled(at=0.0, cid="a", name="a"))
     assert desk.refused == [Answer.OBSOLETE]
+
+
+def test_the_limit_follows_the_clients_that_have_joined_and_not_left() -> None:
+    desk = Desk(FedBuff(buffer=1))
+    desk.enrol("a", *(f"c{number}" for number in range(9)))
+    state = desk.coordinator.state
+    for seq in range(1, 152):
+        desk.push("a", seq)
+    desk.push("c0", 1, base=0)
+    assert desk.ack.answer is Verdict.ACCEPTED  # 151 late, of at most 200
+    restored = Desk(FedBuff(buffer=1)).coordinator.state
+    restored.load(*state.dump())
+    assert restored.limit == state.limit == 200
+    for number in range(5):
+        desk.feed(ClientLeft(at=1.0, cid=f"c{number}"))
+    assert state.limit == 100
+    desk.push("c8", 1, base=0)
+    assert desk.ack.reason == "152 versions late, the limit is 100"
+
+
+def test_evaluators_are_not_in_flight() -> None:
+    desk = Desk(FedBuff(buffer=1))
+    desk.enrol(*(f"e{number}" for number in range(90)), role="evaluator")
+    assert desk.coordinator.state.limit == 100
+    desk.enrol("e1")  # it trains from now on
+    assert desk.coordinator.state.trainers == 1

@@ -10,4 +10,4 @@ def test_it_buffers_ten_updates_and_dampens_by_the_root_of_staleness() -> None:
     assert config.buffer == 10
     assert config.staleness == Polynomial(exponent=0.5)
     assert config.weigh_by == "updates"
-    assert config.staleness_limit == 100
+    assert config.staleness_limit is None

@@ -236,3 +236,46 @@ def test_discarded_updates_went_out_on_purpose(tmp_path: Path) -> None:
     assert nothing
     assert headline == "Nothing was lost but what was discarded on purpose."
     assert "1 update held NaN or infinite values" in sentences
+
+
+def many(late: int, refused: int = 0, unsent: int = 0, accepted: int = 90) -> Story:
+    """A run of that many updates of each kind."""
+    story = Story(config={"algorithm": {"kind": "latecomer"}})
+    story.admit("ann")
+    for number in range(accepted):
+        story.lease("ann", number)
+        story.decide("ann", number + 0.5)
+    for _ in range(unsent + (unsent > 0)):
+        story.lease("ann", 100.0)
+    for verdict, count in (
+        (Verdict.REJECTED_STALE, late),
+        (Verdict.REJECTED_POLICY, refused),
+    ):
+        for _ in range(count):
+            story.decide(
+                "ann", 101.0, verdict=verdict, weight=0.0, staleness=200, reason="why"
+            )
+    story.step(1, 102.0, count=accepted)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "headline"),
+    [
+        (many(4), "Nothing was lost."),
+        (many(10), "Nothing was lost. Of the work, 10% came too late."),
+        (
+            many(90, 10, 10),
+            "Nothing was lost. Of the work, 45% came too late, 5% was refused and "
+            "5% was never sent.",
+        ),
+        (many(10, accepted=9), "Nothing was lost."),  # of too few to judge
+    ],
+)
+def test_work_that_had_no_use_is_judged(
+    tmp_path: Path, story: Story, headline: str
+) -> None:
+    told, sentences, nothing = lost(story, tmp_path)
+    assert told == headline
+    assert nothing == (headline == "Nothing was lost.")
+    assert "came too late: why (algorithm.staleness_limit)." in sentences
