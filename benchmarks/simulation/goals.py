@@ -68,6 +68,12 @@ def _population(found: Found) -> Iterator[Target]:
     yield Target(f"{large}, MB", found[large].megabytes.median, 1500)
 
 
+def _tiny(found: Found) -> Iterator[Target]:
+    large, tiny = found
+    dearer = faster(found[large], found[tiny]).median
+    yield Target("cost of an update with one tiny client, to without", dearer, 1.2)
+
+
 def _asynchronous(found: Found) -> Iterator[Target]:
     *_, last = found
     for name in list(found)[:2]:
@@ -81,5 +87,6 @@ GOALS: dict[str, Callable[[Found], Iterator[Target]]] = {
     "fashion": _fashion,
     "processes": _processes,
     "population": _population,
+    "tiny": _tiny,
     "asynchronous": _asynchronous,
 }

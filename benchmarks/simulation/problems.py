@@ -1,6 +1,6 @@
 """The problems that contenders are handed: data, who holds what, and settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,8 @@ from fedcore.partitions import dirichlet
 from fedcore.rng import Key
 from fedrun.data import digits
 
+LARGE = [int(1_000 * 46.251 ** (place / 14)) for place in range(15)]
+TINY = 25
 SAMPLES = 20  # of a client, where their number does not follow from the data
 PERCEPTRON = ((32, 64), (32,), (10, 32), (10,))
 CNN = ((16, 1, 5, 5), (16,), (32, 16, 3, 3), (32,), (64, 1568), (64,), (10, 64), (10,))
@@ -40,6 +42,19 @@ def digits_of(clients: int) -> Callable[[Path], Problem]:
         nth = (rng.random(labels.shape) * counts[labels]).astype(np.int64)
         rows = by_label[(counts.cumsum() - counts)[labels] + nth]
         return _perceptron(rows.reshape(-1), np.full(clients, SAMPLES), 100)
+
+    return make
+
+
+def digits_of_unequal(clients: Sequence[int]) -> Callable[[Path], Problem]:
+    """Each client has so many images, many of them more than once."""
+
+    def make(_: Path) -> Problem:
+        there = len(digits("train")[1])
+        sizes = np.array(clients)
+        rng = Key.root(0).fold_in("unequal").generator()
+        rows = rng.integers(there, size=int(sizes.sum()))
+        return _perceptron(rows, sizes, len(sizes))
 
     return make
 
@@ -100,5 +115,7 @@ PROBLEMS: dict[str, Callable[[Path], Problem]] = {  # of the folder of data sets
     "digits, 1,000": digits_of(1_000),
     "digits, 10,000": digits_of(10_000),
     "digits, 100,000": digits_of(100_000),
+    "digits, unequal": digits_of_unequal(LARGE),
+    "digits, unequal and one tiny": digits_of_unequal((*LARGE, TINY)),
     "fashion": fashion_of_1000,
 }

@@ -107,6 +107,7 @@ ADA_SGD = {"staleness": {"kind": "ada_sgd"}}
 BUFFERED = {"kind": "fed_buff", "buffer": 10}
 UNEQUAL = {"clients": 1000, "speed": {"kind": "log_normal", "sigma": 1.0}}
 THOUSAND = "digits, 1,000"
+STEPS = {"client": {"steps": 20, "epochs": None, "batch": 32}}
 
 TASKS = {
     "A": Task(
@@ -152,6 +153,16 @@ TASKS = {
         contenders={
             f"{clients} clients": ours(f"digits, {clients}", 400)
             for clients in ("1,000", "10,000", "100,000")
+        },
+    ),
+    "tiny": Task(
+        title="digits, MLP 64-32-10, clients of 1,000 to 46,251 rows, 20 steps each",
+        check=60,
+        contenders={
+            "15 clients": ours("digits, unequal", 600, algorithm=STEPS),
+            "and one of 25 rows": ours(
+                "digits, unequal and one tiny", 600, algorithm=STEPS
+            ),
         },
     ),
     "asynchronous": Task(

@@ -67,3 +67,20 @@ def test_the_table_of_lateness_is_what_was_saved() -> None:
         cells = [row["speed"], row["jitter"], f"{row['mean']:.2f}"]
         cells += [f"{row['most']:.1f}", f"{row['above_fixed']:.1%}", *shares]
         assert f"| {' | '.join(cells)} |\n" in told
+
+
+def test_the_cost_of_one_tiny_client_is_what_was_saved() -> None:
+    saved = json.loads(
+        (ROOT / "benchmarks" / "results" / "simulation.json").read_text("utf-8")
+    )["tasks"]["tiny"]
+    large, tiny = (row["updates/s"] for row in saved["rows"].values())
+    told = " ".join(PAGE.split())
+    assert f"take {large['median']:.0f} updates a second with 20 steps" in told
+    assert f"{tiny['median']:.0f} when one of 25 rows is among them" in told
+    ratios = sorted(
+        a / b for a, b in zip(*(e["values"] for e in (large, tiny)), strict=True)
+    )
+    low, middle, high = (
+        f"{r:.2f}".lstrip("0") for r in (ratios[0], ratios[2], ratios[-1])
+    )
+    assert f"costs {middle} times ({low} to {high}, " in told

@@ -1,11 +1,14 @@
 """Local SGD by hand: McMahan et al., AISTATS 2017, with momentum."""
 
+import tracemalloc
+from itertools import count
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from fedcore.clients import Decay, Gradient, LocalSGD, batches_of_one
-from fedcore.rng import Key
+from fedcore.rng import Key, bits, seeds
 from fedcore.typing import Array
 
 
@@ -74,6 +77,46 @@ def test_a_pass_ends_with_what_is_left_over() -> None:
     algorithm = LocalSGD(epochs=2, batch=4).build()
     plan = batches_of_one(algorithm, 10, 6, Key.root(0))
     assert [len(rows) for rows in plan] == [4, 4, 2, 4, 4, 2]
+
+
+def test_samples_are_shuffled_no_more_often_than_their_client_needs() -> None:
+    samples_N, steps_N = np.array([25, 40_000]), np.array([20, 20])
+    plan = LocalSGD(steps=20, batch=32).build().plan
+    tracemalloc.start()
+    try:
+        batches = plan(samples_N, steps_N, seeds([Key.root(0), Key.root(1)]))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # With room for the large client in each of the tiny one's 20 passes, it is more.
+    assert peak < 5 * 8 * 40_000
+    assert batches.sizes_NS.tolist() == [[25] * 20, [32] * 20]
+    tiny, large = batches.of(0), batches.of(1)
+    assert all(sorted(rows_B) == list(range(25)) for rows_B in tiny)
+    assert len({*np.concatenate(large)}) == 20 * 32
+
+
+@pytest.mark.parametrize("steps", [3, 40, 400])
+def test_batches_are_the_first_of_shuffles_by_the_seeds_words(steps: int) -> None:
+    batch, key = 8, Key.root(3)
+    samples_N = np.array([1, 7, 8, 9, 30, 100, 5_000])
+    steps_N = np.full(len(samples_N), steps)
+    seeds_N = seeds([key.fold_in(place) for place in range(len(samples_N))])
+    batches = (
+        LocalSGD(steps=steps, batch=batch).build().plan(samples_N, steps_N, seeds_N)
+    )
+    for client, samples in enumerate(samples_N.tolist()):
+        expected = []
+        for number in count():
+            words = bits(seeds_N[client], number << 40, samples)
+            order = np.argsort(words, kind="stable")
+            expected += [order[at : at + batch] for at in range(0, samples, batch)]
+            if len(expected) >= steps:
+                break
+        found = batches.of(client)
+        assert len(found) == steps
+        for rows_B, expected_B in zip(found, expected, strict=False):
+            np.testing.assert_array_equal(rows_B, expected_B)
 
 
 def test_steps_and_epochs_exclude_each_other() -> None:
