@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.series import after
 from benchmarks.speed import (
     aggregation,
     catch_up,
@@ -19,6 +20,7 @@ from benchmarks.speed import (
 )
 from benchmarks.speed.measure import Scale, machine
 from benchmarks.speed.report import Report
+from fedcore.typing import JSON
 
 BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "aggregation": aggregation.run,
@@ -36,16 +38,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmarks that are named, or all."""
     options = _options(arguments)
     scale = Scale(options.repetitions, options.quick)
-    console, reports = Console(highlight=False), []
+    console, found = Console(highlight=False), dict[str, JSON]()
     if not console.is_terminal:
         console.width = 120
     for name in options.benchmarks or BENCHMARKS:
+        where = machine()
         with console.status(name):
             report = BENCHMARKS[name](scale)
         report.show(console)
-        reports.append(report)
+        about = {"machine": where, "repetitions": scale.rounds, "quick": scale.quick}
+        found[name] = {**report.to_json(), **about}
     if options.save:
-        save(reports, scale)
+        save(found)
     return 0
 
 
@@ -70,22 +74,13 @@ def _benchmark(text: str) -> str:
     return text
 
 
-def save(reports: Sequence[Report], scale: Scale) -> None:
-    """Writes every value; benchmarks that were not run keep theirs."""
+def save(found: dict[str, JSON]) -> None:
+    """Writes every value of every round, beside those of earlier runs."""
     kept = {}
     if RESULTS.is_file():
         kept = json.loads(RESULTS.read_text())["benchmarks"]
-    ran = {report.name: report.to_json() for report in reports}
-    told = {
-        "machine": machine(),
-        "repetitions": scale.rounds,
-        "quick": scale.quick,
-        "benchmarks": {
-            name: ran.get(name, kept.get(name))
-            for name in BENCHMARKS
-            if name in ran or name in kept
-        },
-    }
+    kept |= {name: after(kept.get(name), run) for name, run in found.items()}
+    told = {"benchmarks": {name: kept[name] for name in BENCHMARKS if name in kept}}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 

@@ -16,7 +16,7 @@ from benchmarks.asynchrony.contenders import (
     Rates,
 )
 from benchmarks.asynchrony.course import Outcome, Setting, simulate
-from benchmarks.asynchrony.tune import Tried, search
+from benchmarks.asynchrony.tune import VALIDATION, Tried, search
 from benchmarks.speed.measure import machine
 from fedcore.typing import JSON, Seconds
 
@@ -98,7 +98,10 @@ class Campaign:
     # ------------------------------------------------------------------- tuning
 
     def tune(self, contender: Contender) -> None:
-        """Finds its rates, with seed 0; what was tried before is not tried again."""
+        """Finds its rates, with seed 0, on training images that are held out.
+
+        What was tried there before is not tried again.
+        """
 
         def measure(rates: Rates, limit: Seconds) -> Outcome:
             return simulate(
@@ -108,11 +111,11 @@ class Campaign:
                 seed=0,
                 limit=limit,
                 target=self.target,
-                gives_up=True,
+                tuning=True,
             )
 
         rows = self._known["tuning"].setdefault(contender.name, [])
-        limit, known = PATIENCE * self.limit, [Tried.from_json(row) for row in rows]
+        limit, known = PATIENCE * self.limit, self._tried(contender.name, VALIDATION)
         for each in search(measure, self.target, limit, self.tuning, known):
             rows.append(each.to_json())
             self.store.write(self.name)
@@ -122,9 +125,20 @@ class Campaign:
             )
 
     def rates(self, contender: Contender) -> Rates:
-        """The best that were found."""
-        rows = self._known["tuning"][contender.rates_of or contender.name]
-        return min(map(Tried.from_json, rows), key=lambda tried: tried.order).rates
+        """The best that were found: on held-out images, where any were tried there."""
+        name = contender.rates_of or contender.name
+        tried = self._tried(name, VALIDATION) or self._tried(name)
+        return min(tried, key=lambda each: each.order).rates
+
+    def _tried(self, name: str, on: str = "") -> list[Tried]:
+        """What was tried for a contender, of one split or of all."""
+        rows = map(Tried.from_json, self._known["tuning"].get(name, []))
+        return [tried for tried in rows if on in ("", tried.on)]
+
+    def tuned_on(self, contender: Contender) -> str:
+        """The split that its rates were chosen by."""
+        name = contender.rates_of or contender.name
+        return VALIDATION if self._tried(name, VALIDATION) else "test"
 
     # --------------------------------------------------------------------- runs
 

@@ -67,8 +67,11 @@ class Outcome:
         return [float(values[at : at + HELD].mean()) for at in range(known)]
 
     def reaches(self, target: float) -> Seconds:
-        """When the mean of some evaluations was first there; infinite if never."""
-        for when, value in zip(self.middle, self.held, strict=True):
+        """When it was first known that the mean of some evaluations is there.
+
+        That is at the last of them; infinite if it was never there.
+        """
+        for when, value in zip(self.seconds[HELD - 1 :], self.held, strict=False):
             if value >= target:
                 return when
         return math.inf
@@ -170,7 +173,7 @@ def simulate(
     seed: int,
     limit: Seconds,
     target: float,
-    gives_up: bool = False,
+    tuning: bool = False,
 ) -> Outcome:
     """Runs until the target is held, or the time is over.
 
@@ -181,10 +184,12 @@ def simulate(
         seed: of data, devices and first weights.
         limit: of virtual time.
         target: an accuracy; above 1, it is never reached.
-        gives_up: whether a model that has learnt nothing for long ends the run.
+        tuning: whether rates are looked for: held-out training images are evaluated
+            instead of the test set, and a model that has learnt nothing for long ends
+            the run.
     """
-    watch, began = _Watch(target, gives_up=gives_up), time.perf_counter()
-    workload = setting.problem.workload(setting.folder, seed)
+    watch, began = _Watch(target, gives_up=tuning), time.perf_counter()
+    workload = setting.problem.workload(setting.folder, seed, tuning=tuning)
     with tempfile.TemporaryDirectory() as folder:
         config = federation(
             setting, contender, rates, seed=seed, limit=limit, folder=Path(folder)

@@ -13,12 +13,13 @@ from torch import nn
 from benchmarks.bytes.data import ALPHA, LEAST
 from fedcore.partitions import Partition, dirichlet
 from fedcore.samples import Subset
-from fedcore.typing import JSON
+from fedcore.typing import JSON, Indices
 from fedcore.workload import Client
 from fedrun.data import digits, fashion_mnist
 from fedtorch import TorchWorkload
 
 Images = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+VALIDATION = 12  # every so many training images, one is held out while rates are tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,33 @@ class Problem:
     targets: tuple[float, float] = (0.78, 0.80)
     steps: float = 3.0  # of a client of middling size
 
-    def workload(self, folder: str, seed: int) -> TorchWorkload:
-        """The clients' data are drawn by the seed."""
+    def workload(
+        self, folder: str, seed: int, *, tuning: bool = False
+    ) -> TorchWorkload:
+        """The clients' data are drawn by the seed.
+
+        While rates are tuned, held-out training images take the place of the test set,
+        and nobody trains on them.
+        """
         x, y = self.read(folder, "train")
-        parts = _parts(self, folder, seed)
+        fit, held_out = _split(len(y))
+        rows = fit if tuning else np.arange(len(y))
+        parts = _parts(self, folder, seed, tuning)
 
         def train_data(client: Client) -> Subset:
-            return Subset(x, y, parts[client.index])
+            return Subset(x, y, rows[parts[client.index]])
+
+        def test_data() -> Images:
+            if tuning:
+                return x[held_out], y[held_out]
+            return self.read(folder, "test")
 
         return TorchWorkload(
             model=lambda: perceptron(self.sizes),
             loss=nn.CrossEntropyLoss(),
             metrics=_accuracy,
             train_data=train_data,
-            test_data=lambda: self.read(folder, "test"),
+            test_data=test_data,
         )
 
     def to_json(self) -> JSON:
@@ -60,9 +74,19 @@ class Problem:
         }
 
 
+def _split(count: int) -> tuple[Indices, Indices]:
+    """Rows to train on, and rows that are held out."""
+    rows = np.arange(count)
+    held_out = rows % VALIDATION == 0
+    return rows[~held_out], rows[held_out]
+
+
 @cache
-def _parts(problem: Problem, folder: str, seed: int) -> Partition:
+def _parts(problem: Problem, folder: str, seed: int, tuning: bool) -> Partition:
+    """Who holds which of the rows that are trained on."""
     y = problem.read(folder, "train")[1]
+    if tuning:
+        y = y[_split(len(y))[0]]
     return dirichlet(y, clients=problem.clients, alpha=ALPHA, seed=seed, min_size=LEAST)
 
 

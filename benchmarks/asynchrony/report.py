@@ -56,6 +56,7 @@ def show(console: Console, campaign: Campaign, seeds: Sequence[int]) -> None:
     grid = Table(title=campaign.name, title_justify="left", box=box.SIMPLE_HEAD)
     grid.add_column("", no_wrap=True)
     grid.add_column("rates")
+    grid.add_column("tuned on")
     for target in targets:
         grid.add_column(f"time to {target:g}", justify="right")
         grid.add_column("times sooner", justify="right")
@@ -65,6 +66,7 @@ def show(console: Console, campaign: Campaign, seeds: Sequence[int]) -> None:
         grid.add_row(
             name,
             str(campaign.rates(CONTENDERS[name])),
+            campaign.tuned_on(CONTENDERS[name]),
             *_cells(rows, name, targets),
             ", ".join(_time([o.touches(t) for o in outcomes]) for t in targets),
             f"{_mean(o.updates for o in outcomes):,.0f}",

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,8 +14,10 @@ from benchmarks.bytes.federation import Outcome, Plan, federate
 from benchmarks.bytes.report import Row, show, show_items
 from benchmarks.bytes.settings import SETTINGS, Setting
 from benchmarks.bytes.tasks import TASKS
+from benchmarks.series import after
 from benchmarks.speed.measure import machine
 from fedcore.errors import LatecomerError
+from fedcore.typing import JSON
 from fedrun.exits import exit_status
 
 RESULTS = Path(__file__).parent.parent / "results" / "bytes.json"
@@ -38,8 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data=str(Path(options.data).resolve()),
             processes=options.processes,
         )
+        rows = {}
         try:
-            rows = run(plan, options, console)
+            for name, row in run(plan, options, console):
+                rows[name] = row
+                if options.save:
+                    save(options.task, rounds, {name: row})
         except LatecomerError as error:
             print(f"error: {error}", file=sys.stderr)
             return exit_status(error)
@@ -48,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.where:
         for name, row in rows.items():
             show_items(console, name, row)
-    if options.save:
-        save(options.task, rounds, rows)
     return 0
 
 
-def run(plan: Plan, options: argparse.Namespace, console: Console) -> dict[str, Row]:
-    """Every setting with every seed; uncompressed is always among them."""
+def run(
+    plan: Plan, options: argparse.Namespace, console: Console
+) -> Iterator[tuple[str, Row]]:
+    """Every setting with every seed; uncompressed is always the first of them."""
     plan.task.share(plan.data, plan.task.clients, 0)  # absent data is told at once
     asked = options.settings or [setting.name for setting in SETTINGS]
     chosen = [s for s in SETTINGS if s is SETTINGS[0] or s.name in asked]
@@ -62,23 +68,40 @@ def run(plan: Plan, options: argparse.Namespace, console: Console) -> dict[str, 
     if options.cut:
         word = f", {options.cut:.0%} cut"
         tests |= {s.name + word: (s, options.cut) for s in chosen}
-    found: dict[str, list[Outcome]] = {}
+    reference: list[Outcome] = []
     for name, (setting, cut) in tests.items():
         with console.status(name):
-            found[name] = [
+            outcomes = [
                 federate(plan, setting, seed, cut) for seed in range(options.seeds)
             ]
-    reference = found[SETTINGS[0].name]
-    return {name: Row(outcomes, reference) for name, outcomes in found.items()}
+        reference = reference or outcomes
+        yield name, Row(outcomes, reference)
 
 
 def save(task: str, rounds: int, rows: dict[str, Row]) -> None:
-    """Writes all of it; tasks and settings that were not run keep what they had."""
-    kept = json.loads(RESULTS.read_text())["tasks"] if RESULTS.is_file() else {}
+    """Writes all of it, beside earlier runs of the same tasks and settings."""
+    kept = read()
     before = kept.get(task, {})
     settings = before.get("settings", {}) if before.get("rounds") == rounds else {}
-    settings |= {name: row.to_json() for name, row in rows.items()}
-    kept[task] = {"title": TASKS[task].title, "rounds": rounds, "settings": settings}
+    settings |= {n: after(settings.get(n), row.to_json()) for n, row in rows.items()}
+    kept[task] = before | {
+        "title": TASKS[task].title,
+        "rounds": rounds,
+        "settings": settings,
+    }
+    write(kept)
+
+
+def read() -> JSON:
+    """What is known of each task."""
+    if not RESULTS.is_file():
+        return {}
+    kept: JSON = json.loads(RESULTS.read_text())["tasks"]
+    return kept
+
+
+def write(kept: JSON) -> None:
+    """Writes what is known of all tasks."""
     told = {"machine": machine(), "tasks": {n: kept[n] for n in TASKS if n in kept}}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")

@@ -1,9 +1,11 @@
-"""The data sets, from a folder that the user points at; digits ship with the package.
+"""The data sets, from a folder that the user points at, or that are there anyway.
 
-fashion_mnist.npz holds x_train, y_train, x_test, y_test; shoulder_smartwatch.npz holds
-windows x of six channels, their scale, y, and which of ten people each came from.
+Digits ship with the package, and texts with Python. fashion_mnist.npz holds x_train,
+y_train, x_test, y_test; shoulder_smartwatch.npz holds windows x of six channels, their
+scale, y, and which of ten people each came from.
 """
 
+import sysconfig
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,7 +22,13 @@ from fedrun.data import digits
 
 FASHION, WATCH = "fashion_mnist.npz", "shoulder_smartwatch.npz"
 ALPHA, LEAST = 0.3, 10  # label skew; rows that every client has at least
+VALIDATION = 10  # of so many rows of a client, one is held out while a rate is chosen
 KEPT = 0.8  # of a person's windows of a class, the first ones: the rest are the test
+# A module's text: characters that are read, how many make a row, and the share of rows,
+# the first ones, that is trained on.
+TEXT, ROW, TOLD = 5_000, 20, 0.8
+FIRST, LAST = ord(" "), ord("~")  # characters with a symbol of their own
+SYMBOLS = LAST - FIRST + 3  # the end of a line, and one for all others
 
 
 class Rows(NamedTuple):
@@ -97,6 +105,53 @@ def small_digits(folder: str, clients: int, seed: int) -> Shared:
     """Images (N, 64), dealt out with label skew; the folder is not looked at."""
     train, test = Rows(*digits("train")), Rows(*digits("test"))
     return Shared(train, test, _skewed(train.y, clients, seed))
+
+
+@cache
+def library_texts(folder: str, clients: int, seed: int) -> Shared:
+    """Rows (N, 20) of characters and of those that follow them, as symbols.
+
+    Every client is a module of Python's standard library, by name, whatever the seed;
+    the folder is not looked at. Another version of Python has other texts.
+
+    Raises:
+        WorkloadError: fewer modules with enough text than clients.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    texts = [path.read_bytes()[: TEXT + 1] for path in sorted(library.glob("*.py"))]
+    texts = [text for text in texts if len(text) > TEXT][:clients]
+    if len(texts) < clients:
+        raise WorkloadError(
+            f"{library} has {len(texts)} modules of {TEXT:,} characters, not {clients}"
+        )
+    symbols = np.stack([_symbols(text) for text in texts])
+    x, y = (part.reshape(-1, ROW) for part in (symbols[:, :-1], symbols[:, 1:]))
+    rows = np.arange(len(x)).reshape(clients, -1)
+    until = round(TOLD * rows.shape[1])
+    test = Rows(x, y).take(rows[:, until:].ravel())
+    return Shared(Rows(x, y), test, list(rows[:, :until]))
+
+
+def _symbols(text: bytes) -> npt.NDArray[np.int64]:
+    codes = np.frombuffer(text, np.uint8).astype(np.int64)
+    symbols = np.where((codes >= FIRST) & (codes <= LAST), codes - FIRST, SYMBOLS - 1)
+    return np.where(codes == ord("\n"), SYMBOLS - 2, symbols)
+
+
+def held_out(share: Share) -> Share:
+    """A data set without its test: every tenth row of a client takes its place."""
+
+    @cache
+    def split(folder: str, clients: int, seed: int) -> Shared:
+        whole = share(folder, clients, seed)
+        kept, out = [], []
+        for rows in whole.parts:
+            is_out = np.arange(len(rows)) % VALIDATION == VALIDATION - 1
+            kept.append(rows[~is_out])
+            out.append(rows[is_out])
+        return Shared(whole.train, whole.train.take(np.concatenate(out)), kept)
+
+    return split
 
 
 def _skewed(y: npt.NDArray[np.int64], clients: int, seed: int) -> Partition:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from fedcore.recipes import Latecomer
+
 Method = dict[str, Any]
 
 # The share of values that go up and down, in per cent.
@@ -53,8 +55,15 @@ def _short(number: float) -> str:
     return f"{number:g}".removeprefix("0")
 
 
+def default() -> Setting:
+    """The compressors of the recipe that people get who name none."""
+    recipe = Latecomer()
+    return Setting("default", recipe.uplink.model_dump(), recipe.downlink.model_dump())
+
+
 SETTINGS = (
     Setting("uncompressed", {"kind": "identity"}, {"kind": "identity"}),
+    default(),
     *(sparse(kind, *both) for kind, rows in _SHARES.items() for both in rows),
     *(semi_discrete(*both) for both in _BITS),
     Setting(

@@ -6,6 +6,7 @@ from typing import Any
 from benchmarks.bytes.data import (
     Share,
     fashion_mnist,
+    library_texts,
     shoulder_smartwatch,
     small_digits,
 )
@@ -60,6 +61,13 @@ TASKS = {
         clients=10,
         epochs=2,
         lr=0.2,
+        decays=True,
+    ),
+    "text": Task(
+        "modules of Python's standard library, next character, GRU of 23,601",
+        "benchmarks.bytes.gru:texts",
+        library_texts,
+        lr=2.0,
         decays=True,
     ),
     "digits": Task(

@@ -23,6 +23,8 @@ from benchmarks.claims import (
     threshold_selection,
 )
 from benchmarks.claims.report import Report, Scale, Table
+from benchmarks.series import after
+from benchmarks.speed.measure import machine
 
 CLAIMS: dict[int, Callable[[Scale], Report]] = {
     2: both_memories.run,
@@ -136,18 +138,21 @@ def _grid(table: Table) -> Grid:
 def save(reports: dict[int, tuple[Report, float]], scale: Scale) -> None:
     """Writes the value of every seed to ``benchmarks/results/claims.json``.
 
-    Claims that were not run now keep what they had.
+    Claims that were not run now keep what they had, and those that were keep earlier
+    runs too, which may be of more seeds.
     """
     RESULTS.parent.mkdir(exist_ok=True)
     text = RESULTS.read_text() if RESULTS.exists() else '{"claims": []}'
     known = {found["claim"]: found for found in json.loads(text)["claims"]}
     for number, (report, seconds) in reports.items():
-        known[number] = {
+        run = {
             **report.to_json(),
+            "machine": machine(),
             "seeds": list(scale.seeds),
             "quick": scale.quick,
             "seconds": round(seconds),
         }
+        known[number] = after(known.get(number), run)
     results = {"claims": [known[number] for number in sorted(known)]}
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.series import after
 from benchmarks.simulation.environments import (
     ENVIRONMENTS,
     absent,
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return install_all(options, console)
     found: dict[str, JSON] = {}
     for name in options.tasks or ["A", "B"]:
-        task = TASKS[name]
+        task, where = TASKS[name], machine()
         try:
             rows = run(task, options, console)
         except LatecomerError as error:
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"  {target}")
         found[name] = {
             "title": task.title,
+            "machine": where,
             "repetitions": options.repetitions,
             "rows": to_json(rows),
             "targets": [target.to_json() for target in targets],
@@ -131,11 +133,12 @@ def _row(problem: Problem, outcomes: list[Outcome]) -> Row:
 
 
 def save(found: dict[str, JSON]) -> None:
-    """Writes every value; tasks that were not run keep theirs."""
+    """Writes the values of every repetition, beside those of earlier runs."""
     kept = {}
     if RESULTS.is_file():
         kept = json.loads(RESULTS.read_text())["tasks"]
-    told = {"machine": machine(), "tasks": kept | found}
+    kept |= {name: after(kept.get(name), run) for name, run in found.items()}
+    told = {"tasks": {name: kept[name] for name in TASKS if name in kept}}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 

@@ -1,8 +1,9 @@
 """The peers' environments: each library with pinned versions, in a folder of its own.
 
 pip is called as anybody would; where to find packages is told to it by its own
-configuration (``PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu`` spares the
-CUDA libraries that torch from PyPI brings along).
+configuration. All contenders have the CPU build of torch, which PyPI does not have
+(``PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu``): CUDA libraries would be
+in their start and in their memory.
 """
 
 import os
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-TORCH = "torch==2.13.0"
+TORCH = "torch==2.13.0+cpu"
 Python = tuple[int, int]
 
 
@@ -24,6 +25,7 @@ class Environment:
     requirements: Sequence[str]
     least: Python = (3, 11)
     below: Python = (3, 13)
+    forced: bool = False  # whether what the first one says of its Python is passed over
 
 
 def _dependencies() -> list[str]:
@@ -37,9 +39,10 @@ ENVIRONMENTS = {
     # 1.42.0 asks for a certifi that PyPI does not have.
     "flower": Environment(("flwr[simulation]==1.41.0", TORCH)),
     "pfl": Environment(("pfl[pytorch]==0.6.0", TORCH)),
-    # 3.0.0 needs Python 3.14.
+    # 3.0.0 needs Python 3.14. This one asks for 3.12 and runs with 3.11, so that it can
+    # be measured with the Python and the build of torch that all others have.
     "blazefl": Environment(
-        ("blazefl[contrib,reproducibility]==2.0.3", TORCH), least=(3, 12)
+        ("blazefl==2.0.3", TORCH, "numpy==2.4.6", "tqdm==4.67.1"), forced=True
     ),
     # It was last released in 2023; newer versions of JAX lack what it calls.
     "fedjax": Environment(
@@ -99,7 +102,12 @@ def _make(folder: Path, name: str, pythons: Sequence[str]) -> str:
         return f"needs Python {least} or later, below {below}; name one with --python"
     pip = [str(python_of(folder, name)), "-m", "pip", "install", "-q"]
     made = [python, "-m", "venv", "--clear", str(folder / name)]
-    for command in (made, [*pip, *environment.requirements]):
+    first, *others = environment.requirements
+    installed = [[*pip, first, *others]]
+    if environment.forced:
+        alone = [*pip, "--no-deps", "--ignore-requires-python", first]
+        installed = [[*pip, *others], alone]
+    for command in (made, *installed):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             return _last_error(done.stderr)

@@ -112,9 +112,10 @@ def peak_megabytes(work: Work) -> float:
 
 
 def machine() -> JSON:
-    """What the numbers depend on."""
+    """What the numbers depend on; the load is that of the last minute."""
     return {
         "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 1),
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),

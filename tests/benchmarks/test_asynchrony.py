@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from benchmarks.asynchrony import __main__ as command
-from benchmarks.asynchrony.campaign import Store
+from benchmarks.asynchrony.campaign import Campaign, Store
 from benchmarks.asynchrony.contenders import (
     CONTENDERS,
     MAIN,
@@ -18,10 +19,12 @@ from benchmarks.asynchrony.contenders import (
     Rates,
 )
 from benchmarks.asynchrony.course import SPEEDS, Outcome, Setting, federation
-from benchmarks.asynchrony.problem import PROBLEMS
+from benchmarks.asynchrony.problem import PROBLEMS, VALIDATION
 from benchmarks.asynchrony.report import sooner
-from benchmarks.asynchrony.tune import START, search
+from benchmarks.asynchrony.tune import START, Tried, search
 from fedcore.typing import Seconds
+from fedcore.workload import Client
+from fedrun.data import digits
 
 
 def outcome(
@@ -41,8 +44,8 @@ def outcome(
 
 
 def reaching(when: Seconds) -> Outcome:
-    """A run that is there at a moment."""
-    return outcome([0.0, 0.9, 0.9, 0.9], [0.0, when - 1, when, when + 1])
+    """A run that is known to be there at a moment."""
+    return outcome([0.0, 0.9, 0.9, 0.9], [0.0, when - 2, when - 1, when])
 
 
 # ----------------------------------------------------------------------- times
@@ -51,7 +54,7 @@ def reaching(when: Seconds) -> Outcome:
 def test_one_lucky_evaluation_is_no_accuracy() -> None:
     lucky = outcome([0.1, 0.9, 0.1, 0.1, 0.8, 0.8, 0.8])
     assert lucky.touches(0.8) == 1
-    assert lucky.reaches(0.8) == 5
+    assert lucky.reaches(0.8) == 6, "when the third of three is there, not before"
     assert lucky.best == pytest.approx(0.8)
 
 
@@ -75,6 +78,41 @@ def test_an_outcome_survives_its_file() -> None:
 
 
 # ---------------------------------------------------------------------- tuning
+
+
+def test_rates_are_tuned_on_images_that_nobody_trains_on() -> None:
+    problem = PROBLEMS["digits"]
+    _, y = digits("train")
+    workload = problem.workload("", 0, tuning=True)
+    assert workload.test_data is not None
+    held_out, labels = workload.test_data()
+    assert len(held_out) == len(labels) == -(-len(y) // VALIDATION)
+    seen = {row.tobytes() for row in held_out}
+    trained: list[bytes] = []
+    for index in range(problem.clients):
+        part = workload.train_data(Client("c", index, problem.clients))
+        trained += [row.tobytes() for row in part.x[part.rows]]
+    assert len(trained) == len(y) - len(labels)
+    assert not seen.intersection(trained)
+    final = problem.workload("", 0)
+    assert final.test_data is not None
+    test, _ = final.test_data()
+    np.testing.assert_array_equal(test, digits("test")[0])
+
+
+def test_rates_chosen_on_the_test_set_give_way_to_those_chosen_without_it() -> None:
+    setting = Setting(PROBLEMS["digits"], "", "log_normal", 12)
+    campaign = Campaign(setting, Store(None), print, 10.0, 2)
+    rows = campaign._known["tuning"].setdefault(SYNCHRONOUS, [])
+    best = Tried(Rates(1.0, 1.0), 1.0, 0.9, 0.0, "test")
+    rows.append(best.to_json())
+    contender = CONTENDERS[SYNCHRONOUS]
+    assert campaign.rates(contender) == best.rates
+    assert campaign.tuned_on(contender) == "test"
+    worse = Tried(Rates(2.0, 1.0), 5.0, 0.8, 0.0)
+    rows.append(worse.to_json())
+    assert campaign.rates(contender) == worse.rates
+    assert campaign.tuned_on(contender) == "validation"
 
 
 def test_a_search_spends_its_runs_and_finds_the_best_rates() -> None:

@@ -4,16 +4,22 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fedwire.frames import chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
 
 from benchmarks.bytes import __main__ as command
+from benchmarks.bytes import tune
+from benchmarks.bytes.data import SYMBOLS
 from benchmarks.bytes.federation import Plan, config
 from benchmarks.bytes.http2 import COUNT, PAYLOAD, PREFACE, Calls, Stream, Tally
 from benchmarks.bytes.settings import SETTINGS
 from benchmarks.bytes.tasks import TASKS
+from benchmarks.series import runs
 from fedcore.clients import SGDConfig
+from fedcore.errors import WorkloadError
+from fedcore.workload import Client
 from fedrun.config import parse_config
 
 
@@ -116,6 +122,49 @@ def test_absent_data_are_told_with_a_sentence(
     assert "shoulder_smartwatch.npz: no such file" in capsys.readouterr().err
 
 
+def test_every_client_of_the_texts_has_a_module_of_its_own() -> None:
+    shared = TASKS["text"].share("", 10, 0)
+    assert shared.train.x.shape == shared.train.y.shape == (10 * 250, 20)
+    assert [len(part) for part in shared.parts] == [200] * 10
+    first = Path(os.__file__).parent / "__future__.py"
+    text = first.read_text()[:21] if first.stat().st_size > 5_000 else ""
+    if text:
+        letters = [chr(c + 32) if c < 95 else "\n" for c in shared.train.x[0]]
+        assert "".join(letters) == text[:20]
+    np.testing.assert_array_equal(shared.train.x[0][1:], shared.train.y[0][:-1])
+    assert shared.train.y.max() < SYMBOLS
+    rows = {index for part in shared.parts for index in part.tolist()}
+    tested = {row.tobytes() for row in shared.test.x}
+    assert len(shared.test.x) == 10 * 50
+    assert len(rows) + len(shared.test.x) == len(shared.train.x)
+    assert sum(shared.train.x[row].tobytes() in tested for row in rows) < 100
+    with pytest.raises(WorkloadError, match=r"modules of 5,000 characters, not 9999"):
+        TASKS["text"].share("", 9999, 0)
+
+
+def test_a_rate_is_tried_on_rows_that_nobody_trains_on() -> None:
+    task = TASKS["digits"]
+    workload = tune.workload(task, "")
+    assert workload.test_data is not None
+    held_out = workload.test_data()[0]
+    trained = [
+        workload.train_data(Client("c", index, task.clients)).x
+        for index in range(task.clients)
+    ]
+    whole = len(task.share("", task.clients, tune.SEED).train.y)
+    assert sum(map(len, trained)) + len(held_out) == whole
+    assert whole / 13 < len(held_out) < whole / 10
+    assert tune.measure(task, "", 0.05, 3) > 0.1
+
+
+class _Again:
+    """A second run."""
+
+    def to_json(self) -> dict[str, int]:
+        """What came of it."""
+        return {"a": 1}
+
+
 @pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_a_short_run_adds_up(
@@ -128,6 +177,11 @@ def test_a_short_run_adds_up(
     arguments += ["--settings", "top_k 1/.2 %", "--cut", "0.4", "--where", "--save"]
     assert command.main(arguments) == 0
     assert "times fewer" in capsys.readouterr().out
+    once = json.loads(command.RESULTS.read_text())["tasks"]["digits"]
+    command.save("digits", 6, {"uncompressed": _Again()})  # type: ignore[dict-item]
+    kept = json.loads(command.RESULTS.read_text())["tasks"]["digits"]["settings"]
+    assert runs(kept["uncompressed"]) == [once["settings"]["uncompressed"], {"a": 1}]
+    command.write({"digits": once})
     told = json.loads(command.RESULTS.read_text())["tasks"]["digits"]["settings"]
     names = ["uncompressed", "top_k 1/.2 %"]
     assert list(told) == [*names, *(f"{name}, 40% cut" for name in names)]

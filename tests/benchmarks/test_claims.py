@@ -21,6 +21,7 @@ from benchmarks.claims.lost_uploads import (
 )
 from benchmarks.claims.report import Cell, Check, Report, Scale, at_least, at_most
 from benchmarks.claims.setup import DigitsMLP, Federation, Trainee, in_rounds
+from benchmarks.series import runs
 from fedcore.compressors import (
     CompressorConfig,
     ErrorFeedback,
@@ -206,7 +207,7 @@ def test_the_exit_code_says_whether_a_claim_failed(
     assert command.main(["2", "--quick"]) == 0
 
 
-def test_saving_keeps_the_claims_that_were_not_run(
+def test_saving_keeps_other_claims_and_earlier_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     results = tmp_path / "results" / "claims.json"
@@ -219,6 +220,7 @@ def test_saving_keeps_the_claims_that_were_not_run(
     saved = json.loads(results.read_text())["claims"]
     assert [claim["checks"][0]["value"] for claim in saved] == [2.0, 1.0]
     assert saved[0]["seeds"] == [0]
+    assert [run["checks"][0]["value"] for run in runs(saved[0])] == [1.0, 2.0]
 
 
 def test_claim_1_is_proved_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,15 +3,22 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
+from benchmarks.series import runs
 from benchmarks.simulation import __main__ as command
 from benchmarks.simulation import environments, tasks
-from benchmarks.simulation.environments import Environment, absent, install
+from benchmarks.simulation.environments import (
+    ENVIRONMENTS,
+    Environment,
+    absent,
+    install,
+)
 from benchmarks.simulation.goals import goals
 from benchmarks.simulation.peers.batched_numpy import BatchedNumpy
 from benchmarks.simulation.peers.batched_torch import BatchedTorch
@@ -178,10 +185,14 @@ def test_the_command_names_peers_that_are_absent(
     assert command.main([*words, "--environments", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "flwr 1.41.0: not installed: run `install`" in shown
-    rows = json.loads((tmp_path / "simulation.json").read_text())["tasks"]["A"]["rows"]
-    assert rows[tasks.FLOWER] == {"absent": "not installed: run `install`"}
-    assert rows[tasks.NUMPY]["updates/s"]["median"] > 0
-    assert rows[tasks.NUMPY]["accuracy"]["median"] > 0.6
+    kept = json.loads((tmp_path / "simulation.json").read_text())["tasks"]["A"]
+    assert kept["rows"][tasks.FLOWER] == {"absent": "not installed: run `install`"}
+    assert kept["rows"][tasks.NUMPY]["updates/s"]["median"] > 0
+    assert kept["rows"][tasks.NUMPY]["accuracy"]["median"] > 0.6
+    command.save({"A": {"title": "a second run"}})
+    first, second = runs(json.loads(command.RESULTS.read_text())["tasks"]["A"])
+    assert first == kept
+    assert second == {"title": "a second run"}
 
 
 def test_a_task_that_does_not_exist_is_answered_with_those_that_do(
@@ -213,6 +224,30 @@ def test_an_environment_with_other_pins_is_not_used(
     assert "other versions" in absent(tmp_path, "thing")
     (tmp_path / "thing.installed").write_text("thing==2")
     assert absent(tmp_path, "thing") == ""
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_torch_has_no_cuda_libraries_in_any_environment(name: str) -> None:
+    found = [r for r in ENVIRONMENTS[name].requirements if r.startswith("torch")]
+    assert all(requirement.endswith("+cpu") for requirement in found)
+
+
+def test_a_package_that_asks_for_another_python_is_installed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+
+    def call(command: list[str], **_: object) -> CompletedProcess[str]:
+        called.append(command)
+        return CompletedProcess(command, 0, "3 11", "")
+
+    monkeypatch.setattr("benchmarks.simulation.environments.subprocess.run", call)
+    assert install(tmp_path, "blazefl", []) == ""
+    others, alone = called[-2:]
+    first, *rest = ENVIRONMENTS["blazefl"].requirements
+    assert first not in others
+    assert others[-len(rest) :] == rest
+    assert alone[-3:] == ["--no-deps", "--ignore-requires-python", first]
 
 
 # ------------------------------------------------------------------------ tables

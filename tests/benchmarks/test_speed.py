@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks.series import runs
 from benchmarks.speed.aggregation import Updates, aggregate
 from benchmarks.speed.measure import Figure, Scale, in_turn, seconds_of
 from benchmarks.speed.processes import Helper, Started
@@ -61,17 +62,27 @@ def test_a_benchmark_that_does_not_exist_is_answered_with_those_that_do(
     assert ", ".join(command.BENCHMARKS) in capsys.readouterr().err
 
 
-def test_saving_keeps_the_benchmarks_that_were_not_run(
+def test_saving_keeps_other_benchmarks_and_earlier_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "RESULTS", tmp_path / "results" / "speed.json")
     row = Row("memcpy", {RATIO: Figure([1.0])}, "memcpy")
-    for name in ("durable", "aggregation"):
-        report = Report(name=name, title=name, groups={"all": [row]})
-        command.save([report], QUICK)
-    told = json.loads(command.RESULTS.read_text())
-    assert list(told["benchmarks"]) == ["aggregation", "durable"]
-    assert told["benchmarks"]["durable"]["groups"]["all"]["memcpy"]["against"]
+    for number, name in enumerate(("durable", "aggregation", "durable", "durable")):
+        report = Report(name=name, title=str(number), groups={"all": [row]})
+        monkeypatch.setitem(command.BENCHMARKS, name, partial(_given, report))
+        assert command.main([name, "--quick", "--save"]) == 0
+    told = json.loads(command.RESULTS.read_text())["benchmarks"]
+    assert list(told) == ["aggregation", "durable"]
+    found = runs(told["durable"])
+    assert [run["title"] for run in found] == ["0", "2", "3"]
+    for run in found:
+        assert run["groups"]["all"]["memcpy"]["against"]
+        assert run["machine"]["load"] >= 0
+
+
+def _given(report: Report, scale: Scale) -> Report:
+    """What was measured, whatever the scale."""
+    return report
 
 
 def test_the_aggregate_that_is_timed_is_the_mean() -> None:
