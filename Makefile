@@ -15,9 +15,10 @@ CUTS ?= 1e5
 SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
+EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz power kill mutants proto docs containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz power kill mutants proto docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +35,14 @@ demo: $(VENV)/.stamp  ## a server, a dozen clients, four kills, and a report
 
 test: $(VENV)/.stamp  ## all tests
 	$(PY) -m pytest -q -n auto
+
+test-extras: $(VENV)/.stamp  ## the tests that `make test` skips: pandas, MLflow and the like
+	$(BIN)/pip install -q -c constraints.txt --group mutants -e ".[$(EXTRAS)]"
+	$(PY) -m pytest -q -n auto --all-there -m "needs and not heavy"
+
+test-heavy: $(VENV)/.stamp  ## the tests with Ray and Flower
+	$(BIN)/pip install -q -c constraints.txt --group flower -e ".[ray]"
+	$(PY) -m pytest -q --all-there -m heavy
 
 test-protobuf7:  ## the wire's tests with the newest protobuf
 	$(PYTHON) -m venv .venv-protobuf7

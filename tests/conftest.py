@@ -1,7 +1,13 @@
 """What all tests share."""
 
+import gc
+import os
 import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Ctrl-C is heard, as on a terminal: what a shell starts in the background ignores it,
@@ -19,3 +25,54 @@ settings.register_profile(
 # What CI never saw: pytest --hypothesis-profile=explore
 settings.register_profile("explore", deadline=None, max_examples=100, database=None)
 settings.load_profile("latecomer")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-there",
+        action="store_true",
+        help="a test whose package or data set is missing fails; it is not skipped",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what needs a package or a data set that is not here."""
+    missing = lacking(item)
+    if missing and item.config.getoption("all_there"):
+        pytest.fail(missing, pytrace=False)
+    if missing:
+        pytest.skip(missing)
+
+
+def lacking(item: pytest.Item) -> str:
+    """What is not here of all that a test needs."""
+    how = "test-heavy" if item.get_closest_marker("heavy") else "test-extras"
+    for mark in item.iter_markers("needs"):
+        for module in mark.args:
+            if find_spec(module) is None:
+                return f"{module} is not installed: make {how}"
+    for mark in item.iter_markers("needs_data"):
+        for name in mark.args:
+            if not (Path(os.environ.get("LATECOMER_DATA", "")) / name).is_file():
+                return f"LATECOMER_DATA names no folder with {name}"
+    return ""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _only_what_tests_make() -> Iterator[None]:
+    """Spares the collector of garbage what was there before, which takes .1 s."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_forgotten() -> Iterator[None]:
+    """Has a test that forgets a socket or a file fail, and not a later one.
+
+    The collector of garbage finds it, as a ResourceWarning, which is an error.
+    """
+    yield
+    gc.collect()

@@ -160,6 +160,24 @@ def test_a_race_measures_time_memory_and_the_model(
     )
 
 
+@pytest.mark.heavy
+@pytest.mark.needs("flwr", "ray")
+@pytest.mark.processes
+@pytest.mark.timeout(600)
+def test_flower_and_we_learn_the_same_model(tmp_path: Path, problem: Problem) -> None:
+    """All clients take part in each round, with all their samples in one batch."""
+    most = int(problem.sizes.max())
+    whole = problem._replace(cohort=problem.clients, batch=most, epochs=1)
+    whole.save(tmp_path / "digits.npz")
+    ours, flower = (
+        race(contender(module), tmp_path / "digits.npz", tmp_path, 4, 280).weights
+        for module in ("ours", "peers.flower")
+    )
+    for mine, theirs, first in zip(ours, flower, problem.initial, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-6)
+        assert np.abs(theirs - first).max() > 1e-3  # something was learnt
+
+
 @pytest.mark.processes
 def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(RaceError, match=r"No module named .*nothing"):

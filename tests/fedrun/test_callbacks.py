@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_a_package_that_is_missing_is_named_before_anything_runs(
         assert not Path("runs").exists()
 
 
-# ---------------------------------------------------------- the real ones, if installed
+# ---------------------------------------------------------------------- the real ones
 
 
 @pytest.fixture
@@ -134,13 +135,12 @@ def desk_with_run(
         yield monkeypatch
 
 
+@pytest.mark.needs("tensorboard")
 @pytest.mark.filterwarnings("ignore")
 def test_tensorboard_reads_what_was_logged(
     desk_with_run: pytest.MonkeyPatch,
 ) -> None:
-    reading = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator"
-    )
+    reading = import_module("tensorboard.backend.event_processing.event_accumulator")
     done = typed("fedsim", "run", "fed.yaml", "--log", "tensorboard", "-o", "run")
     assert done.status == 0
     events = reading.EventAccumulator("run/tensorboard")
@@ -161,8 +161,8 @@ def test_tensorboard_reads_what_was_logged(
     assert Path("run/tensorboard/config.json").is_file()
 
 
+@pytest.mark.needs("tensorboard")
 def test_tensorboard_writes_where_it_is_told_to(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
     notifier = Notifier([TensorBoard(tmp_path / "logs")])
     results = fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=notifier)
     notifier.end(results)
@@ -170,11 +170,12 @@ def test_tensorboard_writes_where_it_is_told_to(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
+@pytest.mark.needs("mlflow")
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_has_the_curve_and_the_settings(
     desk_with_run: pytest.MonkeyPatch,
 ) -> None:
-    mlflow = pytest.importorskip("mlflow")
+    mlflow = import_module("mlflow")
     desk_with_run.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri(Path("mlruns").resolve().as_uri())
     done = typed("fedsim", "run", "fed.yaml", "--log", "mlflow", "-o", "run")
@@ -192,9 +193,9 @@ def test_mlflow_has_the_curve_and_the_settings(
     assert run.data.metrics["total/accepted"] == 12
 
 
+@pytest.mark.needs("wandb")
 @pytest.mark.filterwarnings("ignore")
 def test_wandb_works_without_an_account(desk_with_run: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb")
     desk_with_run.setenv("WANDB_MODE", "offline")
     desk_with_run.setenv("WANDB_SILENT", "true")
     done = typed("fedsim", "run", "fed.yaml", "--log", "wandb", "-o", "run")

@@ -112,8 +112,8 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         results(Story(), tmp_path).model()
 
 
+@pytest.mark.needs("pandas")
 def test_tables_are_data_frames_where_pandas_is(tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
     done = results(short_story(), tmp_path)
     frame = done.frame()
     assert list(frame.columns) == list(done.metrics)

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing import active_children
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,20 @@ def digests(results: Results) -> list[str]:
     return [record.digest for record in results.of(Stepped)]
 
 
-def in_memory() -> set[str]:
-    """What shared memory has a name; other tests may have folders there."""
-    folder = Path("/dev/shm")
-    files = folder.iterdir() if folder.is_dir() else ()
-    return {path.name for path in files if not path.is_dir()}
+def named_memory(pid: int) -> set[str]:
+    """The paths of a process's shared memory and semaphores, on Linux.
+
+    Other programs have such memory as well, which is no business of a test.
+    """
+    process = Path(f"/proc/{pid}")
+    if not (process / "maps").is_file():
+        return set()
+    lines = (process / "maps").read_text().splitlines()
+    paths = {line.split(maxsplit=5)[-1] for line in lines}
+    for handle in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):  # it has been closed
+            paths.add(str(handle.readlink()))
+    return {path for path in paths if path.startswith("/dev/shm/")}
 
 
 # ----------------------------------------------------------------------------- results
@@ -128,12 +138,14 @@ class KillOne:
     def __init__(self, *events: int) -> None:
         self._events, self._seen = events, 0
         self.killed: list[int] = []
+        self.names: set[str] = set()
 
     def __call__(self, *_: Any) -> None:
         self._seen += 1
         if self._seen in self._events:
             victim = active_children()[0]
             assert victim.pid is not None
+            self.names |= named_memory(victim.pid) | named_memory(os.getpid())
             os.kill(victim.pid, signal.SIGKILL)
             self.killed.append(victim.pid)
 
@@ -151,7 +163,7 @@ def test_processes_that_are_killed_change_no_bit(
     }
     config = {"stop": {"versions": 12}, **settings, "simulate": simulate}
     whole = fedsim.run(config, WORKLOAD, folder=tmp_path / "whole")
-    kill, before = KillOne(3, 8), in_memory()
+    kill, before = KillOne(3, 8), named_memory(os.getpid())
     hurt = fedsim.run(config, WORKLOAD, folder=tmp_path / "hurt", on_event=kill)
     assert len(kill.killed) == 2
     assert told(hurt) == told(whole)
@@ -161,7 +173,8 @@ def test_processes_that_are_killed_change_no_bit(
     assert lost
     assert "has ended with status -9; its" in lost[0]
     assert not active_children()
-    assert in_memory() == before
+    assert named_memory(os.getpid()) == before
+    assert not [name for name in kill.names - before if Path(name).exists()]
 
 
 def set_trap(path: Path) -> None:
@@ -325,22 +338,34 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="looks into /dev/shm")
+def test_memory_with_a_name_is_seen_in_its_own_process_alone() -> None:
+    with closing(SharedMemory(create=True, size=1)) as memory:
+        path = f"/dev/shm/{memory.name}"
+        assert path in named_memory(os.getpid())
+        assert path not in named_memory(os.getppid())
+        memory.unlink()
+
+
 @pytest.mark.processes
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks into /proc")
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_outlives_the_command(
     which: signal.Signals, command: "subprocess.Popen[str]"
 ) -> None:
-    before, others = in_memory(), set(family(command.pid))
+    others = set(family(command.pid))
     assert len(others) >= 3  # the workers, and who starts them
+    names = {name for pid in (command.pid, *others) for name in named_memory(pid)}
     if which is signal.SIGINT:
         os.killpg(command.pid, which)
     else:
         command.kill()
-    _, err = command.communicate(timeout=60)
+    with closing(SharedMemory(create=True, size=1)) as foreign:
+        _, err = command.communicate(timeout=60)
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
+        foreign.unlink()
     assert command.returncode != 0
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
-    assert in_memory() <= before
+    assert not [name for name in names if Path(name).exists()]
     assert "leaked" not in err
     assert "process" not in err  # nobody complains of the others
 

@@ -1,6 +1,8 @@
 """Actors of Ray come to what processes come to, whatever becomes of them."""
 
+import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,13 @@ from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.workload import last_words
 from fedrun.results import Results
-from tests.fedsim.test_processes import INDEXED, in_memory, set_trap, trapped
+from fedtorch import TorchWorkload
+from tests.fedsim.test_processes import INDEXED, family, named_memory, set_trap, trapped
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
-ray = pytest.importorskip("ray")
-
-from fedtorch import TorchWorkload  # noqa: E402
-
 pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.needs("ray"),
     pytest.mark.processes,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
@@ -29,11 +30,14 @@ RAY = {"kind": "ray"}
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    before = in_memory()
-    ray.init(num_cpus=4, log_to_driver=False, include_dashboard=False)
+    """A cluster of our own, whatever else runs on this machine."""
+    ray = import_module("ray")
+    ray.init("local", num_cpus=4, log_to_driver=False, include_dashboard=False)
+    ours = [os.getpid(), *family(os.getpid())]
+    names = {name for process in ours for name in named_memory(process)}
     yield
     ray.shutdown()
-    assert in_memory() <= before
+    assert not [name for name in names if Path(name).exists()]
 
 
 def simulated(

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +162,9 @@ def test_a_mean_and_its_interval_are_those_of_the_seeds() -> None:
     assert float(row["versions_half_width_95"]) == 0
 
 
-@pytest.mark.skipif(not find_spec("pyarrow"), reason="pyarrow is not installed")
+@pytest.mark.needs("pyarrow")
 def test_tables_are_parquet_as_well() -> None:
-    from pyarrow import parquet  # type: ignore[import-not-found,unused-ignore]
-
+    parquet = import_module("pyarrow.parquet")
     write()
     assert "(CSV and Parquet)" in sweep(*GRID).err
     table = parquet.read_table("out/table.parquet").to_pydict()

@@ -6,12 +6,14 @@ from textwrap import dedent
 
 import pytest
 
-pytest.importorskip("cosmic_ray", reason="`make mutants` installs it")
+pytest.importorskip("cosmic_ray", reason="`make test-extras` installs it")
 
 from tests.mutants.books import reasons
 from tests.mutants.operators import mutants
 from tests.mutants.table import RESULTS, ROOT
 from tests.mutants.targets import targets
+
+pytestmark = pytest.mark.needs("cosmic_ray")
 
 
 def planted(source: str) -> set[tuple[str, str]]:

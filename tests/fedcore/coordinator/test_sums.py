@@ -139,8 +139,7 @@ def test_messages_of_which_nothing_cancels_are_put_together_each_time(
     added: list[int],
 ) -> None:
     found, sums = messages(SemiDiscrete(bits=0.1), 9), Sums((DIM,))
-    if payloads.cancels(unpack(found[9], (DIM,))):
-        pytest.skip("these cancel")
+    assert not payloads.cancels(unpack(found[9], (DIM,)))
     for _ in range(2):
         sum_D = sums.over(4, found)
         assert sum_D is not None

@@ -1,5 +1,6 @@
-"""Flower Datasets' partitioners; the real package where it is installed."""
+"""Flower Datasets' partitioners."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,8 @@ import pytest
 
 from fedcore.errors import ConfigError, WorkloadError
 from fedrun.data import flower_partition
-from fedrun.optional import installed
 
-needs_flower = pytest.mark.skipif(
-    not installed("flwr_datasets"),
-    reason="flwr-datasets is not installed: latecomer[flower-datasets]",
-)
+needs_flower = pytest.mark.needs("flwr_datasets", "datasets")
 Y = np.arange(200) % 5
 PARTITIONERS = [
     ("IidPartitioner", {"num_partitions": 7}),
@@ -35,7 +32,7 @@ PARTITIONERS = [
 
 
 def partitioner(name: str, **settings: Any) -> Any:
-    module = pytest.importorskip("flwr_datasets.partitioner")
+    module = import_module("flwr_datasets.partitioner")
     if name not in ("IidPartitioner", "LinearPartitioner"):
         settings["partition_by"] = "label"
     return getattr(module, name)(**settings)
@@ -54,7 +51,7 @@ def test_clients_have_the_rows_that_flower_gives_them(
     assert len(set(rows.tolist())) == len(rows) <= len(Y)
     assert all((np.diff(part) > 0).all() for part in parts)
     theirs = partitioner(name, **settings)
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
     theirs.dataset = datasets.Dataset.from_dict({"label": Y})
     for client, part in enumerate(parts):
         labels = theirs.load_partition(client)["label"][:]
@@ -63,7 +60,7 @@ def test_clients_have_the_rows_that_flower_gives_them(
 
 @needs_flower
 def test_a_data_set_of_the_users_is_left_as_it_is() -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
     source = datasets.Dataset.from_dict({"label": Y})
     parts = flower_partition(partitioner("IidPartitioner", num_partitions=2), source)
     assert sorted(np.concatenate(parts).tolist()) == list(range(200))
@@ -80,7 +77,7 @@ def test_a_partitioner_is_used_once() -> None:
 
 @needs_flower
 def test_a_partitioner_of_columns_is_refused() -> None:
-    module = pytest.importorskip("flwr_datasets.partitioner")
+    module = import_module("flwr_datasets.partitioner")
     vertical = module.VerticalEvenPartitioner(num_partitions=2)
     with pytest.raises(WorkloadError, match="splits columns; clients here share rows"):
         flower_partition(vertical, {"a": Y, "b": Y, "c": Y, "label": Y})

@@ -1,5 +1,6 @@
-"""Hugging Face data sets as samples; the real package where it is installed."""
+"""Hugging Face data sets as samples."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -8,18 +9,14 @@ import pytest
 from fedcore.errors import WorkloadError
 from fedcore.samples import IndexedSamples, Subset, as_samples
 from fedrun.data import hugging_face
-from fedrun.optional import installed
 
-needs_datasets = pytest.mark.skipif(
-    not installed("datasets"),
-    reason="datasets is not installed: latecomer[huggingface]",
-)
+needs_datasets = pytest.mark.needs("datasets")
 PIXELS = np.arange(40, dtype=np.float32).reshape(5, 8)
 LABELS = [0, 1, 2, 1, 0]
 
 
 def real() -> Any:
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
     columns = {"image": PIXELS.tolist(), "label": LABELS, "who": list("abcde")}
     return datasets.Dataset.from_dict(columns)
 
@@ -85,10 +82,10 @@ def test_torch_workloads_take_it() -> None:
     assert gradient_D.shape == (27,)
 
 
-@needs_datasets
+@pytest.mark.needs("datasets", "PIL")
 def test_images_are_decoded() -> None:
-    image = pytest.importorskip("PIL.Image")
-    datasets = pytest.importorskip("datasets")
+    image = import_module("PIL.Image")
+    datasets = import_module("datasets")
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
     columns = {"image": [image.fromarray(pixels)], "label": [1]}
     features = datasets.Features(
@@ -101,7 +98,7 @@ def test_images_are_decoded() -> None:
 
 @needs_datasets
 def test_rows_of_unlike_length_cannot_become_arrays() -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = import_module("datasets")
     source = datasets.Dataset.from_dict({"tokens": [[1], [2, 3]], "label": [0, 1]})
     data = hugging_face(source, inputs="tokens", target="label")
     with pytest.raises(WorkloadError, match=r"'tokens' is ragged.*\(1,\), \(2,\)"):

@@ -1,7 +1,6 @@
 """Data sets in a folder that the user points at."""
 
 import gzip
-import os
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +131,7 @@ def test_images_of_another_shape_are_told(tmp_path: Path) -> None:
         fashion_mnist("train", folder=tmp_path)
 
 
-@pytest.mark.skipif(
-    not (Path(os.environ.get("LATECOMER_DATA", "")) / "fashion_mnist.npz").is_file(),
-    reason="LATECOMER_DATA names no folder with fashion_mnist.npz",
-)
+@pytest.mark.needs_data("fashion_mnist.npz")
 def test_the_real_images_are_there() -> None:
     for split, rows in (("train", 60_000), ("test", 10_000)):
         x, y = fashion_mnist("train" if split == "train" else "test")
@@ -143,12 +139,7 @@ def test_the_real_images_are_there() -> None:
         assert np.bincount(y).tolist() == [rows // 10] * 10
 
 
-@pytest.mark.skipif(
-    not (
-        Path(os.environ.get("LATECOMER_DATA", "")) / "shoulder_smartwatch.npz"
-    ).is_file(),
-    reason="LATECOMER_DATA names no folder with shoulder_smartwatch.npz",
-)
+@pytest.mark.needs_data("shoulder_smartwatch.npz")
 def test_the_real_exercises_are_there() -> None:
     train, test = shoulder_smartwatch("train"), shoulder_smartwatch("test")
     assert np.unique(train.people).tolist() == list(range(1, 11))

@@ -1,6 +1,7 @@
-"""Parquet, where pyarrow is installed."""
+"""Parquet, by pyarrow."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,14 @@ import pytest
 
 from fedcore.errors import ConfigError, WorkloadError
 from fedrun.data import load, load_column
-from fedrun.optional import installed
 
-needs_pyarrow = pytest.mark.skipif(
-    not installed("pyarrow"), reason="pyarrow is not installed: latecomer[frames]"
-)
+needs_pyarrow = pytest.mark.needs("pyarrow")
 
 
 def parquet(folder: Path, **columns: Any) -> Path:
-    arrow = pytest.importorskip("pyarrow")
+    arrow = import_module("pyarrow")
     path = folder / "data.parquet"
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
+    import_module("pyarrow.parquet").write_table(arrow.table(columns), path)
     return path
 
 

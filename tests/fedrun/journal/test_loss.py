@@ -248,14 +248,21 @@ def shortened(content: bytearray, start: int) -> None:
     del content[start:]
 
 
-@pytest.mark.parametrize("harm", [flipped, zeroed, shortened])
-@pytest.mark.parametrize("with_mark", [True, False])
+# Without the mark nothing tells a shortened log from a torn tail.
+@pytest.mark.parametrize(
+    ("harm", "with_mark"),
+    [
+        (flipped, True),
+        (flipped, False),
+        (zeroed, True),
+        (zeroed, False),
+        (shortened, True),
+    ],
+)
 def test_damage_in_the_middle_of_the_log_is_no_older_state(
     torn: Written, harm: Callable[[bytearray, int], None], with_mark: bool
 ) -> None:
     if not with_mark:
-        if harm is shortened:
-            pytest.skip("then nothing tells it from a torn tail")
         (torn.folder / "journal.mark").unlink()
     log = log_of(torn)
     content = bytearray(log.read_bytes())
