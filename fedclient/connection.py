@@ -194,6 +194,11 @@ class Connection:
         """Tells that the user's code raised."""
         self._call(self._stub.report, pb.ReportRequest(key=self.key, error=error))
 
+    def report_skipped(self, samples: int, why: str) -> None:
+        """Tells that the user's code left samples out."""
+        request = pb.ReportRequest(key=self.key, error=why, skipped=samples)
+        self._call(self._stub.report, request)
+
     def leave(self) -> None:
         """Says goodbye for good."""
         self._call(self._stub.leave, pb.LeaveRequest(key=self.key))

@@ -191,6 +191,9 @@ class Worker:
         self._again = False
         if participant.unusable:
             raise DivergedError(participant.unusable)
+        if trained.skipped:
+            _log.warning("%d samples were left out: %s", trained.skipped, trained.why)
+            member.connection.report_skipped(trained.skipped, trained.why)
 
     def _tasks(self, sent: int) -> int:
         """How many tasks there were; after a restart, as many as were sent."""

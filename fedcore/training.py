@@ -154,6 +154,8 @@ class Trainer:
             steps=task.steps,
             loss=None if result.loss is None else float(result.loss),
             counts=counts,
+            skipped=sum(samples for samples, _ in task.skipped),
+            why=task.skipped[-1][1] if task.skipped else "",
         )
 
 

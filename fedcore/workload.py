@@ -25,12 +25,14 @@ from fedcore.evaluation import MetricsOf, evaluation_batches, measured, numbers
 from fedcore.params import ParamSpec, Tensors
 from fedcore.rng import Key
 from fedcore.samples import Samples, as_samples, join_rows
+from fedcore.text import printable
 from fedcore.typing import Array, Counts, Indices, Seconds, State, Vector
 
 Metrics = Mapping[str, float]
 
 MOST_FAILURES = 5  # of the user's code in a row; then a client gives up
 AFTER_FAILURE: Seconds = 2.0  # it waits twice as long after each
+LONGEST_WHY = 200  # characters of the reason for which samples are left out
 LONG_TEXT = 2000  # characters of its traceback that are kept: the end says most
 
 
@@ -86,6 +88,25 @@ class TrainingTask:
     steps: int
     lr: float
     batch: int
+    skipped: list[tuple[int, str]] = field(default_factory=list, repr=False)
+
+    def skip(self, samples: int, why: str) -> None:
+        """Says that some samples are left out, such as the one bad file of a thousand.
+
+        The task goes on; the server shows the client with the number and the reason.
+
+        Args:
+            samples: how many, 1 or more.
+            why: in a line, such as "scan_17.png: truncated".
+
+        Raises:
+            WorkloadError: it is no such number, or the reason is empty.
+        """
+        if not isinstance(samples, int) or samples < 1:
+            raise WorkloadError(f"skip({samples!r}, ...): expected a number above 0")
+        if not why:
+            raise WorkloadError(f"skip({samples}, {why!r}): expected a reason")
+        self.skipped.append((samples, printable(why)[:LONGEST_WHY]))
 
 
 @dataclass(frozen=True, slots=True)

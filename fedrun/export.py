@@ -14,7 +14,7 @@ from fedrun.journal import Journal
 from fedrun.journal.recover import recover_from
 from fedrun.results import Results
 
-TABLES = ("metrics", "versions", "updates", "tasks", "losses")
+TABLES = ("metrics", "versions", "updates", "tasks", "losses", "shares", "labels")
 
 
 def export_model(run: Path, out: Path, which: str, version: int | None) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -18,6 +19,7 @@ from fedcore.coordinator.records import (
     Lost,
     Measured,
     Reopened,
+    Skipped,
     Stepped,
     Tallied,
 )
@@ -27,6 +29,8 @@ from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import Vector
+from fedrun.config import parse_config
+from fedrun.coverage import Coverage
 from fedrun.files import load_model
 from fedrun.journal import Configured, Journal
 from fedrun.journal.tally import in_order
@@ -42,14 +46,20 @@ FRAMES = (
     "updates",
     "tasks",
     "losses",
+    "shares",
+    "labels",
 )
 NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
+
+
+# No sound client makes an update that gets one of these verdicts.
+USELESS = (Verdict.DISCARDED, Verdict.REJECTED_MALFORMED)
 
 
 class Failure(NamedTuple):
     """What went wrong at a client."""
 
-    times: int
+    times: int  # or samples, where it left some out
     error: str  # the last one, in a line
     went_on: bool  # it sent an update since
 
@@ -230,6 +240,43 @@ class Results:
         return _columns([self._place(r) for r in self.of(Lost)])
 
     @cached_property
+    def coverage(self) -> Coverage:
+        """Who is in the model: the shares of clients and labels, and who is missing."""
+        coverage = Coverage()
+        for record in self.records:
+            if isinstance(record, Configured):
+                coverage.counted = _counted_by(record)
+            else:
+                coverage.observe(record)
+        return coverage
+
+    @cached_property
+    def shares(self) -> Table:
+        """What each client has in the model, and when its last update was accepted."""
+        coverage = self.coverage
+        rows = [
+            {
+                "client": self.names.get(cid, cid),
+                "updates": client.updates,
+                "share": coverage.share(cid),
+                "recent": coverage.recent_share(cid),
+                "version": client.version,
+                "seconds": None if client.at is None else client.at - self.started,
+            }
+            for cid, client in coverage.clients.items()
+        ]
+        return _columns(rows)
+
+    @cached_property
+    def labels(self) -> Table:
+        """What each label has in the model, where clients told which ones they used."""
+        rows = [
+            {"label": label, **found._asdict()}
+            for label, found in self.coverage.labels.items()
+        ]
+        return _columns(rows)
+
+    @cached_property
     def best(self) -> dict[str, tuple[float, int]]:
         """The best central value of each metric, and the version that had it."""
         found = {}
@@ -243,18 +290,33 @@ class Results:
 
     @cached_property
     def failures(self) -> dict[str, Failure]:
-        """Clients whose code or data raised, by name, in the order of their first."""
+        """By name, clients whose code raised or whose updates were of no use."""
         found: dict[str, Failure] = {}
         for record in self.records:
-            if isinstance(record, Failed):
-                name = self.names.get(record.cid, record.cid)
-                times = found[name].times + 1 if name in found else 1
-                _, _, last = record.error.strip().rpartition("\n")
-                found[name] = Failure(times, printable(last), went_on=False)
-            elif isinstance(record, Decided):
-                name = self.names.get(record.cid, record.cid)
-                if name in found:
+            name = self.names.get(getattr(record, "cid", ""), "")
+            match record:
+                case Failed():
+                    error = last_line(record.error)
+                case Decided() if record.verdict in USELESS:
+                    error = printable(record.reason or record.verdict.value)
+                case Decided() if name in found:
                     found[name] = found[name]._replace(went_on=True)
+                    continue
+                case _:
+                    continue
+            times = found[name].times + 1 if name in found else 1
+            found[name] = Failure(times, error, went_on=False)
+        return found
+
+    @cached_property
+    def skipped(self) -> dict[str, Failure]:
+        """Clients whose code left samples out: how many, and the last reason."""
+        found: dict[str, Failure] = {}
+        for record in self.of(Skipped):
+            name = self.names.get(record.cid, record.cid)
+            before = found[name].times if name in found else 0
+            why = printable(record.why)
+            found[name] = Failure(before + record.count, why, went_on=True)
         return found
 
     @cached_property
@@ -275,7 +337,10 @@ class Results:
             "bytes_down": sum(record.nbytes for record in tasks),
             "bytes_uncompressed": 4 * self.dim * exchanges,
             "failed": {name: each.error for name, each in self.failures.items()},
+            "skipped": {name: each.error for name, each in self.skipped.items()},
             "restored": len(self.of(EpochOpened)),
+            "missing": [client.name for client in self.coverage.missing],
+            "warnings": self.coverage.warnings,
             "metrics": {
                 name: self.central[name][-1]
                 for name in self.metric_names
@@ -288,7 +353,7 @@ class Results:
 
         Args:
             name: one of ``metrics``, ``central``, ``federated``, ``versions``,
-                ``updates``, ``tasks`` and ``losses``.
+                ``updates``, ``tasks``, ``losses``, ``shares`` and ``labels``.
 
         Raises:
             ConfigError: there is no such table, or pandas is not installed.
@@ -330,6 +395,20 @@ class Results:
         """The named arrays of the last model, or of the ``best`` or ``initial`` one."""
         spec, flat_D = load_model(self.folder / "models" / f"{which}.safetensors")
         return spec.unflatten(flat_D)
+
+
+def _counted_by(told: Configured) -> Callable[[int], float]:
+    """For how many samples an update counts, as the run was told."""
+    try:
+        return parse_config(told.config).algorithm.counted
+    except ConfigError:  # a method is of a module that was not imported here
+        return float
+
+
+def last_line(error: str) -> str:
+    """The last line of a traceback, which says most."""
+    _, _, last = error.strip().rpartition("\n")
+    return printable(last)
 
 
 def is_number(value: float | None) -> bool:

@@ -20,15 +20,19 @@ from fedcore.coordinator.records import (
     Failed,
     Lost,
     Measured,
+    Skipped,
     Unproved,
 )
 from fedcore.text import printable
 from fedrun.journal.codec import Row
+from fedrun.results import last_line
 from fedrun.tables import overhead_line, saving, size, totals_table
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, total
 from fedserver.progress import ClientProgress, Progress, goals
+from fedserver.stall import stall
 
 MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
+MOST_WARNINGS = 2
 LEAST_NEWS = 3  # lines which the table of bytes leaves to the news
 WIDE = 100  # columns, from which on there is room for the names of codecs
 _COUNTS = ("accepted", "refused", "late by", "λ")
@@ -70,8 +74,10 @@ class LiveView:
             case Lost():
                 self._news.append(f"{clock} {name} is lost")
             case Failed():
-                _, _, last = record.error.strip().rpartition("\n")
-                self._news.append(f"{clock} {name} failed: {printable(last)}")
+                self._news.append(f"{clock} {name} failed: {last_line(record.error)}")
+            case Skipped():
+                why = printable(record.why)
+                self._news.append(f"{clock} {name} left out {record.count:,}: {why}")
             case Unproved():
                 self._news.append(f"{clock} {name} claims a later state, without proof")
             case EpochOpened():
@@ -119,6 +125,16 @@ class LiveView:
             ),
             _line(self._payload()),
             *self._goals(),
+            *self._warnings(),
+        ]
+
+    def _warnings(self) -> list[RenderableType]:
+        """Why nothing moves, and who is hardly in the model."""
+        sentences = [stall(self._progress), *self._progress.coverage.warnings]
+        found = [sentence for sentence in sentences if sentence]
+        return [
+            Text(sentence, "yellow", no_wrap=True, overflow="ellipsis")
+            for sentence in found[:MOST_WARNINGS]
         ]
 
     def _payload(self) -> str:

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from fedcore.coordinator.records import (
     Admitted,
@@ -15,12 +16,15 @@ from fedcore.coordinator.records import (
     Leased,
     Lost,
     Measured,
+    Skipped,
     Stepped,
 )
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import JSON, Seconds
+from fedrun.coverage import Coverage, since
 from fedrun.journal.codec import Row
+from fedrun.results import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Crossed, Traffic, by_client, of_all, told
 from fedserver.sockets import Sockets
@@ -41,6 +45,9 @@ class ClientProgress:
     staleness: int = 0  # of its last update
     weight: float = 0.0  # likewise
     memory_norm: float = 0.0
+    failures: int = 0
+    error: str = ""  # the last one, in a line
+    skipped: int = 0  # samples that its code left out
     bytes_up: int = 0
     bytes_down: int = 0
     seen: Seconds = 0.0
@@ -55,6 +62,7 @@ class Progress:
     verdicts: Counter[str] = field(default_factory=Counter)
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
+    coverage: Coverage = field(default_factory=Coverage)
     sockets: Sockets | None = None
     address: str = ""
     bytes_up: int = 0  # of all clients
@@ -64,14 +72,17 @@ class Progress:
         """Nothing has happened yet."""
         self.lock = threading.Lock()
         self._steps: deque[tuple[Seconds, int]] = deque(maxlen=RECENT)
+        self._accepted: deque[Seconds] = deque(maxlen=RECENT)  # when, on this clock
         self._run: Run | None = None
         self.began = time.monotonic()
 
     def watch(self, run: Run) -> None:
         """Takes up the run as its journal tells it."""
         self._run = run
+        self.coverage.counted = run.config.algorithm.counted
         for entry in run.journal.store.entries(payloads=False):
             self._count(entry.record)
+        self._accepted.clear()  # those were accepted by another process
         for client in self.clients.values():
             if client.doing.startswith("train"):
                 client.doing = "away"  # whoever is there will show it
@@ -104,6 +115,17 @@ class Progress:
         updates = sum(count for _, count in list(self._steps)[1:])
         return updates / (last - first) if last > first else 0.0
 
+    @property
+    def quiet(self) -> Seconds:
+        """How long ago the last update was accepted, or the process began."""
+        return time.monotonic() - (self._accepted[-1] if self._accepted else self.began)
+
+    @property
+    def usual(self) -> Seconds:
+        """The usual time between two accepted updates; 0 if there were too few."""
+        times = sorted(later - at for at, later in pairwise(list(self._accepted)))
+        return times[len(times) // 2] if times else 0.0
+
     def name(self, cid: str) -> str:
         """A client's name."""
         return self.clients[cid].name if cid in self.clients else printable(cid)
@@ -131,7 +153,8 @@ class Progress:
                 "measured": self.metrics[-1][0] if self.metrics else None,
             }
         traffic, clients = self._traffic_json(), self._clients_json(present)
-        return {**facts, "traffic": traffic, **clients}
+        covered = coverage_json(self.coverage)
+        return {**facts, "traffic": traffic, "coverage": covered, **clients}
 
     def _traffic_json(self) -> JSON:
         """All bytes, and what is known of the sockets."""
@@ -151,7 +174,10 @@ class Progress:
             latest = heapq.nlargest(
                 MOST_LISTED, self.clients.items(), key=lambda item: item[1].seen
             )
-            listed = {cid: vars(client).copy() for cid, client in latest}
+            listed = {
+                cid: {**vars(client), **_shares(self.coverage, cid)}
+                for cid, client in latest
+            }
             unlisted = len(self.clients) - len(listed)
             places = {cid: n for n, cid in enumerate(self.clients) if cid in listed}
         lanes, crossed = by_client(self.traffic.lanes()), self.traffic.crossed()
@@ -171,6 +197,7 @@ class Progress:
         client = self.clients.get(getattr(record, "cid", ""))
         if client is not None:
             client.seen = record.at
+        self.coverage.observe(record)
         match record:
             case Admitted():
                 if client is None:
@@ -187,6 +214,11 @@ class Progress:
                 client.doing = "lost"
             case Failed() if client is not None:
                 client.doing = "failed"
+                client.failures += 1
+                client.error = last_line(record.error)
+            case Skipped() if client is not None:
+                client.skipped += record.count
+                client.error = record.why
             case Departed() if client is not None:
                 client.doing = "left"
             case Stepped():
@@ -202,6 +234,11 @@ class Progress:
     def _count_update(self, record: Decided, client: ClientProgress) -> None:
         self.verdicts[record.verdict.value] += 1
         accepted = record.verdict is Verdict.ACCEPTED
+        if accepted:
+            self._accepted.append(time.monotonic())
+        elif record.verdict in USELESS:
+            client.failures += 1
+            client.error = printable(record.reason)
         client.accepted += accepted
         client.refused += not accepted
         client.staleness, client.weight = record.staleness, record.weight
@@ -211,10 +248,39 @@ class Progress:
         client.doing = "idle"
 
 
+def coverage_json(coverage: Coverage) -> JSON:
+    """Who is in the model, and who is not."""
+    missing = coverage.missing
+    return {
+        "recent": coverage.recent_updates,
+        "half": [client.name for client in coverage.half[:MOST_LISTED]],
+        "missing": [
+            {"client": client.name, "since": since(client)}
+            for client in missing[:MOST_LISTED]
+        ],
+        "unlisted": max(0, len(missing) - MOST_LISTED),
+        "labels": {
+            str(label): found._asdict() for label, found in coverage.labels.items()
+        },
+        "warnings": coverage.warnings,
+    }
+
+
+def _shares(coverage: Coverage, cid: str) -> JSON:
+    if cid not in coverage.clients:  # an evaluator
+        return {"share": 0.0, "recent_share": 0.0}
+    shares = coverage.share(cid), coverage.recent_share(cid)
+    return dict(zip(("share", "recent_share"), shares, strict=True))
+
+
 def without_clients(told: JSON) -> JSON:
     """A status for whoever asks from elsewhere: sums, and nobody's name."""
     unlisted = told["unlisted"] + len(told["clients"])
-    hidden = {"journal": "", "disk": "it is full or fails" if told["disk"] else ""}
+    hidden = {
+        "journal": "",
+        "disk": "it is full or fails" if told["disk"] else "",
+        "coverage": {"recent": 0, "missing": [], "unlisted": 0, "warnings": []},
+    }
     return {**told, **hidden, "clients": [], "unlisted": unlisted}
 
 

@@ -1,6 +1,7 @@
 """Asking a running server, from another shell."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -15,6 +16,8 @@ from rich.text import Text
 from fedcore.errors import UnavailableError
 from fedcore.text import printable
 from fedcore.typing import JSON
+from fedrun.coverage import listed
+from fedrun.report.units import counted
 from fedrun.tables import clients_table, overhead_line, totals_table
 from fedrun.traffic import OTHERS, Crossed, Lane, Load, read_told
 
@@ -66,9 +69,21 @@ def status_table(told: JSON) -> RenderableType:
         head.add_row("unproved", f"{told['unproved']:,} claims of a later state")
     if told.get("disk"):
         head.add_row("disk", Text(told["disk"]))
+    for what, sentence in _troubles(told):
+        head.add_row(what, Text(sentence))
     head.add_row("ended", told["ended"] or "no")
     table = Table(box=None, header_style="dim")
-    for column in ("client", "does", "there", "accepted", "refused", "late by", "λ"):
+    columns = (
+        "client",
+        "does",
+        "there",
+        "accepted",
+        "refused",
+        "late by",
+        "λ",
+        "share",
+    )
+    for column in columns:
         table.add_column(column)
     for client in sorted(told["clients"], key=lambda c: str(c["name"])):
         table.add_row(
@@ -79,10 +94,35 @@ def status_table(told: JSON) -> RenderableType:
             str(client["refused"]),
             str(client["staleness"]),
             f"{client['weight']:.2f}",
+            f"{client['recent_share']:.1%}" if client["role"] == "trainer" else "",
         )
     if told["unlisted"]:
         table.add_row(f"[dim]and {told['unlisted']:,} more[/]")
     return Group(head, Text(""), table, *_bytes(told))
+
+
+def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
+    """What keeps the run from going on, who is hardly in the model, and who fails."""
+    if told["stalled"]:
+        yield "stalled", told["stalled"]
+    covered = told["coverage"]
+    for warning in covered["warnings"]:
+        yield "warning", warning
+    missing = [f"{each['client']} ({each['since']})" for each in covered["missing"]]
+    if missing:
+        count = len(missing) + covered["unlisted"]
+        yield (
+            "missing",
+            f"{count:,} in none of the last {covered['recent']:,} updates: "
+            f"{listed(missing, count)}",
+        )
+    for client in told["clients"]:
+        if client["failures"]:
+            times = f"{client['name']} failed {counted(client['failures'], 'time')}"
+            yield "failed", f"{times}, last: {client['error']}"
+        if client["skipped"]:
+            left_out = f"{client['name']} left out {client['skipped']:,} samples"
+            yield "skipped", f"{left_out}, last: {client['error']}"
 
 
 def _bytes(told: JSON) -> list[RenderableType]:

@@ -42,6 +42,7 @@ from fedserver.progress import MOST_LISTED, Progress, without_clients
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
 from fedserver.sockets import Sockets, most_connections
+from fedserver.stall import stall
 
 _log = logging.getLogger(__name__)
 DOOR = "door"  # the file in a run's folder that says how its operator comes in
@@ -214,10 +215,15 @@ class Server:
 
     async def _sweep(self) -> None:
         """Notices clients that fell silent."""
+        was_stalled = False
         while True:
             await asyncio.sleep(_SWEEP)
             for cid in self._sessions.missing():
                 self._core.submit(ClientLost(at=self._core.now(), cid=cid))
+            stalled = stall(self.progress, self._core.trouble)
+            if stalled and not was_stalled:
+                _log.warning("%s", stalled)
+            was_stalled = bool(stalled)
 
     async def _status(self, everything: bool) -> str:
         """The status as JSON; that of many clients is made once a second at most."""
@@ -233,7 +239,8 @@ class Server:
 
     def _tell(self, present: set[str], trouble: str | None) -> tuple[str, str]:
         """What everybody may know, and all."""
-        told = {**self.progress.as_json(present), "disk": trouble}
+        stalled = stall(self.progress, trouble)
+        told = {**self.progress.as_json(present), "disk": trouble, "stalled": stalled}
         return json.dumps(without_clients(told)), json.dumps(told)
 
     # ---------------------------------------------------------------- the book

@@ -44,14 +44,15 @@ from fedcore.coordinator.events import (
     ModelMeasured,
     NameFreed,
     Role,
+    SamplesSkipped,
     UpdatePushed,
 )
 from fedcore.errors import ProtocolError, SpecMismatchError, UnavailableError
 from fedcore.params import ParamSpec, content_digest
-from fedcore.protocol import Answer, Epoch, Pull, Push
+from fedcore.protocol import MOST_COUNTED, Answer, Epoch, Pull, Push
 from fedcore.text import is_printable, wrong_metrics
 from fedcore.typing import Seconds
-from fedcore.workload import LONG_TEXT
+from fedcore.workload import LONG_TEXT, LONGEST_WHY
 from fedrun.run import Run, fresh_name
 from fedserver.answers import Answers
 from fedserver.core import Core
@@ -341,6 +342,15 @@ class FederationService:
         if cid not in self._enrolled:
             return pb.ReportReply()
         self._sessions.hear(cid)
+        if request.skipped:
+            skipped = SamplesSkipped(
+                at=self._core.now(),
+                cid=cid,
+                count=min(request.skipped, MOST_COUNTED),
+                why=request.error[:LONGEST_WHY],
+            )
+            self._core.submit(skipped)
+            return pb.ReportReply()
         if request.error:
             text = request.error[-LONG_TEXT:]
             event = ClientFailed(at=self._core.now(), cid=cid, error=text)

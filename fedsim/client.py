@@ -17,6 +17,7 @@ from fedcore.coordinator.events import (
     ClientLost,
     ClientPulled,
     ModelMeasured,
+    SamplesSkipped,
     UpdatePushed,
 )
 from fedcore.errors import ConfigError, DivergedError, UserCodeError
@@ -237,6 +238,15 @@ class SimulatedClient:
         trained, base, key = self._trainer.task(
             participant.state, self._data, seed, self._device.name
         )
+        if trained.skipped:
+            self._world.feed(
+                SamplesSkipped(
+                    at=self._world.clock.now,
+                    cid=self.name,
+                    count=trained.skipped,
+                    why=trained.why,
+                )
+            )
         sends = participant.finish(trained, base, key)
         if participant.unusable:
             raise DivergedError(participant.unusable)

@@ -77,6 +77,16 @@ class ClientFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesSkipped:
+    """A user's code left samples out of a task, and said why; the task goes on."""
+
+    at: Seconds
+    cid: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLeft:
     """A client said goodbye for good."""
 
@@ -135,6 +145,7 @@ Event = (
     | UpdatePushed
     | ClientLost
     | ClientFailed
+    | SamplesSkipped
     | ClientLeft
     | ModelMeasured
     | TimerFired

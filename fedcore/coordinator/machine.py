@@ -33,6 +33,7 @@ from fedcore.coordinator.events import (
     HistoryReopened,
     ModelMeasured,
     NameFreed,
+    SamplesSkipped,
     StopRequested,
     Timer,
     TimerFired,
@@ -54,6 +55,7 @@ from fedcore.coordinator.records import (
     Measured,
     Note,
     Reopened,
+    Skipped,
     Stepped,
     StepReason,
     Unproved,
@@ -171,6 +173,8 @@ class Coordinator:
                 return self._lose(event.cid)
             case ClientFailed():
                 return self._fail(event)
+            case SamplesSkipped():
+                return self._skip(event)
             case ClientLeft():
                 return self._leave(event.cid)
             case ModelMeasured():
@@ -228,6 +232,13 @@ class Coordinator:
             self.leases.deliver(event.cid)
         record = Failed(at=self.state.at, cid=event.cid, error=event.error)
         return [*self._write(record), *self._hand_out()]
+
+    def _skip(self, event: SamplesSkipped) -> list[Action]:
+        if event.cid not in self.state.clients:
+            return []
+        return self._write(
+            Skipped(at=self.state.at, cid=event.cid, count=event.count, why=event.why)
+        )
 
     def _leave(self, cid: str) -> list[Action]:
         row = self.state.clients.get(cid)

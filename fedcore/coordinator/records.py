@@ -169,6 +169,17 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A user's code left samples out of a task, and said why."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+    cid: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
     """A client was not heard of for too long."""
 
@@ -214,6 +225,7 @@ Note = (
     | Failed
     | Leased
     | Lost
+    | Skipped
     | Unproved
     | Tallied
 )

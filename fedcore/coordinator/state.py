@@ -30,6 +30,7 @@ from fedcore.coordinator.records import (
     Note,
     Record,
     Reopened,
+    Skipped,
     Stepped,
     Tallied,
     Unproved,
@@ -165,7 +166,9 @@ class ServerState:
                 self.closed = record.reason
             case Reopened():
                 self.closed = None
-            case Cut() | Failed() | Leased() | Lost() | Unproved() | Tallied():
+            case Cut() | Failed() | Leased() | Lost():
+                pass
+            case Skipped() | Unproved() | Tallied():
                 pass
             case _:
                 assert_never(record)

@@ -45,6 +45,8 @@ class Trained(NamedTuple):
     loss: float | None = None
     counts: Counts | None = None
     kept: State = None  # what the client algorithm keeps from task to task
+    skipped: int = 0  # samples that the user's code left out,
+    why: str = ""  # and why it left out the last ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ _CLASSES: dict[str, type[Any]] = {
         records.Failed,
         records.Leased,
         records.Lost,
+        records.Skipped,
         records.Unproved,
         records.Tallied,
     )

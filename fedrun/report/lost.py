@@ -62,6 +62,10 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
         )
     sentences += _failed(results)
     sentences += [
+        f"{name} left out {counted(samples, 'sample')}: {why}."
+        for name, (samples, why, _) in list(results.skipped.items())[:MOST_NAMED]
+    ]
+    sentences += [
         f"At version {e.version:,} a new history began ({e.reason}): what the server "
         "no longer had, clients take back and send again, as far as they remember."
         for e in epochs

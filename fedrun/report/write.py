@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fedrun.report.appendix import section as appendix
+from fedrun.report.coverage import section as coverage
 from fedrun.report.header import intro
 from fedrun.report.learning import section as learning
 from fedrun.report.lives import lives_of
@@ -32,6 +33,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         intro(results, lives),
         [
             learning(results),
+            coverage(results),
             staleness(results),
             verdicts(results, lives),
             traffic(results),

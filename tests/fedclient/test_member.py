@@ -38,7 +38,7 @@ from fedcore.errors import (
     UserCodeError,
     WorkloadError,
 )
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, TrainedParams, TrainingTask, Workload
 from fedrun.exits import exit_status
 from fedrun.results import Results
 from tests.served import DIM, Served, served, settings, until
@@ -444,3 +444,21 @@ def test_it_gives_up_when_it_has_failed_for_so_long_not_worked_for_so_long(
 def test_a_server_may_ask_for_a_longer_pause(pauses: list[float]) -> None:
     Patience().wait(UnavailableError("busy"), least=7.5)
     assert pauses == [7.5]
+
+
+def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> None:
+    def train(params: Any, data: Any, task: TrainingTask) -> TrainedParams:
+        task.skip(2, "scan_17.png: truncated")
+        return TrainedParams({"w": params["w"] + 1}, samples=6)
+
+    app = replace(workload(), gradient=None, train=train)
+    with served(tmp_path) as server, worker(server, tmp_path / "ann", app) as ann:
+        ann._enrol()
+        while ann._accepted < 2:
+            ann._turn()
+        until(lambda: len(server.lines("skipped")) == 2, "both are told")
+        assert server.lines("skipped")[0]["level"] == "warning"
+        [client] = server.progress.as_json(set())["clients"]
+        assert (client["skipped"], client["error"]) == (4, "scan_17.png: truncated")
+        assert client["failures"] == 0
+    assert Results(tmp_path / "run").skipped["ann"].times == 4

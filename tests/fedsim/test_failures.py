@@ -8,12 +8,12 @@ import pytest
 
 import fedsim
 from fedcore.coordinator.records import Failed
-from fedcore.errors import UserCodeError
-from fedcore.workload import MOST_FAILURES, Client
+from fedcore.errors import UserCodeError, WorkloadError
+from fedcore.workload import MOST_FAILURES, Client, TrainedParams, TrainingTask
 from fedrun.report.lives import lives_of
 from fedrun.report.lost import what_was_lost
 from tests.fedsim import toys
-from tests.fedsim.toys import points, toy
+from tests.fedsim.toys import gradient, points, toy
 
 ENGINES = pytest.mark.parametrize("engine", ["exact", "stacked"])
 
@@ -70,3 +70,37 @@ def test_a_run_without_anything_to_measure_says_so(
 ) -> None:
     fedsim.run(toys.settings(), toy(test_data=None), folder=tmp_path / "run")
     assert "nothing is measured: the workload has no test_data=" in caplog.text
+
+
+def some_bad_files(params: Any, data: Any, task: TrainingTask) -> TrainedParams:
+    """One step of descent without the first row, which cannot be read."""
+    task.skip(1, "row-0.png: truncated")
+    x, y = data
+    loss, slopes = gradient(params, x[1:], y[1:])
+    w_D = params["w"] - np.multiply(task.lr, slopes["w"])
+    return TrainedParams({"w": w_D}, samples=len(y) - 1, loss=loss)
+
+
+def test_samples_that_are_left_out_are_told_by_client_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    app = toy(gradient=None, train=some_bad_files)
+    results = fedsim.run(toys.settings(), app, folder=tmp_path / "run")
+    updates = results.summary["updates"]["accepted"]
+    assert sum(samples for samples, _, _ in results.skipped.values()) >= updates
+    assert set(results.summary["skipped"]) == {f"client-{n}" for n in range(4)}
+    assert set(results.summary["skipped"].values()) == {"row-0.png: truncated"}
+    loss = what_was_lost(results, lives_of(results))
+    assert loss.nothing
+    assert any("left out" in sentence for sentence in loss.sentences)
+
+
+@pytest.mark.parametrize(
+    ("samples", "why", "words"),
+    [(0, "why", "expected a number above 0"), (1, "", "expected a reason")],
+)
+def test_skipping_wants_a_number_and_a_reason(
+    samples: int, why: str, words: str
+) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        TrainingTask(seed=0, steps=1, lr=0.1, batch=1).skip(samples, why)

@@ -330,7 +330,7 @@ class Notice(_message.Message):
     def __init__(self, kind: _Optional[_Union[Notice.Kind, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("key", "model", "values", "samples", "error")
+    __slots__ = ("key", "model", "values", "samples", "error", "skipped")
     class ValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -343,12 +343,14 @@ class ReportRequest(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     model: ModelName
     values: _containers.ScalarMap[str, float]
     samples: int
     error: str
-    def __init__(self, key: _Optional[bytes] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+    skipped: int
+    def __init__(self, key: _Optional[bytes] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ..., skipped: _Optional[int] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ()

@@ -17,7 +17,16 @@ from fedcore.protocol import Verdict
 from fedrun.report import write_report
 from tests.fedrun.report.story import Story, short_story
 
-SECTIONS = ("learning", "staleness", "updates", "bytes", "clients", "memory", "data")
+SECTIONS = (
+    "learning",
+    "coverage",
+    "staleness",
+    "updates",
+    "bytes",
+    "clients",
+    "memory",
+    "data",
+)
 NASTY = [
     "<script>alert(1)</script>",
     "</script><img src=x onerror=alert(1)>",
@@ -96,7 +105,7 @@ def test_the_page_tells_the_whole_story(tmp_path: Path) -> None:
         "results.updates",  # how to read it
     ):
         assert words in page.words
-    assert len(page.figures()) == 6
+    assert len(page.figures()) == 7
 
 
 def test_every_axis_has_a_title_with_its_unit(tmp_path: Path) -> None:
@@ -109,6 +118,7 @@ def test_every_axis_has_a_title_with_its_unit(tmp_path: Path) -> None:
         "time (seconds)",
         "version",
         "bytes up and down",
+        "% of the clients, largest first",
         "staleness (versions)",
         "updates",
         "mean staleness (versions)",

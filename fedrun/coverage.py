@@ -1,0 +1,231 @@
+"""Who is in the model: the shares that clients and labels have in it.
+
+An accepted update counts with λ n: its weight times its samples, as the recipe counts
+them. The share of a client is the sum over its updates, divided by that of all. For the
+share of a label, each update's λ n is divided among the labels that it used. Both are
+kept over all updates and over the recent ones, so that one sees who fades.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.coordinator.records import Admitted, Decided, Departed, Stepped
+from fedcore.protocol import Verdict
+from fedcore.text import printable
+from fedcore.typing import Seconds
+
+Portions = npt.NDArray[np.float64]
+
+LEAST_RECENT, EACH, MOST_RECENT = (
+    100,
+    5,
+    100_000,
+)  # updates; EACH of a client on average
+FEW = 10  # one client in so many makes half of the model: few dominate
+LEAST_CLIENTS = 4  # of fewer, one often makes half of it
+FADING = 0.25  # a label with less than this part of its share over all fades
+MOST_NAMED = 5
+_ROUNDING = 1e-9  # of sums in other orders
+
+
+@dataclass(slots=True)
+class Share:
+    """What one client has in the model."""
+
+    cid: str
+    name: str
+    updates: int = 0
+    mass: float = 0.0  # Σ λ n of its accepted updates
+    recent: float = 0.0  # the same of those that are recent
+    recent_updates: int = 0
+    version: int | None = None  # at which its last one was accepted
+    at: Seconds | None = None  # when
+    left: bool = False
+
+
+class Label(NamedTuple):
+    """What one label has in the model."""
+
+    share: float
+    recent: float
+    version: int | None  # at which the last update that used it was accepted
+
+
+class _Recent(NamedTuple):
+    """One of the recent updates."""
+
+    client: Share
+    mass: float
+    counts: tuple[int, ...] | None
+
+
+class Coverage:
+    """The shares so far; it is told of each record in the order of the journal."""
+
+    def __init__(self, counted: Callable[[int], float] = float) -> None:
+        """``counted`` says for how many samples an update of so many counts."""
+        self.counted = counted
+        self.clients: dict[str, Share] = {}
+        self.version = 0
+        self.mass = 0.0  # Σ λ n of all accepted updates
+        self.recent_mass = 0.0  # the same of the recent ones
+        self._recent: deque[_Recent] = deque()
+        self._labels: list[Portions] = [np.zeros(0), np.zeros(0)]  # all, recent
+        self._last: list[int | None] = []  # the version that had a label last
+
+    def observe(self, record: Any) -> None:
+        """Something has happened."""
+        match record:
+            case Admitted():
+                self._admit(record)
+            case Departed() if record.cid in self.clients:
+                self.clients[record.cid].left = True
+            case Stepped():
+                self.version = record.version
+            case Decided(verdict=Verdict.ACCEPTED) if record.cid in self.clients:
+                self._take(record)
+            case _:
+                pass
+
+    def _admit(self, record: Admitted) -> None:
+        name = printable(record.name)
+        if record.role == "trainer":
+            known = self.clients.setdefault(record.cid, Share(record.cid, name))
+            known.name = name
+
+    def _take(self, record: Decided) -> None:
+        client = self.clients[record.cid]
+        mass = record.weight * self.counted(record.samples)
+        client.updates += 1
+        client.mass += mass
+        client.recent += mass
+        client.recent_updates += 1
+        client.version, client.at = self.version, record.at
+        self.mass += mass
+        self.recent_mass += mass
+        self._recent.append(_Recent(client, mass, record.counts))
+        if record.counts is not None:
+            self._take_labels(record.counts, mass)
+        while len(self._recent) > self.window:
+            self._forget()
+
+    def _take_labels(self, counts: tuple[int, ...], mass: float) -> None:
+        more = len(counts) - len(self._last)
+        if more > 0:
+            self._labels = [np.pad(each, (0, more)) for each in self._labels]
+            self._last += [None] * more
+        portion = _portion(counts, mass)
+        for each in self._labels:
+            each[: len(counts)] += portion
+        for label in np.flatnonzero(portion):
+            self._last[label] = self.version
+
+    def _forget(self) -> None:
+        """The oldest of the recent updates is recent no more."""
+        client, mass, counts = self._recent.popleft()
+        self.recent_mass -= mass
+        client.recent_updates -= 1
+        client.recent = client.recent - mass if client.recent_updates else 0.0
+        if counts is not None:
+            recent_C = self._labels[1][: len(counts)]
+            recent_C -= _portion(counts, mass)
+            np.maximum(recent_C, 0.0, out=recent_C)
+
+    # ------------------------------------------------------------------ asking
+
+    @property
+    def window(self) -> int:
+        """How many updates are recent: a few of each client on average."""
+        return min(max(LEAST_RECENT, EACH * len(self.clients)), MOST_RECENT)
+
+    @property
+    def recent_updates(self) -> int:
+        """How many there are by now."""
+        return len(self._recent)
+
+    def share(self, cid: str) -> float:
+        """A client's share in all updates."""
+        return self.clients[cid].mass / self.mass if self.mass else 0.0
+
+    def recent_share(self, cid: str) -> float:
+        """A client's share in the recent updates."""
+        return self.clients[cid].recent / self.recent_mass if self._recent else 0.0
+
+    @property
+    def missing(self) -> list[Share]:
+        """Clients that have not left and are in no recent update, longest first."""
+        everybody = list(self.clients.values())  # others may join meanwhile
+        away = [c for c in everybody if not c.recent_updates and not c.left]
+        return sorted(away, key=lambda c: -1 if c.version is None else c.version)
+
+    @property
+    def half(self) -> list[Share]:
+        """The fewest clients that make up half of the recent updates, largest first."""
+        ranked = sorted(self.clients.values(), key=lambda c: -c.recent)
+        half = self.recent_mass / 2 * (1 - _ROUNDING)
+        for count, mass in enumerate(accumulate(c.recent for c in ranked), 1):
+            if mass >= half > 0:
+                return ranked[:count]
+        return []
+
+    @property
+    def labels(self) -> dict[int, Label]:
+        """The shares of labels that were used, where clients tell which ones."""
+        all_C, recent_C = (each / (each.sum() or 1.0) for each in self._labels)
+        rows = zip(all_C, recent_C, list(self._last), strict=False)  # more may come
+        return {
+            label: Label(float(share), float(recent), last)
+            for label, (share, recent, last) in enumerate(rows)
+            if last is not None
+        }
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence if few clients dominate, and one for each label that fades."""
+        return [*self._domination(), *self._fading()]
+
+    def _domination(self) -> Iterable[str]:
+        clients, few = len(self.clients), self.half
+        if (
+            clients < LEAST_CLIENTS
+            or len(few) > max(1, clients // FEW)
+            or len(self._recent) < LEAST_RECENT
+        ):
+            return
+        some = [f"{c.name} ({c.recent / self.recent_mass:.0%})" for c in few]
+        yield (
+            f"{len(few):,} of {clients:,} clients make up half of the last "
+            f"{len(self._recent):,} updates: {listed(some)}."
+        )
+
+    def _fading(self) -> Iterable[str]:
+        for label, (share, recent, last) in self.labels.items():
+            if recent < FADING * share:
+                yield (
+                    f"Label {label} is fading: {recent:.1%} of the last "
+                    f"{len(self._recent):,} updates, {share:.1%} of all; it was last "
+                    f"used at version {last:,}."
+                )
+
+
+def listed(names: list[str], count: int = 0) -> str:
+    """The first names of some, and how many more there are of them, or of so many."""
+    more = max(len(names), count) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def since(client: Share) -> str:
+    """Since when a client is missing, in words."""
+    return "never" if client.version is None else f"since version {client.version:,}"
+
+
+def _portion(counts: tuple[int, ...], mass: float) -> Portions:
+    """How an update's λ n is shared out among labels."""
+    counts_C = np.array(counts, np.float64)
+    return mass * counts_C / (counts_C.sum() or 1.0)

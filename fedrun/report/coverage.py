@@ -1,0 +1,117 @@
+"""Who is in the model: the shares of clients and labels, and who is missing."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrun.coverage import Coverage, since
+from fedrun.report import look
+from fedrun.report.page import Section, note, plot, table, text
+from fedrun.report.thin import thinned
+from fedrun.report.units import counted
+from fedrun.results import Results
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+MOST_LISTED = 10
+
+
+def section(results: Results) -> Section:
+    """Shares of clients as a curve, of labels as bars, and those that are missing."""
+    coverage = results.coverage
+    title = "Who is in the model"
+    if not coverage.mass:
+        return Section("coverage", title, "No update was accepted yet.", [])
+    parts = [note(text(warning)) for warning in coverage.warnings]
+    parts.append(plot(shares_figure(coverage), "Shares of clients and labels"))
+    parts.append(_largest(coverage))
+    if coverage.missing:
+        parts.append(_missing(coverage))
+    lead = (
+        f"{counted(len(coverage.half), 'client')} of {len(coverage.clients):,} make up "
+        f"half of the last {coverage.recent_updates:,} updates. An update counts with "
+        "its weight times its samples, as the recipe counts them."
+    )
+    return Section("coverage", title, lead, parts)
+
+
+def shares_figure(coverage: Coverage) -> "Figure":
+    """The largest clients' part of the model, and the labels' shares."""
+    from plotly.graph_objects import Bar, Scatter
+    from plotly.subplots import make_subplots
+
+    labels = coverage.labels
+    figure = make_subplots(
+        rows=1, cols=2 if labels else 1, column_widths=[0.5, 0.5] if labels else None
+    )
+    clients = coverage.clients.values()
+    for name, colour, masses in (
+        ("all updates", look.GREY, [client.mass for client in clients]),
+        ("recent updates", look.BLUE, [client.recent for client in clients]),
+    ):
+        part_N = np.array([0.0, *sorted(masses, reverse=True)]).cumsum()
+        share_N = part_N / part_N[-1]
+        places = thinned(len(share_N), 400)
+        curve = Scatter(
+            x=100 * places / (len(share_N) - 1),
+            y=100 * share_N[places],
+            name=name,
+            legendgroup=name,
+            mode="lines",
+            line={"color": colour, "shape": "linear"},
+            hovertemplate="%{x:.3g} % of the clients: %{y:.3g} %<extra></extra>",
+        )
+        figure.add_trace(curve, row=1, col=1)
+    figure.update_xaxes(title="% of the clients, largest first", row=1, col=1)
+    figure.update_yaxes(title="% of the model", range=[0, 102], row=1, col=1)
+    for name, colour, values in (
+        ("all updates", look.GREY, [label.share for label in labels.values()]),
+        ("recent updates", look.BLUE, [label.recent for label in labels.values()]),
+    ):
+        if labels:
+            bars = Bar(
+                x=list(labels),
+                y=100 * np.array(values),
+                name=name,
+                legendgroup=name,
+                showlegend=False,
+                marker=look.fill(colour),
+                hovertemplate="label %{x}: %{y:.3g} %<extra></extra>",
+            )
+            figure.add_trace(bars, row=1, col=2)
+    if labels:
+        figure.update_xaxes(title="label", row=1, col=2)
+        figure.update_yaxes(title="% of the model", rangemode="tozero", row=1, col=2)
+    return look.dress(figure, 360)
+
+
+def _largest(coverage: Coverage) -> str:
+    ranked = sorted(coverage.clients.values(), key=lambda c: -c.mass)[:MOST_LISTED]
+    return table(
+        ["client", "updates", "share of all", "share of the recent", "last in version"],
+        [
+            [
+                text(client.name),
+                f"{client.updates:,}",
+                f"{coverage.share(client.cid):.1%}",
+                f"{coverage.recent_share(client.cid):.1%}",
+                "" if client.version is None else f"{client.version:,}",
+            ]
+            for client in ranked
+        ],
+        " rrrr",
+    )
+
+
+def _missing(coverage: Coverage) -> str:
+    missing = coverage.missing
+    some = ", ".join(f"{c.name} ({since(c)})" for c in missing[:MOST_LISTED])
+    more = len(missing) - MOST_LISTED
+    rest = f" and {more:,} more" if more > 0 else ""
+    return note(
+        text(
+            f"{counted(len(missing), 'client')} of {len(coverage.clients):,} in none "
+            f"of the last {coverage.recent_updates:,} updates: {some}{rest}."
+        )
+    )

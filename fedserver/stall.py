@@ -1,0 +1,46 @@
+"""Why nothing moves: a sentence for whoever looks after a run."""
+
+from fedcore.typing import Seconds
+from fedrun.report.units import in_seconds
+from fedserver.progress import Progress
+
+LEAST: Seconds = 60.0  # nothing is called a stall before,
+TIMES = 10  # nor before so many times the usual time between two updates
+
+
+def stall(progress: Progress, disk: str | None = None) -> str | None:
+    """What keeps the run from going on; None if it does, or has ended.
+
+    Args:
+        progress: of the run.
+        disk: what is wrong with the server's disk.
+    """
+    run = progress.run.coordinator
+    if run.state.closed or progress.quiet < max(LEAST, TIMES * progress.usual):
+        return None
+    return f"no update for {in_seconds(progress.quiet)}: {_reason(progress, disk)}"
+
+
+def _reason(progress: Progress, disk: str | None) -> str:
+    run = progress.run.coordinator
+    here, trainers = len(run.leases.present), run.state.trainers
+    failed = sum(client.doing == "failed" for client in list(progress.clients.values()))
+    counts = (
+        (len(run.leases.busy), f"of {trainers:,} trains", f"of {trainers:,} train"),
+        (len(run.leases.parked), "waits for a task", "wait for a task"),
+        (trainers - here, "is away", "are away"),
+        (failed, "failed last", "failed last"),
+    )
+    parts = [
+        ", ".join(f"{n:,} {one if n == 1 else more}" for n, one, more in counts if n)
+    ]
+    if not trainers:
+        parts = ["no client has joined"]
+    least = progress.run.config.algorithm.min_clients
+    if here < least > 1:
+        parts.append(f"training begins with {least:,} clients")
+    if disk:
+        parts.append(disk)
+    buffer = progress.run.config.algorithm.buffer
+    parts.append(f"the buffer has {run.state.count:,} of {buffer:,}")
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,162 @@
+"""Who is in the model: shares by hand, by brute force, and the sentences."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.coordinator.records import Admitted, Departed
+from fedcore.protocol import Verdict
+from fedrun import coverage as module
+from fedrun.coverage import Coverage
+from tests.fedrun.report.story import Story
+
+
+def covered(story: Story) -> Coverage:
+    """What is known after this story."""
+    coverage = Coverage()
+    for record in story.records:
+        coverage.observe(record)
+    return coverage
+
+
+def joined(*names: str) -> Story:
+    story = Story()
+    for name in names:
+        story.admit(name)
+    return story
+
+
+def test_a_share_is_weight_times_samples_of_accepted_updates() -> None:
+    story = joined("ann", "bob")
+    story.decide("ann", 1.0, weight=0.5, samples=40)
+    story.decide("bob", 2.0, weight=1.0, samples=60)
+    story.decide("bob", 3.0, verdict=Verdict.REJECTED_STALE, samples=1000)
+    coverage = covered(story)
+    assert coverage.share("id-ann") == pytest.approx(20 / 80)
+    assert coverage.recent_share("id-bob") == pytest.approx(60 / 80)
+    assert coverage.clients["id-bob"].updates == 1
+
+
+def test_samples_count_as_the_recipe_counts_them() -> None:
+    story = joined("ann", "bob")
+    story.decide("ann", 1.0, samples=10)
+    story.decide("bob", 2.0, samples=10_000)
+    coverage = Coverage(counted=lambda samples: min(samples, 30))
+    for record in story.records:
+        coverage.observe(record)
+    assert coverage.share("id-ann") == pytest.approx(0.25)
+
+
+def test_a_label_has_the_part_of_an_update_that_used_it() -> None:
+    story = joined("ann", "bob")
+    story.decide("ann", 1.0, weight=0.5, counts=(5, 15))
+    story.decide("bob", 2.0, weight=1.0, counts=(0, 0, 7))
+    labels = covered(story).labels
+    assert [labels[c].share for c in range(3)] == pytest.approx(
+        [1 / 12, 3 / 12, 8 / 12]
+    )
+    assert [label.version for label in labels.values()] == [0, 0, 0]
+
+
+def test_who_is_missing_and_since_when() -> None:
+    story = joined("ann", "bob", "cid", "dan", "eve")
+    story.decide("bob", 1.0)
+    story.step(1, 1.0)
+    story.decide("cid", 2.0)
+    story.decide("dan", 2.0)
+    story.records.append(Departed(at=2.5, cid="id-dan"))
+    for number in range(2, 200):
+        story.decide("ann", number)
+        story.step(number, number)
+    missing = covered(story).missing
+    told = [(client.name, module.since(client)) for client in missing]
+    assert told == [
+        ("eve", "never"),
+        ("bob", "since version 0"),
+        ("cid", "since version 1"),
+    ]
+
+
+def test_few_clients_that_dominate_are_named() -> None:
+    names = [f"c{number}" for number in range(20)]
+    story = joined(*names)
+    for _ in range(5):
+        for name in names:
+            story.decide(name, 1.0, samples={"c3": 120, "c7": 100}.get(name, 10))
+    assert covered(story).warnings == [
+        "2 of 20 clients make up half of the last 100 updates: c3 (30%), c7 (25%)."
+    ]
+
+
+def test_clients_of_equal_shares_are_no_warning() -> None:
+    story = joined(*(f"c{number}" for number in range(20)))
+    for _ in range(10):
+        for number in range(20):
+            story.decide(f"c{number}", 1.0)
+    assert covered(story).warnings == []
+
+
+def test_a_label_that_fades_is_named_with_its_last_version() -> None:
+    story = joined("ann", "bob")
+    for number in range(60):
+        story.decide("ann", number, counts=(5, 5))
+        story.step(number + 1, number)
+    for number in range(60, 200):
+        story.decide("bob", number, counts=(5, 0))
+        story.step(number + 1, number)
+    assert covered(story).warnings == [
+        "Label 1 is fading: 0.0% of the last 100 updates, 15.0% of all; it was last "
+        "used at version 59."
+    ]
+
+
+updates = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.floats(0.01, 3.0),
+        st.integers(1, 50),
+        st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    ),
+    max_size=60,
+)
+
+
+@given(updates)
+def test_recent_shares_are_those_of_the_last_updates(
+    told: list[tuple[int, float, int, list[int] | None]],
+) -> None:
+    window = 12
+    story = joined(*(f"c{number}" for number in range(6)))
+    for number, weight, samples, counts in told:
+        story.decide(
+            f"c{number}",
+            1.0,
+            weight=weight,
+            samples=samples,
+            counts=None if counts is None else tuple(counts),
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LEAST_RECENT", window)
+        patch.setattr(module, "EACH", 1)
+        coverage = covered(story)
+    masses, labels = np.zeros(6), np.zeros(4)
+    for number, weight, samples, counts in told[-window:]:
+        masses[number] += weight * samples
+        if counts and sum(counts):
+            counted = np.pad(np.array(counts, float), (0, 4 - len(counts)))
+            labels += weight * samples * counted / counted.sum()
+    whole = masses.sum() or 1.0
+    shares = [coverage.recent_share(f"id-c{number}") for number in range(6)]
+    assert shares == pytest.approx(masses / whole, abs=1e-9)
+    found = np.zeros(4)
+    for label, told_label in coverage.labels.items():
+        found[label] = told_label.recent
+    assert found == pytest.approx(labels / (labels.sum() or 1.0), abs=1e-9)
+
+
+def test_evaluators_have_no_share() -> None:
+    coverage = Coverage()
+    coverage.observe(Admitted(at=0.0, cid="e", name="judge", role="evaluator"))
+    assert not coverage.clients
+    assert coverage.half == coverage.missing == []
