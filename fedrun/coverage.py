@@ -54,7 +54,7 @@ class Label(NamedTuple):
 
     share: float
     recent: float
-    version: int | None  # at which the last update that used it was accepted
+    version: int  # at which the last update that used it was accepted
 
 
 class _Recent(NamedTuple):
@@ -62,7 +62,7 @@ class _Recent(NamedTuple):
 
     client: Share
     mass: float
-    counts: tuple[int, ...] | None
+    portion_C: Portions | None  # of its labels
 
 
 class Coverage:
@@ -77,7 +77,9 @@ class Coverage:
         self.recent_mass = 0.0  # the same of the recent ones
         self._recent: deque[_Recent] = deque()
         self._labels: list[Portions] = [np.zeros(0), np.zeros(0)]  # all, recent
-        self._last: list[int | None] = []  # the version that had a label last
+        self._last_C = np.zeros(
+            0, np.int64
+        )  # the version that used a label last, or -1
 
     def observe(self, record: Any) -> None:
         """Something has happened."""
@@ -109,32 +111,35 @@ class Coverage:
         client.version, client.at = self.version, record.at
         self.mass += mass
         self.recent_mass += mass
-        self._recent.append(_Recent(client, mass, record.counts))
+        portion_C = None
         if record.counts is not None:
-            self._take_labels(record.counts, mass)
+            portion_C = self._take_labels(record.counts, mass)
+        self._recent.append(_Recent(client, mass, portion_C))
         while len(self._recent) > self.window:
             self._forget()
 
-    def _take_labels(self, counts: tuple[int, ...], mass: float) -> None:
-        more = len(counts) - len(self._last)
+    def _take_labels(self, counts: tuple[int, ...], mass: float) -> Portions:
+        """Divides an update's λ n among the labels that it used."""
+        more = len(counts) - len(self._last_C)
         if more > 0:
             self._labels = [np.pad(each, (0, more)) for each in self._labels]
-            self._last += [None] * more
-        portion = _portion(counts, mass)
+            self._last_C = np.pad(self._last_C, (0, more), constant_values=-1)
+        counts_C = np.array(counts, np.float64)
+        portion_C: Portions = counts_C * (mass / (sum(counts) or 1))
         for each in self._labels:
-            each[: len(counts)] += portion
-        for label in np.flatnonzero(portion):
-            self._last[label] = self.version
+            each[: len(counts)] += portion_C
+        self._last_C[: len(counts)][counts_C > 0] = self.version
+        return portion_C
 
     def _forget(self) -> None:
         """The oldest of the recent updates is recent no more."""
-        client, mass, counts = self._recent.popleft()
+        client, mass, portion_C = self._recent.popleft()
         self.recent_mass -= mass
         client.recent_updates -= 1
         client.recent = client.recent - mass if client.recent_updates else 0.0
-        if counts is not None:
-            recent_C = self._labels[1][: len(counts)]
-            recent_C -= _portion(counts, mass)
+        if portion_C is not None:
+            recent_C = self._labels[1][: len(portion_C)]
+            recent_C -= portion_C
             np.maximum(recent_C, 0.0, out=recent_C)
 
     # ------------------------------------------------------------------ asking
@@ -178,11 +183,11 @@ class Coverage:
     def labels(self) -> dict[int, Label]:
         """The shares of labels that were used, where clients tell which ones."""
         all_C, recent_C = (each / (each.sum() or 1.0) for each in self._labels)
-        rows = zip(all_C, recent_C, list(self._last), strict=False)  # more may come
+        rows = zip(all_C, recent_C, self._last_C, strict=False)  # more may come
         return {
-            label: Label(float(share), float(recent), last)
+            label: Label(float(share), float(recent), int(last))
             for label, (share, recent, last) in enumerate(rows)
-            if last is not None
+            if last >= 0
         }
 
     @property
@@ -223,9 +228,3 @@ def listed(names: list[str], count: int = 0) -> str:
 def since(client: Share) -> str:
     """Since when a client is missing, in words."""
     return "never" if client.version is None else f"since version {client.version:,}"
-
-
-def _portion(counts: tuple[int, ...], mass: float) -> Portions:
-    """How an update's λ n is shared out among labels."""
-    counts_C = np.array(counts, np.float64)
-    return mass * counts_C / (counts_C.sum() or 1.0)
