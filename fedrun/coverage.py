@@ -30,6 +30,7 @@ LEAST_RECENT, EACH, MOST_RECENT = (
 FEW = 10  # one client in so many makes half of the model: few dominate
 LEAST_CLIENTS = 4  # of fewer, one often makes half of it
 FADING = 0.25  # a label with less than this part of its share over all fades
+RARE = 0.1  # one with less than this part of an even share does not
 MOST_NAMED = 5
 _ROUNDING = 1e-9  # of sums in other orders
 
@@ -192,7 +193,7 @@ class Coverage:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence if few clients dominate, and one for each label that fades."""
+        """A sentence if few clients dominate, and one of the labels that fade."""
         return [*self._domination(), *self._fading()]
 
     def _domination(self) -> Iterable[str]:
@@ -210,13 +211,15 @@ class Coverage:
         )
 
     def _fading(self) -> Iterable[str]:
-        for label, (share, recent, last) in self.labels.items():
-            if recent < FADING * share:
-                yield (
-                    f"Label {label} is fading: {recent:.1%} of the last "
-                    f"{len(self._recent):,} updates, {share:.1%} of all; it was last "
-                    f"used at version {last:,}."
-                )
+        labels = self.labels
+        fading = [
+            f"{label} ({recent:.1%}, {share:.1%} of all, last used at version {last:,})"
+            for label, (share, recent, last) in labels.items()
+            if recent < FADING * share and share * len(labels) > RARE
+        ]
+        if fading:
+            some = "Label that fades" if len(fading) == 1 else "Labels that fade"
+            yield f"{some} in the last {len(self._recent):,} updates: {listed(fading)}."
 
 
 def listed(names: list[str], count: int = 0) -> str:

@@ -94,7 +94,7 @@ def status_table(told: JSON) -> RenderableType:
             str(client["refused"]),
             str(client["staleness"]),
             f"{client['weight']:.2f}",
-            f"{client['recent_share']:.1%}" if client["role"] == "trainer" else "",
+            f"{client['recent_share']:.1%}" if client.get("recent_share") else "",
         )
     if told["unlisted"]:
         table.add_row(f"[dim]and {told['unlisted']:,} more[/]")
@@ -102,7 +102,12 @@ def status_table(told: JSON) -> RenderableType:
 
 
 def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
-    """What keeps the run from going on, who is hardly in the model, and who fails."""
+    """What keeps the run from going on, who is hardly in the model, and who fails.
+
+    A server of before tells none of it.
+    """
+    if "coverage" not in told:
+        return
     if told["stalled"]:
         yield "stalled", told["stalled"]
     covered = told["coverage"]

@@ -106,8 +106,8 @@ def test_a_label_that_fades_is_named_with_its_last_version() -> None:
         story.decide("bob", number, counts=(5, 0))
         story.step(number + 1, number)
     assert covered(story).warnings == [
-        "Label 1 is fading: 0.0% of the last 100 updates, 15.0% of all; it was last "
-        "used at version 59."
+        "Label that fades in the last 100 updates: 1 (0.0%, 15.0% of all, last used at "
+        "version 59)."
     ]
 
 

@@ -116,6 +116,9 @@ def test_the_status_tells_who_is_in_the_model(tmp_path: Path) -> None:
         assert "bob" not in str(hidden)
         assert "label" not in str(hidden["coverage"])
         assert shown(status_table(hidden))
+        for key in ("coverage", "stalled"):  # as a server of before
+            del status[key]
+        assert "bob" in shown(status_table(status))
 
 
 def test_who_sends_what_is_not_finite_is_told_by_name(server: Served) -> None:
