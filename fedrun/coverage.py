@@ -192,6 +192,18 @@ class Coverage:
         }
 
     @property
+    def absence(self) -> str:
+        """A sentence on the clients that are missing; empty if none is."""
+        missing = self.missing
+        if not missing:
+            return ""
+        some = listed([f"{client.name} ({since(client)})" for client in missing])
+        return (
+            f"{len(missing):,} of {len(self.clients):,} clients had no part in the last "
+            f"{len(self._recent):,} updates: {some}."
+        )
+
+    @property
     def warnings(self) -> list[str]:
         """A sentence if few clients dominate, and one of the labels that fade."""
         return [*self._domination(), *self._fading()]
@@ -222,9 +234,9 @@ class Coverage:
             yield f"{some} in the last {len(self._recent):,} updates: {listed(fading)}."
 
 
-def listed(names: list[str], count: int = 0) -> str:
-    """The first names of some, and how many more there are of them, or of so many."""
-    more = max(len(names), count) - MOST_NAMED
+def listed(names: list[str]) -> str:
+    """The first names of some, and how many more there are."""
+    more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 

@@ -24,6 +24,7 @@ from fedcore.coordinator.records import (
     Unproved,
 )
 from fedcore.text import printable
+from fedrun.coverage import LEAST_RECENT
 from fedrun.journal.codec import Row
 from fedrun.results import last_line
 from fedrun.tables import overhead_line, saving, size, totals_table
@@ -130,7 +131,9 @@ class LiveView:
 
     def _warnings(self) -> list[RenderableType]:
         """Why nothing moves, and who is hardly in the model."""
-        sentences = [stall(self._progress), *self._progress.coverage.warnings]
+        coverage = self._progress.coverage
+        absence = coverage.absence if coverage.recent_updates >= LEAST_RECENT else ""
+        sentences = [stall(self._progress), *coverage.warnings, absence]
         found = [sentence for sentence in sentences if sentence]
         return [
             Text(sentence, "yellow", no_wrap=True, overflow="ellipsis")

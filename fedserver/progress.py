@@ -258,7 +258,7 @@ def coverage_json(coverage: Coverage) -> JSON:
             {"client": client.name, "since": since(client)}
             for client in missing[:MOST_LISTED]
         ],
-        "unlisted": max(0, len(missing) - MOST_LISTED),
+        "absence": coverage.absence,
         "labels": {
             str(label): found._asdict() for label, found in coverage.labels.items()
         },
@@ -279,7 +279,7 @@ def without_clients(told: JSON) -> JSON:
     hidden = {
         "journal": "",
         "disk": "it is full or fails" if told["disk"] else "",
-        "coverage": {"recent": 0, "missing": [], "unlisted": 0, "warnings": []},
+        "coverage": {"absence": "", "warnings": []},
     }
     return {**told, **hidden, "clients": [], "unlisted": unlisted}
 

@@ -16,7 +16,6 @@ from rich.text import Text
 from fedcore.errors import UnavailableError
 from fedcore.text import printable
 from fedcore.typing import JSON
-from fedrun.coverage import listed
 from fedrun.report.units import counted
 from fedrun.tables import clients_table, overhead_line, totals_table
 from fedrun.traffic import OTHERS, Crossed, Lane, Load, read_told
@@ -113,14 +112,8 @@ def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
     covered = told["coverage"]
     for warning in covered["warnings"]:
         yield "warning", warning
-    missing = [f"{each['client']} ({each['since']})" for each in covered["missing"]]
-    if missing:
-        count = len(missing) + covered["unlisted"]
-        yield (
-            "missing",
-            f"{count:,} in none of the last {covered['recent']:,} updates: "
-            f"{listed(missing, count)}",
-        )
+    if covered["absence"]:
+        yield "missing", covered["absence"]
     for client in told["clients"]:
         if client["failures"]:
             times = f"{client['name']} failed {counted(client['failures'], 'time')}"

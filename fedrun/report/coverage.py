@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrun.coverage import Coverage, since
+from fedrun.coverage import Coverage
 from fedrun.report import look
 from fedrun.report.page import Section, note, plot, table, text
 from fedrun.report.thin import thinned
@@ -27,7 +27,7 @@ def section(results: Results) -> Section:
     parts.append(plot(shares_figure(coverage), "Shares of clients and labels"))
     parts.append(_largest(coverage))
     if coverage.missing:
-        parts.append(_missing(coverage))
+        parts.append(note(text(coverage.absence)))
     lead = (
         f"{counted(len(coverage.half), 'client')} of {len(coverage.clients):,} make up "
         f"half of the last {coverage.recent_updates:,} updates. An update counts with "
@@ -101,17 +101,4 @@ def _largest(coverage: Coverage) -> str:
             for client in ranked
         ],
         " rrrr",
-    )
-
-
-def _missing(coverage: Coverage) -> str:
-    missing = coverage.missing
-    some = ", ".join(f"{c.name} ({since(c)})" for c in missing[:MOST_LISTED])
-    more = len(missing) - MOST_LISTED
-    rest = f" and {more:,} more" if more > 0 else ""
-    return note(
-        text(
-            f"{counted(len(missing), 'client')} of {len(coverage.clients):,} in none "
-            f"of the last {coverage.recent_updates:,} updates: {some}{rest}."
-        )
     )

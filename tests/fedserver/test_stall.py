@@ -111,7 +111,7 @@ def test_the_status_tells_who_is_in_the_model(tmp_path: Path) -> None:
         assert covered["missing"] == [{"client": "bob", "since": "never"}]
         assert covered["labels"]["0"]["share"] == pytest.approx((0.75 + 0.5) / 2)
         text = shown(status_table(status))
-        assert "1 in none of the last 2 updates: bob (never)" in text
+        assert "1 of 2 clients had no part in the last 2 updates: bob (never)." in text
         hidden = without_clients(status)
         assert "bob" not in str(hidden)
         assert "label" not in str(hidden["coverage"])
