@@ -198,10 +198,8 @@ class Coverage:
         if not missing:
             return ""
         some = listed([f"{client.name} ({since(client)})" for client in missing])
-        return (
-            f"{len(missing):,} of {len(self.clients):,} clients had no part in the last "
-            f"{len(self._recent):,} updates: {some}."
-        )
+        who = f"{len(missing):,} of {len(self.clients):,} clients"
+        return f"{who} had no part in the last {len(self._recent):,} updates: {some}."
 
     @property
     def warnings(self) -> list[str]:
