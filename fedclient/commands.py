@@ -96,7 +96,8 @@ def examine(
 def write_model(app: str, out: Path, seed: int) -> str:
     """Writes version 0 of an app's model."""
     model = load_app(app).flat()
-    save_model(out, model.spec, initial_model(model, seed), seed=str(seed))
+    flat_D = initial_model(model, seed)
+    save_model(out, model.spec, flat_D, rest=model.rest(), seed=str(seed))
     return f"{out}: {model.spec.dim} values in {len(model.spec.tensors)} tensors"
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,16 @@ from fedcore.typing import Vector
 
 LARGEST = float(np.finfo(np.float32).max)
 Tensors = Mapping[str, npt.NDArray[np.generic]]
+
+
+class Rest(NamedTuple):
+    """What a checkpoint of a model holds beside the tensors that are trained."""
+
+    frozen: Tensors  # weights that are not trained, and buffers, of any type
+    tied: Mapping[str, str]  # second names of trained tensors, and their first ones
+
+
+NO_REST = Rest({}, {})
 
 
 @dataclass(frozen=True)

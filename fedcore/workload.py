@@ -22,7 +22,7 @@ from fedcore.errors import (
     WorkloadError,
 )
 from fedcore.evaluation import MetricsOf, evaluation_batches, measured, numbers
-from fedcore.params import ParamSpec, Tensors
+from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
 from fedcore.rng import Key
 from fedcore.samples import Samples, as_samples, join_rows
 from fedcore.text import printable
@@ -125,6 +125,9 @@ class FlatModel(Protocol):
 
     def initial(self, key: Key) -> Vector:
         """The flat vector of version 0."""
+
+    def rest(self) -> Rest:
+        """What its checkpoints hold beside the flat vector."""
 
     def seed(self, key: Key) -> None:
         """Seeds what the model draws itself (dropout), for one task."""
@@ -252,6 +255,10 @@ class NamedModel:
     def initial(self, key: Key) -> Vector:
         """The flat vector of version 0."""
         return self.spec.flatten(self._drawn(key.generator()))
+
+    def rest(self) -> Rest:
+        """Named arrays are all trained."""
+        return NO_REST
 
     def seed(self, key: Key) -> None:
         """Named functions draw nothing of their own."""

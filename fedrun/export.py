@@ -38,10 +38,12 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
         until = None if version is None else _record_of(journal, version)
         start = journal.newest_snapshot(until)
         state = recover_from(journal, start, until).coordinator.state
+        rest = journal.rest()
     finally:
         journal.close()
     model_D = state.exact_D if which == "exact" else state.published.public_D
-    save_model(out, state.algorithm.spec, model_D, version=str(state.version))
+    spec, told = state.algorithm.spec, str(state.version)
+    save_model(out, spec, model_D, rest=rest, version=told)
     return f"{out}: version {state.version} of {run}"
 
 

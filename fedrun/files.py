@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from fedcore.errors import ModelError
-from fedcore.params import ParamSpec
+from fedcore.params import NO_REST, ParamSpec, Rest
 from fedcore.typing import Vector
 from fedrun.durable import (
     PRIVATE_FILE,
@@ -22,7 +24,7 @@ from fedrun.durable import (
     sync_folder,
 )
 
-SPEC, DIGEST = "latecomer.spec", "latecomer.digest"
+SPEC, DIGEST, TIED = "latecomer.spec", "latecomer.digest", "latecomer.tied"
 
 
 def rename(temporary: Path, path: Path) -> None:
@@ -63,10 +65,16 @@ def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]
     Raises:
         ModelError: there is none, or it is damaged.
     """
+    with _opened(path) as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return arrays, file.metadata() or {}
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "np") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return arrays, file.metadata() or {}
+            yield file
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
     except (SafetensorError, OSError, ValueError) as error:
@@ -78,15 +86,44 @@ def save_model(
     spec: ParamSpec,
     flat_D: Vector,
     *,
+    rest: Rest = NO_REST,
     private: bool = False,
     **metadata: str,
 ) -> None:
     """Writes a model as named tensors, with what is needed to serve it.
 
-    A server may have another user than whoever wrote the model, unless it is private.
+    With the ``rest`` the file is a whole checkpoint, which any program can load. A
+    server may have another user than whoever wrote the model, unless it is private.
     """
     told = {SPEC: spec.to_json(), **metadata}
-    save_arrays(path, spec.unflatten(flat_D), told, private=private)
+    if rest.tied:
+        told[TIED] = json.dumps(dict(rest.tied), sort_keys=True)
+    whole = complete(spec.unflatten(flat_D), rest)
+    save_arrays(path, whole, told, private=private)
+
+
+def complete(trained: dict[str, Vector], rest: Rest) -> dict[str, npt.NDArray[Any]]:
+    """All tensors of a checkpoint."""
+    tied = {name: trained[first] for name, first in rest.tied.items()}
+    return {**rest.frozen, **trained, **tied}
+
+
+def load_rest(path: Path) -> Rest:
+    """What a file that this program wrote holds beside the trained tensors.
+
+    Of another program's checkpoint all tensors are trained.
+
+    Raises:
+        ModelError: the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+        if SPEC not in metadata:
+            return NO_REST
+        tied: dict[str, str] = json.loads(metadata.get(TIED, "{}"))
+        spec = ParamSpec.from_json(metadata[SPEC])
+        others = {*file.keys()} - {tensor.name for tensor in spec.tensors} - {*tied}
+        return Rest({name: file.get_tensor(name) for name in sorted(others)}, tied)
 
 
 def load_model(path: Path) -> tuple[ParamSpec, Vector]:

@@ -96,7 +96,8 @@ class ModelKeeper:
         def write() -> None:
             path, spec = self._path(which), self._run.coordinator.algorithm.spec
             with writing(path):
-                save_model(path, spec, model_D, private=True, **metadata)
+                rest = self._run.journal.rest()
+                save_model(path, spec, model_D, rest=rest, private=True, **metadata)
 
         self._waiting[which] = write
         self.write_waiting()

@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy.typing as npt
+
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
@@ -28,10 +30,9 @@ from fedcore.errors import ConfigError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 from fedcore.text import printable
-from fedcore.typing import Vector
 from fedrun.config import parse_config
 from fedrun.coverage import Coverage
-from fedrun.files import load_model
+from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Configured, Journal
 from fedrun.journal.tally import in_order
 from fedrun.optional import needed
@@ -391,10 +392,14 @@ class Results:
         ends = [r for r in self.records if isinstance(r, Closed | Reopened)]
         return ends[-1].reason if ends and isinstance(ends[-1], Closed) else None
 
-    def model(self, which: str = "last") -> dict[str, Vector]:
-        """The named arrays of the last model, or of the ``best`` or ``initial`` one."""
-        spec, flat_D = load_model(self.folder / "models" / f"{which}.safetensors")
-        return spec.unflatten(flat_D)
+    def model(self, which: str = "last") -> dict[str, npt.NDArray[Any]]:
+        """The named arrays of the last model, or of the ``best`` or ``initial`` one.
+
+        Frozen weights and buffers are among them.
+        """
+        path = self.folder / "models" / f"{which}.safetensors"
+        spec, flat_D = load_model(path)
+        return complete(spec.unflatten(flat_D), load_rest(path))
 
 
 def _counted_by(told: Configured) -> Callable[[int], float]:

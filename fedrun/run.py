@@ -11,11 +11,11 @@ from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import NameFreed
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
-from fedcore.params import ParamSpec, digest, on_grid, version_0
+from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
 from fedcore.typing import Seconds, Vector
 from fedrun.config import FederationConfig, parse_config
-from fedrun.files import load_model
+from fedrun.files import load_model, load_rest
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover
 from fedrun.journal.recover import SECRET
 from fedrun.journal.repair import cut_off
@@ -61,6 +61,7 @@ def open_run(
             spec,
             initial_D,
             at,
+            rest=load_rest(config.model),
             durable=durable,
             epoch=epoch,
             secret=secrets.token_bytes(SECRET_BYTES),
@@ -109,6 +110,7 @@ def start_run(
     initial_D: Vector,
     at: Seconds,
     *,
+    rest: Rest = NO_REST,
     durable: bool = True,
     epoch: str | None = None,
     kind: type[Coordinator] = Coordinator,
@@ -116,6 +118,7 @@ def start_run(
 ) -> Run:
     """A fresh run from this model, on the grid if messages are to add up.
 
+    ``rest`` goes into the files of its models, which are whole checkpoints then.
     ``secret`` is for the proofs that clients are given; simulated ones need none.
     """
     if config.algorithm.downlink.adds_exactly:
@@ -124,7 +127,12 @@ def start_run(
     configured = _configured(config, at, run_id, spec, epoch, digest(initial_D))
     facts = NO_FACTS if secret is None else {SECRET: secret.hex()}
     journal = Journal.create(
-        config.server.journal, configured, initial_D, facts=facts, durable=durable
+        config.server.journal,
+        configured,
+        initial_D,
+        rest=rest,
+        facts=facts,
+        durable=durable,
     )
     coordinator = new_coordinator(config, spec, initial_D, epoch, kind, secret)
     return _begun(Run(config, run_id, journal, coordinator, [], None), at)

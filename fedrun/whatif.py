@@ -32,6 +32,7 @@ def ask(
                 f"{', '.join(sorted(names))}"
             )
         now = recover(journal).coordinator.state
+        rest = journal.rest()
         then = what_if(journal, _other_config(told.config, changes), without).state
     finally:
         journal.close()
@@ -42,7 +43,7 @@ def ask(
     yield f"the models are {distance:.4g} apart; the one that was has norm {size:.4g}"
     if out is not None:
         spec = then.algorithm.spec
-        save_model(out, spec, then.exact_D, version=str(then.version))
+        save_model(out, spec, then.exact_D, rest=rest, version=str(then.version))
         yield f"{out}: the model as it would be"
 
 

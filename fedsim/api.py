@@ -86,6 +86,7 @@ def run(
             model.spec,
             _version_0(config, model),
             began,
+            rest=model.rest(),
             durable=False,
             epoch="0" * 16,
             kind=Coordinator if stacked is None else CrowdCoordinator,

@@ -17,12 +17,12 @@ from torch import nn
 from fedcore.errors import ModelError
 from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
 from fedcore.metrics import Mean
-from fedcore.params import ParamSpec
+from fedcore.params import ParamSpec, Rest
 from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.workload import Metrics, StackedModel, user_code
-from fedtorch.tensors import join_tensors
+from fedtorch.tensors import join_tensors, to_array
 from fedtorch.tensors import to_tensor as to_tensor
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -76,6 +76,23 @@ class FlatModule:
         fresh = trainable(self._drawn(key))
         return self.spec.flatten(
             {name: p.detach().numpy() for name, p in fresh.items()}
+        )
+
+    def rest(self) -> Rest:
+        """Frozen weights, buffers, and second names of tied parameters.
+
+        With the tensors of the spec, these are all that ``load_state_dict`` expects.
+        """
+        names = {id(p): name for name, p in trainable(self._module).items()}
+        whole = self._module.state_dict(keep_vars=True)
+        tensors = {k: v for k, v in whole.items() if isinstance(v, torch.Tensor)}
+        return Rest(
+            frozen={k: to_array(v) for k, v in tensors.items() if id(v) not in names},
+            tied={
+                name: names[id(v)]
+                for name, v in tensors.items()
+                if names.get(id(v), name) != name
+            },
         )
 
     def seed(self, key: Key) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 
@@ -19,6 +20,15 @@ def to_tensor(data: Any) -> Any:
     if array.dtype == np.float64:
         array = array.astype(np.float32)
     return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """A copy in NumPy; a type that it does not have, as bfloat16, becomes float32."""
+    whole = tensor.detach().cpu()
+    try:
+        return np.array(whole.numpy())
+    except TypeError:
+        return np.array(whole.float().numpy())
 
 
 def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -31,7 +31,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.coordinator.records import Stepped
 from fedcore.errors import NotStackableError
-from fedcore.params import ParamSpec
+from fedcore.params import NO_REST, ParamSpec, Rest
 from fedcore.participant import Participant, ParticipantState
 from fedcore.partitions import Partition
 from fedcore.protocol import Reply
@@ -101,6 +101,10 @@ class DigitsMLP:
         for weight in self._parts(flat_D)[::2]:
             weight[:] = rng.normal(0, np.sqrt(2 / len(weight)), weight.shape)
         return flat_D
+
+    def rest(self) -> Rest:
+        """All of it is trained."""
+        return NO_REST
 
     def seed(self, key: Key) -> None:
         """It draws nothing."""

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from fedcore.coordinator.records import Cut
 from fedcore.errors import CorruptJournalError, JournalError
-from fedcore.params import ParamSpec
+from fedcore.params import NO_REST, ParamSpec, Rest
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, Vector
 from fedrun.durable import make_folder, make_private, sync_file, sync_folder
-from fedrun.files import load_model, save_model
+from fedrun.files import load_model, load_rest, save_model
 from fedrun.journal import wal
 from fedrun.journal.codec import Configured, Row
 from fedrun.journal.disk import reading, writing
@@ -58,6 +58,7 @@ class Journal:
         configured: Configured,
         initial_D: Vector,
         *,
+        rest: Rest = NO_REST,
         facts: Facts = NO_FACTS,
         durable: bool = True,
     ) -> "Journal":
@@ -69,7 +70,7 @@ class Journal:
             if exists(folder):
                 raise JournalError(f"{folder}: there is a journal already")
             with writing(model):
-                save_model(model, spec, initial_D, private=True)
+                save_model(model, spec, initial_D, rest=rest, private=True)
             journal = cls(folder, SqliteStore(folder, durable=durable), lock)
             journal.store.append([configured], facts)
         except BaseException:
@@ -240,7 +241,15 @@ class Journal:
 
     def initial(self) -> tuple[ParamSpec, Vector]:
         """Version 0."""
-        return load_model(self.folder / "models" / "initial.safetensors")
+        return load_model(self._version_0)
+
+    def rest(self) -> Rest:
+        """What checkpoints of the model hold beside what is trained."""
+        return load_rest(self._version_0)
+
+    @property
+    def _version_0(self) -> Path:
+        return self.folder / "models" / "initial.safetensors"
 
     def newest_snapshot(self, before: int | None = None) -> int | None:
         """The number of the newest snapshot, or of the newest up to a record."""
