@@ -12,7 +12,15 @@ from typing import Any
 
 import click
 
-from fedrun.command import in_sentences, log_printable
+from fedrun.command import (
+    app_option,
+    data_option,
+    example,
+    in_sentences,
+    log_printable,
+    named_app,
+    one_app,
+)
 
 PATH = click.Path(path_type=Path)
 MOST = 2**32 - 1  # clients that the protocol can count
@@ -23,7 +31,7 @@ GRACE = 5.0  # seconds for a polite end; the state is on disk at any moment
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latecomer")
 def main() -> None:
-    """Trains for a federation on data that stays here."""
+    """Train for a federation on data that stay on this device."""
     # An error is one sentence, without the transport's own log around it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -31,19 +39,35 @@ def main() -> None:
 def _member(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that joins a server."""
     for option in (
-        click.option("-q", "--quiet", is_flag=True, help="Only warnings."),
+        click.option("-q", "--quiet", is_flag=True, help="Log only warnings."),
         click.option(
             "--give-up",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help="End if the server does not answer for so long; without, wait.",
+            help="How long to wait for the server before giving up. Without it, wait "
+            "forever.",
         ),
-        click.option("--plaintext", is_flag=True, help="No TLS beyond this machine."),
-        click.option("--key", type=PATH, help="The certificate's private key."),
-        click.option("--certificate", type=PATH, help="This client's certificate."),
-        click.option("--ca", type=PATH, help="Who signed the server's certificate."),
-        click.option("--model", "checkpoint", type=PATH, help="Version 0, if here."),
-        click.option("--app", required=True, help="module:attribute of the workload."),
+        click.option(
+            "--plaintext",
+            is_flag=True,
+            help="Do without TLS, also beyond this machine.",
+        ),
+        click.option("--key", type=PATH, help="The private key of --certificate."),
+        click.option(
+            "--certificate", type=PATH, help="The certificate to show the server."
+        ),
+        click.option(
+            "--ca",
+            type=PATH,
+            help="The authority that signed the server's certificate.",
+        ),
+        click.option(
+            "--model",
+            "checkpoint",
+            type=PATH,
+            help="The file of version 0, to save its download.",
+        ),
+        app_option(required=True),
     ):
         function = option(function)
     return click.argument("host")(function)
@@ -52,73 +76,105 @@ def _member(function: Callable[..., Any]) -> Callable[..., Any]:
 def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a client with data."""
     for option in (
-        click.option("--state", type=PATH, required=True, help="Its own folder."),
-        click.option("--name", default="", help="Its name; without, a random one."),
+        click.option(
+            "--state",
+            type=PATH,
+            required=True,
+            help="The client's own folder, which it keeps between starts.",
+        ),
+        click.option(
+            "--name", default="", help="The client's name. Without it, a random one."
+        ),
         click.option(
             "--index",
             type=click.IntRange(0, MOST),
             default=0,
-            help="Which of --count clients it is, from 0; train_data is told.",
+            help="Which of --count clients this is, from 0; train_data is told.",
         ),
         click.option(
             "--count",
             type=click.IntRange(1, MOST),
             default=1,
-            help="How many share the data; train_data is told.",
+            help="How many clients share the data; train_data is told.",
         ),
-        click.option(
-            "--data",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="For train_data, as client.args; may be given again.",
-        ),
+        data_option,
     ):
         function = option(function)
     return function
 
 
-@main.command()
+@main.command(
+    epilog=example(
+        "fedclient join 127.0.0.1:8443 --app my_app:workload --state state/a \\",
+        "    --index 0 --count 2",
+    )
+)
 @_member
 @_trainer
-@click.option("--updates", type=click.IntRange(1), help="Leave for good after so many.")
+@click.option(
+    "--updates",
+    type=click.IntRange(1),
+    help="Leave for good after this many updates.",
+)
 @click.option(
     "--pace",
     default="0",
     metavar="SECONDS",
-    help="A task takes at least so long, to spare the device; or a file with a line "
-    "for each task, to play a slower one; 'lost' behind the seconds: nothing is sent.",
+    help="Let each task take at least this long, to spare the device. Or a file with "
+    "a line for each task, to imitate a slower device; 'lost' behind the seconds sends "
+    "nothing.",
 )
 @in_sentences
 def join(updates: int | None, pace: str, **given: Any) -> None:
-    """Train for the federation at HOST until it has ended."""
+    """Train for a federation until it has ended.
+
+    HOST is where its server listens, such as 127.0.0.1:8443. Ctrl-C stops the client;
+    the same command continues.
+    """
     with _politely(given), _worker(given, updates=updates, pace=pace) as worker:
         worker.run()
 
 
-@main.command()
+@main.command(
+    epilog=example(
+        "fedclient leave 127.0.0.1:8443 --app my_app:workload --state state/a"
+    )
+)
 @_member
 @_trainer
 @in_sentences
 def leave(**given: Any) -> None:
-    """Leave the federation at HOST for good; what is still here is sent first."""
+    """Leave a federation for good.
+
+    What the client has not sent yet is sent first.
+    """
     with _politely(given), _worker(given) as worker:
         worker.leave_now()
 
 
-@main.command()
+@main.command(
+    epilog=example(
+        "fedclient evaluate 127.0.0.1:8443 --app my_app:workload --state state/e"
+    )
+)
 @_member
 @click.option(
     "--state",
     type=PATH,
-    help="Its own folder; with a certificate, a temporary one will do.",
+    help="The evaluator's own folder. Not needed with a certificate.",
 )
-@click.option("--name", default="evaluator", show_default=True)
+@click.option(
+    "--name", default="evaluator", show_default=True, help="The evaluator's name."
+)
 @click.option("--on-a-leash", is_flag=True, hidden=True)
 @in_sentences
 def evaluate(
     host: str, state: Path | None, name: str, on_a_leash: bool, **given: Any
 ) -> None:
-    """Evaluate the models of the federation at HOST on the workload's test data."""
+    """Evaluate a federation's models on test data.
+
+    HOST is where the server listens; the test data are the app's test_data.
+    """
     with _politely(given):
         if on_a_leash:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
@@ -127,27 +183,51 @@ def evaluate(
         examine(host, state, name, **given)
 
 
-@main.command()
-@click.argument("app")
-@click.option("-o", "--out", type=PATH, default=Path("model.safetensors"))
-@click.option("--seed", type=click.IntRange(0), default=0, help="The run's seed.")
+@main.command(
+    epilog=example("fedclient model --app my_app:workload -o model.safetensors")
+)
+@named_app
+@click.option(
+    "-o",
+    "--out",
+    type=PATH,
+    default=Path("model.safetensors"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="The seed of the run.",
+)
 @in_sentences
 def model(app: str, out: Path, seed: int) -> None:
-    """Write version 0 of APP's model, from which a server starts."""
+    """Write version 0 of an app's model.
+
+    A server starts from this file, without importing the app.
+    """
     from fedclient.commands import write_model
 
     click.echo(write_model(app, out, seed))
 
 
-@main.command()
-@click.argument("app")
-@click.argument("model", type=PATH)
+@main.command(epilog=example("fedclient score --app my_app:workload model.safetensors"))
+@click.argument("words", nargs=-1, required=True, metavar="[APP] MODEL")
+@app_option()
 @in_sentences
-def score(app: str, model: Path) -> None:
-    """Evaluate a model file on APP's test data."""
+def score(app: str | None, words: tuple[str, ...]) -> None:
+    """Evaluate a model file on an app's test data.
+
+    MODEL is a safetensors file, as fedserver export writes it.
+    """
     from fedclient.commands import score_model
 
-    for line in score_model(app, model):
+    *word, file = words
+    if len(word) > 1:
+        raise click.UsageError(f"expected one MODEL, got {' '.join(words)}")
+    for line in score_model(one_app(app, next(iter(word), None)), Path(file)):
         click.echo(line)
 
 

@@ -18,6 +18,7 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedcore.training import initial_model
 from fedcore.workload import Client, user_code
 from fedrun.app import code_hash, load_app
+from fedrun.command import key_and_value
 from fedrun.files import load_model, save_model
 
 
@@ -41,7 +42,7 @@ def working(
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     address, paces = parse_address(host, **trust), read_pace(pace)
-    args = dict(_key_and_value(item) for item in data)
+    args = dict(map(key_and_value, data))
     workload = load_app(app)
     model = workload.flat()
     store = ClientStore(state)
@@ -114,10 +115,3 @@ def score_model(app: str, path: Path) -> Iterator[str]:
     yield f"{samples} samples"
     for name, value in values.items():
         yield f"{name} {value:.4f}"
-
-
-def _key_and_value(item: str) -> tuple[str, str]:
-    key, equals, value = item.partition("=")
-    if not key or not equals:
-        raise ConfigError(f"--data {item}: expected key=value")
-    return key, value

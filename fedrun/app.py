@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from fedcore.errors import WorkloadError
+from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
+from fedrun.config import FederationConfig
 
 
 def load_app(name: str, folder: Path | None = None) -> Workload:
@@ -31,6 +32,28 @@ def load_app(name: str, folder: Path | None = None) -> Workload:
     have = f"its workloads: {', '.join(names)}" if names else "it has no workload"
     problem = "is not a Workload" if found is not None else "does not exist"
     raise WorkloadError(f"app {name!r}: {attribute!r} {problem}; {have}")
+
+
+def app_of(
+    option: str | None, config: FederationConfig, path: Path | None
+) -> tuple[str, Path]:
+    """The name of a simulation's app, and the folder where it is looked for.
+
+    What ``--app`` names is looked for in the working folder, as ``fedclient`` does;
+    what the config names, in the folder of its file.
+
+    Raises:
+        ConfigError: neither names one.
+    """
+    if option is not None:
+        return option, Path.cwd()
+    if config.app is None:
+        where = "" if path is None else f"{path}: "
+        raise ConfigError(
+            f"{where}app: is missing; the simulator needs the workload: name it in "
+            "the config, or with --app module:attribute"
+        )
+    return config.app, Path.cwd() if path is None else path.resolve().parent
 
 
 def code_hash(name: str, folder: Path | None = None) -> str:

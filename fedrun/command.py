@@ -1,16 +1,17 @@
 """What the command lines have in common: one sentence for an error, and its status."""
 
+import json
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.text import printable
 from fedrun.exits import exit_status
 
@@ -40,6 +41,101 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             sys.exit(os.EX_IOERR)
 
     return command
+
+
+def example(*lines: str) -> str:
+    """The end of a help text: commands that can be typed as they are."""
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *lines])
+
+
+set_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Use another value than the config's, such as algorithm.buffer=8. May be "
+    "given several times.",
+)
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Log details to the standard error."
+)
+data_option = click.option(
+    "--data",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Tell train_data this, as client.args[KEY]. May be given several times.",
+)
+
+
+def app_option(*, required: bool = False, otherwise: str = "") -> Callable[[Any], Any]:
+    """``--app``: spelled and looked for in the same way by every command.
+
+    Args:
+        required: whether the command needs it.
+        otherwise: what is taken without it.
+    """
+    return click.option(
+        "--app",
+        required=required,
+        metavar="MODULE:ATTRIBUTE",
+        help="The workload, such as my_app:workload or my_app.py:workload, looked for "
+        f"in the working folder first.{otherwise}",
+    )
+
+
+FROM_CONFIG = " Without it, the app that the config names."
+
+
+def named_app(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that needs it; the name may also stand alone."""
+
+    @wraps(function)
+    def command(*, app: str | None, word: str | None, **given: Any) -> Any:
+        return function(app=one_app(app, word), **given)
+
+    options = click.argument("word", metavar="[APP]", required=False), app_option()
+    for option in options:
+        command = option(command)
+    return command
+
+
+def one_app(option: str | None, word: str | None) -> str:
+    """The app that a command was given by ``--app``, or alone.
+
+    Raises:
+        UsageError: it was given in neither way, or in both.
+    """
+    if (option is None) == (word is None):
+        many = "is missing" if option is None else "is given twice"
+        raise click.UsageError(f"the app {many}: say --app MODULE:ATTRIBUTE")
+    return option or word or ""
+
+
+def key_and_value(item: str) -> tuple[str, str]:
+    """What ``--data`` was given.
+
+    Raises:
+        ConfigError: it has no key, or no value.
+    """
+    key, equals, value = item.partition("=")
+    if not key or not equals:
+        raise ConfigError(f"--data {item}: expected key=value")
+    return key, value
+
+
+def data_changes(data: Sequence[str]) -> list[str]:
+    """``--data`` as changes of a config, for a simulation.
+
+    Raises:
+        ConfigError: an item is not key=value, or its key has a dot.
+    """
+    changes = []
+    for item in data:
+        key, value = key_and_value(item)
+        if "." in key:
+            raise ConfigError(f"--data {item}: a key of a simulation has no dot")
+        changes.append(f"simulate.args.{key}={json.dumps(value)}")  # YAML, as words
+    return changes
 
 
 def log_to_stderr(verbose: bool) -> None:

@@ -10,16 +10,25 @@ from typing import Any
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import NameFreed
+from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
 from fedcore.typing import Seconds, Vector
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import load_model, load_rest
-from fedrun.journal import Configured, Journal, exists, new_coordinator, recover
+from fedrun.journal import (
+    Configured,
+    Journal,
+    exists,
+    new_coordinator,
+    recover,
+    remove,
+)
 from fedrun.journal.recover import SECRET
 from fedrun.journal.repair import cut_off
 from fedrun.journal.store import NO_FACTS
+from fedrun.lock import is_locked
 
 
 @dataclass
@@ -102,6 +111,28 @@ def require_run(folder: Path) -> None:
             f"{folder}: there is no run here to go on with; is the volume mounted? "
             "Without --must-resume a new run begins"
         )
+
+
+def forget_failed(folder: Path) -> bool:
+    """Removes a simulation that ended before its first version; whether it was one.
+
+    The run of a server is never removed: clients may know it.
+
+    Raises:
+        JournalError: it cannot be read.
+    """
+    if is_locked(folder):
+        return False
+    journal = Journal.open(folder, read_only=True)
+    try:
+        is_served = journal.store.noted(SECRET) is not None
+        has_versions = any(journal.store.find(Stepped.__name__))
+    finally:
+        journal.close()
+    if is_served or has_versions:
+        return False
+    remove(folder)
+    return True
 
 
 def start_run(

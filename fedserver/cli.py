@@ -9,24 +9,23 @@ from typing import Any
 import click
 
 from fedcore.errors import ConfigError
-from fedrun.command import in_sentences, log_to_stderr
+from fedrun.command import (
+    example,
+    in_sentences,
+    log_to_stderr,
+    set_option,
+    verbose_option,
+)
 from fedserver.journal_cli import journal_commands
 
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
 RUN = click.argument("run", type=click.Path(path_type=Path))
-SET = click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Another value than the config's, such as algorithm.buffer=8.",
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latecomer")
 def main() -> None:
-    """Serves a federation, and looks after its run."""
+    """Serve a federation, and look after its run."""
     # An error is one sentence, without the transport's own log around it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -38,23 +37,45 @@ def _trusted(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a server is trusted."""
     path = click.Path(path_type=Path)
     for option in (
-        click.option("--plaintext", is_flag=True, help="No TLS beyond this machine."),
-        click.option("--key", type=path, help="The certificate's private key."),
-        click.option("--certificate", type=path, help="The client's certificate."),
-        click.option("--ca", type=path, help="Who signed the server's certificate."),
+        click.option(
+            "--plaintext",
+            is_flag=True,
+            help="Do without TLS, also beyond this machine.",
+        ),
+        click.option("--key", type=path, help="The private key of --certificate."),
+        click.option(
+            "--certificate", type=path, help="The certificate to show the server."
+        ),
+        click.option(
+            "--ca",
+            type=path,
+            help="The authority that signed the server's certificate.",
+        ),
     ):
         function = option(function)
     return function
 
 
-@main.command()
+@main.command(epilog=example("fedserver run federation.yaml"))
 @CONFIG
-@SET
-@click.option("--amend", is_flag=True, help="Go on with a changed algorithm.")
-@click.option("--must-resume", is_flag=True, help="Never begin a new run.")
-@click.option("--no-evaluator", is_flag=True, help="Do not start the evaluator.")
-@click.option("--lines", is_flag=True, help="JSON lines, also on a terminal.")
-@click.option("-v", "--verbose", is_flag=True)
+@set_option
+@click.option(
+    "--amend",
+    is_flag=True,
+    help="Continue the run although the algorithm in CONFIG has changed.",
+)
+@click.option(
+    "--must-resume",
+    is_flag=True,
+    help="Fail if there is no run to continue, instead of starting a new one.",
+)
+@click.option(
+    "--no-evaluator", is_flag=True, help="Do not start an evaluator beside the server."
+)
+@click.option(
+    "--lines", is_flag=True, help="Print JSON lines, also where there is a terminal."
+)
+@verbose_option
 @in_sentences
 def run(
     config: Path,
@@ -65,7 +86,11 @@ def run(
     lines: bool,
     verbose: bool,
 ) -> None:
-    """Serve the federation that CONFIG describes."""
+    """Serve a federation, and show how it goes.
+
+    CONFIG is the YAML file that describes it. Ctrl-C stops the server; the same command
+    continues the run.
+    """
     log_to_stderr(verbose)
     from fedrun.config import load_config
     from fedserver.serving import serve
@@ -86,12 +111,17 @@ def run(
         click.echo(f"ended: {ended}; look at it: fedserver report {folder}", err=True)
 
 
-@main.command()
+@main.command(
+    epilog=example("fedserver check federation.yaml --set algorithm.buffer=8")
+)
 @CONFIG
-@SET
+@set_option
 @in_sentences
 def check(config: Path, changes: tuple[str, ...]) -> None:
-    """Print the whole config with all defaults, or every mistake in it."""
+    """Print a config with all its defaults.
+
+    Or every mistake in it.
+    """
     import yaml
 
     from fedrun.config import load_config
@@ -101,13 +131,13 @@ def check(config: Path, changes: tuple[str, ...]) -> None:
     click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@main.command()
+@main.command(epilog=example("fedserver status 127.0.0.1:8443"))
 @click.argument("host")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_trusted
 @in_sentences
 def status(host: str, as_json: bool, **trust: Any) -> None:
-    """Ask a running server how it does."""
+    """Show what a running server and its clients do."""
     from fedserver.remote import ask_status, status_table
 
     told = ask_status(host, **trust)
@@ -119,49 +149,80 @@ def status(host: str, as_json: bool, **trust: Any) -> None:
     Console().print(status_table(told))
 
 
-@main.command()
+@main.command(epilog=example("fedserver healthcheck 127.0.0.1:8443"))
 @click.argument("host")
 @_trusted
 @in_sentences
 def healthcheck(host: str, **trust: Any) -> None:
-    """Exit with 0 if the server is healthy (for containers and probes)."""
+    """Exit with status 0 if a server is healthy.
+
+    For containers and probes.
+    """
     from fedserver.remote import ask_health
 
     click.echo(ask_health(host, **trust))
 
 
-@main.command()
+@main.command(epilog=example("fedserver report runs/digits"))
 @RUN
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="The page to write.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The page to write. Without it, report.html in the folder of the run.",
+)
 @in_sentences
 def report(run: Path, out: Path | None) -> None:
-    """Write the story of a run as one HTML page."""
+    """Write a report of a run: one HTML page.
+
+    RUN is the folder of the run. The page needs no network.
+    """
     from fedrun.report import write_report
 
     click.echo(write_report(run, out))
 
 
-@main.command()
+@main.command(
+    epilog=example("fedserver export runs/digits --which best -o best.safetensors")
+)
 @RUN
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="The file."
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file to write.",
 )
-@click.option("--which", type=click.Choice(["last", "best", "exact", "initial"]))
-@click.option("--version", type=int, help="Any version that the journal still holds.")
+@click.option(
+    "--which",
+    type=click.Choice(["last", "best", "exact", "initial"]),
+    help="Which model. The exact one is what the last one, compressed, stands for.  "
+    "[default: last]",
+)
+@click.option(
+    "--version", type=int, help="The model of this version, if the run still holds it."
+)
 @in_sentences
 def export(run: Path, out: Path, which: str | None, version: int | None) -> None:
-    """Write a model of a run as a safetensors file."""
+    """Write a model of a run as a safetensors file.
+
+    RUN is the folder of the run.
+    """
     from fedrun.export import export_model
 
     click.echo(export_model(run, out, which or "last", version))
 
 
-@main.command()
+@main.command(epilog=example("fedserver free runs/digits hospital-3"))
 @RUN
 @click.argument("name")
 @in_sentences
 def free(run: Path, name: str) -> None:
-    """Let NAME be taken by whoever enrols under it next, also while RUN is served."""
+    """Free a client's name, so that another can take it.
+
+    RUN is the folder of the run, which may be served meanwhile. NAME goes to the client
+    that joins under it next.
+    """
     from fedserver.names import free as let_go
 
     if not let_go(run, name):
@@ -169,24 +230,32 @@ def free(run: Path, name: str) -> None:
     click.echo(f"the name {name!r} is free")
 
 
-@main.command()
+@main.command(epilog=example("fedserver backup runs/digits /backups/digits"))
 @RUN
 @click.argument("target", type=click.Path(path_type=Path))
 @in_sentences
 def backup(run: Path, target: Path) -> None:
-    """Copy a run, also while it is served."""
+    """Copy a run, also while it is served.
+
+    RUN is the folder of the run, TARGET the folder of the copy. A later backup to the
+    same TARGET copies only what is new.
+    """
     from fedrun.journal import backup as copy
 
     number = copy(run, target)
     click.echo(f"{target} holds all {number} records of {run}")
 
 
-@main.command()
+@main.command(epilog=example("fedserver restore /backups/digits runs/digits"))
 @click.argument("source", type=click.Path(path_type=Path))
 @RUN
 @in_sentences
 def restore(source: Path, run: Path) -> None:
-    """Make a backup the run in RUN; its clients take back what it does not hold."""
+    """Restore a run from a backup.
+
+    SOURCE is the backup, RUN the folder of the run. Clients take back the updates that
+    the backup does not hold.
+    """
     from fedrun.journal import restore as bring_back
     from fedrun.run import fresh_name
 

@@ -10,23 +10,27 @@ import click
 
 from fedcore.errors import ConfigError
 from fedcore.text import printable
-from fedrun.command import in_sentences
+from fedrun.command import example, in_sentences, set_option
 
 RUN = click.argument("run", type=click.Path(path_type=Path))
 
 
 @click.group()
 def journal_commands() -> None:
-    """Look at a run's journal, check it, or ask what if."""
+    """Read, check or repair a run's journal."""
 
 
-@journal_commands.command()
+@journal_commands.command(
+    epilog=example("fedserver journal show runs/digits --kind decided --limit 10")
+)
 @RUN
-@click.option("--kind", help="Only records of this kind, such as decided.")
-@click.option("--client", help="Only records of the client of this name.")
-@click.option("--after", type=int, default=0, help="Only records behind this number.")
-@click.option("--limit", type=int, help="At most so many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--kind", help="Print only records of this kind, such as decided.")
+@click.option("--client", help="Print only records of the client with this name.")
+@click.option(
+    "--after", type=int, default=0, help="Print only records after this number."
+)
+@click.option("--limit", type=int, help="Print at most this many records.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @in_sentences
 def show(
     run: Path,
@@ -64,16 +68,16 @@ def show(
         _require("--client", client, clients)
 
 
-@journal_commands.command()
+@journal_commands.command(epilog=example("fedserver journal verify runs/digits"))
 @RUN
 @click.option(
     "--no-decisions",
     is_flag=True,
-    help="Do not make the decisions anew (another machine may round otherwise).",
+    help="Do not compute the decisions again (another machine may round differently).",
 )
 @in_sentences
 def verify(run: Path, no_decisions: bool) -> None:
-    """Check every record, digest and decision that is kept."""
+    """Check every record, digest and decision."""
     from fedrun.journal import Journal
     from fedrun.journal import verify as check
 
@@ -90,25 +94,28 @@ def verify(run: Path, no_decisions: bool) -> None:
     )
 
 
-@journal_commands.command()
-@RUN
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Another value than the config's, such as algorithm.buffer=8.",
+@journal_commands.command(
+    epilog=example("fedserver journal replay runs/digits --without hospital-3")
 )
-@click.option("--without", multiple=True, metavar="CLIENT", help="Leave a client out.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the model.")
+@RUN
+@set_option
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="CLIENT",
+    help="Leave this client out. May be given several times.",
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Write the model to this file."
+)
 @in_sentences
 def replay(
     run: Path, changes: tuple[str, ...], without: tuple[str, ...], out: Path | None
 ) -> None:
-    """Decide anew, with other settings or without some clients.
+    """Replay a run with other settings or fewer clients.
 
-    The clients' updates are those that were received: what they would have trained
-    on another model is a question for fedsim (simulate.arrivals).
+    The updates are those that the server received. What the clients would have trained
+    on other models, a simulation tells: simulate.arrivals.
     """
     from fedrun.whatif import ask
 
@@ -116,13 +123,14 @@ def replay(
         click.echo(line)
 
 
-@journal_commands.command()
+@journal_commands.command(epilog=example("fedserver journal repair runs/digits"))
 @RUN
 @in_sentences
 def repair(run: Path) -> None:
-    """Cut off what is damaged, keep it aside, and begin a new history.
+    """Cut off a damaged end, and start a new history.
 
-    Clients take back what is lost. A backup that is newer than the damage is better.
+    What is cut off is kept aside, and clients take back the updates that are lost. A
+    backup that is newer than the damage is better.
     """
     from fedrun.journal import repair as mend
     from fedrun.run import fresh_name
@@ -130,12 +138,15 @@ def repair(run: Path) -> None:
     click.echo(mend(run, fresh_name()))
 
 
-@journal_commands.command()
+@journal_commands.command(epilog=example("fedserver journal export runs/digits tables"))
 @RUN
 @click.argument("folder", type=click.Path(path_type=Path))
 @in_sentences
 def export(run: Path, folder: Path) -> None:
-    """Write the tables of a run as CSV files into FOLDER."""
+    """Write the tables of a run as CSV files.
+
+    RUN is the folder of the run, FOLDER gets the files.
+    """
     from fedrun.export import export_tables
 
     for path in export_tables(run, folder):

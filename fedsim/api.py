@@ -2,63 +2,126 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator, CrowdCoordinator
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, LatecomerError
 from fedcore.training import Trainer, initial_model
 from fedcore.typing import Vector
 from fedcore.workload import FlatModel, StackedModel, Workload, user_code
-from fedrun.config import FederationConfig, parse_config
+from fedrun.app import app_of, load_app
+from fedrun.callbacks import Callback, Notifier
+from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.files import load_model
-from fedrun.journal import WITHOUT_UPDATES
+from fedrun.journal import WITHOUT_UPDATES, exists
 from fedrun.results import Results
-from fedrun.run import Run, start_run
+from fedrun.run import Run, forget_failed, start_run
 from fedsim.arrivals import recorded_devices, recorded_start, replay_arrivals
 from fedsim.client import SimulatedClient
 from fedsim.evaluator import SimulatedEvaluator
 from fedsim.population import Device, Population, devices_of
+from fedsim.progress import RunProgress
 from fedsim.stacked import Crowd, Saved, make_crowd, reopen, stacked_model
 from fedsim.world import World
 
 _log = logging.getLogger(__name__)
 
+OnEvent = Callable[[Run, Event], str | None]
+"""Told of each event; a text that it returns is why the run is to end."""
+
 
 def run(
-    config: FederationConfig | Mapping[str, Any],
-    workload: Workload,
+    config: FederationConfig | Mapping[str, Any] | str | Path,
+    workload: Workload | None = None,
     *,
-    folder: Path | None = None,
-    on_event: Callable[[Run, Event], None] | None = None,
+    folder: str | Path | None = None,
+    on_event: OnEvent | None = None,
+    callbacks: Sequence[Callback] = (),
+    data: Mapping[str, str] | None = None,
+    progress: bool | None = None,
     resume: bool = False,
 ) -> Results:
     """Simulates a federation and returns what came of it.
 
     Args:
-        config: as in the YAML, or a mapping of the same shape.
-        workload: what clients and evaluator use in a deployment.
+        config: the path of a YAML file, a mapping of the same shape, or a config that
+            was read before.
+        workload: what clients and evaluator use in a deployment; if left out, that
+            which ``app:`` names, looked for in the folder of the file.
         folder: of the run; the next free one beside ``server.journal`` if left out.
-        on_event: called after each event, for progress; where clients are computed in
-            stacks, after each version and each evaluation.
+        on_event: called after each event; where clients are computed in stacks, after
+            each version and each evaluation. If it returns a text, the run ends there,
+            and that is the reason.
+        callbacks: told of the run's metrics as it goes; they may stop it
+            (:meth:`fedrun.callbacks.Callback.stop`).
+        data: what ``train_data`` is told as ``client.args``, beside ``simulate.args``.
+        progress: show how far it is: a bar in a notebook or on a terminal, lines on the
+            standard error elsewhere. Left out, only in a notebook.
         resume: go on with the run in ``folder`` that was interrupted or killed, from
             its last snapshot.
 
     Raises:
-        ConfigError: the config has mistakes, or says nothing of when to stop.
+        ConfigError: the config has mistakes, or says nothing of when to stop; the
+            folder holds a run already, unless that failed before its first version.
         ModelError: the file of ``model:`` is there, and holds no model.
         SpecMismatchError: it holds another one than the workload's.
         UserCodeError: the user's code raised again and again, until too few clients
             were left to go on; or one client alone does not fit into memory.
+
+    Whatever stops a run that has begun, its records stay: ``Results(folder)`` reads
+    them. What a callback raises, and Ctrl-C, has a note that names the folder.
     """
-    if not isinstance(config, FederationConfig):
-        config = parse_config(config)
-    server = config.server.model_copy(update={"journal": folder or free_folder(config)})
-    config = config.model_copy(update={"server": server})
+    path = Path(config) if isinstance(config, str | Path) else None
+    read = _read(config)
+    if workload is None:
+        workload = load_app(*app_of(None, read, path))
+    if data:
+        args = {**read.simulate.args, **data}
+        simulate = read.simulate.model_copy(update={"args": args})
+        read = read.model_copy(update={"simulate": simulate})
+    place = free_folder(read) if folder is None else Path(folder)
+    server = read.server.model_copy(update={"journal": place})
+    read = read.model_copy(update={"server": server})
+    if resume and folder is None:
+        raise ConfigError("resume: say which run: folder=")
+    console = Console(stderr=True)
+    is_shown = console.is_jupyter if progress is None else progress
+    with ExitStack() as stack:
+        notifier = stack.enter_context(Notifier(callbacks))
+        watching: list[OnEvent] = [notifier] if callbacks else []
+        watching += [] if on_event is None else [on_event]
+        if is_shown:
+            watching.append(stack.enter_context(RunProgress(read.stop, console)))
+        results = _simulate(read, workload, watching, resume=resume)
+        notifier.end(results)
+    return results
+
+
+def _read(
+    config: FederationConfig | Mapping[str, Any] | str | Path,
+) -> FederationConfig:
+    if isinstance(config, FederationConfig):
+        return config
+    if isinstance(config, str | Path):
+        return load_config(Path(config))
+    return parse_config(config)
+
+
+def _simulate(
+    config: FederationConfig,
+    workload: Workload,
+    watching: Sequence[OnEvent],
+    *,
+    resume: bool,
+) -> Results:
     needed = _must_measure(config.stop, workload)
     arrivals = config.simulate.arrivals
     population, devices = None, []
@@ -77,10 +140,12 @@ def run(
         model = workload.flat()
     stacked = stacked_model(config, workload, model, population)
     saved: Saved | None = None
+    folder = config.server.journal
     if resume:
-        _refuse_to_resume(stacked, folder)
+        _refuse_to_resume(stacked)
         started, saved = reopen(config, model.spec)
     else:
+        _make_room(folder)
         started = start_run(
             config,
             model.spec,
@@ -93,7 +158,7 @@ def run(
         )
         if stacked is not None:
             started.journal.store.note(WITHOUT_UPDATES, "yes")
-    world = World(started, None if on_event is None else lambda e: on_event(started, e))
+    world = World(started, _watched(started, watching))
     with world.interrupts:
         try:
             crowd: Crowd | None = None
@@ -135,11 +200,43 @@ def run(
                     crowd.execute(is_over)
                 else:
                     world.execute(is_over)
+        except LatecomerError:
+            raise
+        except BaseException as error:  # Ctrl-C, or what a callback raises
+            error.add_note(f"what there is of the run: Results({str(folder)!r})")
+            raise
         finally:
             world.close()
     if len(world.failures) > spare and world.ended is None:
         raise world.failures[0]
-    return Results(config.server.journal)
+    return Results(folder)
+
+
+def _watched(
+    run: Run, watching: Sequence[OnEvent]
+) -> Callable[[Event], str | None] | None:
+    """All who watch, as one; the first reason to stop counts."""
+    if not watching:
+        return None
+
+    def tell(event: Event) -> str | None:
+        reasons = [look(run, event) for look in watching]
+        return next((reason for reason in reasons if reason is not None), None)
+
+    return tell
+
+
+def _make_room(folder: Path) -> None:
+    """A simulation that failed before its first version does not block its folder.
+
+    Raises:
+        ConfigError: there is a run, and it is worth something.
+    """
+    if exists(folder) and not forget_failed(folder):
+        raise ConfigError(
+            f"{folder}: holds a run already; name another folder, or go on with it "
+            "(--resume)"
+        )
 
 
 def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
@@ -152,9 +249,7 @@ def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
     return initial_D
 
 
-def _refuse_to_resume(stacked: StackedModel | None, folder: Path | None) -> None:
-    if folder is None:
-        raise ConfigError("resume: say which run: folder=")
+def _refuse_to_resume(stacked: StackedModel | None) -> None:
     if stacked is None:
         raise ConfigError(
             "resume: clients that are simulated one by one cannot go on after an "

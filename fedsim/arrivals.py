@@ -32,7 +32,9 @@ def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[De
     if not admitted:
         raise ConfigError(f"simulate.arrivals: {folder} has no clients")
     names = {record.name: record for record in admitted}
-    plain = SimulateConfig(clients=len(names), step_seconds=config.step_seconds)
+    plain = SimulateConfig(
+        clients=len(names), step_seconds=config.step_seconds, args=config.args
+    )
     devices = devices_of(Population(plain, seed))
     for device, record in zip(devices, names.values(), strict=True):
         device.name, device.index, device.count = (

@@ -75,7 +75,7 @@ class SimulatedClient:
 
     @cached_property
     def _client(self) -> Client:
-        return Client(self._device.name, self._device.index, self._device.count)
+        return self._device.client
 
     @cached_property
     def _data(self) -> Any:

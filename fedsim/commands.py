@@ -1,12 +1,15 @@
 """What the commands of ``fedsim`` do."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from fedcore.coordinator.events import Event
-from fedcore.errors import ConfigError
-from fedrun.app import load_app
+from fedcore.errors import JournalError
+from fedrun.app import app_of, load_app
 from fedrun.callbacks import CALLBACKS, Notifier
 from fedrun.columns import formats
 from fedrun.config import load_config
@@ -18,63 +21,66 @@ from fedrun.report import (
     summary_table,
     write_report,
 )
+from fedrun.results import Results
 from fedrun.run import Run
 from fedrun.tables import traffic_tables
 from fedrun.traffic import read_traffic
+from fedsim.again import Again
 from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.progress import RunProgress
+from fedsim.stacked import can_go_on
 
 TABLES = "tables"  # beside the report
 
 
-def simulate(
-    path: Path,
-    changes: tuple[str, ...],
-    out: Path | None,
-    *,
-    report: bool,
-    log: tuple[str, ...] = (),
-    resume: Path | None = None,
-) -> None:
-    """Runs a simulation with a progress bar, and tells what came of it.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line of ``fedsim run``."""
+
+    config: Path
+    changes: Sequence[str] = ()
+    app: str | None = None
+    out: Path | None = None
+    report: bool = True
+    log: Sequence[str] = ()
+    resume: Path | None = None
+
+
+def simulate(wanted: Wanted, again: Again, words: Sequence[str]) -> None:
+    """Runs a simulation, shows how far it is, and tells what came of it.
 
     Args:
-        path: of the config.
-        changes: of ``--set``.
-        out: the folder of the run.
-        report: whether the report and the tables are written.
-        log: names of callbacks.
-        resume: the folder of a run that was interrupted, to go on with.
+        wanted: what was asked for.
+        again: what an interruption says.
+        words: the command as it was typed, without ``--out`` and ``--resume``.
     """
-    config = load_config(path, changes)
-    if config.app is None:
-        raise ConfigError(f"{path}: app: is missing; the simulator needs the workload")
-    place = path.resolve().parent
-    workload = load_app(config.app, place)
+    config = load_config(wanted.config, wanted.changes)
+    app, place = app_of(wanted.app, config, wanted.config)
+    config = config.model_copy(update={"app": app})
+    workload = load_app(app, place)
     console = Console(stderr=True)
-    notifier = Notifier([CALLBACKS[name]() for name in log])
+    notifier = Notifier([CALLBACKS[name]() for name in wanted.log])
+    folder = wanted.resume or wanted.out or free_folder(config)
     with notifier, RunProgress(config.stop, console) as progress:
 
-        def told(run: Run, event: Event) -> None:
+        def told(run: Run, event: Event) -> str | None:
             progress(run, event)
-            notifier(run, event)
+            return notifier(run, event)
 
-        is_watched = bool(log) or console.is_terminal
-        folder = resume or out or free_folder(config)
+        again.has_begun = True
         try:
             results = run_simulation(
                 config,
                 workload,
                 folder=folder,
-                on_event=told if is_watched else None,
-                resume=resume is not None,
+                on_event=told,
+                resume=wanted.resume is not None,
             )
-        except KeyboardInterrupt:
-            if next((folder / "snapshots").glob("*"), None) is not None:
-                again = f"fedsim run {path} --resume {folder}"
-                console.print(f"interrupted; to go on: {again}", soft_wrap=True)
+        except BaseException:  # said if this is what an interruption came to
+            _say_how_to_go_on(again, words, folder, wanted.out)
             raise
+        again.say("interrupted after the run; to look at it", _report_of(folder))
         notifier.end(results)
     export_config(results.folder, place)
     shown = Console()
@@ -83,15 +89,56 @@ def simulate(
     if traffic is not None:
         for table in traffic_tables(traffic, results.names, results.dim):
             shown.print(table)
-    if report:
+    if wanted.report:
         export_tables(results.folder, results.folder / TABLES)
         tables = f"tables: {results.folder / TABLES} ({formats()})"
         console.print(tables, soft_wrap=True, markup=False, highlight=False)
         console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
 
 
-def show_data(app: str, clients: int, out: Path) -> None:
+def _report_of(folder: Path) -> list[str]:
+    return ["fedserver", "report", str(folder)]
+
+
+def _say_how_to_go_on(
+    again: Again, words: Sequence[str], folder: Path, out: Path | None
+) -> None:
+    """A run in stacks goes on; one of clients one by one begins anew elsewhere."""
+    results = Results(folder)
+    with suppress(JournalError):  # there is none yet
+        if can_go_on(folder):
+            again.say("interrupted; to go on", [*words, "--resume", str(folder)])
+            return
+        if results.summary["ended"] is not None:
+            again.say("interrupted after the run; to look at it", _report_of(folder))
+            return
+        versions = results.summary["versions"]
+        if not versions:
+            place = [] if out is None else ["--out", str(out)]
+            what = "interrupted before the first version; to begin again"
+            again.say(what, [*words, *place])
+            return
+        if out is not None:
+            words = [*words, "--out", str(_other(out))]
+        again.say(
+            f"interrupted at version {versions:,}; clients that are simulated one by "
+            "one cannot go on; to begin again",
+            words,
+        )
+
+
+def _other(folder: Path) -> Path:
+    """A folder that is not there yet."""
+    number = 2
+    while (other := folder.with_name(f"{folder.name}-{number}")).exists():
+        number += 1
+    return other
+
+
+def show_data(
+    app: str, clients: int, out: Path, args: Mapping[str, str] | None = None
+) -> None:
     """Shows how an app shares its data out among clients."""
-    shares = shares_of(load_app(app), clients)
+    shares = shares_of(load_app(app), clients, args)
     Console().print(partition_table(shares))
     Console(stderr=True).print(f"page: {partition_page(shares, out, app)}")

@@ -1,18 +1,25 @@
 """How far a simulation is, and how long it will still take."""
 
 import time
+from collections.abc import Callable
+from html import escape
+from importlib import import_module
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcore.coordinator.events import Event, ModelMeasured
 from fedcore.coordinator.settings import StopConfig
+from fedcore.typing import Seconds
 from fedrun.report import units
 from fedrun.run import Run
 
 INTERVAL = 0.1  # seconds between two pictures; an event alone is no reason for one
+STEPS = 10  # lines of a whole simulation where nothing can be redrawn
+LINES_EVERY: Seconds = 10.0  # another one, however far it is
+FIRST_LINE: Seconds = 2.0
 
 
 class Goal(NamedTuple):
@@ -23,27 +30,29 @@ class Goal(NamedTuple):
     words: str
 
 
-class RunProgress:
-    """A bar on a terminal; it is called with each event, and mostly does nothing.
+class Display(Protocol):
+    """Where progress is shown."""
 
-    Its length is that of the end in ``stop`` that is nearest. When a target is
-    reached nobody knows, so that with no other end the bar only moves.
+    def show(self, goal: Goal, measured: str) -> None:
+        """It is so far; called at most every ``INTERVAL`` seconds, and at the end."""
+
+    def close(self) -> None:
+        """Nothing follows."""
+
+
+class RunProgress:
+    """Shows how far a run is; it is called with each event, and mostly does nothing.
+
+    A bar on a terminal and in a notebook, a line now and then elsewhere. Its length is
+    that of the end in ``stop`` that is nearest. When a target is reached nobody knows,
+    so that with no other end there is no length.
     """
 
     def __init__(self, stop: StopConfig, console: Console) -> None:
         self._stop = stop
-        self._bar = Progress(
-            BarColumn(),
-            TextColumn("{task.fields[goal]}"),
-            TextColumn("{task.fields[measured]}", markup=False),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        is_known = bool(stop.versions or stop.updates or stop.seconds)
-        self._task = self._bar.add_task(
-            "", total=1.0 if is_known else None, goal="", measured=""
-        )
+        self._is_known = bool(stop.versions or stop.updates or stop.seconds)
+        self._console = console
+        self._display: Display | None = None
         self._latest: tuple[Run, Event] | None = None
         self._shown = 0.0
         self._measured = ""
@@ -59,17 +68,18 @@ class RunProgress:
             self._show()
 
     def _show(self) -> None:
-        if self._latest is None:
+        if self._latest is None or self._display is None:
             return
-        run, event = self._latest
-        goal = nearest(self._stop, run, event)
-        self._bar.update(
-            self._task, completed=goal.share, goal=goal.words, measured=self._measured
-        )
+        self._display.show(nearest(self._stop, *self._latest), self._measured)
 
     def __enter__(self) -> Self:
-        """The bar appears."""
-        self._bar.start()
+        """The display appears."""
+        if self._console.is_jupyter:
+            self._display = Cell(in_notebook(), is_known=self._is_known)
+        elif self._console.is_terminal:
+            self._display = Bar(self._console, is_known=self._is_known)
+        else:
+            self._display = Lines(self._console)
         return self
 
     def __exit__(
@@ -80,7 +90,116 @@ class RunProgress:
     ) -> None:
         """The last picture stays."""
         self._show()
+        if self._display is not None:
+            self._display.close()
+
+
+class Bar:
+    """A bar on a terminal."""
+
+    def __init__(self, console: Console, *, is_known: bool) -> None:
+        self._bar = Progress(
+            BarColumn(),
+            TextColumn("{task.fields[goal]}"),
+            TextColumn("{task.fields[measured]}", markup=False),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        total = 1.0 if is_known else None
+        self._task = self._bar.add_task("", total=total, goal="", measured="")
+        self._bar.start()
+
+    def show(self, goal: Goal, measured: str) -> None:
+        """Redraws it."""
+        self._bar.update(
+            self._task, completed=goal.share, goal=goal.words, measured=measured
+        )
+
+    def close(self) -> None:
+        """It stays as it is."""
         self._bar.stop()
+
+
+class Rest:
+    """How long it will still take, if it goes on as it went."""
+
+    def __init__(self) -> None:
+        self._first: tuple[Seconds, float] | None = None
+
+    def begin(self, goal: Goal) -> None:
+        """Counts from here, if from nowhere yet; a run may have begun before."""
+        if self._first is None:
+            self._first = time.monotonic(), goal.share
+
+    def words(self, goal: Goal) -> str:
+        """``12 s left``; nothing while it is not known."""
+        if self._first is None or not self._first[1] < goal.share < 1:
+            return ""
+        began, share = self._first
+        gone = time.monotonic() - began
+        left = round(gone * (1 - goal.share) / (goal.share - share))
+        return f"{units.in_seconds(left)} left"
+
+
+class Lines:
+    """Lines in a pipe or a file: at each tenth of the way, and every ten seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._rest = console, Rest()
+        self._told = time.monotonic() - LINES_EVERY + FIRST_LINE
+        self._tenths = 0
+
+    def show(self, goal: Goal, measured: str) -> None:
+        """Prints a line if it is time for one."""
+        self._rest.begin(goal)
+        now, tenths = time.monotonic(), int(goal.share * STEPS)
+        if tenths <= self._tenths and now - self._told < LINES_EVERY:
+            return
+        self._tenths, self._told = tenths, now
+        parts = [goal.words, measured, self._rest.words(goal)]
+        line = "  ".join(part for part in parts if part)
+        self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    def close(self) -> None:
+        """The last line is the last."""
+
+
+class Cell:
+    """A bar below a notebook's cell, which is drawn again in its place."""
+
+    def __init__(self, draw: Callable[[str], None], *, is_known: bool) -> None:
+        """``draw`` is given HTML, and puts it in the place of what it was given."""
+        self._draw, self._is_known, self._rest = draw, is_known, Rest()
+        self._latest = Goal(0.0, "begins"), ""
+        draw(self._html(""))
+
+    def show(self, goal: Goal, measured: str) -> None:
+        """Draws it again."""
+        self._rest.begin(goal)
+        self._latest = goal, measured
+        self._draw(self._html(self._rest.words(goal)))
+
+    def close(self) -> None:
+        """It stays as it is, and nothing is left to wait for."""
+        self._draw(self._html(""))
+
+    def _html(self, left: str) -> str:
+        goal, measured = self._latest
+        value = f' value="{goal.share:.4f}"' if self._is_known else ""
+        parts = (goal.words, measured, left)
+        words = "  ".join(part for part in parts if part)
+        return f"<div><progress{value}></progress> {escape(words)}</div>"
+
+
+def in_notebook() -> Callable[[str], None]:
+    """Puts HTML below the cell that runs; each time in place of what was there."""
+    notebook = import_module("IPython.display")  # is there, since this is one
+    handle = notebook.display(notebook.HTML(""), display_id=True)
+
+    def draw(html: str) -> None:
+        handle.update(notebook.HTML(html))
+
+    return draw
 
 
 def nearest(stop: StopConfig, run: Run, event: Event) -> Goal:

@@ -18,7 +18,13 @@ from fedcore.coordinator.actions import (
     SendReply,
     SetTimer,
 )
-from fedcore.coordinator.events import Event, Timer, TimerFired, UpdatePushed
+from fedcore.coordinator.events import (
+    Event,
+    StopRequested,
+    Timer,
+    TimerFired,
+    UpdatePushed,
+)
 from fedcore.coordinator.records import StepReason
 from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.protocol import Ack, Epoch, Patch, Reply
@@ -46,7 +52,7 @@ class World:
     """One run under a virtual clock."""
 
     def __init__(
-        self, run: Run, on_event: Callable[[Event], None] | None = None
+        self, run: Run, on_event: Callable[[Event], str | None] | None = None
     ) -> None:
         self.run = run
         self.actors: dict[str, Actor] = {}
@@ -62,7 +68,7 @@ class World:
         self._group.snapshots = not run.journal.store.noted(WITHOUT_UPDATES)
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
-        self._on_event = on_event
+        self._on_event, self._is_stopping = on_event, False
         self._key = Key.root(run.config.seed).fold_in("world")
         self._nonce = 0
         self._carry_out(self._group.commit())
@@ -112,9 +118,16 @@ class World:
         self._carry_out(actions)
 
     def tell(self, event: Event) -> None:
-        """Whoever watches is told."""
-        if self._on_event is not None:
-            self._on_event(event)
+        """Whoever watches is told, and may say why the run is to end here."""
+        if self._on_event is None:
+            return
+        reason = self._on_event(event)
+        if reason is not None and not self._is_stopping:
+            self._is_stopping = True
+            self.clock.at(self.clock.now, lambda: self._stop(reason))
+
+    def _stop(self, reason: str) -> None:
+        self.feed(StopRequested(at=self.clock.now, reason=reason))
 
     def forget_traffic(self, cids: Collection[str]) -> None:
         """What these clients have sent and received is counted anew."""

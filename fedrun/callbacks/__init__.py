@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fedrun.callbacks.base import Callback as Callback
 from fedrun.callbacks.base import Notifier as Notifier
+from fedrun.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from fedrun.callbacks.mlflow import MLflow as MLflow
 from fedrun.callbacks.tensorboard import TensorBoard as TensorBoard
 from fedrun.callbacks.wandb import WandB as WandB

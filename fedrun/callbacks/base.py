@@ -16,6 +16,17 @@ TOTALS = ("seconds", "versions", "accepted", "bytes_up", "bytes_down")
 class Callback:
     """Told of a run as it goes; a class of one's own replaces what it needs."""
 
+    stopped: str | None = None
+    """Why the run is to end, since :meth:`stop` was called."""
+
+    def stop(self, reason: str) -> None:
+        """Ends the run here; its ``Results`` are returned as those of any other.
+
+        Args:
+            reason: shown as the end of the run.
+        """
+        self.stopped = reason
+
     def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
         """The run has begun.
 
@@ -43,7 +54,7 @@ class Callback:
 
 
 class Notifier:
-    """Tells callbacks what happens: ``fedsim.run(..., on_event=notifier)``.
+    """Tells callbacks what happens: ``fedsim.run(..., callbacks=[...])`` has one.
 
     At its end a ``with`` block tells those that were not told of the run's end.
     """
@@ -52,8 +63,8 @@ class Notifier:
         self._callbacks = callbacks
         self._began, self._ended = False, False
 
-    def __call__(self, run: Run, event: Event) -> None:
-        """Something has happened in a run."""
+    def __call__(self, run: Run, event: Event) -> str | None:
+        """Something has happened in a run; returns why it is to end here, if it is."""
         if not self._began:
             self._began = True
             config = run.config.model_dump(mode="json")
@@ -64,6 +75,8 @@ class Notifier:
             if state.clients[event.cid].role == "evaluator":
                 started = event.at if state.started is None else state.started
                 self._tell(event.version, event.at - started, event.values)
+        reasons = (callback.stopped for callback in self._callbacks)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def end(self, results: Results | None) -> None:
         """The run has ended."""

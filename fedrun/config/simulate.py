@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedcore.config import Config, Count, Duration
 from fedcore.distributions import (
@@ -19,6 +19,14 @@ from fedrun.config.engine import EngineConfig
 Share = Annotated[float, Field(ge=0, lt=1)]  # at 1 nothing would ever arrive
 Change = Callable[[DistributionConfig], DistributionConfig]
 
+
+def _as_typed(given: Any) -> Any:
+    """YAML makes numbers of what a command line takes for words."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return str(given) if is_number else given
+
+
+Word = Annotated[str, BeforeValidator(_as_typed)]
 
 _AVAILABILITY = {
     "always": (),
@@ -165,6 +173,8 @@ class SimulateConfig(Config):
     """Seconds that a lost client stays away."""
     trace: Path | None = None
     """A CSV that says how fast, how well connected and when there each client is."""
+    args: Mapping[str, Word] = Field(default_factory=dict)
+    """What each client is told as client.args, as by fedclient join --data."""
     arrivals: Path | None = None
     """Instead of all this: the order of arrival that a run in this folder recorded."""
     engine: EngineConfig = EngineConfig()

@@ -35,6 +35,14 @@ _log = logging.getLogger(__name__)
 BEING_CUT = "being cut"  # the fact that names the first record that was cut off
 BACKUP = "backup"  # the fact that marks a copy, which refuses a plain start
 KEPT_SNAPSHOTS = 3
+PARTS = (
+    "journal.mark",
+    "journal.sqlite3*",
+    "segments",
+    "snapshots",
+    "models",
+    "traffic.sqlite3*",
+)
 
 
 class Journal:
@@ -322,6 +330,17 @@ def exists(folder: Path) -> bool:
             db.close()
     except sqlite3.Error:
         return True  # whatever it is, it was something
+
+
+def remove(folder: Path) -> None:
+    """Removes a run from its folder, and nothing else that lies there."""
+    with writing(folder):
+        for part in PARTS:
+            for path in folder.glob(part):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
 
 
 def refusal(folder: Path, loss: Loss) -> str:

@@ -3,6 +3,7 @@
 ``fedsim data APP`` shows it: a table in the terminal, and a page of its own.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,8 +38,15 @@ class Shares(NamedTuple):
     counts_NC: Numbers | None
 
 
-def shares_of(workload: Workload, clients: int) -> Shares:
+def shares_of(
+    workload: Workload, clients: int, args: Mapping[str, str] | None = None
+) -> Shares:
     """Asks the workload for each client's data, and counts.
+
+    Args:
+        workload: whose ``train_data`` is asked.
+        clients: how many there are.
+        args: what each of them is told as ``client.args``.
 
     Raises:
         WorkloadError: its data are not samples, or there are none.
@@ -48,7 +56,7 @@ def shares_of(workload: Workload, clients: int) -> Shares:
     counted: list[Numbers | None] = []
     for index, name in enumerate(names):
         with user_code(f"train_data of {name}"):
-            data = workload.train_data(Client(name, index, clients))
+            data = workload.train_data(Client(name, index, clients, args or {}))
         if workload.train is not None and not isinstance(data, tuple | Subset):
             sizes.append(len(data))  # an own training loop may hold its data as it will
             counted.append(None)

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from fedcore.errors import ConfigError
-from fedrun.app import load_app
+from fedrun.app import app_of, load_app
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.config.load import change_config
 from fedsim.api import free_folder
@@ -86,14 +86,7 @@ def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
         for change in wanted.changes:
             change_config(raw, change)
         config = parse_config(raw)
-    if wanted.app is not None:
-        return config, wanted.app, Path.cwd()
-    if config.app is None or wanted.config is None:
-        which = "" if wanted.config is None else f"{wanted.config}: app: is missing; "
-        raise ConfigError(
-            f"{which}say --app module:attribute, or give a config with it"
-        )
-    return config, config.app, wanted.config.resolve().parent
+    return config, *app_of(wanted.app, config, wanted.config)
 
 
 def _measure(campaign: Campaign, out: Path, wanted: Wanted, console: Console) -> None:

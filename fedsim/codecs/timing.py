@@ -76,7 +76,8 @@ def first_updates(workload: Workload, config: FederationConfig) -> Sample:
     for index in range(min(CLIENTS, clients)):
         name = f"client-{index}"
         with user_code(f"train_data of {name}"):
-            data = workload.train_data(Client(name, index, clients))
+            client = Client(name, index, clients, config.simulate.args)
+            data = workload.train_data(client)
         delta_D = trainer.train(initial_D, data, task_key(config.seed, name, 1)).delta_D
         if not finite(delta_D):
             raise ConfigError(

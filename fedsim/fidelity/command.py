@@ -14,7 +14,7 @@ from fedcore.coordinator.records import Closed, Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 from fedcore.workload import Workload
-from fedrun.app import load_app
+from fedrun.app import app_of, load_app
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.results import Results
 from fedsim.api import free_folder
@@ -35,6 +35,7 @@ class Wanted:
     """What the command line asks for."""
 
     config: Path
+    app: str | None = None
     changes: tuple[str, ...] = ()
     clients: int | None = None
     run: Path | None = None
@@ -64,12 +65,9 @@ def assess(wanted: Wanted) -> Fidelity:
     if wanted.clients is not None:
         changes = (*changes, f"simulate.clients={wanted.clients}")
     config = load_config(wanted.config, changes)
-    if config.app is None:
-        raise ConfigError(
-            f"{wanted.config}: app: is missing; the simulator needs the workload"
-        )
-    place = wanted.config.resolve().parent
-    workload = load_app(config.app, place)
+    app, place = app_of(wanted.app, config, wanted.config)
+    config = config.model_copy(update={"app": app})
+    workload = load_app(app, place)
     folder = (wanted.out or free_folder(config, "fidelity")).resolve()
     console = Console(stderr=True)
     if wanted.run is None:
@@ -115,7 +113,8 @@ def _simulated(
     began, ended = began_and_ended(measured)
     pilot = wanted.pilot or PILOT * (ended - began)
     recorded = parse_config(measured.configured.config)
-    section = recorded.simulate.model_copy(update={"engine": given.simulate.engine})
+    kept = {"engine": given.simulate.engine, "args": given.simulate.args}
+    section = recorded.simulate.model_copy(update=kept)
     config = recorded.model_copy(update={"app": given.app, "simulate": section})
     predictor = Predictor(measured, config, workload, folder)
     with console.status("simulating"):

@@ -19,7 +19,7 @@ import yaml
 
 from fedcore.errors import ConfigError, UnavailableError
 from fedcore.typing import Counts, Seconds
-from fedcore.workload import Client, Workload, user_code
+from fedcore.workload import Workload, user_code
 from fedrun.config import FederationConfig
 from fedsim.fidelity.processes import Process
 from fedsim.population import Population
@@ -58,6 +58,8 @@ def federate(
             words += ["--name", name, "--state", str(folder / "states" / name)]
             index, count = population.place(who)
             words += ["--index", str(index), "--count", str(count)]
+            for key, value in config.simulate.args.items():
+                words += ["--data", f"{key}={value}"]
             words += ["--pace", str(paces[who])]
             client = Process(words, place, folder / f"{name}.log")
             stack.callback(client.kill)
@@ -95,7 +97,7 @@ def _write_paces(
     labels: dict[int, Counts | None] = {}
     population.show_labels(labels.get)
     for who, name in enumerate(population.names):
-        client = Client(name, *population.place(who))
+        client = population.client(who)
         with user_code(f"train_data of {name}"):
             samples = workload.samples(workload.train_data(client), name)
         labels[who] = samples.label_counts(np.arange(len(samples)))

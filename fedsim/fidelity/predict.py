@@ -124,11 +124,15 @@ class Predictor:
         return self._run(name, {"trace": str(trace), "availability": presence}, seed)
 
     def _run(self, name: str, simulate: dict[str, Any], seed: int) -> Results:
-        engine = self._settings["simulate"]["engine"]
+        given = self._settings["simulate"]
         settings = {
             **self._settings,
             "seed": seed,
-            "simulate": {**simulate, "engine": engine},
+            "simulate": {
+                **simulate,
+                "engine": given["engine"],
+                "args": given["args"],
+            },
         }
         folder = self._folder / name
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fedcore.typing import Seconds
+from fedcore.workload import Client
 from fedsim.population.availability import Change
 from fedsim.population.population import Population
 
@@ -16,6 +17,11 @@ class Device:
     name: str
     index: int  # its place among ``count`` clients, where data is shared out
     count: int
+
+    @property
+    def client(self) -> Client:
+        """How it asks for its data."""
+        return Client(self.name, self.index, self.count, self.population.args)
 
     def compute(self, task: int, steps: int) -> Seconds:
         """How long its task takes to compute."""

@@ -14,6 +14,7 @@ from fedcore.distributions import DistributionConfig, Empirical, Floats, Same
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import Indices, Seconds
+from fedcore.workload import Client
 from fedrun.config import SimulateConfig
 from fedsim.evaluator import NAME as EVALUATOR
 from fedsim.population.availability import (
@@ -54,6 +55,7 @@ class Population:
             if trace is None
             else [client.name for client in trace]
         )
+        self.args = config.args
         self._places = None if trace is None else [_place(each) for each in trace]
         if trace is not None and EVALUATOR in self.names:
             raise ConfigError(
@@ -72,6 +74,10 @@ class Population:
         """
         known = None if self._places is None else self._places[who]
         return (who, self.count) if known is None else known
+
+    def client(self, who: int) -> Client:
+        """How a device asks for its data."""
+        return Client(self.names[who], *self.place(who), self.args)
 
     # ------------------------------------------------------------------- making
 

@@ -4,4 +4,5 @@ from fedsim.stacked.crowd import Crowd as Crowd
 from fedsim.stacked.engine import make_crowd as make_crowd
 from fedsim.stacked.engine import stacked_model as stacked_model
 from fedsim.stacked.snapshots import Saved as Saved
+from fedsim.stacked.snapshots import can_go_on as can_go_on
 from fedsim.stacked.snapshots import reopen as reopen

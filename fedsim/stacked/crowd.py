@@ -138,7 +138,7 @@ class Crowd:
 
     def _client(self, who: int) -> Client:
         """Whoever asks for its data."""
-        return Client(self._names[who], *self._population.place(who))
+        return self._population.client(who)
 
     def _is_direct(self) -> bool:
         """Whether it is known when a task is given when its update will arrive."""

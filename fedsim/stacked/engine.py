@@ -11,7 +11,7 @@ from fedcore.errors import LatecomerError, NotStackableError
 from fedcore.pool import Pool
 from fedcore.rng import Key
 from fedcore.training import check_fit
-from fedcore.workload import Client, FlatModel, StackedModel, Workload, user_code
+from fedcore.workload import FlatModel, StackedModel, Workload, user_code
 from fedrun.config import FederationConfig
 from fedsim.population import Population
 from fedsim.ray import ray_links
@@ -60,7 +60,7 @@ def _try(
     Raises:
         NotStackableError: something that cannot be done for many at once.
     """
-    client = Client(population.names[0], *population.place(0))
+    client = population.client(0)
     try:
         with user_code("train_data"):
             samples = workload.samples(workload.train_data(client), "train_data")

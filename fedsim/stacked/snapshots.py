@@ -7,6 +7,7 @@ keep. The journal is cut behind it.
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcore.coordinator import CrowdCoordinator
@@ -76,6 +77,23 @@ def reopen(config: FederationConfig, spec: ParamSpec) -> tuple[Run, Saved]:
     except BaseException:
         journal.close()
         raise
+
+
+def can_go_on(folder: Path) -> bool:
+    """Whether :func:`reopen` finds a run here that was interrupted.
+
+    Raises:
+        JournalError: there is no run.
+    """
+    journal = Journal.open(folder, read_only=True)
+    try:
+        return (
+            journal.store.noted(WITHOUT_UPDATES) is not None
+            and journal.newest_snapshot() is not None
+            and not any(journal.store.find(Closed.__name__))
+        )
+    finally:
+        journal.close()
 
 
 def _reopened(

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from fedcore.errors import ConfigError, LatecomerError
-from fedrun.app import load_app
+from fedrun.app import app_of, load_app
 from fedrun.columns import formats
 from fedrun.config import load_config
 from fedrun.report import units
@@ -31,6 +31,7 @@ class Wanted:
     """What was asked for on the command line."""
 
     config: Path
+    app: str | None
     changes: Sequence[str]
     grids: Sequence[str]
     ranges: Sequence[str]
@@ -77,12 +78,8 @@ def sweep_settings(wanted: Wanted) -> None:
 
 def _sweep(wanted: Wanted) -> Sweep:
     config = load_config(wanted.config, wanted.changes)
-    if config.app is None:
-        raise ConfigError(
-            f"{wanted.config}: app: is missing; the simulator needs the workload"
-        )
-    place = wanted.config.resolve().parent
-    require_measured(load_app(config.app, place), config, config.app, "points")
+    app, place = app_of(wanted.app, config, wanted.config)
+    require_measured(load_app(app, place), config, app, "points")
     folder = wanted.out or _usual_folder(config.server.journal)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder}: is a file, not a folder")
@@ -95,7 +92,7 @@ def _sweep(wanted: Wanted) -> Sweep:
     return Sweep(
         config=wanted.config,
         changes=tuple(wanted.changes),
-        app=config.app,
+        app=app,
         place=place,
         points=points,
         seeds=range(config.seed, config.seed + wanted.seeds),

@@ -12,7 +12,14 @@ import pytest
 
 import fedsim
 from fedcore.errors import ConfigError
-from fedrun.callbacks import CALLBACKS, Callback, Notifier, TensorBoard
+from fedcore.workload import Workload
+from fedrun.callbacks import (
+    CALLBACKS,
+    Callback,
+    EarlyStopping,
+    Notifier,
+    TensorBoard,
+)
 from fedrun.callbacks.base import flat
 from fedrun.results import Results
 from tests.fedsim.toys import points, settings, toy, write
@@ -48,6 +55,91 @@ def simulated(folder: Path, **changes: Any) -> tuple[list[Any], Results]:
         )
         notifier.end(results)
     return ear.heard, results
+
+
+class Stopper(Callback):
+    """Has seen enough at some version."""
+
+    def __init__(self, version: int) -> None:
+        self.version, self.ended = version, ""
+
+    def on_metrics(
+        self, version: int, seconds: float, values: Mapping[str, float]
+    ) -> None:
+        if version >= self.version:
+            self.stop("seen enough")
+
+    def on_end(self, results: Results | None) -> None:
+        self.ended = "" if results is None else results.summary["ended"]
+
+
+@pytest.mark.parametrize("engine", ["one_by_one", "stacked"])
+def test_a_callback_that_stops_a_run_keeps_its_results(
+    engine: str, tmp_path: Path
+) -> None:
+    if engine == "stacked":
+        pytest.importorskip("torch")
+        from tests.fedsim.test_stacked import WORKLOAD
+
+        workload: Workload = WORKLOAD
+    else:
+        workload = toy()
+    stopper = Stopper(4)
+    given = settings(stop={"versions": 500}, simulate={"engine": {}})
+    results = fedsim.run(
+        given, workload, folder=str(tmp_path / "run"), callbacks=[stopper]
+    )
+    assert results.summary["ended"] == stopper.ended == "seen enough"
+    assert 4 <= results.summary["versions"] < 20
+    assert results.central["version"][-1] == results.summary["versions"]
+    assert results.model("last")
+
+
+def test_a_run_without_progress_is_stopped_early(tmp_path: Path) -> None:
+    early = EarlyStopping("loss", patience=3, min_delta=1e9)
+    results = fedsim.run(
+        settings(stop={"versions": 500}), toy(), folder=tmp_path / "run",
+        callbacks=[early],
+    )  # fmt: skip
+    ended = results.summary["ended"]
+    assert ended.startswith("no better loss in 3 evaluations: best ")
+    assert ended.endswith(" at version 0")
+    measured = results.central["version"]
+    assert measured[:4] == [0, 2, 4, 6]
+    assert measured[-1] < 20
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"patience": 0}, "patience 0: expected 1 or more"),
+        ({"min_delta": -1.0}, "min_delta -1.0: expected >= 0"),
+    ],
+)
+def test_early_stopping_wants_sense(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        EarlyStopping(**given)
+
+
+def test_early_stopping_by_a_metric_that_nobody_measures(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'auc' is not measured; there are loss"):
+        fedsim.run(
+            settings(), toy(), folder=tmp_path / "run", callbacks=[EarlyStopping("auc")]
+        )
+
+
+def test_what_a_callback_raises_says_where_the_run_is(tmp_path: Path) -> None:
+    class Broken(Callback):
+        def on_metrics(self, *_: Any) -> None:
+            raise ZeroDivisionError("mine")
+
+    folder = tmp_path / "run"
+    with pytest.raises(ZeroDivisionError) as caught:
+        fedsim.run(settings(), toy(), folder=folder, callbacks=[Broken()])
+    assert caught.value.__notes__ == [
+        f"what there is of the run: Results({str(folder)!r})"
+    ]
+    assert Results(folder).summary["versions"] == 0
 
 
 def test_every_evaluation_is_told_as_it_comes(tmp_path: Path) -> None:

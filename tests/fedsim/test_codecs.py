@@ -387,11 +387,14 @@ def test_mistakes_are_answered_before_anything_runs(
 
 def test_there_must_be_an_app() -> None:
     Path("fed.yaml").write_text("seed: 1\n")
-    sentence = "say --app module:attribute, or give a config with it"
+    sentence = (
+        "app: is missing; the simulator needs the workload: name it in the config, or "
+        "with --app module:attribute"
+    )
     done = typed("fedsim", "codecs")
     assert done.sentence(os.EX_CONFIG) == sentence
     done = typed("fedsim", "codecs", "fed.yaml")
-    assert done.sentence(os.EX_CONFIG) == f"fed.yaml: app: is missing; {sentence}"
+    assert done.sentence(os.EX_CONFIG) == f"fed.yaml: {sentence}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fedrun.config import load_config
 from fedrun.results import Results
+from fedrun.run import open_run
 from tests.fedsim import toys
 from tests.fedsim.toys import APP, write
 from tests.integration.typed import WORKLOAD, desk, typed
@@ -52,12 +54,20 @@ def test_a_new_project_runs_as_it_is(
     assert (results.folder / "report.html").is_file()
 
 
-def test_off_a_terminal_there_is_no_progress_and_no_escape_code() -> None:
+def test_off_a_terminal_progress_is_lines_without_escape_codes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedsim.progress.INTERVAL", 0.0)
     write()
     done = typed("fedsim", "run", "fed.yaml")
     assert done.status == 0
     run = Path.cwd() / "runs/latecomer-sim-1"
-    tables, report = done.err.splitlines()
+    *lines, tables, report = done.err.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        [f"{version}/6", "versions"] for version in range(1, 7)
+    ]
+    assert "loss 0." in lines[-1]
+    assert lines[2].endswith(" left")
     assert tables.startswith(f"tables: {run / 'tables'} (CSV")
     assert report == f"report: {run / 'report.html'}"
     assert "6 versions" in done.out
@@ -101,6 +111,71 @@ def test_another_process_with_another_hash_seed_makes_the_same_model(
     )
     here, there = (toys.digests(toys.records(folder / n)) for n in ("here", "there"))
     assert here == there
+
+
+def test_data_are_told_to_every_client_as_in_a_deployment() -> None:
+    write(
+        APP + "def train_data(client):\n"
+        "    return points(len(client.args['site']) + int(client.args['size']))\n"
+        "workload = toy(train_data=train_data)\n"
+    )
+    words = ("--data", "site=a=b", "--set", "simulate.args.size=5")
+    done = typed("fedsim", "run", "fed.yaml", "--no-report", *words)
+    assert (done.status, done.errors) == (0, [])
+    told = Results(Path("runs/latecomer-sim-1")).configured.config["simulate"]["args"]
+    assert told == {"size": "5", "site": "a=b"}
+    shared = typed("fedsim", "data", "--app", "mine.py:workload", "--data", "site=x")
+    assert shared.status == os.EX_SOFTWARE  # KeyError: 'size' is not given here
+    assert "KeyError: 'size'" in shared.errors[0]
+    for wrong in ("site", "=x", "a.b=c"):
+        done = typed("fedsim", "run", "fed.yaml", "--data", wrong)
+        assert done.sentence(os.EX_CONFIG).startswith(f"--data {wrong}: ")
+
+
+def test_the_app_is_named_in_the_same_way_everywhere() -> None:
+    write("from tests.fedsim.toys import toy\nother = toy()\n")
+    named = ("--app", "mine.py:other", "--no-report")
+    assert typed("fedsim", "run", "fed.yaml").status == os.EX_DATAERR
+    assert typed("fedsim", "run", "fed.yaml", *named).status == 0
+    assert typed("fedsim", "data", *named[:2]).status == 0
+    assert typed("fedsim", "data", named[1]).status == 0
+    assert typed("fedclient", "model", *named[:2]).status == 0
+    assert typed("fedclient", "score", *named[:2], "model.safetensors").status == 0
+    assert typed("fedclient", "score", named[1], "model.safetensors").status == 0
+    for command in ("data", "data --app mine.py:other mine.py:other"):
+        done = typed("fedsim", *command.split())
+        assert done.status == 2
+        assert "say --app MODULE:ATTRIBUTE" in done.err
+
+
+def test_a_run_that_failed_before_its_first_version_does_not_block_its_folder() -> None:
+    write(
+        "from tests.fedsim.toys import toy\n"
+        "def gradient(params, x, y):\n"
+        "    raise ArithmeticError('too steep')\n"
+        "workload = toy(gradient=gradient)\n"
+    )
+    words = ("run", "fed.yaml", "--no-report", "-o", "here")
+    assert typed("fedsim", *words).status == os.EX_SOFTWARE
+    Path("here/notes.txt").write_text("mine")
+    named = ("--app", "better.py:workload")
+    Path("better.py").write_text(APP)
+    assert typed("fedsim", *words, *named).status == 0
+    assert Results(Path("here")).summary["versions"] == 6
+    assert Path("here/notes.txt").read_text() == "mine"
+    again = typed("fedsim", *words, *named)
+    assert again.sentence(os.EX_CONFIG) == (
+        "here: holds a run already; name another folder, or go on with it (--resume)"
+    )
+
+
+def test_the_run_of_a_server_is_never_taken_for_one_that_failed() -> None:
+    write()
+    config = load_config(Path("fed.yaml"), ["server.journal=here"])
+    assert typed("fedclient", "model", "--app", "mine.py:workload").status == 0
+    open_run(config, 0.0).journal.close()
+    done = typed("fedsim", "run", "fed.yaml", "-o", "here")
+    assert "holds a run already" in done.sentence(os.EX_CONFIG)
 
 
 def test_user_code_that_raises_everywhere_ends_with_its_traceback() -> None:

@@ -1,5 +1,6 @@
 """How far a run is: each kind of end has its measure."""
 
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
 from fedrun.run import Run
 from fedsim import progress
-from fedsim.progress import Goal, RunProgress, nearest
+from fedsim.progress import Cell, Goal, RunProgress, nearest
 from tests.fedsim.toys import settings, toy
 
 
@@ -88,3 +89,49 @@ def test_most_events_draw_nothing(
         monkeypatch.setattr(bar, "_show", lambda: drawn.append(1))
         fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=bar)
     assert len(drawn) <= 2
+
+
+def test_below_a_cell_of_a_notebook_there_is_one_bar_that_grows(tmp_path: Path) -> None:
+    drawn: list[str] = []
+    cell = Cell(drawn.append, is_known=True)
+
+    def look(run: Run, event: Event) -> None:
+        cell.show(nearest(run.config.stop, run, event), "loss <0.5")
+
+    fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=look)
+    cell.close()
+    shares = [float(re.search(r'value="([\d.]+)"', html)[1]) for html in drawn]  # type: ignore[index]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    assert "8/8 versions" in drawn[-1]
+    assert " left" not in drawn[-1]
+    assert "loss &lt;0.5" in drawn[-1]
+
+
+def test_where_no_end_is_known_the_bar_of_a_cell_only_moves() -> None:
+    drawn: list[str] = []
+    Cell(drawn.append, is_known=False).show(Goal(0.0, "version 3"), "")
+    assert [html.count("value=") for html in drawn] == [0, 0]
+    assert "version 3" in drawn[-1]
+
+
+def test_in_a_pipe_there_are_few_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fedsim.run(
+        settings(stop={"versions": 100}), toy(), folder=tmp_path / "a", progress=True
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 <= len(lines) <= 10
+    assert lines[-1].startswith("100/100 versions")
+    fedsim.run(settings(), toy(), folder=tmp_path / "b")
+    assert capsys.readouterr().err == ""  # a script says nothing of itself
+
+
+def test_the_rest_counts_from_where_the_run_went_on() -> None:
+    rest = progress.Rest()
+    assert rest.words(Goal(0.5, "")) == ""
+    rest.begin(Goal(0.5, ""))
+    assert rest.words(Goal(0.5, "")) == ""
+    assert rest.words(Goal(0.75, "")).endswith(" left")
+    assert rest.words(Goal(1.0, "")) == ""

@@ -16,7 +16,16 @@ from fedcore.workload import Client, Workload
 from fedrun.config import parse_config
 from fedrun.run import Run
 from tests.fedsim import toys
-from tests.fedsim.toys import gradient, settings, toy, train_data
+from tests.fedsim.toys import (
+    digests,
+    gradient,
+    points,
+    settings,
+    toy,
+    train_data,
+    write,
+)
+from tests.integration.typed import desk
 
 # Everything that chance decides.
 EVENTFUL: dict[str, Any] = {
@@ -319,3 +328,42 @@ def test_of_many_clients_that_train_at_once_nobody_is_too_late(tmp_path: Path) -
     results = fedsim.run(config, toy(), folder=tmp_path / "run")
     assert "rejected_stale" not in results.summary["updates"]
     assert max(results.updates["staleness"]) > 100
+
+
+def test_a_path_is_a_config_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    with desk(project, monkeypatch):
+        write()
+        monkeypatch.chdir(tmp_path)
+        here = fedsim.run("project/fed.yaml", folder=str(tmp_path / "a"))
+        there = fedsim.run(project / "fed.yaml", toy(), folder=tmp_path / "b")
+        assert digests(here.records) == digests(there.records) != []
+        beside = fedsim.run("project/fed.yaml")
+        assert beside.folder == project / "runs/latecomer-sim-1"
+        with pytest.raises(ConfigError, match=r"nowhere.yaml: No such file"):
+            fedsim.run("nowhere.yaml")
+
+
+def test_a_config_without_an_app_needs_a_workload() -> None:
+    with pytest.raises(ConfigError, match="app: is missing; the simulator needs the"):
+        fedsim.run(settings())
+
+
+def test_data_for_the_clients_can_be_given_in_python(tmp_path: Path) -> None:
+    seen = set()
+
+    def train_data(client: Client) -> Any:
+        seen.add((client.args["site"], client.args["year"]))
+        return points(client.index)
+
+    given = settings(simulate={"args": {"site": "x", "year": 2024}})
+    fedsim.run(
+        given,
+        toy(train_data=train_data),
+        folder=tmp_path / "run",
+        data={"site": "north"},
+    )
+    assert seen == {("north", "2024")}

@@ -1,0 +1,64 @@
+"""Ends a run whose metric has stopped to improve."""
+
+from collections.abc import Mapping
+
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.errors import ConfigError
+from fedcore.typing import Seconds
+from fedrun.callbacks.base import Callback
+
+
+class EarlyStopping(Callback):
+    """Ends the run after so many evaluations without a better value.
+
+    The best model is kept as always: ``results.model("best")``.
+
+    Args:
+        metric: of the evaluator. One whose name contains *loss*, *error* or
+            *perplexity* should fall, all others should rise.
+        patience: evaluations without a better value.
+        min_delta: a value that is better by less does not count.
+
+    Raises:
+        ConfigError: patience below 1, or min_delta below 0.
+    """
+
+    def __init__(
+        self, metric: str = "accuracy", patience: int = 5, min_delta: float = 0.0
+    ) -> None:
+        if patience < 1:
+            raise ConfigError(f"EarlyStopping: patience {patience}: expected 1 or more")
+        if not min_delta >= 0:
+            raise ConfigError(f"EarlyStopping: min_delta {min_delta}: expected >= 0")
+        self._metric, self._patience, self._least = metric, patience, min_delta
+        self._best: float | None = None
+        self._best_version, self._without = 0, 0
+
+    def on_metrics(
+        self, version: int, seconds: Seconds, values: Mapping[str, float]
+    ) -> None:
+        """Counts evaluations since the best one.
+
+        Raises:
+            ConfigError: the metric is not among those that are measured.
+        """
+        value = values.get(self._metric)  # without those that are not finite
+        if value is None and values and self._best is None:
+            raise ConfigError(
+                f"EarlyStopping: {self._metric!r} is not measured; there are "
+                f"{', '.join(values)}"
+            )
+        sign = -1 if lower_is_better(self._metric) else 1
+        if value is not None and (
+            self._best is None or sign * (value - self._best) > self._least
+        ):
+            self._best, self._best_version, self._without = value, version, 0
+            return
+        self._without += 1
+        if self._without >= self._patience:
+            best = (
+                f": best {self._best:.4g} at version {self._best_version}"
+                if self._best is not None
+                else ""
+            )
+            self.stop(f"no better {self._metric} in {self._patience} evaluations{best}")
