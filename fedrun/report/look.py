@@ -25,6 +25,7 @@ VERDICTS: dict[Verdict, tuple[str, str]] = {  # colour and hatching
     Verdict.DISCARDED: (YELLOW, "\\"),
 }
 
+_ABOVE = 22  # pixels between plot and legend, for words at lines that cross the plot
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 
 
@@ -52,12 +53,18 @@ def soft(colour: str, alpha: float) -> str:
 
 
 def dress(figure: "Figure", height: int, **layout: Any) -> "Figure":
-    """Gives a figure the form of all others."""
+    """Gives a figure the form of all others.
+
+    The legend stands above the plot and makes room for itself: it takes from the
+    margin first, and from the plot where it has many lines.
+    """
+    top, bottom = 52, 52
     legend = {"orientation": "h", "x": 0, "xanchor": "left", "traceorder": "normal"}
+    above = 1 + _ABOVE / max(100, height - top - bottom)
     form = {
         "height": height,
-        "margin": {"l": 64, "r": 24, "t": 48, "b": 52},
-        "legend": {**legend, "y": 1, "yref": "container", "yanchor": "top"},
+        "margin": {"l": 64, "r": 24, "t": top, "b": bottom},
+        "legend": {**legend, "y": above, "yref": "paper", "yanchor": "bottom"},
         "hovermode": "closest",
         "bargap": 0.25,
     }
@@ -70,6 +77,11 @@ def dress(figure: "Figure", height: int, **layout: Any) -> "Figure":
 def rows_height(rows: int) -> int:
     """The height of a plot with so many clients below each other."""
     return 130 + max(4, rows) * (26 if rows <= 16 else 19)
+
+
+def legend_height(entries: int) -> int:
+    """What a legend of so many names takes beyond its first line, on a wide page."""
+    return 20 * (max(0, entries - 1) // 4)
 
 
 def label(name: str, width: int = 22) -> str:

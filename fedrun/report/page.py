@@ -8,11 +8,12 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrun.report.look import themes
+from fedrun.report.narrow import WIDTH, narrow
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -88,7 +89,8 @@ def _scripts(*, with_plots: bool) -> list[str]:
         return [own]
     from plotly.offline import get_plotlyjs
 
-    return [get_plotlyjs(), own.replace("{/* themes */}", json.dumps(themes()))]
+    own = own.replace("{/* themes */}", json.dumps(themes()))
+    return [get_plotlyjs(), own.replace("0 /* narrow */", str(WIDTH))]
 
 
 def _static(name: str) -> str:
@@ -108,10 +110,21 @@ def text(value: object) -> str:
 
 
 def plot(figure: "Figure", label: str) -> str:
-    """A plot; its data cannot end the script element that they stand in."""
-    data = str(figure.to_json()).replace("<", "\\u003c")
+    """A plot, with its layout for a narrow page beside that for a wide one.
+
+    Its data cannot end the script element that they stand in.
+    """
+    content = json.loads(str(figure.to_json()))
+    names = [trace for trace in content["data"] if _is_in_legend(trace)]
+    entries = len(names) if len(content["data"]) > 1 else 0
+    content["narrow"] = narrow(content["layout"], entries)
+    data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     height = figure.layout.height
     return _PLOT.format(label=text(label), height=height, data=data)
+
+
+def _is_in_legend(trace: Mapping[str, Any]) -> bool:
+    return bool(trace.get("name")) and trace.get("showlegend") is not False
 
 
 def note(sentence: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedrun.report import look, units
+from fedrun.report.ranges import axis_range, limits
 from fedrun.report.thin import Floats, thinned
 from fedsim.campaign.statistics import student_t
 from fedsim.campaign.trial import Trial
@@ -36,7 +37,10 @@ class Group(NamedTuple):
 
 
 class Band(NamedTuple):
-    """A mean curve; low and high are equal to it where there is one run."""
+    """A mean curve; low and high are equal to it where there is one run.
+
+    The interval ends where the metric does: no accuracy is above 1.
+    """
 
     over: Floats
     mean: Floats
@@ -61,11 +65,13 @@ def band(trials: Sequence[Trial], metric: str, axis: str) -> Band | None:
         return None
     grid = grid[thinned(len(grid), MOST_POINTS)]
     values_RG = np.stack([np.interp(grid, over, values) for over, values in curves])
+    least, most = limits(metric, np.concatenate([values for _, values in curves]))
     mean, count = values_RG.mean(0), len(values_RG)
     if count == 1:
         return Band(grid, mean, mean, mean)
     half = student_t(count - 1) * values_RG.std(0, ddof=1) / np.sqrt(count)
-    return Band(grid, mean, mean - half, mean + half)
+    low, high = np.clip([mean - half, mean + half], least, most)
+    return Band(grid, mean, low, high)
 
 
 def curves_figure(
@@ -80,15 +86,21 @@ def curves_figure(
     weight = units.byte_unit(max((t.nbytes for t in trials), default=0))
     sizes = {"version": 1.0, "seconds": clock.size, "nbytes": weight.size}
     figure = make_subplots(rows=1, cols=3, shared_yaxes=True, horizontal_spacing=0.03)
+    drawn: list[Floats] = [] if target is None else [np.array([target])]
     for colour, group in zip(COLOURS, groups, strict=False):
         for column, axis in enumerate(AXES, 1):
             found = band(group.trials, metric, axis)
             if found is not None:
                 over = found.over / sizes[axis]
+                drawn += [found.mean, found.low, found.high]
                 for trace in _traces(group.name, colour, found._replace(over=over)):
                     trace.showlegend = bool(column == 1 and trace.name)
                     figure.add_trace(trace, row=1, col=column)
-    titles = ("version", f"time ({clock.name})", f"{weight.name} up and down")
+    titles = (
+        "version",
+        f"time ({clock.name})",
+        f"payload, up and down ({weight.name})",
+    )
     for column, title in enumerate(titles, 1):
         figure.update_xaxes(title_text=title, rangemode="tozero", row=1, col=column)
         if target is not None:
@@ -98,10 +110,11 @@ def curves_figure(
                 row=1,
                 col=column,
             )
+    measured = [trial.curve(metric, "version")[1] for trial in trials]
+    known = np.concatenate([*measured, np.empty(0)])
+    figure.update_yaxes(range=axis_range(metric, known, drawn))
     figure.update_yaxes(title_text=look.label(metric), row=1, col=1)
-    return look.dress(
-        figure, 430, margin={"l": 64, "r": 24, "t": 30 + 22 * len(groups), "b": 52}
-    )
+    return look.dress(figure, 420 + look.legend_height(len(groups)))
 
 
 def _traces(name: str, colour: str, found: Band) -> list[Any]:
@@ -112,10 +125,12 @@ def _traces(name: str, colour: str, found: Band) -> list[Any]:
     around = Scatter(
         x=np.concatenate([found.over, found.over[::-1]]),
         y=np.concatenate([found.high, found.low[::-1]]),
+        mode="lines",  # by default, a short line has dots
         fill="toself",
         fillcolor=look.soft(colour, 0.18),
         line={"width": 0},
         hoverinfo="skip",
+        showlegend=False,
         legendgroup=name,
     )
     line = Scatter(
@@ -123,8 +138,9 @@ def _traces(name: str, colour: str, found: Band) -> list[Any]:
         y=found.mean,
         name=name,
         legendgroup=name,
-        mode="lines",
+        mode="lines" if len(found.over) > 1 else "markers",
         line={"color": colour, "width": 2},
+        marker={"color": colour, "size": 7},
         customdata=np.stack([found.low, found.high], -1),
         hovertemplate=f"{name}<br>%{{y:.4g}} (%{{customdata[0]:.4g}} to "
         "%{customdata[1]:.4g})<br>at %{x:.4g}<extra></extra>",

@@ -4,14 +4,19 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedrun.report import look, units
 from fedrun.report.page import Section, copyable, note, page, plot, table, text
+from fedrun.report.ranges import axis_range
+from fedrun.report.thin import Floats
 from fedsim.codecs.compare import Comparison
 from fedsim.codecs.table import CAPTION, HEAD, heading, mark, numbers
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+_WORTH_A_LOOK = 3.0  # times the median of what pairs cost; worse ones squeeze the rest
 _INTRO = """<h1>Codecs for {app}</h1>
 <p class="under">{heading}</p>
 <div class="{kind}"><p><strong>{advice}</strong> {doubts}</p></div>"""
@@ -42,7 +47,7 @@ def _scatter(comparison: Comparison) -> Section:
     low = " (lower is better)" if comparison.lower_is_better else ""
     lead = (
         f"Each point is a pair: {text(comparison.metric)}{low}, the mean of the last "
-        "quarter of the evaluations, over the bytes that went up and down for each "
+        "quarter of the evaluations, over the payload bytes up and down for each "
         "update. On the Pareto front no other pair is better in both."
     )
     parts = [plot(codecs_figure(comparison), f"{comparison.metric} over bytes")]
@@ -55,7 +60,45 @@ def _scatter(comparison: Comparison) -> Section:
         parts.append(
             note(f"Not drawn, since nothing was learnt: {text('; '.join(lost))}.")
         )
+    worse = _far_off(comparison)
+    if worse:
+        parts.append(note(text(_told_far_off(comparison, worse))))
     return Section("front", "What bytes buy", lead, parts)
+
+
+def far_off(worse_by: Floats, front: Sequence[bool], tolerance: float) -> list[int]:
+    """Pairs that are so much worse than most that an axis with them shows no other.
+
+    Args:
+        worse_by: than the best pair, for each; NaN where nothing was learnt.
+        front: which of them are on the Pareto front; these stay, whatever they cost.
+        tolerance: how much worse a pair may be to be taken; that much is always shown.
+    """
+    known = np.flatnonzero(np.isfinite(worse_by)).tolist()
+    if not known:
+        return []
+    most = _WORTH_A_LOOK * max(float(np.median(worse_by[known])), tolerance)
+    if worse_by[known].max() <= 2 * most:
+        return []
+    return [i for i in known if worse_by[i] > most and i and not front[i]]
+
+
+def _far_off(comparison: Comparison) -> list[int]:
+    sizes = [row.nbytes for row in comparison.rows]
+    values = np.array(comparison.values) + 0 * np.array(sizes)  # NaN if either is none
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return []
+    lower = comparison.lower_is_better
+    worse_by = values - known.min() if lower else known.max() - values
+    return far_off(worse_by, comparison.front, comparison.tolerance)
+
+
+def _told_far_off(comparison: Comparison, worse: Sequence[int]) -> str:
+    pairs = "; ".join(
+        f"{comparison.rows[i].pair}: {comparison.values[i]:.4f}" for i in worse
+    )
+    return f"Triangles at the edge stand for pairs beyond the axis: {pairs}."
 
 
 def codecs_figure(comparison: Comparison) -> "Figure":
@@ -70,7 +113,12 @@ def codecs_figure(comparison: Comparison) -> "Figure":
     ]
     front = [i for i in known if comparison.front[i]]
     front.sort(key=lambda i: comparison.rows[i].nbytes)
-    rest = [i for i in known if i and not comparison.front[i]]
+    worse = _far_off(comparison)
+    rest = [i for i in known if i and not comparison.front[i] and i not in worse]
+    inside = np.array([comparison.values[i] for i in known if i not in worse])
+    goal = _least_accepted(comparison)
+    axis = axis_range(comparison.metric, inside, [inside, np.array([goal])])
+    edge = axis[1] if comparison.lower_is_better else axis[0]
     groups: list[tuple[str, Sequence[int], dict[str, Any]]] = [
         ("other pairs", rest, {"marker": {"color": look.GREY, "size": 8}}),
         (
@@ -102,14 +150,21 @@ def codecs_figure(comparison: Comparison) -> "Figure":
     ]
     for name, places, form in groups:
         if places:
-            figure.add_trace(_points(comparison, name, places, form))
+            heights = [comparison.values[i] for i in places]
+            figure.add_trace(_points(comparison, name, places, heights, form))
+    if worse:
+        symbol = "triangle-up" if comparison.lower_is_better else "triangle-down"
+        form = {"marker": {"color": look.GREY, "size": 9, "symbol": symbol}}
+        heights = [edge] * len(worse)
+        beyond = _points(comparison, "beyond the axis", worse, heights, form)
+        figure.add_trace(beyond)
     _accepted(figure, comparison)
     figure.update_xaxes(
-        title_text="bytes up and down for each update (log)",
+        title_text="payload up and down for each update (log)",
         type="log",
         **_ticks([comparison.rows[i].nbytes for i in known]),
     )
-    figure.update_yaxes(title_text=look.label(comparison.metric))
+    figure.update_yaxes(title_text=look.label(comparison.metric), range=axis)
     return look.dress(figure, 520)
 
 
@@ -129,37 +184,53 @@ def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
 
 
 def _points(
-    comparison: Comparison, name: str, places: Sequence[int], form: dict[str, Any]
+    comparison: Comparison,
+    name: str,
+    places: Sequence[int],
+    heights: Sequence[float],
+    form: dict[str, Any],
 ) -> Any:
     from plotly.graph_objects import Scatter
 
     rows = [comparison.rows[i] for i in places]
     return Scatter(
         x=[row.nbytes for row in rows],
-        y=[comparison.values[i] for i in places],
+        y=heights,
         name=name,
+        cliponaxis=False,
         customdata=[
-            [look.plain(str(row.pair)), units.digits(comparison.fewer(row))]
-            for row in rows
+            [
+                look.plain(str(comparison.rows[i].pair)),
+                units.digits(comparison.fewer(comparison.rows[i])),
+                comparison.values[i],
+            ]
+            for i in places
         ],
-        hovertemplate="%{customdata[0]}<br>%{y:.4f}<br>%{x:.4s}B, %{customdata[1]} "
-        "times fewer than uncompressed<extra></extra>",
+        hovertemplate="%{customdata[0]}<br>%{customdata[2]:.4f}<br>%{x:.4s}B, "
+        "%{customdata[1]} times fewer than uncompressed<extra></extra>",
         **{"mode": "markers", **form},
     )
 
 
 def _accepted(figure: "Figure", comparison: Comparison) -> None:
     """A line at what is still good enough."""
-    value = comparison.values[0]
+    value = _least_accepted(comparison)
     if not math.isfinite(value):
         return
-    sign = 1 if comparison.lower_is_better else -1
     figure.add_hline(
-        y=value + sign * comparison.tolerance,
+        y=value,
         line={"dash": "dot", "width": 1.5, "color": look.GREY},
         annotation_text=f"uncompressed, and {comparison.tolerance:g} worse",
-        annotation_position="bottom right" if sign < 0 else "top right",
+        annotation_position="top right"
+        if comparison.lower_is_better
+        else "bottom right",
     )
+
+
+def _least_accepted(comparison: Comparison) -> float:
+    """The value that a pair must reach to be taken; NaN if there is none."""
+    sign = 1 if comparison.lower_is_better else -1
+    return float(comparison.values[0] + sign * comparison.tolerance)
 
 
 def _table(comparison: Comparison) -> Section:

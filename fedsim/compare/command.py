@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrun.report import units
-from fedrun.report.page import Section, page, plot, table, text
+from fedrun.report.page import Section, note, page, plot, table, text
 from fedsim.campaign.curves import Group, curves_figure
 from fedsim.campaign.progress import tell
 from fedsim.campaign.words import column, largest, screen, with_interval
@@ -18,7 +18,7 @@ from fedsim.compare.comparison import COSTS, Comparison, compare
 from fedsim.compare.sides import read_sides
 
 _INTRO = """<h1>Comparison by {metric}</h1>
-<div class="verdict">{sentences}</div>"""
+<div class="verdict plain">{sentences}</div>"""
 
 
 def compare_runs(
@@ -78,10 +78,14 @@ def _cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         "seeds",
         f"final {comparison.metric}",
         "best",
-        *(f"{used[name].name} {goal}" for name in COSTS),
+        *(f"{_cost(name, used[name])} {goal}" for name in COSTS),
         "",
     ]
     return head, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cost(name: str, unit: units.Unit) -> str:
+    return f"payload {unit.name}" if name == "nbytes" else unit.name
 
 
 def _table(comparison: Comparison) -> Table:
@@ -97,15 +101,24 @@ def _table(comparison: Comparison) -> Table:
     return found
 
 
+def _paragraph(line: str) -> str:
+    """A line of the terminal: a heading, one of the points below it, or a remark."""
+    if line.startswith("  "):
+        return f'<p class="point">{text(line.strip())}</p>'
+    if line.endswith(":"):
+        return f"<p><strong>{text(line)}</strong></p>"
+    return f"<p>{text(line)}</p>"
+
+
 def _page(comparison: Comparison) -> str:
     groups = [Group(s.name, list(s.trials.values())) for s in comparison.sides]
     figure = curves_figure(groups, comparison.metric, comparison.target)
-    title = f"{comparison.metric} over versions, time and bytes"
+    title = f"{comparison.metric} over versions, time and payload"
     lead = "The mean over the seeds with its 95 % interval; the target is dotted."
     head, rows = _cells(comparison)
     cells = [[text(cell) for cell in row] for row in rows]
-    sentences = "".join(f"<p>{text(line)}</p>" for line in comparison.sentences())
-    differences = "".join(f"<p>{text(line)}</p>" for line in _differences(comparison))
+    sentences = "".join(map(_paragraph, comparison.sentences()))
+    differences = "".join(note(text(line)) for line in _differences(comparison))
     return page(
         f"Comparison by {comparison.metric}",
         _INTRO.format(metric=text(comparison.metric), sentences=sentences),
@@ -113,8 +126,9 @@ def _page(comparison: Comparison) -> str:
             Section("curves", "Curves", lead, [plot(figure, title)]),
             Section(
                 "sides",
-                "All",
-                "Means with 95 % intervals (Student t) over the seeds.",
+                "Numbers",
+                "Means with 95 % intervals (Student t) over the seeds; payload counts "
+                "up and down, without what carried it.",
                 [table([text(h) for h in head], cells, " rrrrrr "), differences],
             ),
         ],

@@ -19,7 +19,7 @@ from fedsim.campaign.statistics import (
 from fedsim.campaign.trial import Place, metric_of
 from fedsim.compare.sides import Side
 
-COSTS = {"seconds": "time", "updates": "updates", "nbytes": "bytes"}
+COSTS = {"seconds": "time", "updates": "updates", "nbytes": "payload"}
 
 
 @dataclass(frozen=True)

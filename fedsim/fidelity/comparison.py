@@ -111,8 +111,8 @@ class Fidelity:
             self._row("tasks lost", lambda side: side.lost),
             self._row("mean staleness", lambda side: _mean(side.staleness)),
             self._row("95 % staleness", lambda side: _late(side.staleness)),
-            self._row("bytes up", lambda side: side.trial.bytes_up),
-            self._row("bytes down", lambda side: side.trial.bytes_down),
+            self._row("payload up (bytes)", lambda side: side.trial.bytes_up),
+            self._row("payload down (bytes)", lambda side: side.trial.bytes_down),
             self._row(
                 f"final {self.metric}", lambda side: side.trial.final(self.metric)
             ),

@@ -32,9 +32,8 @@ _STALENESS = (
 )
 _NUMBERS = (
     "A prediction has the seed of the run, and so the same first model and batches; "
-    "in brackets are the least and the most with other seeds too. Bytes are payloads "
-    "up to the end of the run, as codecs made them; what is still under way at the end "
-    "counts nowhere."
+    "in brackets are the least and the most with other seeds too. Payload is what "
+    "codecs made, up to the end of the run; what is under way then counts nowhere."
 )
 
 
@@ -110,7 +109,7 @@ def fidelity_page(fidelity: Fidelity, under: str) -> str:
         Group(each.name, [side.trial for side in each.sides]) for each in _all(fidelity)
     ]
     curves = curves_figure(groups, fidelity.metric, fidelity.target)
-    title = f"{fidelity.metric} over versions, time and bytes"
+    title = f"{fidelity.metric} over versions, time and payload"
     sections = [
         Section(
             "numbers",

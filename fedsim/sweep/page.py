@@ -39,13 +39,13 @@ def sweep_page(outcome: Outcome) -> str:
 def _curves(outcome: Outcome) -> Section:
     low = " (lower is better)" if outcome.lower_is_better else ""
     lead = (
-        f"{text(outcome.metric)}{low} over versions, virtual time and bytes: the mean "
-        "over the seeds, and its 95 % interval, as far as all seeds went."
+        f"{text(outcome.metric)}{low} over versions, virtual time and payload: the "
+        "mean over the seeds, and its 95 % interval, as far as all seeds went."
     )
     rows = [row for row in outcome.rows if row.trials]
     groups = [Group(row.name, list(row.trials.values())) for row in rows]
     figure = curves_figure(groups, outcome.metric)
-    parts = [plot(figure, f"{outcome.metric} over versions, time and bytes")]
+    parts = [plot(figure, f"{outcome.metric} over versions, time and payload")]
     if len(groups) > MOST_CURVES:
         parts.append(note(f"The best {MOST_CURVES} of {len(groups)} points are drawn."))
     return Section("curves", "Curves", lead, parts)

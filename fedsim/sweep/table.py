@@ -10,7 +10,7 @@ from fedsim.sweep.rows import COSTS, Outcome
 
 CAPTION = (
     "Means with 95 % intervals (Student t) over the seeds, the best first. Updates are "
-    "accepted ones; bytes are payloads up and down; time is virtual."
+    "accepted ones; payload counts up and down; time is virtual."
 )
 
 
@@ -71,7 +71,7 @@ def cells(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
         *outcome.fields.values(),
         f"final {outcome.metric}",
         "best",
-        *(used[name].name for name in COSTS),
+        *(("payload " if name == "nbytes" else "") + used[name].name for name in COSTS),
         "",
     ]
     return head, [list(row) for row in zip(*columns, strict=True)]

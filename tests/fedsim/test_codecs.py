@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -27,6 +28,7 @@ from fedsim.campaign import play, pool
 from fedsim.codecs import campaign
 from fedsim.codecs.grid import pairs_of
 from fedsim.codecs.measure import last_means, settings_of, simulate
+from fedsim.codecs.page import far_off
 from fedsim.codecs.timing import Sample, codec_times, first_updates
 from tests.fedsim import toys
 from tests.fedsim.toys import APP, settings, toy, write
@@ -439,3 +441,11 @@ def test_user_code_that_raises_ends_with_its_traceback(jobs: int) -> None:
     assert done.status == os.EX_SOFTWARE
     assert done.errors == ["evaluation raised ArithmeticError: too steep"]
     assert 'mine.py", line 3, in evaluate' in done.err
+
+
+def test_a_pair_that_learns_little_does_not_squeeze_the_others() -> None:
+    worse_by = np.array([0.0, 0.002, 0.01, 0.4, 0.01, 0.5, np.nan])
+    front = [True, False, False, False, False, True, False]
+    assert far_off(worse_by, front, 0.005) == [3]  # 5 is on the front: it stays
+    assert far_off(worse_by[:3], front[:3], 0.005) == []
+    assert far_off(worse_by[-1:], [False], 0.005) == []

@@ -133,7 +133,7 @@ def test_costs_are_told_up_to_the_target() -> None:
         "  0.333 times the time to 0.5 (p = 0.031, more than chance)"
         in found.sentences()
     )
-    assert "  1 times the bytes to 0.5 (p = 1, may be chance)" in found.sentences()
+    assert "  1 times the payload to 0.5 (p = 1, may be chance)" in found.sentences()
 
 
 def test_the_target_is_the_configs_or_what_all_come_to() -> None:

@@ -452,7 +452,7 @@ def test_a_real_federation_is_predicted() -> None:
     )
     told = json.loads(Path("out/fidelity.json").read_text())
     rows = told["rows"]
-    for row in (rows["updates"], rows["bytes up"]):
+    for row in (rows["updates"], rows["payload up (bytes)"]):
         exact = {"value": row["measured"], "low": row["measured"]}
         assert row["replayed"].items() >= exact.items()
         assert row["calibrated"].items() >= exact.items()

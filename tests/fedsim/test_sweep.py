@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedsim
@@ -409,13 +410,13 @@ def trial(seed: int, values: list[float | None], step: float = 1.0) -> Trial:
 
 
 def test_a_band_is_the_mean_with_its_interval_where_all_runs_were() -> None:
-    runs = [trial(0, [0.0, 0.4, 0.8]), trial(1, [0.0, 0.6, 0.8, 0.9])]
+    runs = [trial(0, [0.0, 0.49, 0.8]), trial(1, [0.0, 0.51, 0.8, 0.9])]
     found = band(runs, "accuracy", "version")
     assert found is not None
     assert list(found.over) == [0, 1, 2]
     assert list(found.mean) == pytest.approx([0.0, 0.5, 0.8])
     assert list(found.high - found.mean) == pytest.approx(
-        [0, 12.7062 * 0.1, 0], rel=1e-4
+        [0, 12.7062 * 0.01, 0], rel=1e-4
     )
 
 
@@ -441,6 +442,33 @@ def test_a_figure_has_three_columns_and_a_name_for_each_group() -> None:
     names = [trace.name for trace in figure.data if trace.showlegend]
     assert names == ["&lt;a&gt;", "b"]
     assert len(figure.data) == 3 * (2 + 1)  # a band and a line; a line
+
+
+def test_a_figure_has_no_dots_where_there_are_lines() -> None:
+    runs = [trial(0, [0.0, 0.4, 0.8]), trial(1, [0.0, 0.6, 0.8])]
+    groups = [Group("two", runs), Group("once measured", [trial(0, [0.5])])]
+    figure = curves_figure(groups, "accuracy")
+    assert {(len(trace.x) > 1, trace.mode) for trace in figure.data} == {
+        (True, "lines"),
+        (False, "markers"),  # a line of one point would not be seen
+    }
+
+
+def test_neither_bands_nor_axes_leave_what_an_accuracy_can_be() -> None:
+    runs = [trial(0, [0.0, 0.2, 0.9]), trial(1, [0.1, 0.9, 1.0])]
+    figure = curves_figure([Group("a", runs)], "accuracy", target=0.95)
+    values = np.concatenate([np.asarray(trace.y) for trace in figure.data])
+    assert (values.min(), values.max()) == (0.0, 1.0)
+    low, high = figure.layout.yaxis.range
+    assert -0.03 < low < 0
+    assert 1 < high < 1.03
+
+
+def test_a_plot_with_many_curves_is_not_squeezed_by_its_legend() -> None:
+    groups = [Group(f"point {i}", [trial(0, [0.0, 0.5])]) for i in range(8)]
+    layout = curves_figure(groups, "accuracy").layout
+    assert layout.margin.t + layout.margin.b <= 0.3 * layout.height
+    assert layout.legend.yref == "paper"  # it makes room for itself
 
 
 def test_a_trial_survives_its_file() -> None:

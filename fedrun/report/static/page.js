@@ -3,6 +3,7 @@
 (() => {
   const themes = {/* themes */};
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = matchMedia(`(max-width: ${0 /* narrow */}px)`);
   // Some versions of plotly.js offer to send a chart to a cloud; this page never does.
   const config = {
     responsive: true,
@@ -19,12 +20,25 @@
 
   function draw() {
     const template = themes[dark.matches ? "dark" : "light"];
-    for (const { place, content } of figures)
-      Plotly.react(place, content.data, { ...content.layout, template }, config);
+    for (const { place, content } of figures) {
+      const layout = narrow.matches ? content.narrow : content.layout;
+      place.style.height = `${layout.height}px`;
+      Plotly.react(place, content.data, { ...layout, template }, {
+        ...config,
+        displayModeBar: !narrow.matches && "hover",
+      });
+    }
   }
   if (figures.length) {
     draw();
     dark.addEventListener("change", draw);
+    narrow.addEventListener("change", draw);
+    // What is folded has no width until it is opened.
+    for (const part of document.querySelectorAll("details"))
+      part.addEventListener("toggle", () => {
+        for (const place of part.querySelectorAll("figure.plot > div"))
+          Plotly.Plots.resize(place);
+      });
   }
 
   for (const button of document.querySelectorAll("button.copy"))
