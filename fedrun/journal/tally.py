@@ -14,10 +14,11 @@ import numpy as np
 
 from fedcore.coordinator.records import Decided, Leased, Stepped, Tallied
 from fedcore.protocol import Verdict
-from fedcore.typing import Seconds
+from fedcore.typing import Counts, Seconds
 from fedrun.journal.codec import Configured, Row
 
 NO_VERDICT = 255  # the client was lost, or trains on
+MOST_LABELS = 256  # of more classes no counts are kept
 _VERDICTS = tuple(Verdict)
 _PATCHES = ("none", "replay", "overwrite", "full")
 VERDICT_CODES = {verdict: code for code, verdict in enumerate(_VERDICTS)}
@@ -44,6 +45,8 @@ _COLUMNS: Mapping[str, str] = {
 
 _pack = struct.Struct("<iddiiiBqBdiifffq").pack
 _TYPE = np.dtype(list(_COLUMNS.items()))
+_COUNT = np.dtype("<i4")
+_NONE = (-1,)  # as counts: there are none
 
 
 class Tally:
@@ -51,6 +54,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._rows: list[bytes] = []
+        self._counts: dict[int, Counts] = {}  # of some rows, by their place
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -60,16 +64,33 @@ class Tally:
         """A lease and its decision, in the order of the columns."""
         self._rows.append(_pack(*row))
 
+    def count(self, counts: Counts | None) -> None:
+        """How often the update of the last row used each label."""
+        if counts is not None and len(counts) <= MOST_LABELS:
+            self._counts[len(self._rows) - 1] = counts
+
     def take(self, at: Seconds) -> Tallied:
         """All that there is, as a record."""
         rows, self._rows = np.frombuffer(b"".join(self._rows), _TYPE), []
         packed = b"".join(rows[name].tobytes() for name in _COLUMNS)
+        if self._counts:
+            packed += self._packed_counts(len(rows))
+            self._counts = {}
         text = base64.b64encode(zlib.compress(packed, 1)).decode()
         return Tallied(at=at, count=len(rows), columns=text)
 
+    def _packed_counts(self, rows: int) -> bytes:
+        """A row of counts for each row; -1 where there are none."""
+        classes = max(map(len, self._counts.values()))
+        counts_NC = np.full((rows, classes), -1, _COUNT)
+        for place, counts in self._counts.items():
+            counts_NC[place] = 0
+            counts_NC[place, : len(counts)] = counts
+        return np.array(classes, _COUNT).tobytes() + counts_NC.tobytes()
+
 
 def columns_of(record: Tallied) -> dict[str, np.ndarray]:
-    """The columns that a record holds.
+    """The columns that a record holds, and ``counts`` of labels if it has some.
 
     Raises:
         ValueError: they are damaged.
@@ -79,8 +100,13 @@ def columns_of(record: Tallied) -> dict[str, np.ndarray]:
     for name, kind in _COLUMNS.items():
         columns[name] = np.frombuffer(packed, kind, record.count, at)
         at += columns[name].nbytes
-    if at != len(packed):
-        raise ValueError(f"{len(packed) - at} bytes too many in the columns of a tally")
+    rest, item = packed[at:], _COUNT.itemsize
+    classes = int.from_bytes(rest[:item], "little")
+    if classes and len(rest) == item + record.count * classes * item:
+        counts = np.frombuffer(rest, _COUNT, offset=item)
+        columns["counts"] = counts.reshape(record.count, classes)
+    elif rest:
+        raise ValueError(f"{len(rest)} bytes too many in the columns of a tally")
     return columns
 
 
@@ -116,7 +142,7 @@ def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
             update_norm=each["update_norm"],
             memory_norm=each["memory_norm"],
             oldest=None,
-            counts=None,
+            counts=tuple(each["counts"]) if each.get("counts", _NONE)[0] >= 0 else None,
             loss=loss if np.isfinite(loss) else None,
             nbytes=each["up"],
             payload=b"",

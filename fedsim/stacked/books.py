@@ -52,6 +52,8 @@ class Books:
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
         """Takes note of a lease and its decision (``fedrun.journal.tally``)."""
+        self.count_labels = self._tally.count
+        """Takes note of the labels that the last update used."""
 
     def admit(self) -> None:
         """All clients are enrolled."""

@@ -76,8 +76,9 @@ class Inbox:
             entering, entering[-1].at, _rows(entering)
         )
         refused, add = list[tuple[int, Verdict]](), self._books.add
+        count = self._books.count_labels
         for update, decision in zip(entering, decisions, strict=True):
-            _, base, samples, _, who, at, seq, given, stack, row = update
+            _, base, samples, counts, who, at, seq, given, stack, row = update
             verdict, weight, staleness = decision
             if verdict is not Verdict.ACCEPTED:
                 refused.append((who, verdict))
@@ -99,6 +100,8 @@ class Inbox:
                 stack.loss[row],
                 stack.nbytes[row],
             )
+            if counts is not None:
+                count(counts)
         return refused, actions
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +224,9 @@ def simulated(folder: Path, kind: str, settings: dict[str, Any]) -> Results:
 
 def told(results: Results) -> list[tuple[Any, ...]]:
     """What was decided, in order."""
+    words = "cid seq base staleness verdict samples steps nbytes".split()
     return [
-        (r.cid, r.seq, r.base, r.staleness, r.verdict, r.samples, r.steps, r.nbytes)
+        (*attrgetter(*words)(r), np.trim_zeros(r.counts or (), "b"))
         for r in results.of(Decided)
     ]
 

@@ -152,3 +152,16 @@ def test_records_are_told_in_the_order_of_time() -> None:
         replace(LEASED, at=3.5),  # which comes before whoever is given it
     ]
     assert isinstance(late, Stepped)
+
+
+def test_counts_of_labels_come_back_with_their_updates() -> None:
+    one = Tally()
+    for counts in (None, np.array([3, 0, 4]), np.array([5]), np.zeros(300, np.int64)):
+        one.add(*row())
+        one.count(counts)
+    found = [
+        each.counts for each in told(one.take(9.0), CIDS) if isinstance(each, Decided)
+    ]
+    assert found == [None, (3, 0, 4), (5, 0, 0), None]
+    one.add(*row())
+    assert "counts" not in columns_of(one.take(9.0))  # of the next record, nothing
