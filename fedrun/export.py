@@ -6,11 +6,10 @@ from pathlib import Path
 
 import yaml
 
-from fedcore.coordinator.records import Stepped
 from fedcore.errors import JournalError
 from fedrun.columns import write_columns
 from fedrun.files import save_model
-from fedrun.journal import Journal
+from fedrun.journal import Journal, public_model
 from fedrun.journal.recover import recover_from
 from fedrun.results import Results
 
@@ -35,26 +34,18 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
             raise JournalError(f"{run} has no {which} model yet")
     journal = Journal.open(run, read_only=True)
     try:
-        until = None if version is None else _record_of(journal, version)
-        start = journal.newest_snapshot(until)
-        state = recover_from(journal, start, until).coordinator.state
+        spec, _ = journal.initial()
+        if version is None:
+            state = recover_from(journal, journal.newest_snapshot()).coordinator.state
+            is_exact, number = which == "exact", state.version
+            model_D = state.exact_D if is_exact else state.published.public_D
+        else:
+            model_D, number = public_model(journal, version), version
         rest = journal.rest()
     finally:
         journal.close()
-    model_D = state.exact_D if which == "exact" else state.published.public_D
-    spec, told = state.algorithm.spec, str(state.version)
-    save_model(out, spec, model_D, rest=rest, version=told)
-    return f"{out}: version {state.version} of {run}"
-
-
-def _record_of(journal: Journal, version: int) -> int:
-    """The record that published a version."""
-    if version == 0:
-        return 1
-    for number, record in journal.store.entries(payloads=False):
-        if isinstance(record, Stepped) and record.version == version:
-            return number
-    raise JournalError(f"{journal.folder} never published version {version}")
+    save_model(out, spec, model_D, rest=rest, version=str(number))
+    return f"{out}: version {number} of {run}"
 
 
 def export_tables(run: Path, folder: Path) -> list[Path]:

@@ -33,12 +33,13 @@ from fedcore.text import printable
 from fedrun.config import parse_config
 from fedrun.coverage import Coverage
 from fedrun.files import complete, load_model, load_rest
-from fedrun.journal import Configured, Journal
+from fedrun.journal import Configured, Journal, public_model
 from fedrun.journal.tally import in_order
 from fedrun.optional import needed
 
 Table = dict[str, list[Any]]
 
+MODELS = ("last", "best", "initial")
 FRAMES = (
     "metrics",
     "central",
@@ -392,14 +393,39 @@ class Results:
         ends = [r for r in self.records if isinstance(r, Closed | Reopened)]
         return ends[-1].reason if ends and isinstance(ends[-1], Closed) else None
 
-    def model(self, which: str = "last") -> dict[str, npt.NDArray[Any]]:
-        """The named arrays of the last model, or of the ``best`` or ``initial`` one.
+    def model(
+        self, which: str = "last", *, version: int | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """The named arrays of the last model, or of another one.
 
         Frozen weights and buffers are among them.
+
+        Args:
+            which: ``last``, ``best`` or ``initial``.
+            version: the model of this version instead. A run that was not simulated in
+                stacks holds every version, unless it dropped old updates
+                (``journal.keep_bytes``); others hold those in their snapshots.
+
+        Raises:
+            ConfigError: ``which`` is something else.
+            JournalError: the version is not kept; says which ones are.
+            ModelError: there is no such model yet.
         """
+        if version is not None:
+            return self._version(version)
+        if which not in MODELS:
+            raise ConfigError(f"model {which!r}: expected one of {', '.join(MODELS)}")
         path = self.folder / "models" / f"{which}.safetensors"
         spec, flat_D = load_model(path)
         return complete(spec.unflatten(flat_D), load_rest(path))
+
+    def _version(self, version: int) -> dict[str, npt.NDArray[Any]]:
+        journal = Journal.open(self.folder, read_only=True)
+        try:
+            flat_D, (spec, _) = public_model(journal, version), journal.initial()
+            return complete(spec.unflatten(flat_D), journal.rest())
+        finally:
+            journal.close()
 
 
 def _counted_by(told: Configured) -> Callable[[int], float]:

@@ -1,15 +1,29 @@
 """Many clients in one process, under a virtual clock."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedsim.api import run as run
+    from fedsim.studies import compare_codecs as compare_codecs
+    from fedsim.studies import compare_runs as compare_runs
+    from fedsim.studies import run_sweep as run_sweep
+
+_HOMES = {
+    "compare_codecs": "fedsim.studies",
+    "compare_runs": "fedsim.studies",
+    "run": "fedsim.api",
+    "run_sweep": "fedsim.studies",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """``run``, when it is asked for: a command imports it where errors are told."""
-    if name != "run":
+    """What is asked for, and not before: a command imports it where errors are told."""
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fedsim.api import run
+    return getattr(import_module(_HOMES[name]), name)
 
-    return run
+
+def __dir__() -> list[str]:
+    """The public names, also before they are imported."""
+    return sorted({*globals(), *_HOMES})

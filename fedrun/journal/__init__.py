@@ -14,3 +14,4 @@ from fedrun.journal.repair import repair as repair
 from fedrun.journal.replay import Verified as Verified
 from fedrun.journal.replay import verify as verify
 from fedrun.journal.replay import what_if as what_if
+from fedrun.journal.versions import public_model as public_model

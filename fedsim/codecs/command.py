@@ -50,6 +50,41 @@ def compare_codecs(wanted: Wanted) -> None:
     Ctrl-C stops it; what was measured by then is told and written all the same.
     """
     console = Console(stderr=True)
+    campaign, out = _campaign(wanted)
+    try:
+        with stoppable():
+            _measure(campaign, out, wanted, console)
+    except KeyboardInterrupt:
+        console.print("stopped")
+    comparison = campaign.comparison()
+    if comparison is None:
+        console.print("nothing to tell: not even the uncompressed pair was measured")
+        return
+    _tell(comparison, out, console)
+
+
+def compared(wanted: Wanted) -> Comparison:
+    """The same for Python: nothing is printed, and the comparison is returned.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        UserCodeError: the user's code raised.
+    """
+    campaign, out = _campaign(wanted)
+    for _ in campaign.take_times():
+        pass
+    results = campaign.simulate(out, wanted.jobs, verbose=wanted.verbose)
+    with closing(results):
+        for _ in results:
+            pass  # it keeps them
+    comparison = campaign.comparison()
+    assert comparison is not None  # all was measured
+    _write(comparison, out)
+    return comparison
+
+
+def _campaign(wanted: Wanted) -> tuple[Campaign, Path]:
+    """What is to be measured, and the folder of what comes of it."""
     config, app, place = _federation(wanted)
     campaign = Campaign(
         config=config,
@@ -65,16 +100,7 @@ def compare_codecs(wanted: Wanted) -> None:
     out = wanted.out or free_folder(config, "codecs")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out}: is a file, not a folder")
-    try:
-        with stoppable():
-            _measure(campaign, out, wanted, console)
-    except KeyboardInterrupt:
-        console.print("stopped")
-    comparison = campaign.comparison()
-    if comparison is None:
-        console.print("nothing to tell: not even the uncompressed pair was measured")
-        return
-    _tell(comparison, out, console)
+    return campaign, out
 
 
 def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
@@ -113,10 +139,7 @@ def _measure(campaign: Campaign, out: Path, wanted: Wanted, console: Console) ->
 
 def _tell(comparison: Comparison, out: Path, console: Console) -> None:
     """The table, the files, and at the very end the pair to take."""
-    out.mkdir(parents=True, exist_ok=True)
-    page, numbers = out / "codecs.html", out / "codecs.json"
-    page.write_text(codecs_page(comparison), encoding="utf-8")
-    numbers.write_text(as_json(comparison), encoding="utf-8")
+    page, numbers = _write(comparison, out)
     shown = screen()
     shown.print(codecs_table(comparison, narrow=shown.width < NARROW))
     tell(console, f"page: {page}")
@@ -126,3 +149,12 @@ def _tell(comparison: Comparison, out: Path, console: Console) -> None:
     click.echo(comparison.advice)
     if comparison.yaml is not None:
         click.echo(comparison.yaml)
+
+
+def _write(comparison: Comparison, out: Path) -> tuple[Path, Path]:
+    """The page and the numbers."""
+    out.mkdir(parents=True, exist_ok=True)
+    page, numbers = out / "codecs.html", out / "codecs.json"
+    page.write_text(codecs_page(comparison), encoding="utf-8")
+    numbers.write_text(as_json(comparison), encoding="utf-8")
+    return page, numbers

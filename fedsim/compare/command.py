@@ -39,9 +39,14 @@ def compare_runs(
     for line in comparison.sentences():
         click.echo(line)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(_page(comparison), encoding="utf-8")
+        write_page(comparison, out)
         tell(Console(stderr=True), f"page: {out}")
+
+
+def write_page(comparison: Comparison, out: Path) -> None:
+    """Writes the page with the curves."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(_page(comparison), encoding="utf-8")
 
 
 def _differences(comparison: Comparison) -> list[str]:

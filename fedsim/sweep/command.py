@@ -20,10 +20,12 @@ from fedsim.campaign.trial import Trial
 from fedsim.campaign.words import screen
 from fedsim.sweep.axes import points_of, read_axis, read_span
 from fedsim.sweep.files import write_sweep
-from fedsim.sweep.rows import outcome_of
+from fedsim.sweep.rows import Outcome, outcome_of
 from fedsim.sweep.runs import Failure
 from fedsim.sweep.sweep import Cell, Sweep
 from fedsim.sweep.table import sweep_table
+
+_ALL_FAILED = "every run of the sweep ended with an error"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,27 @@ def sweep_settings(wanted: Wanted) -> None:
             f"done and kept; the same command goes on with the other {undone:,}",
         )
     _tell(sweep, wanted, console)
+
+
+def swept(wanted: Wanted) -> Outcome:
+    """The same for Python: nothing is printed, and the outcome is returned.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        LatecomerError: no run at all ended well.
+    """
+    sweep = _sweep(wanted)
+    cells = sweep.cells()
+    left = cells if wanted.fresh else sweep.recall(cells)
+    with closing(sweep.simulate(left, wanted.jobs, verbose=wanted.verbose)) as results:
+        for _ in results:
+            pass  # it keeps them
+    outcome = outcome_of(sweep, wanted.metric)
+    if outcome is None:
+        first = next(iter(sweep.failures.values()))
+        raise LatecomerError(f"{_ALL_FAILED}: {first.sentence}")
+    write_sweep(sweep, outcome)
+    return outcome
 
 
 def _sweep(wanted: Wanted) -> Sweep:
@@ -138,7 +161,7 @@ def _tell(sweep: Sweep, wanted: Wanted, console: Console) -> None:
     outcome = outcome_of(sweep, wanted.metric)
     if outcome is None:
         if sweep.failures:
-            raise LatecomerError("every run of the sweep ended with an error")
+            raise LatecomerError(_ALL_FAILED)
         tell(console, "nothing to tell: no run was done")
         return
     page = write_sweep(sweep, outcome)

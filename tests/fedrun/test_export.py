@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedsim
-from fedcore.errors import JournalError
+from fedcore.coordinator.events import Event
+from fedcore.coordinator.records import Stepped
+from fedcore.errors import ConfigError, JournalError
 from fedcore.params import digest
 from fedrun.columns import text_of, write_columns
 from fedrun.config import load_config
 from fedrun.export import TABLES, export_config, export_model, export_tables
+from fedrun.journal.versions import in_words
 from fedrun.results import Results
+from fedrun.run import Run
 from tests.fedrun.journal.runs import Written
 from tests.fedsim import toys
 
@@ -173,3 +178,56 @@ def test_a_cell_that_a_spreadsheet_would_compute_is_quoted(tmp_path: Path) -> No
     ]
     assert [row[1] for row in rows[1:4]] == ["-1.5", "-2", "3"]
     assert [text_of(row[0]) for row in rows[1:]] == names
+
+
+# ------------------------------------------------- the model at a version in the past
+
+
+def test_every_version_of_a_run_can_be_had_in_python(run: Path, tmp_path: Path) -> None:
+    results = Results(run)
+    published = {record.version: record.digest for record in results.of(Stepped)}
+    assert len(published) == 8
+    for version, expected in published.items():
+        w = results.model(version=version)["w"]
+        assert digest(w.ravel()) == expected
+        assert w.ravel().tolist() == exported(run, tmp_path / "m", "last", version)
+    assert results.model(version=0).keys() == results.model("initial").keys()
+    with pytest.raises(
+        JournalError, match=r"never published version 9; there are the versions 0 to 8$"
+    ):
+        results.model(version=9)
+    with pytest.raises(ConfigError, match="'lst': expected one of last, best, initial"):
+        results.model("lst")
+
+
+def test_a_run_in_stacks_has_the_versions_of_its_snapshots(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.fedsim.test_stacked import WORKLOAD
+
+    folder = tmp_path / "run"
+
+    def interrupt(run: Run, event: Event) -> None:
+        if run.coordinator.state.version == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    config = {
+        **toys.settings(stop={"versions": 12}),
+        "simulate": {"clients": 12, "engine": {"kind": "stacked"}},
+    }
+    with pytest.raises(KeyboardInterrupt):
+        fedsim.run(config, WORKLOAD, folder=folder, on_event=interrupt)
+    results = Results(folder)
+    expected = {record.version: record.digest for record in results.of(Stepped)}[5]
+    model = results.model(version=5)
+    flat_D = np.concatenate([np.ravel(part) for part in model.values()])
+    assert digest(flat_D.astype(np.float32)) == expected
+    with pytest.raises(JournalError, match="does not keep version 3; it keeps the"):
+        results.model(version=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [([3], "3"), ([4, 5, 0], "0 and 4, 5"), ([0, 7, 8, 9, 4], "0, 4 and 7 to 9")],
+)
+def test_versions_are_told_shortly(given: list[int], words: str) -> None:
+    assert in_words(given) == words
