@@ -224,7 +224,7 @@ def simulated(folder: Path, kind: str, settings: dict[str, Any]) -> Results:
 
 def told(results: Results) -> list[tuple[Any, ...]]:
     """What was decided, in order."""
-    words = "cid seq base staleness verdict samples steps nbytes".split()
+    words = ["cid", "seq", "base", "staleness", "verdict", "samples", "steps", "nbytes"]
     return [
         (*attrgetter(*words)(r), np.trim_zeros(r.counts or (), "b"))
         for r in results.of(Decided)
