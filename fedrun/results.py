@@ -21,6 +21,8 @@ from fedcore.coordinator.records import (
     Lost,
     Measured,
     Reopened,
+    ServerStarted,
+    ServerStopped,
     Skipped,
     Stepped,
     Tallied,
@@ -113,8 +115,17 @@ class Results:
 
     @cached_property
     def seconds(self) -> float:
-        """How long the run has lasted, up to its last record."""
-        return max(float(record.at) for record in self.records) - self.started
+        """How long the run has lasted, up to its last record.
+
+        Servers that start and stop when it has ended do not make it longer.
+        """
+        last, closed = self.started, False
+        for record in self.records:
+            if isinstance(record, Closed | Reopened):
+                closed = isinstance(record, Closed)
+            if not (closed and isinstance(record, ServerStarted | ServerStopped)):
+                last = max(last, float(record.at))
+        return last - self.started
 
     @cached_property
     def dim(self) -> int:

@@ -14,6 +14,7 @@ again until that works, and nothing that rests on it is seen before.
 """
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -26,6 +27,7 @@ from typing import Any, TypeVar
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
+from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.errors import DiskError, HandlingError
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
@@ -137,12 +139,19 @@ class Core:
     def _work(self) -> None:
         try:
             self._commit(lazy_too=False)
+            self._tell(ServerStarted(at=self.now()))
             while self._take_turn():
                 pass
+            self._tell(ServerStopped(at=self.now()))
             self._group.finish()
             self._run.journal.close()
         except BaseException as error:  # noqa: BLE001 -- whatever it was, the process ends
             self._on_loop(self._failed, error)
+
+    def _tell(self, record: ServerStarted | ServerStopped) -> None:
+        """Writes when this process served; a full disk loses that alone."""
+        with contextlib.suppress(DiskError):
+            self._run.journal.append([record])
 
     def _take_turn(self) -> bool:
         """Handles all that waits, as one batch; False at the end."""

@@ -203,6 +203,25 @@ class Unproved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStarted:
+    """A server process began to serve the run."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStopped:
+    """It was told to stop, or the run had ended; a process that is killed writes none.
+
+    Where none comes before the next start, the process ended with the record before.
+    """
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tallied:
     """Leases and decisions of a simulation, many in one; their updates are not kept."""
 
@@ -227,6 +246,8 @@ Note = (
     | Lost
     | Skipped
     | Unproved
+    | ServerStarted
+    | ServerStopped
     | Tallied
 )
 Record = Note | Decided | Stepped

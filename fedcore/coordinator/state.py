@@ -30,6 +30,8 @@ from fedcore.coordinator.records import (
     Note,
     Record,
     Reopened,
+    ServerStarted,
+    ServerStopped,
     Skipped,
     Stepped,
     Tallied,
@@ -169,6 +171,8 @@ class ServerState:
             case Cut() | Failed() | Leased() | Lost():
                 pass
             case Skipped() | Unproved() | Tallied():
+                pass
+            case ServerStarted() | ServerStopped():
                 pass
             case _:
                 assert_never(record)

@@ -46,6 +46,8 @@ _CLASSES: dict[str, type[Any]] = {
         records.Lost,
         records.Skipped,
         records.Unproved,
+        records.ServerStarted,
+        records.ServerStopped,
         records.Tallied,
     )
 }

@@ -1,14 +1,21 @@
 """The top of the report: which run, how it went, and what was lost."""
 
 import inspect
+from collections import Counter
 from datetime import UTC, datetime
 
-from fedcore.coordinator.records import EpochOpened, Reopened, Unproved
+from fedcore.coordinator.records import (
+    EpochOpened,
+    Reopened,
+    ServerStarted,
+    Unproved,
+)
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedrun.config import parse_config
 from fedrun.journal import Configured
 from fedrun.report import units
+from fedrun.report.history import downtimes
 from fedrun.report.learning import main_first
 from fedrun.report.lives import Life
 from fedrun.report.lost import what_was_lost
@@ -61,7 +68,7 @@ def facts(results: Results, lives: dict[str, Life]) -> list[tuple[str, str, str]
         _updates(results),
         _bytes(results),
         *_metrics(results),
-        _restarts(results),
+        _server(results),
     ]
 
 
@@ -138,17 +145,25 @@ def _federated(results: Results) -> list[tuple[str, str, str]]:
     ][:4]
 
 
-def _restarts(results: Results) -> tuple[str, str, str]:
+def _server(results: Results) -> tuple[str, str, str]:
+    """How often nobody served the run, and which other marks it bears."""
     epochs = len(results.of(EpochOpened))
     told = len(results.of(Configured)) - 1
     reopened = len(results.of(Reopened))
-    remarks = []
+    unproved = sum(record.count for record in results.of(Unproved))
+    gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
+    ways = Counter(gap.how for gap in gaps)
+    remarks = [f"{how} {units.counted(n, 'time')}" for how, n in ways.items()]
+    if epochs:
+        remarks.append(units.counted(epochs, "restored history", "restored histories"))
     if told:
         remarks.append(f"{units.counted(told, 'change')} of settings")
     if reopened:
         remarks.append(f"reopened {units.counted(reopened, 'time')}")
-    unproved = sum(record.count for record in results.of(Unproved))
     if unproved:
         remarks.append(f"{units.counted(unproved, 'unproved claim')} of a later state")
-    remarks.append("plain restarts leave no trace")
-    return "Restored histories", f"{epochs:,}", "; ".join(remarks)
+    down = units.in_seconds(sum(gap.end - gap.start for gap in gaps))
+    value = f"down for {down}" if gaps else "never down"
+    if not results.of(ServerStarted):
+        value = "simulated" if results.started < _REAL_CLOCK else "not recorded"
+    return "Server", value, "; ".join(remarks)

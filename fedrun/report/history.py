@@ -1,12 +1,20 @@
-"""What happened to the run as a whole: new epochs, other settings, its end."""
+"""What happened to the run as a whole: when nobody served it, new epochs, its end."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedcore.coordinator.records import Closed, EpochOpened, Reopened
+from fedcore.coordinator.records import (
+    Closed,
+    Cut,
+    EpochOpened,
+    Freed,
+    Reopened,
+    ServerStarted,
+    ServerStopped,
+)
 from fedcore.typing import Seconds
 from fedrun.journal import Configured
 from fedrun.report import look
-from fedrun.report.units import Unit
+from fedrun.report.units import Unit, in_seconds
 from fedrun.results import Results
 from fedrun.run import differences
 
@@ -14,6 +22,14 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 _MOST_NAMED, _MOST_LINES = 4, 200
+# Written between two servers, or by the next one before it serves: no signs of life.
+_BETWEEN = (Configured, Cut, EpochOpened, Freed, Reopened)
+_HOW = {
+    "killed": "it was killed, crashed or lost its power; nothing was recorded after",
+    "stopped": "it was told to stop",
+    "set back": "an older state was restored; what came after it is not known here",
+    "ended": "the run had ended",
+}
 
 
 class Mark(NamedTuple):
@@ -24,32 +40,95 @@ class Mark(NamedTuple):
     more: str
 
 
+class Downtime(NamedTuple):
+    """Nobody served the run: from the last record of a server to the next server."""
+
+    start: Seconds
+    end: Seconds
+    how: str  # killed, stopped, set back or ended
+
+
+def downtimes(results: Results) -> list[Downtime]:
+    """When nobody served, in order; none of a simulation, whose clock stands still."""
+    found: list[Downtime] = []
+    last, how, served, closed = results.started, "killed", False, False
+    for record in results.records:
+        match record:
+            case ServerStarted():
+                if served:
+                    at = max(record.at, last)
+                    found.append(Downtime(last, at, "ended" if closed else how))
+                served, last, how = True, max(record.at, last), "killed"
+                continue
+            case ServerStopped():
+                how = "stopped"
+            case EpochOpened(reason=reason) if "restored" in reason:
+                how = "set back"
+            case Closed():
+                closed = True
+            case Reopened():
+                closed = False
+        if not isinstance(record, _BETWEEN):
+            last = max(last, record.at)
+    return [
+        Downtime(start - results.started, end - results.started, how)
+        for start, end, how in found
+    ]
+
+
 def history(results: Results) -> list[Mark]:
     """All of it, in order."""
     told, *again = results.of(Configured)
     marks = []
     for later in again:
         changes = "; ".join(differences(told.config, later.config))
-        marks.append(Mark(later.at, "restarted", changes or "with the same settings"))
+        marks.append(Mark(later.at, "other settings", changes or "the same again"))
         told = later
     for epoch in results.of(EpochOpened):
         more = f"at version {epoch.version}: {epoch.reason}"
         marks.append(Mark(epoch.at, "new epoch", more))
+    marks += [Mark(r.at, "damage cut off", r.reason) for r in results.of(Cut)]
     marks += [Mark(r.at, "reopened", "its end was moved") for r in results.of(Reopened)]
     marks += [Mark(r.at, "ended", r.reason) for r in results.of(Closed)]
-    marks.sort(key=lambda mark: mark.seconds)
-    return [m._replace(seconds=m.seconds - results.started) for m in marks]
+    marks = [m._replace(seconds=m.seconds - results.started) for m in marks]
+    for start, end, how in downtimes(results):
+        marks.append(Mark(start, f"server {how}", _HOW[how]))
+        away = f"after {in_seconds(end - start)} in which nobody served"
+        marks.append(Mark(end, "server back", away))
+    return sorted(marks, key=lambda mark: mark.seconds)
 
 
-def mark_epochs(figure: "Figure", results: Results, clock: Unit, **place: int) -> None:
-    """Vertical lines where the server is known to have begun anew."""
-    marks = [mark for mark in history(results) if mark.what != "ended"]
+def mark_history(figure: "Figure", results: Results, clock: Unit, **place: int) -> None:
+    """Bands where nobody served the run, and lines at what else happened to it."""
+    gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
+    silent = ("ended", "server")
+    marks = [mark for mark in history(results) if not mark.what.startswith(silent)]
+    few = len(marks) + len(gaps) <= _MOST_NAMED
+    for start, end, how in gaps[:_MOST_LINES]:
+        figure.add_vrect(
+            x0=start / clock.size,
+            x1=end / clock.size,
+            fillcolor=look.DOWNTIME,
+            line={"color": look.VERMILION, "width": 1},
+            layer="above",
+            name="server down",
+            annotation={
+                "text": f"server {how}" if few else "",
+                "hovertext": f"{how}: back after {in_seconds(end - start)}",
+                "y": 1,
+                "yanchor": "bottom",
+                "xanchor": "center",
+                "x": (start + end) / 2 / clock.size,
+                "showarrow": False,
+            },
+            **place,
+        )
     for mark in marks[:_MOST_LINES]:
         figure.add_vline(
             x=mark.seconds / clock.size,
             line={"color": look.VERMILION, "width": 1.5, "dash": "dash"},
             annotation={
-                "text": mark.what if len(marks) <= _MOST_NAMED else "",
+                "text": mark.what if few else "",
                 "hovertext": look.plain(mark.more),
                 "y": 1,
                 "yanchor": "bottom",

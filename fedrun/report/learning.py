@@ -10,8 +10,9 @@ from fedcore.protocol import Verdict
 from fedrun.models import main_metric
 from fedrun.report import look, units
 from fedrun.report.flow import downloads, published_at, uploads
-from fedrun.report.history import mark_epochs
+from fedrun.report.history import mark_history
 from fedrun.report.page import Section, note, plot, text
+from fedrun.report.ranges import axis_range
 from fedrun.report.thin import Bins, Floats, floats, thinned
 from fedrun.results import Results, Table, is_number
 
@@ -93,13 +94,14 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
                 seen.add(curve.who)
         _target(figure, results, name, row)
         figure.update_yaxes(title_text=look.label(name), row=row, col=1)
+        figure.update_yaxes(range=_range(results, name, found), row=row)
     titles = (f"time ({clock.name})", "version", f"{weight.name} up and down")
     for column, title in enumerate(titles, 1):
         figure.update_xaxes(
             title_text=title, rangemode="tozero", row=len(curves), col=column
         )
     for row in range(1, len(curves) + 1):
-        mark_epochs(figure, results, clock, row=row, col=1)
+        mark_history(figure, results, clock, row=row, col=1)
     return look.dress(figure, 110 + 250 * len(curves))
 
 
@@ -112,7 +114,7 @@ def _hover(who: str, name: str, clock: str, weight: str) -> str:
 
 
 def _target(figure: "Figure", results: Results, name: str, row: int) -> None:
-    target = (results.configured.config.get("stop") or {}).get("target") or {}
+    target = _targets(results)
     if name in target:
         for column in (1, 2, 3):
             words = {"annotation_text": "target"} if column == 1 else {}
@@ -123,6 +125,17 @@ def _target(figure: "Figure", results: Results, name: str, row: int) -> None:
                 col=column,
                 **words,
             )
+
+
+def _range(results: Results, name: str, curves: Iterable[Curve]) -> list[float]:
+    """Holds the curves and the target, and no value that the metric cannot have."""
+    values = np.concatenate([curve.values for curve in curves])
+    target = _targets(results).get(name, np.nan)
+    return axis_range(name, values, [values, np.array([target])])
+
+
+def _targets(results: Results) -> dict[str, float]:
+    return (results.configured.config.get("stop") or {}).get("target") or {}
 
 
 def _shown(results: Results) -> list[str]:

@@ -1,16 +1,30 @@
 """What each client did when: from its tasks, its updates and its silences."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from fedcore.coordinator.records import Admitted, Decided, Departed, Leased, Lost
+import numpy as np
+
+from fedcore.coordinator.records import (
+    Admitted,
+    Decided,
+    Departed,
+    Failed,
+    Leased,
+    Lost,
+    ServerStarted,
+)
+from fedcore.coordinator.settings import TimeoutsConfig
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
+from fedrun.report.history import downtimes
+from fedrun.report.thin import Floats
 from fedrun.results import Results
 
 MOST_SHOWN = 40  # clients in one plot
+_TOLD = (Admitted, Leased, Decided, Lost, Departed, Failed)
 
 
 class Doing(StrEnum):
@@ -20,6 +34,7 @@ class Doing(StrEnum):
     FRUITLESS = "task without an update"
     AWAY = "away"
     IDLE = "idle"
+    ABSENT = "not there"  # it has not joined yet, or has left; no stretch of it is kept
 
 
 class Stretch(NamedTuple):
@@ -37,7 +52,7 @@ class Life:
     name: str
     stretches: list[Stretch] = field(default_factory=list)
     tasks: int = 0
-    fruitless: int = 0  # tasks that were followed by another one, not by an update
+    fruitless: int = 0  # tasks that a failure or another task followed, no update
     losses: int = 0
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     staleness: int = 0  # the sum over accepted updates
@@ -46,6 +61,7 @@ class Life:
     _doing: Doing | None = None
     _leased: bool = False  # its last task has not led to an update yet
     _task: int | None = None  # the stretch of that task, if it has ended
+    _unheard: Seconds | None = None  # since then nobody served, or it was not heard of
 
     @property
     def accepted(self) -> int:
@@ -72,23 +88,26 @@ class Life:
 
     def appear(self, at: Seconds) -> None:
         """The server hears of it."""
+        self._hear()
         if self._doing in (None, Doing.AWAY):
             self.turn(at, Doing.IDLE)
 
     def lease(self, at: Seconds) -> None:
         """It is given a task; the one before came to nothing if it is still open."""
+        self._hear()
         self.turn(at, Doing.IDLE)
         if self._leased:
             self.fruitless += 1
-            if self._task is not None:
-                task = self.stretches[self._task]
-                self.stretches[self._task] = task._replace(doing=Doing.FRUITLESS)
+            self._mark_fruitless()
         self.tasks += 1
         self._leased, self._task = True, None
         self.turn(at, Doing.TRAINING)
 
     def decide(self, record: Decided, at: Seconds) -> None:
         """Its update has a verdict."""
+        if self._leased and self._doing is Doing.TRAINING:
+            self._unheard = None  # it trained on while nobody served
+        self._hear()
         self._leased = False
         self.verdicts[record.verdict] = self.verdicts.get(record.verdict, 0) + 1
         if record.verdict is Verdict.ACCEPTED:
@@ -96,12 +115,61 @@ class Life:
             self.weight += record.weight
         self.turn(at, Doing.IDLE)
 
+    def fail(self, at: Seconds) -> None:
+        """Its code raised; nothing comes of its task."""
+        self._hear()
+        self.turn(at, Doing.IDLE)
+        if self._leased:
+            self.fruitless += 1
+            self._mark_fruitless()
+        self._leased = False
+
+    def lose(self, since: Seconds) -> None:
+        """It is away: the server has not heard of it since then."""
+        self.losses += 1
+        self._hear()
+        if self._doing is not Doing.AWAY:
+            self.turn(max(since, self._since), Doing.AWAY)
+
+    def interrupt(self, since: Seconds) -> None:
+        """A server has started anew; the one before could hear of nobody since then."""
+        if self._doing is not None and self._unheard is None:
+            self._unheard = since
+
+    def end(self, at: Seconds) -> None:
+        """The story ends here."""
+        if self._unheard is not None and self._doing is Doing.IDLE:
+            self.turn(max(self._unheard, self._since), Doing.AWAY)
+        self._hear()
+        if self._leased and self._doing is Doing.AWAY:
+            self._mark_fruitless()
+        self.turn(at, None)
+
+    def _hear(self) -> None:
+        """Whoever does not deliver what it was at was away since nobody served."""
+        if self._unheard is not None and self._doing is Doing.TRAINING:
+            self.turn(max(self._unheard, self._since), Doing.AWAY)
+        self._unheard = None
+
+    def _mark_fruitless(self) -> None:
+        if self._task is not None:
+            task = self.stretches[self._task]
+            self.stretches[self._task] = task._replace(doing=Doing.FRUITLESS)
+
 
 def lives_of(results: Results) -> dict[str, Life]:
     """The lives of all trainers, by client id, in the order in which they came."""
     lives: dict[str, Life] = {}
+    gaps = iter(downtimes(results))
+    served, silence = False, lost_after(results)
     for record in results.records:
-        if not isinstance(record, Admitted | Leased | Decided | Lost | Departed):
+        if isinstance(record, ServerStarted):
+            gap, served = next(gaps) if served else None, True
+            if gap is not None and gap.how != "ended":
+                for known in lives.values():
+                    known.interrupt(gap.start)
+            continue
+        if not isinstance(record, _TOLD):
             continue
         if record.cid in results.evaluators:
             continue
@@ -115,16 +183,47 @@ def lives_of(results: Results) -> dict[str, Life]:
                 life.lease(at)
             case Decided():
                 life.decide(record, at)
+            case Failed():
+                life.fail(at)
             case Lost():
-                life.losses += 1
-                life.turn(at, Doing.AWAY)
+                life.lose(at - silence)
             case Departed():
                 life.turn(at, None)
             case _:
                 life.appear(at)
     for life in lives.values():
-        life.turn(results.seconds, None)
+        life.end(results.seconds)
     return lives
+
+
+def lost_after(results: Results) -> Seconds:
+    """For how long a client had been silent when it was taken for lost."""
+    timeouts = results.configured.config.get("timeouts") or {}
+    return float(timeouts.get("lost", TimeoutsConfig().lost))
+
+
+class States(NamedTuple):
+    """How many clients did what, at moments that are evenly spread."""
+
+    seconds: Floats
+    counts: dict[Doing, Floats]  # their sum is the number of clients, everywhere
+
+
+def states(lives: Collection[Life], seconds: Seconds, moments: int = 400) -> States:
+    """Clients by what they do over time."""
+    times = np.linspace(0.0, seconds, moments)
+    counts = {}
+    for doing in Doing:
+        ends = [
+            (s.start, s.end) for x in lives for s in x.stretches if s.doing is doing
+        ]
+        starts, stops = np.array(ends, np.float64).reshape(-1, 2).T
+        begun = np.searchsorted(np.sort(starts), times, side="right")
+        # At the very end, what was done last is still done.
+        over = np.searchsorted(np.sort(stops[stops < seconds]), times, side="right")
+        counts[doing] = (begun - over).astype(np.float64)
+    counts[Doing.ABSENT] = len(lives) - np.sum(list(counts.values()), axis=0)
+    return States(times, counts)
 
 
 def most_interesting(lives: Iterable[Life]) -> Sequence[Life]:

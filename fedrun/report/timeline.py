@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrun.report import look, units
-from fedrun.report.history import history, mark_epochs
+from fedrun.report.history import downtimes, history, mark_history
 from fedrun.report.lives import (
+    MOST_SHOWN,
     Doing,
     Life,
+    States,
     Stretch,
     most_interesting,
     selection_note,
+    states,
 )
-from fedrun.report.page import Section, note, plot, text
+from fedrun.report.page import Section, folded, note, plot, table, text
 from fedrun.results import Results
 
 if TYPE_CHECKING:
@@ -27,13 +30,15 @@ COLOURS = {
     Doing.FRUITLESS: (look.PINK, "/"),
     Doing.AWAY: (look.ORANGE, ""),
     Doing.IDLE: (look.PALE, ""),
+    Doing.ABSENT: ("rgba(139,145,156,0.08)", ""),
 }
+MOST_MARKS = 30  # in the list of what happened
 # What is rarer, or says more, hides the rest where both fall into one moment.
 _URGENCY = (Doing.IDLE, Doing.TRAINING, Doing.FRUITLESS, Doing.AWAY)
 
 
 def section(results: Results, lives: dict[str, Life]) -> Section:
-    """A line for each client."""
+    """A line for each client; of many, how many did what, and the lines of some."""
     shown = most_interesting(lives.values())
     if not any(life.stretches for life in shown):
         return Section("clients", "Clients over time", "No client has come.", [])
@@ -41,28 +46,83 @@ def section(results: Results, lives: dict[str, Life]) -> Section:
     tasks = sum(life.tasks for life in lives.values())
     fruitless = sum(life.fruitless for life in lives.values())
     lead = (
-        "A client trains from its task to the verdict on its update, and is away from "
-        "its loss until the server hears of it again. There were "
+        "A client trains from its task to the verdict on its update. It is away from "
+        "the moment since which the server has not heard of it. There were "
         f"{units.counted(tasks, 'task')}; {units.counted(losses, 'loss', 'losses')}; "
         f"{units.counted(fruitless, 'task')} ended without an update."
+        f"{_told_downtimes(results)}"
     )
     drawn, step = coarse([life.stretches for life in shown], results.seconds)
-    parts = [plot(timeline_figure(results, shown, drawn), "What clients did when")]
+    lines = plot(timeline_figure(results, shown, drawn), "What clients did when")
     notes = [selection_note(len(shown), len(lives))]
     if step:
         notes.append(f"Drawn in steps of {units.in_seconds(step)}.")
-    marks = [m for m in history(results) if m.what != "ended"]
-    notes += [
-        f"{m.what.capitalize()} after {units.in_seconds(m.seconds)}: {m.more}."
-        for m in marks
-    ]
+    if any(notes):
+        lines += note(text(" ".join(n for n in notes if n)))
+    parts = [lines]
+    if len(lives) > MOST_SHOWN:
+        counted = states(lives.values(), results.seconds)
+        title = f"The {len(shown)} clients with the most trouble"
+        parts = [
+            plot(states_figure(results, counted), "Clients by what they did over time"),
+            folded(title, lines),
+        ]
+    return Section("clients", "Clients over time", lead, [*parts, *_marks(results)])
+
+
+def _told_downtimes(results: Results) -> str:
+    gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
+    if not gaps:
+        return ""
+    whole = units.in_seconds(sum(gap.end - gap.start for gap in gaps))
+    times = units.counted(len(gaps), "time")
+    return f" The server was down {times}, {whole} in all: the bands across the plot."
+
+
+def _marks(results: Results) -> list[str]:
+    """What happened to the run as a whole, when it did."""
+    marks = [mark for mark in history(results) if mark.what != "ended"]
     if not marks:
-        notes.append(
-            "No new epoch and no changed settings; a plain restart of the server "
-            "restores the same state and leaves no trace here."
+        return []
+    rows = [
+        (units.in_seconds(mark.seconds), text(mark.what), text(mark.more))
+        for mark in marks[:MOST_MARKS]
+    ]
+    parts = ["<h3>What happened to the server</h3>", table(("after", "", ""), rows)]
+    if len(marks) > MOST_MARKS:
+        parts.append(note(f"{len(marks) - MOST_MARKS:,} later ones are left out."))
+    return parts
+
+
+def states_figure(results: Results, counted: States) -> "Figure":
+    """Clients stacked by what they did; all clients at every moment."""
+    from plotly.graph_objects import Figure, Scatter
+
+    clock = units.time_unit(results.seconds)
+    figure = Figure()
+    for doing, (colour, _) in COLOURS.items():
+        clients = counted.counts[doing]
+        if not clients.any():
+            continue
+        figure.add_trace(
+            Scatter(
+                x=counted.seconds / clock.size,
+                y=clients,
+                name=doing.value,
+                mode="lines",
+                line={"width": 0, "shape": "hv"},
+                stackgroup="clients",
+                fillcolor=colour,
+                hovertemplate=f"%{{y:,.0f}} {doing.value}<extra></extra>",
+            )
         )
-    parts.append(note(text(" ".join(n for n in notes if n))))
-    return Section("clients", "Clients over time", lead, parts)
+    whole = sum(float(each[0]) for each in counted.counts.values())
+    figure.update_yaxes(title_text="clients", range=[0, whole])
+    figure.update_xaxes(
+        title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
+    )
+    mark_history(figure, results, clock)
+    return look.dress(figure, 400, hovermode="x unified")
 
 
 def coarse(
@@ -144,7 +204,7 @@ def timeline_figure(
     figure.update_xaxes(
         title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
     )
-    mark_epochs(figure, results, clock)
+    mark_history(figure, results, clock)
     return look.dress(figure, look.rows_height(len(lives)), barmode="overlay")
 
 

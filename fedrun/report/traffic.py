@@ -8,7 +8,7 @@ import numpy as np
 from fedrun.report import look, units
 from fedrun.report.counted import parts as counted
 from fedrun.report.flow import Flow, downloads, uploads
-from fedrun.report.history import mark_epochs
+from fedrun.report.history import mark_history
 from fedrun.report.page import Section, beside, note, plot, table
 from fedrun.report.thin import thinned
 from fedrun.results import Results
@@ -86,7 +86,7 @@ def traffic_figure(results: Results, up: Flow, down: Flow) -> "Figure":
         minexponent=2,
     )
     figure.update_xaxes(title_text=f"time ({clock.name})", rangemode="tozero")
-    mark_epochs(figure, results, clock)
+    mark_history(figure, results, clock)
     return look.dress(figure, 380)
 
 

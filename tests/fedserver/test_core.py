@@ -16,13 +16,20 @@ from fedwire.v1 import federation_pb2 as pb
 from fedcore.aggregators import Contribution, weighted_mean
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.events import ClientEnrolled
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.records import (
+    Decided,
+    Leased,
+    ServerStarted,
+    ServerStopped,
+)
 from fedcore.errors import HandlingError, JournalError
 from fedcore.payloads import decode
 from fedcore.protocol import Verdict
 from fedcore.typing import Vector
 from fedrun.journal import verify
 from fedrun.journal.journal import Journal
+from fedrun.report.history import downtimes
+from fedrun.results import Results
 from fedserver import core
 from tests.fedrun.journal.runs import records
 from tests.fedserver.disk import Disk
@@ -317,6 +324,19 @@ def test_what_was_told_before_a_mistake_is_still_told(
         assert server.run.journal.store.last == before + 1
         server.stop()
         assert leases(server) == 1
+
+
+def test_the_journal_says_when_a_server_served_the_run(tmp_path: Path) -> None:
+    server = Served(tmp_path, settings(tmp_path))
+    with server:
+        pass
+    with server:
+        pass
+    kinds = [type(record) for record in records(tmp_path / "run")]
+    assert kinds[-4:] == 2 * [ServerStarted, ServerStopped]
+    (gap,) = downtimes(Results(tmp_path / "run"))
+    assert gap.how == "stopped"
+    assert gap.start < gap.end
 
 
 def leases(server: Served) -> int:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fedrun.report.history import downtimes
+from fedrun.results import Results
 from tests.integration.kill import (
     MountError,
     full_disk,
@@ -29,6 +31,9 @@ def test_kills_of_server_and_clients_lose_and_double_nothing(tmp_path: Path) -> 
     books, fire = kill_again_and_again(tmp_path / "fed", kills=6, seed=1)
     sound(books)
     assert fire.done.total() == 6
+    gaps = downtimes(Results(tmp_path / "fed" / "run"))
+    assert {gap.how for gap in gaps} == {"killed"}
+    assert all(gap.start < gap.end for gap in gaps)
 
 
 def test_a_server_and_a_client_that_stand_still_go_on_where_they_were(

@@ -15,6 +15,8 @@ from fedcore.coordinator.records import (
     Lost,
     Measured,
     Record,
+    ServerStarted,
+    ServerStopped,
     Stepped,
 )
 from fedcore.params import ParamSpec, digest
@@ -23,6 +25,7 @@ from fedrun.config import parse_config
 from fedrun.journal import Configured, Journal
 
 DIM = 100
+SOON_LOST = {"timeouts": {"heartbeat": 0.2, "lost": 0.5}}
 
 
 @dataclass
@@ -104,6 +107,14 @@ class Story:
         """A client is not heard of any more."""
         self.records.append(Lost(at=at, cid=f"id-{name}"))
 
+    def start(self, at: float) -> None:
+        """A server begins to serve."""
+        self.records.append(ServerStarted(at=at))
+
+    def stop(self, at: float) -> None:
+        """It is told to stop."""
+        self.records.append(ServerStopped(at=at))
+
     def reopen_history(self, at: float, version: int, reason: str) -> None:
         """An older state was restored."""
         self.records.append(
@@ -138,7 +149,7 @@ class Story:
 
 def short_story() -> Story:
     """Two clients and an evaluator make two versions; one update comes too late."""
-    story = Story()
+    story = Story(config=dict(SOON_LOST))
     for name in ("ann", "bob"):
         story.admit(name)
     story.admit("judge", role="evaluator")

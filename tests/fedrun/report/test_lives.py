@@ -1,10 +1,14 @@
 from pathlib import Path
 
+import numpy as np
+
+from fedcore.coordinator.records import Failed
 from fedrun.report import lives as module
-from fedrun.report.lives import Doing, Life, lives_of, most_interesting
+from fedrun.report.history import downtimes
+from fedrun.report.lives import Doing, Life, lives_of, most_interesting, states
 from fedrun.report.timeline import STEPS, coarse
 from fedrun.results import Results
-from tests.fedrun.report.story import Story, short_story
+from tests.fedrun.report.story import SOON_LOST, Story, short_story
 
 
 def lives(story: Story, folder: Path) -> dict[str, Life]:
@@ -29,8 +33,8 @@ def test_a_lost_client_is_away_until_the_server_hears_of_it(tmp_path: Path) -> N
     bob = lives(short_story(), tmp_path)["id-bob"]
     assert stretches(bob) == [
         (0.0, 1.0, "IDLE"),
-        (1.0, 5.0, "TRAINING"),
-        (5.0, 7.0, "AWAY"),  # its update came after all
+        (1.0, 4.5, "TRAINING"),  # it was lost at 5.0, having been silent for 0.5
+        (4.5, 7.0, "AWAY"),  # its update came after all
         (7.0, 7.5, "IDLE"),
         (7.5, 9.0, "TRAINING"),
         (9.0, 10.0, "IDLE"),
@@ -40,7 +44,7 @@ def test_a_lost_client_is_away_until_the_server_hears_of_it(tmp_path: Path) -> N
 
 
 def test_a_task_that_another_one_follows_came_to_nothing(tmp_path: Path) -> None:
-    story = Story()
+    story = Story(config=SOON_LOST)
     story.admit("ann")
     story.lease("ann", 1.0)
     story.lose("ann", 2.0)
@@ -52,13 +56,120 @@ def test_a_task_that_another_one_follows_came_to_nothing(tmp_path: Path) -> None
     ann = lives(story, tmp_path)["id-ann"]
     assert stretches(ann) == [
         (0.0, 1.0, "IDLE"),
-        (1.0, 2.0, "FRUITLESS"),
-        (2.0, 5.0, "AWAY"),
+        (1.0, 1.5, "FRUITLESS"),
+        (1.5, 5.0, "AWAY"),
         (5.0, 6.0, "TRAINING"),
         (6.0, 8.0, "FRUITLESS"),
         (8.0, 9.0, "TRAINING"),
     ]
     assert (ann.tasks, ann.fruitless) == (4, 2)
+
+
+def test_a_lost_client_that_never_returns_does_not_stay_in_training(
+    tmp_path: Path,
+) -> None:
+    story = Story(config=SOON_LOST)
+    story.admit("ann")
+    story.lease("ann", 1.0)
+    story.lose("ann", 4.5)
+    story.close(9.0, 0)
+    ann = lives(story, tmp_path)["id-ann"]
+    assert stretches(ann)[1:] == [(1.0, 4.0, "FRUITLESS"), (4.0, 9.0, "AWAY")]
+
+
+def test_a_client_whose_code_raises_trains_no_more(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    story.lease("ann", 1.0)
+    story.records.append(Failed(at=3.0, cid="id-ann", error="ValueError: no"))
+    story.close(9.0, 0)
+    ann = lives(story, tmp_path)["id-ann"]
+    assert stretches(ann)[1:] == [(1.0, 3.0, "FRUITLESS"), (3.0, 9.0, "IDLE")]
+    assert ann.fruitless == 1
+
+
+def restarted() -> Story:
+    """A server is killed at 4 and back at 6; three clients were at work by then."""
+    story = Story()
+    story.start(0.0)
+    for name in ("delivers", "asks", "never", "idle"):
+        story.admit(name)
+    for name in ("delivers", "asks", "never"):
+        story.lease(name, 1.0)
+    story.measure("delivers", 4.0, 0)  # the last that is known of the first server
+    story.start(6.0)
+    story.decide("delivers", 7.0)
+    story.lease("asks", 8.0)
+    story.decide("asks", 9.0)
+    story.close(10.0, 0)
+    story.stop(12.0)
+    story.start(50.0)  # to find that it has ended
+    story.stop(51.0)
+    return story
+
+
+def test_who_delivers_after_a_restart_has_trained_on(tmp_path: Path) -> None:
+    found = lives(restarted(), tmp_path)
+    assert stretches(found["id-delivers"])[1] == (1.0, 7.0, "TRAINING")
+
+
+def test_who_asks_anew_after_a_restart_was_away(tmp_path: Path) -> None:
+    found = lives(restarted(), tmp_path)
+    assert stretches(found["id-asks"])[1:] == [
+        (1.0, 4.0, "FRUITLESS"),
+        (4.0, 8.0, "AWAY"),
+        (8.0, 9.0, "TRAINING"),
+        (9.0, 10.0, "IDLE"),
+    ]
+
+
+def test_who_never_comes_back_after_a_restart_stays_away(tmp_path: Path) -> None:
+    found = lives(restarted(), tmp_path)
+    away = (4.0, 10.0, "AWAY")
+    assert stretches(found["id-never"])[1:] == [(1.0, 4.0, "FRUITLESS"), away]
+    assert stretches(found["id-idle"]) == [(0.0, 4.0, "IDLE"), away]
+
+
+def test_the_servers_downtime_is_from_its_last_record_to_the_next_start(
+    tmp_path: Path,
+) -> None:
+    results = Results(restarted().write(tmp_path / "run"))
+    assert downtimes(results) == [(4.0, 6.0, "killed"), (12.0, 50.0, "ended")]
+    assert results.seconds == 10.0  # servers that find an ended run prolong nothing
+
+
+def test_a_server_that_was_told_to_stop_was_not_killed(tmp_path: Path) -> None:
+    story = short_story()
+    story.records.pop()
+    story.start(10.0)
+    story.stop(11.0)
+    story.start(15.0)
+    story.reopen_history(16.0, 2, "restored from a backup")
+    story.start(20.0)
+    results = Results(story.write(tmp_path / "run"))
+    assert downtimes(results) == [(11.0, 15.0, "stopped"), (15.0, 20.0, "set back")]
+
+
+def test_the_states_of_all_clients_add_up_at_every_moment(tmp_path: Path) -> None:
+    story = restarted()
+    story.admit("late", at=9.5)
+    results = Results(story.write(tmp_path / "run"))
+    found = states(lives_of(results).values(), results.seconds, 101)
+    assert set(np.sum(list(found.counts.values()), axis=0)) == {5.0}
+    assert all(each.min() >= 0 for each in found.counts.values())
+    at = {
+        moment: {d.name: n[moment] for d, n in found.counts.items()}
+        for moment in (50, 75)
+    }
+    assert at[50] == {  # 5.0 s: nobody serves
+        "TRAINING": 1,
+        "FRUITLESS": 0,
+        "AWAY": 3,
+        "IDLE": 0,
+        "ABSENT": 1,
+    }
+    assert at[75]["IDLE"] == 1
+    assert found.counts[Doing.ABSENT][-1] == 0
 
 
 def test_a_task_of_no_time_leaves_earlier_ones_alone(tmp_path: Path) -> None:
