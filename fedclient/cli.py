@@ -73,6 +73,14 @@ def _member(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("host")(function)
 
 
+DEVICE = click.option(
+    "--device",
+    metavar="NAME",
+    help="Where the model computes: cpu, cuda, cuda:1, mps, or auto for the best of "
+    "them that is here. Without it, where the app says.",
+)
+
+
 def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a client with data."""
     for option in (
@@ -111,6 +119,7 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @_member
 @_trainer
+@DEVICE
 @click.option(
     "--updates",
     type=click.IntRange(1),
@@ -166,6 +175,7 @@ def leave(**given: Any) -> None:
 @click.option(
     "--name", default="evaluator", show_default=True, help="The evaluator's name."
 )
+@DEVICE
 @click.option("--on-a-leash", is_flag=True, hidden=True)
 @in_sentences
 def evaluate(
@@ -216,8 +226,9 @@ def model(app: str, out: Path, seed: int) -> None:
 @main.command(epilog=example("fedclient score --app my_app:workload model.safetensors"))
 @click.argument("words", nargs=-1, required=True, metavar="[APP] MODEL")
 @app_option()
+@DEVICE
 @in_sentences
-def score(app: str | None, words: tuple[str, ...]) -> None:
+def score(app: str | None, words: tuple[str, ...], device: str | None) -> None:
     """Evaluate a model file on an app's test data.
 
     MODEL is a safetensors file, as fedserver export writes it.
@@ -227,7 +238,8 @@ def score(app: str | None, words: tuple[str, ...]) -> None:
     *word, file = words
     if len(word) > 1:
         raise click.UsageError(f"expected one MODEL, got {' '.join(words)}")
-    for line in score_model(one_app(app, next(iter(word), None)), Path(file)):
+    named = one_app(app, next(iter(word), None))
+    for line in score_model(named, Path(file), device):
         click.echo(line)
 
 

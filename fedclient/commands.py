@@ -16,7 +16,7 @@ from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.training import initial_model
-from fedcore.workload import Client, user_code
+from fedcore.workload import Client, Workload, user_code
 from fedrun.app import code_hash, load_app
 from fedrun.command import key_and_value
 from fedrun.files import load_model, save_model
@@ -34,6 +34,7 @@ def working(
     data: tuple[str, ...],
     give_up: float | None,
     checkpoint: Path | None,
+    device: str | None = None,
     updates: int | None = None,
     pace: str = "0",
     **trust: Any,
@@ -43,7 +44,7 @@ def working(
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     address, paces = parse_address(host, **trust), read_pace(pace)
     args = dict(map(key_and_value, data))
-    workload = load_app(app)
+    workload = _on(load_app(app), device)
     model = workload.flat()
     store = ClientStore(state)
     member = Membership(
@@ -69,11 +70,12 @@ def examine(
     app: str,
     give_up: float | None,
     checkpoint: Path | None,
+    device: str | None = None,
     **trust: Any,
 ) -> None:
     """Evaluates until the run has ended."""
     address = parse_address(host, **trust)
-    workload = load_app(app)
+    workload = _on(load_app(app), device)
     if workload.test_data is None:
         raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
     if state is None and address.certificate is None and not address.is_socket:
@@ -102,9 +104,9 @@ def write_model(app: str, out: Path, seed: int) -> str:
     return f"{out}: {model.spec.dim} values in {len(model.spec.tensors)} tensors"
 
 
-def score_model(app: str, path: Path) -> Iterator[str]:
+def score_model(app: str, path: Path, device: str | None = None) -> Iterator[str]:
     """Evaluates a model file on the app's test data."""
-    workload = load_app(app)
+    workload = _on(load_app(app), device)
     if workload.test_data is None:
         raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
     model = workload.flat()
@@ -115,3 +117,8 @@ def score_model(app: str, path: Path) -> Iterator[str]:
     yield f"{samples} samples"
     for name, value in values.items():
         yield f"{name} {value:.4f}"
+
+
+def _on(workload: Workload, device: str | None) -> Workload:
+    """The workload on the device that was asked for."""
+    return workload if device is None else workload.on(device)

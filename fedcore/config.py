@@ -1,14 +1,38 @@
 """Settings are frozen pydantic models; methods are chosen by their ``kind``."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 Count = Annotated[int, Field(ge=1)]
 Versions = Annotated[int, Field(ge=0)]  # how many versions late
 Duration = Annotated[float, Field(gt=0)]  # seconds
+
+
+def check_device(name: str) -> str:
+    """The name of a device, as it is.
+
+    Raises:
+        ValueError: there is no device of such a name anywhere.
+    """
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", name):
+        raise ValueError(
+            f"device {name!r}: expected cpu, cuda, cuda:1, mps, or auto for the best "
+            "of them that is here"
+        )
+    return name
+
+
+Device = Annotated[str, AfterValidator(check_device)]
 
 
 class Config(BaseModel):

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedcore.clients import Descent
 from fedcore.errors import (
+    ConfigError,
     LatecomerError,
     NotStackableError,
     UserCodeError,
@@ -235,6 +236,19 @@ class Workload:
     def flat(self) -> FlatModel:
         """The model as one flat vector."""
         return NamedModel(self)
+
+    def on(self, device: str) -> "Workload":
+        """The same workload on another device: ``cpu``, ``cuda``, ``mps`` or ``auto``.
+
+        Raises:
+            ConfigError: its functions say themselves where they compute.
+        """
+        if device in ("auto", "cpu"):
+            return self
+        raise ConfigError(
+            f"device {device}: this workload's own functions say where they compute; "
+            "only a TorchWorkload can be told"
+        )
 
     def samples(self, data: Any, whose: str) -> Samples:
         """The rows of what one of the data functions returned."""

@@ -19,8 +19,9 @@ _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
 LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS = 5.0
-# The app cannot evaluate, or raised again and again: no use in trying once more.
-_HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE)
+# The app cannot evaluate, its device is not here, or it raised again and again: no use
+# in trying once more.
+_HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE, os.EX_CONFIG)
 
 
 def make_model(config: FederationConfig, folder: Path) -> None:
@@ -59,6 +60,8 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
     state = config.server.journal / "evaluator"
     command = [*_fedclient(), "evaluate", host, "--app", config.app]
     command += ["--state", str(state), "--name", EVALUATOR, "--quiet", "--on-a-leash"]
+    if config.evaluate.device is not None:
+        command += ["--device", config.evaluate.device]
     process: asyncio.subprocess.Process | None = None
     try:
         while True:

@@ -8,6 +8,7 @@ nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 import hashlib
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.workload import Metrics, StackedModel, user_code
-from fedtorch.tensors import join_tensors, to_array
+from fedtorch.tensors import CPU, across, join_tensors, to_array
 from fedtorch.tensors import to_tensor as to_tensor
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -33,7 +34,11 @@ BATCH_STATISTICS = (nn.modules.batchnorm._NormBase,)
 
 
 class FlatModule:
-    """One ``nn.Module`` on the CPU, trained and evaluated through flat vectors."""
+    """One ``nn.Module``, trained and evaluated through flat vectors.
+
+    Vectors are NumPy's on every device. The weights, a batch, and the gradient cross to
+    an accelerator and back once a step; on the CPU they share the module's memory.
+    """
 
     def __init__(
         self,
@@ -41,8 +46,9 @@ class FlatModule:
         loss: Loss,
         metrics: MetricsOf,
         samples: Callable[[Any, str], Samples],
+        device: torch.device = CPU,
     ) -> None:
-        self._make = build
+        self._make, self._device = build, device
         self._loss, self._metrics, self._samples = loss, metrics, samples
         # What is not trained is drawn alike everywhere, and in every run.
         self._module = check_module(self._drawn(Key.root(0)))
@@ -51,14 +57,17 @@ class FlatModule:
         self.spec = ParamSpec.of(
             {name: p.detach().numpy() for name, p in named.items()}, frozen=frozen
         )
-        self._w_D = torch.empty(self.spec.dim)
-        self._g_D = torch.zeros(self.spec.dim)
-        self._g = self._g_D.numpy()
+        self._module.to(device)
+        self._w_D = torch.empty(self.spec.dim, device=device)
+        self._g_D = torch.zeros(self.spec.dim, device=device)
         for spec, parameter in zip(self.spec.tensors, named.values(), strict=True):
             self._w_D[spec.slice] = parameter.detach().reshape(-1)
             parameter.data = self._w_D[spec.slice].view(spec.shape)
             parameter.grad = self._g_D[spec.slice].view(spec.shape)
-        self._w = self._w_D.numpy()
+        # What NumPy sees of both.
+        self._w_here_D, self._g_here_D = shared(self._w_D), shared(self._g_D)
+        self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
+        self._loss_there = moved(loss, device)
         if self.spec.dim < SMALL and "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(1)
 
@@ -69,7 +78,7 @@ class FlatModule:
     def _drawn(self, key: Key) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key.seed())
-            return self._build()
+            return self._build().to(CPU)
 
     def initial(self, key: Key) -> Vector:
         """The weights that the module's own initialisation draws for this key."""
@@ -97,16 +106,31 @@ class FlatModule:
 
     def seed(self, key: Key) -> None:
         """Seeds dropout and the like for one task."""
-        torch.default_generator.manual_seed(key.seed())  # of the CPU alone
+        if self._device == CPU:
+            torch.default_generator.manual_seed(key.seed())  # of the CPU alone
+        else:
+            torch.manual_seed(key.seed())
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
         """The mean loss over a batch and its gradient; the buffer is used again."""
         self._module.train()
-        np.copyto(self._w, w_D)
+        self._take(w_D)
         self._g_D.zero_()
-        loss = self._loss(self._module(to_tensor(x)), to_tensor(y))
+        loss = self._loss_there(self._module(self._there(x)), self._there(y))
         loss.backward()  # type: ignore[no-untyped-call]
+        if self._g_here_D is not self._g_D:
+            self._g_here_D.copy_(self._g_D)
         return loss.item(), self._g
+
+    def _take(self, w_D: Vector) -> None:
+        """Gives the module these weights."""
+        np.copyto(self._w, w_D)
+        if self._w_here_D is not self._w_D:
+            self._w_D.copy_(self._w_here_D)
+
+    def _there(self, data: Any) -> Any:
+        """A batch where the module is."""
+        return across(to_tensor(data), self._device)
 
     def stacked(self, device: str = "cpu") -> StackedModel:
         """Gradients of many such models at once.
@@ -122,13 +146,28 @@ class FlatModule:
     def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
         """The loss and the user's metrics over a whole data set."""
         self._module.eval()
-        np.copyto(self._w, w_D)
+        self._take(w_D)
         samples = self._samples(data, "the evaluation data")
         batches = map(samples.batch, evaluation_batches(len(samples)))
-        outputs = ((self._module(to_tensor(x)), to_tensor(y)) for x, y in batches)
+        outputs = (
+            (across(self._module(self._there(x)), CPU), to_tensor(y))
+            for x, y in batches
+        )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
         with torch.no_grad():
             return measured(metrics, outputs, join_tensors), len(samples)
+
+
+def shared(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself on the CPU; of another device, room for a copy of it here."""
+    return tensor if tensor.device == CPU else torch.zeros(tensor.shape)
+
+
+def moved(loss: Loss, device: torch.device) -> Loss:
+    """A loss whose weights are on the device; a function has none."""
+    if isinstance(loss, nn.Module) and device != CPU:
+        return deepcopy(loss).to(device)
+    return loss
 
 
 def check_module(module: nn.Module) -> nn.Module:

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+CPU = torch.device("cpu")
+
 
 def to_tensor(data: Any) -> Any:
     """Arrays as tensors that share their memory; float64 becomes float32."""
@@ -38,6 +40,11 @@ def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(tree, tuple):
         return tuple(mapped(part, function) for part in tree)
     return function(tree)
+
+
+def across(tree: Any, device: torch.device) -> Any:
+    """The same on a device; what is there already stays as it is."""
+    return mapped(tree, lambda tensor: tensor.to(device))
 
 
 def join_tensors(trees: Sequence[Any]) -> Any:

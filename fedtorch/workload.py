@@ -1,6 +1,7 @@
 """``TorchWorkload``: an ``nn.Module``, a loss, metrics, and data."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from fedcore.evaluation import MetricsOf
 from fedcore.samples import IndexedSamples, Samples, as_samples
 from fedcore.workload import Client, FlatModel, Workload
+from fedtorch.devices import find_device
 from fedtorch.flat import FlatModule
 
 
@@ -23,6 +25,7 @@ class TorchWorkload(Workload):
 
     model: Callable[[], nn.Module]
     loss: Callable[[Any, Any], torch.Tensor]
+    device: str
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class TorchWorkload(Workload):
         train_data: Callable[[Client], Any],
         valid_data: Callable[[Client], Any] | None = None,
         test_data: Callable[[], Any] | None = None,
+        device: str = "cpu",
     ) -> None:
         """Nothing is built before it is needed.
 
@@ -45,6 +49,9 @@ class TorchWorkload(Workload):
             train_data: the data of one client.
             valid_data: a client's own evaluation data.
             test_data: the evaluator's data.
+            device: where clients and evaluators compute: ``cpu``, ``cuda``, ``cuda:1``,
+                ``mps``, or ``auto`` for the best that is here. Metrics are given
+                tensors on the CPU.
         """
         given: dict[str, Any] = {
             "model": model,
@@ -53,6 +60,7 @@ class TorchWorkload(Workload):
             "train_data": train_data,
             "valid_data": valid_data,
             "test_data": test_data,
+            "device": device,
             "initial": None,
             "gradient": None,
             "train": None,
@@ -63,8 +71,20 @@ class TorchWorkload(Workload):
             object.__setattr__(self, name, value)
 
     def flat(self) -> FlatModel:
-        """The module as one flat vector."""
-        return FlatModule(self.model, self.loss, self.metrics, self.samples)
+        """The module as one flat vector.
+
+        Raises:
+            ConfigError: the device is not here.
+            ModelError: the module cannot be trained in a federation.
+        """
+        where = find_device(self.device)
+        return FlatModule(self.model, self.loss, self.metrics, self.samples, where)
+
+    def on(self, device: str) -> "TorchWorkload":
+        """The same workload on another device."""
+        moved = copy(self)
+        object.__setattr__(moved, "device", device)
+        return moved
 
     def samples(self, data: Any, whose: str) -> Samples:
         """Rows of arrays, tensors, or a torch ``Dataset``."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from fedcore.config import Config, Count, Duration
+from fedcore.config import Config, Count, Device, Duration
 from fedcore.typing import Seconds
 
 
@@ -49,6 +49,9 @@ class EvaluateConfig(Config):
     """Clients also evaluate what they receive, on data of their own."""
     evaluators: tuple[str, ...] = ()
     """Names of evaluators beside the server's own; those of their metrics end a run."""
+    device: Device | None = None
+    """Where the server's own evaluator computes: cpu, cuda, mps or auto; none: as the
+    app says."""
 
 
 class TimeoutsConfig(Config):

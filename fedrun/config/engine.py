@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from fedcore.config import Config, Count
+from fedcore.config import Config, Count, Device
 
 
 class EngineConfig(Config):
@@ -21,8 +21,8 @@ class EngineConfig(Config):
     the time, which it does not for small models."""
     actors: Count = 2
     """ray: actors that share the tasks."""
-    device: str = "cpu"
-    """Where stacks are computed, as torch names it: cpu, cuda, cuda:1."""
+    device: Device = "cpu"
+    """Where stacks are computed: cpu, cuda, cuda:1, mps or auto."""
     memory_bytes: int = Field(default=1 << 30, ge=0)
     """Bytes of what clients keep between tasks that stay in memory; the rest is put
     into temporary files."""

@@ -16,6 +16,7 @@ from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedcore.typing import Array, Indices
 from fedcore.workload import StackedModel, Steps, Taken, out_of_memory
+from fedtorch.devices import find_device
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
 from fedtorch.stacked.compiled import CompiledSteps, compiled_steps
@@ -53,9 +54,10 @@ def stack(
         device: where torch computes.
 
     Raises:
+        ConfigError: the device is not here.
         NotStackableError: it can only be trained one by one.
     """
-    return Stacked(module, spec, loss, one_by_one, device)
+    return Stacked(module, spec, loss, one_by_one, find_device(device))
 
 
 class Stacked:
@@ -67,9 +69,9 @@ class Stacked:
         spec: ParamSpec,
         loss: Callable[[Any, Any], torch.Tensor],
         one_by_one: Gradient,
-        device: str,
+        device: torch.device,
     ) -> None:
-        self._device = torch.device(device)
+        self._device = device
         self._on_cpu = self._device.type == "cpu"
         self._module = _own(module).to(self._device).train()
         self._spec, self._loss, self._one_by_one = spec, loss, one_by_one

@@ -49,6 +49,41 @@ def failed(done: Result, status: int, words: str) -> None:
     assert len(errors) == 1
 
 
+def test_a_device_is_taken_or_refused_in_a_sentence(
+    server: Served, app: str, tmp_path: Path
+) -> None:
+    failed(
+        join(server.address, app, tmp_path / "ann", "--device", "cuda"),
+        78,
+        "device cuda: this workload's own functions say where they compute",
+    )
+    done = join(
+        server.address, app, tmp_path / "bob", "--device", "auto", "--updates", 1
+    )
+    assert done.exit_code == 0, done.output
+    assert server.state.version == 1
+
+
+TORCH_APP = f"{Path(__file__).parents[1] / 'integration' / 'frozen_app.py'}:workload"
+
+
+def test_a_model_is_scored_on_the_device_that_is_named(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = tmp_path / "model.safetensors"
+    assert command("model", TORCH_APP, "-o", model).exit_code == 0
+    plain, best = (
+        command("score", TORCH_APP, model, *words)
+        for words in ((), ("--device", "auto"))
+    )
+    assert plain.exit_code == best.exit_code == 0
+    if not torch.cuda.is_available():
+        assert best.output == plain.output
+        done = command("score", TORCH_APP, model, "--device", "cuda")
+        failed(done, 78, "finds none on this machine; it finds cpu")
+    done = command("score", TORCH_APP, model, "--device", "gpu")
+    failed(done, 78, "device 'gpu': expected cpu, cuda, cuda:1, mps, or auto")
+
+
 def test_a_client_joins_works_and_leaves(
     server: Served, app: str, tmp_path: Path
 ) -> None:

@@ -71,6 +71,32 @@ def test_an_evaluator_that_crashes_is_started_again_and_stops_nobody(
         assert server.lines("measured")[0]["values"] == {"accuracy": 0.5}
 
 
+def test_the_evaluator_computes_where_the_config_says(tmp_path: Path) -> None:
+    config = with_app(tmp_path, "{'accuracy': 0.5}")
+    with served(tmp_path, **config, evaluate={"device": "cuda"}) as server:
+        evaluated(server, tmp_path)  # it ends: no use in trying again
+        assert not server.lines("measured")
+        still_serves(server)
+
+
+def test_a_device_that_is_here_is_told_to_the_evaluator(tmp_path: Path) -> None:
+    config = with_app(tmp_path, "{'accuracy': 0.5}")
+    evaluate = {"device": "auto"}
+    with served(tmp_path, **config, evaluate=evaluate, stop={"versions": 1}) as server:
+
+        async def measuring() -> None:
+            evaluator = asyncio.create_task(
+                keep_evaluating(server.config, tmp_path, server.door)
+            )
+            await asyncio.to_thread(
+                until, lambda: server.lines("measured"), "it measures"
+            )
+            evaluator.cancel()
+            await asyncio.wait([evaluator])
+
+        asyncio.run(measuring())
+
+
 def test_an_app_that_cannot_evaluate_is_left_alone(tmp_path: Path) -> None:
     config = with_app(tmp_path, "{}", data="None")
     with served(tmp_path, **config) as server:
