@@ -1,5 +1,8 @@
 """Saved results keep every run, not only the last or the best one."""
 
+import json
+from pathlib import Path
+
 from fedcore.typing import JSON
 
 EARLIER = "earlier"
@@ -11,6 +14,14 @@ def after(before: JSON, run: JSON) -> JSON:
         return run
     last = {name: value for name, value in before.items() if name != EARLIER}
     return {**run, EARLIER: [*before.get(EARLIER, []), last]}
+
+
+def join(path: Path, found: JSON) -> None:
+    """Puts runs into a file, each by its name beside those that it had before."""
+    kept = json.loads(path.read_text()) if path.is_file() else {}
+    kept |= {name: after(kept.get(name), run) for name, run in found.items()}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def runs(kept: JSON) -> list[JSON]:

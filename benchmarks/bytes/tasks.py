@@ -67,7 +67,8 @@ TASKS = {
         "modules of Python's standard library, next character, GRU of 23,601",
         "benchmarks.bytes.gru:texts",
         library_texts,
-        lr=2.0,
+        rounds=100,
+        lr=4.0,
         decays=True,
     ),
     "digits": Task(

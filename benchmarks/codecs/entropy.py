@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.bytes.data import FASHION
 from benchmarks.codecs.federation import messages, tasks
+from benchmarks.series import join
 from fedcore import payloads
 from fedcore.compressors import (
     QSGD,
@@ -38,8 +39,9 @@ from fedcore.compressors import (
 )
 from fedcore.payloads import Payload
 from fedcore.payloads.base import pack_plain
-from fedcore.typing import Seconds
+from fedcore.typing import JSON, Seconds
 
+RESULTS = Path(__file__).parent.parent / "results" / "entropy.json"
 CONFIGS: dict[str, CompressorConfig] = {
     "uniform 8 bits": Uniform(bits=8),
     "uniform 4 bits": Uniform(bits=4),
@@ -141,8 +143,9 @@ def _seconds(work: Callable[[], object]) -> Seconds:
 
 def show(
     title: str, sent: Sequence[Payload], layout: payloads.Layout, passed: Seconds
-) -> None:
+) -> JSON:
     """Lines of one codec: what is left of the bytes, times, and the link speed."""
+    told: JSON = {}
     print(f"{title}, {sent[0].dim:,} values, {len(sent)} messages")
     values = sum(each.dim for each in sent)
     rows = dict(measured(sent, layout))
@@ -152,11 +155,17 @@ def show(
         to_passes = 1e7 / values / passed
         link = f"pays below {8e-6 * saved / seconds:,.0f} Mbit/s" if saved > 0 else ""
         encode, decode = row.encode * to_passes, row.decode * to_passes
+        told[name] = {
+            "share": round(row.nbytes / whole, 4),
+            "encode, passes": float(f"{encode:.4g}"),
+            "decode, passes": float(f"{decode:.4g}"),
+        }
         print(
             f"  {name:18} {row.nbytes / len(sent):10,.0f} bytes"
             f" {row.nbytes / whole:6.3f}"
             f"  encode {encode:7.2f}  decode {decode:6.2f}  {link}"
         )
+    return told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,14 +178,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--as-in-torch", action="store_true", help="a row of weights for each output"
     )
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     given = parser.parse_args(arguments)
+    rows: JSON = {}
     out_D, ones_D = np.zeros(10**7, np.float32), np.ones(10**7, np.float32)
     passed = _seconds(partial(np.add, out_D, ones_D, out=out_D))
     for task, model, parts in tasks(given.data, as_in_torch=given.as_in_torch):
         for name in given.codecs:
             for direction, sent in messages(model, parts, CONFIGS[name]).items():
                 found = [message for _, message in sent]
-                show(f"{task}, {name} {direction}", found, model.spec.sizes, passed)
+                title = f"{task}, {name} {direction}"
+                title += ", as in torch" if given.as_in_torch else ""
+                rows[title] = show(title, found, model.spec.sizes, passed)
+    if given.save:
+        join(RESULTS, rows)
     return 0
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from benchmarks.bytes.data import FASHION
 from benchmarks.codecs.federation import Sent, messages, tasks
+from benchmarks.series import join
 from fedcore import payloads
 from fedcore.compressors import (
     STC,
@@ -29,7 +30,9 @@ from fedcore.compressors import (
     TopK,
     Uniform,
 )
+from fedcore.typing import JSON
 
+RESULTS = Path(__file__).parent.parent / "results" / "updates.json"
 CONFIGS: dict[str, CompressorConfig] = {
     "semi_discrete .1 bits": SemiDiscrete(bits=0.1),
     "semi_discrete .2 bits": SemiDiscrete(bits=0.2),
@@ -62,18 +65,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--data", type=Path, help=f"folder of {FASHION}, if there is one"
     )
     parser.add_argument("--codecs", nargs="*", choices=CONFIGS, default=[*CONFIGS])
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     given = parser.parse_args(arguments)
+    rows: JSON = {}
     for task, model, parts in tasks(given.data):
         table = Table(title=f"{task}, {model.spec.dim:,} values")
         for column in ("codec", "bytes up", "held", "bytes down", "held"):
             table.add_column(column, justify="left" if column == "codec" else "right")
         for name in given.codecs:
             cells = [name]
-            for sent in messages(model, parts, CONFIGS[name]).values():
-                size = np.mean([message.nbytes for _, message in sent])
-                cells += [f"{size:,.0f}", f"{held(sent):.2f}"]
+            row: dict[str, float] = {"values": model.spec.dim}
+            for way, sent in messages(model, parts, CONFIGS[name]).items():
+                size = float(np.mean([message.nbytes for _, message in sent]))
+                share = held(sent)
+                cells += [f"{size:,.0f}", f"{share:.2f}"]
+                row |= {f"bytes {way}": size, f"held {way}": round(share, 4)}
+            rows[f"{task}: {name}"] = row
             table.add_row(*cells)
         Console().print(table)
+    if given.save:
+        join(RESULTS, rows)
     return 0
 
 

@@ -1,7 +1,18 @@
 """Figures that pages quote stand in the results that were saved."""
 
 import json
+from pathlib import Path
+from types import ModuleType
 
+import pytest
+
+from tests.docs.figures import (
+    benchmarks_page,
+    readme_page,
+    simulation_page,
+)
+from tests.docs.figures import units as figures
+from tests.docs.figures.series import Series, pool
 from tests.docs.pages import ROOT
 from tests.mutants.table import table
 
@@ -10,6 +21,55 @@ PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 KILLS = json.loads(
     (ROOT / "benchmarks" / "results" / "kill.json").read_text(encoding="utf-8")
 )
+
+
+PAGES = (benchmarks_page, readme_page, simulation_page)
+
+
+def unsaved(page: ModuleType) -> list[str]:
+    """The figures of a page that stand in no result."""
+    made = page.rows() if hasattr(page, "rows") else ()
+    found: list[str] = figures.unsaved(page.PAGE, [*page.quotes()], page.SAID, made)
+    chapters = getattr(page, "CHAPTERS", ("",))
+    return [each for each in found if each.startswith(chapters)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.PAGE)
+def test_every_figure_of_a_page_is_saved(page: ModuleType) -> None:
+    assert not unsaved(page)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| a new claim: 12 times as fast | `make bench` |",
+        "A sentence that says 99.7 of something.",
+        "| a power cut at any write leaves a disk, in 100,162 of 100,162 cuts | |",
+    ],
+)
+def test_a_new_figure_that_is_not_saved_is_found(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = "| no schedule of crashes"
+    changed = README.replace(mark, f"{line}\n{mark}") if line[0] == "|" else ""
+    (tmp_path / "README.md").write_text(changed or f"{README}\n{line}\n", "utf-8")
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    (found,) = unsaved(readme_page)
+    assert line[:40] in found
+
+
+def test_a_range_is_that_of_the_whole_series() -> None:
+    found = pool(more=[Series.of([26_220, 29_320, 41_060]), Series.of([0.62])])
+    assert not found.foreign("29,300 (26,200 to 41,100), of which .62")
+    assert found.foreign("29,300 (29,300 to 41,100)") == ["29,300 to 41,100"]
+    assert found.foreign("38,000 and .63") == ["38,000", ".63"]
+    assert found.foreign("29,320.5 and 4.3e-08") == ["29,320.5", "4.3e-08"]
+
+
+def test_the_readme_says_who_is_faster_beside_its_best_figures() -> None:
+    told = " ".join(README.split())
+    for sentence in readme_page.said():
+        assert sentence in told
 
 
 def test_the_cuts_of_the_power_are_what_was_saved() -> None:

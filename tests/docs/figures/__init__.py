@@ -1,0 +1,1 @@
+"""What pages quote, and the saved results in which it must stand."""

@@ -1,0 +1,97 @@
+"""The tables of docs/benchmarks.md on asynchrony, as they follow from the results."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from benchmarks.asynchrony.campaign import Campaign, Store
+from benchmarks.asynchrony.contenders import CONTENDERS, OURS, SYNCHRONOUS
+from benchmarks.asynchrony.course import Outcome, Setting
+from benchmarks.asynchrony.problem import PROBLEMS
+from benchmarks.asynchrony.report import Outcomes, Ratio, sooner, times
+from fedsim.campaign.statistics import estimate
+from tests.docs.figures.series import Series
+from tests.docs.pages import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results" / "asynchrony.json"
+SEEDS = (1, 2, 3)
+TITLES = {  # a setting as the page calls it, in its order
+    ("log_normal", 1000): "log-normal, 1,000 in flight",
+    ("log_normal", 200): "log-normal, 200 in flight",
+    ("pareto", 1000): "Pareto, 1,000 in flight",
+    ("pareto", 200): "Pareto, 200 in flight",
+}
+COLUMNS = (
+    *("rates", "to .78", "sooner than FedAvg", "to .80", "sooner"),
+    *("staleness", "largest", "rates chosen on"),
+)
+
+
+def campaign(speed: str, flight: int) -> Campaign:
+    """A setting with what was saved of it."""
+    setting = Setting(PROBLEMS["mlp"], "", speed, flight)
+    return Campaign(setting, Store(RESULTS), print, 0.0, 0)
+
+
+def table(speed: str, flight: int) -> list[str]:
+    """Every row of a setting's table, its head included."""
+    kept = campaign(speed, flight)
+    done = kept.done(SEEDS)
+    head = f"| {TITLES[speed, flight]} | {' | '.join(COLUMNS)} |"
+    lines = [head, "| --- " * (1 + len(COLUMNS)) + "|"]
+    for name, outcomes in done.items():
+        rates = kept.rates(CONTENDERS[name])
+        cells = [name, f"{_bare(rates.client)}, {_bare(rates.server)}"]
+        for target in kept.setting.problem.targets:
+            cells += [_time(outcomes, target), _ratio(done, name, target)]
+        cells += [f"{fmean(o.staleness for o in outcomes):.0f}"]
+        cells += [f"{max(o.largest for o in outcomes):,}"]
+        cells += [kept.tuned_on(CONTENDERS[name])]
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    return lines
+
+
+def ratios() -> Iterator[Series]:
+    """How much sooner each is than each, in all settings."""
+    for speed, flight in TITLES:
+        kept = campaign(speed, flight)
+        done = kept.done(SEEDS)
+        for name in (SYNCHRONOUS, OURS):
+            for other, outcomes in done.items():
+                for target in kept.setting.problem.targets:
+                    found = sooner(outcomes, done[name], target)
+                    back = sooner(done[name], outcomes, target)
+                    for ratio in (found, back):
+                        if ratio is not None and other != name:
+                            yield from _series(ratio)
+
+
+def controls() -> Iterator[Series]:
+    """Where the negative control ended."""
+    for speed, flight in TITLES:
+        for _, _, outcome in campaign(speed, flight).controls():
+            yield Series.of([outcome.held[-1]])
+
+
+def _series(ratio: Ratio) -> Iterator[Series]:
+    yield Series.of([ratio.mean])
+    yield Series.of([ratio.low, ratio.high])
+
+
+def _time(outcomes: Sequence[Outcome], target: float) -> str:
+    found = estimate(times(outcomes, target))
+    assert found.half is not None
+    return f"{found.mean:.1f} ± {found.half:.1f}"
+
+
+def _ratio(done: dict[str, list[Outcome]], name: str, target: float) -> str:
+    if name == SYNCHRONOUS:
+        return ""
+    theirs: Outcomes = done[SYNCHRONOUS]
+    ratio = sooner(theirs, done[name], target)
+    assert ratio is not None
+    ends = f"{ratio.low:.2f} to {ratio.high:.2f}"
+    return f"{ratio.mean:.2f} × ({ends})"
+
+
+def _bare(number: float) -> str:
+    return f"{number:g}".removeprefix("0")

@@ -1,0 +1,212 @@
+"""docs/benchmarks.md: each table and paragraph with the results that it quotes."""
+
+from collections.abc import Iterator
+
+from benchmarks.series import runs
+from tests.docs.figures import asynchrony
+from tests.docs.figures.series import Pool, Saved, Series, pool, saved
+from tests.docs.figures.units import Quote
+
+PAGE = "docs/benchmarks.md"
+SAID = (  # sizes, settings and names
+    r"MLP [\d-]+|2D-CNN|1D-CNN|CNN",
+    r"\d+ in flight|K = \d+|s = \d+",
+    r"[\d,]+ clients a round|[\d,]+ of [\d,]+ clients",
+    r"Dirichlet \.3|batches of \d+|\d+ rounds|\d seeds|[\d,]+ values|SGD \.1",
+    r"exit status is 1|HTTP/2|(?:learning rate|with) \.\d+|falls to 0",
+    r"894 windows|\.01 is nine|[\d.]+ %|have 20 samples|to 16 samples",
+    r"decision 22|1e\d|lingered for 3 s|1M values|10 updates make|100,000\s+clients",
+)
+
+
+def quotes() -> Iterator[Quote]:
+    """All of the page's."""
+    yield from _speed()
+    yield from _bytes()
+    yield from _hostile()
+    yield from _disasters()
+    yield from _simulation()
+    yield from _asynchrony()
+
+
+# -------------------------------------------------------------------------- speed
+
+SPEED = {  # how a row begins, and the groups and rows of the file that it quotes
+    "aggregating": ("aggregation", "dense"),
+    "the same, top-k": ("aggregation", "top-k"),
+    "making 4 MB": ("durable", "4 MB"),
+    "the same, 1 kB |": ("durable", "1 kB"),
+    "the same, 1 kB, 64": ("durable", "1 kB, 64"),
+    "updates of 1M": ("server", "FedBuff, dense"),
+    "FedBuff, top-k": ("server", "FedBuff, top-k"),
+    "Latecomer: top-k": ("server", "Latecomer"),
+    "`fedserver run` until": ("start", "server, from start"),
+    "the same after SIGKILL": ("start", "server, from start"),
+    "`fedclient join` until": ("start", "client, from start"),
+    "memory of an idle server": ("start", "server, memory"),
+    "memory of an idle client": ("start", "client, memory"),
+}
+
+
+def _speed() -> Iterator[Quote]:
+    found = saved("speed")["benchmarks"]
+    for begins, (name, group) in SPEED.items():
+        groups = found[name]["groups"]
+        tree = next(rows for title, rows in groups.items() if title.startswith(group))
+        seconds = [s.times(1e-3) for s in _series(tree, "ms")]
+        yield Quote("`make bench`", begins, pool(tree, more=seconds), (r"4 clients",))
+    yield Quote("`make bench`", "What costs most", pool(), (r"1M values|1 kB",))
+    for name, row in found["catch_up"]["groups"]["downlink"].items():
+        yield Quote("`make bench` / downlink", f"{name} |", pool(row))
+
+
+def _series(tree: Saved, column: str) -> Iterator[Series]:
+    for row in tree.values():
+        if column in row:
+            yield Series.of(row[column]["values"])
+
+
+# -------------------------------------------------------------------------- bytes
+
+LOSSES = {  # how a paragraph begins that tells a task's losses
+    "mlp_decay": "181 times",
+    "watch": "152 times",
+    "mlp": "Cohorts were drawn",
+    "cnn": "It loses",
+    "text": "The default",
+}
+
+
+def _bytes() -> Iterator[Quote]:
+    tasks = saved("bytes")["tasks"]
+    for name, task in tasks.items():
+        found = task["settings"]
+        for setting, row in found.items():
+            yield Quote(f"`make bytes` / `{name}`", f"{setting} |", pool(row))
+        if name in LOSSES:
+            losses = pool(list(found.values()))
+            about = (r"half a point of accuracy does not buy 300\s+times",)
+            yield Quote("`make bytes`", LOSSES[name], losses, about)
+    counted = tasks["digits"]["settings"]["top_k 1/.2 %"]["seeds"][0]["counted"]
+    for way in ("up", "down"):
+        yield Quote("`make bytes` / bytes of the run", way, pool(counted[way]))
+
+
+# ------------------------------------------------------------------------ hostile
+
+
+def _hostile() -> Iterator[Quote]:
+    found = saved("hostile")
+    for attack in found["attacks"].values():
+        yield Quote("`make hostile`", attack["title"], pool(attack))
+    for traffic, row in found["speed"].items():
+        yield Quote("`make hostile`", traffic, pool(row))
+    after = [attack["after"]["ratios"] for attack in found["attacks"].values()]
+    ratios = Series.of(ratio for attack in after for ratio in attack)
+    about = (r"64 clients|1,000 half-closed",)
+    yield Quote("`make hostile`", "All figures after", pool(more=[ratios]), about)
+    closed = found["attacks"]["half_closed"]
+    yield Quote("`make hostile` / what", "slowest health call", pool(closed))
+    shown = [sum(list(s.values())[:2]) for s in found["single"]["texts"].values()]
+    single = pool(found["single"], more=[Series.of([n]) for n in shown])
+    yield Quote("`make hostile` / what", "", single)
+
+
+# ---------------------------------------------------------------------- disasters
+
+
+def _disasters() -> Iterator[Quote]:
+    kill, power = saved("kill"), saved("power")
+    server = sum(v for k, v in kill["kills"].items() if k != "of a client")
+    yield Quote("`make kill`", "", pool(kill, [server], [20]), (r"\d clients",))
+    minutes = Series.of([power["seconds"] / 60])
+    yield Quote("`make power`", "", pool(power, more=[minutes]))
+    for module, row in saved("mutants")["modules"].items():
+        yield Quote("`make mutants`", f"`{module}`", pool(row))
+    modules = saved("mutants")["modules"].values()
+    counts = ("mutants", "tried", "caught", "equivalent", "survived")
+    sums = {k: sum(m[k] for m in modules) for k in counts}
+    yield Quote("`make mutants`", "", pool(sums))
+
+
+# --------------------------------------------------------------------- simulation
+
+
+def rates(task: str, row: str, column: str = "updates/s", run: int = 0) -> Series:
+    """A column of a contender, in the run that was saved as this one."""
+    rows = runs(saved("simulation")["tasks"][task])[run]["rows"]
+    return Series.of(rows[row][column]["values"])
+
+
+def contest(task: str, row: str, run: int = 0) -> Pool:
+    """All of a contender, and how it compares with the first one."""
+    rows = runs(saved("simulation")["tasks"][task])[run]["rows"]
+    us, them = (rates(task, name, run=run) for name in (next(iter(rows)), row))
+    return pool(rows[row], more=[us.over(them), them.over(us)])
+
+
+TABLES = {"A": "task A", "B": "task B", "fashion": "CNN", "processes": "processes"}
+TOLD = {  # as the page calls a contender, where that is not the file's name
+    "fedjax 0.0.17": "FedJAX",
+    "flwr 1.41.0": "Flower",
+    "torch.func vmap": "`torch.func` vmap",
+    "pfl 0.6.0, 2 processes": "pfl 0.6.0, two processes",
+    "1,000 clients": "1,000 |",
+}
+
+
+def _simulation() -> Iterator[Quote]:
+    chapter = "`make simulation`"
+    tasks = saved("simulation")["tasks"]
+    for task, kept in tasks.items():
+        rows = runs(kept)[0]["rows"]
+        table = f"{chapter} / {TABLES.get(task, task)}"
+        for name in sorted(rows, key=len, reverse=True):
+            label = TOLD.get(name, name.removesuffix(" clients"))
+            yield Quote(table, label, contest(task, name))
+    about: tuple[str, ...]
+    large, tiny = (rates("tiny", name) for name in tasks["tiny"]["rows"])
+    more, about = [large, tiny, large.over(tiny)], (r"15 clients.*rows take",)
+    about += (r"20 steps|25 rows",)
+    yield Quote(chapter, "One tiny client", pool(more=more), about)
+    bounds = [run["targets"] for task in "AB" for run in runs(tasks[task])[:1]]
+    yield Quote(chapter, "Asked for were", pool(bounds), (r"1,000 clients",))
+    yield Quote(chapter, "At most 1.15", pool(tasks["population"]["targets"]))
+    last, codec = list(tasks["asynchronous"]["rows"])[-1], "rounds, top-k with memories"
+    share = rates("asynchronous", last).over(rates("asynchronous", codec))
+    yield Quote(chapter, "The last row", pool(more=[share]))
+    yield Quote(chapter, "1.5 times the loop", pool(tasks["fashion"]["targets"]))
+    two = rates("processes", "2 processes").over(rates("processes", "1 process"))
+    asked = tasks["processes"]["targets"]
+    yield Quote(chapter, "Two processes are", pool(asked, more=[two]))
+    newest = [
+        rates(task, "latecomer", run=-1).over(rates(task, "blazefl 2.0.3", run=-1))
+        for task in "AB"
+    ]
+    loads = [runs(tasks[task])[-1]["machine"].get("load", 0) for task in "AB"]
+    memory = [rates(task, "blazefl 2.0.3", "MB", -1) for task in "AB"]
+    more = [*newest, *memory, Series.of(loads)]
+    yield Quote(chapter, "blazefl", pool(more=more), (r"blazefl 2\.0\.3",))
+
+
+# --------------------------------------------------------------------- asynchrony
+
+
+def _asynchrony() -> Iterator[Quote]:
+    chapter = "`python -m benchmarks.asynchrony`"
+    about: tuple[str, ...] = (
+        r"2,000 clients, 200 or 1,000 training|batches of 10|12 runs with seed 0",
+    )
+    about += (r"784-128-10|seeds 1 to 3|95 % intervals|Dirichlet \.3",)
+    yield Quote(chapter, "Virtual time", pool(), about)
+    more = [*asynchrony.ratios(), *asynchrony.controls()]
+    about = (
+        r"1,000 in flight|200 in flight|with 1,000|with 200|to \.78|1/√\(1 \+ τ\)",
+    )
+    about += (r"server rate of 2|after 50 units",)
+    yield Quote(chapter, "With 1,000 in flight", pool(more=more), about)
+
+
+def rows() -> set[str]:
+    """Rows of tables that are made from the results."""
+    return {row for setting in asynchrony.TITLES for row in asynchrony.table(*setting)}

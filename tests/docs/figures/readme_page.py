@@ -1,0 +1,97 @@
+"""README.md: every figure of its table, and what it must say beside the best ones."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from benchmarks.series import runs
+from tests.docs.figures import asynchrony
+from tests.docs.figures.benchmarks_page import rates
+from tests.docs.figures.series import Pool, Series, pool, saved
+from tests.docs.figures.units import Quote
+
+PAGE = "README.md"
+SAID = (r"Python 3\.11|Apache-2\.0",)
+TABLE = "What holds, and how to check it / claim"
+PEERS = (
+    "pfl 0.6.0",
+    "pfl 0.6.0, 2 processes",
+    "flwr 1.41.0",
+    "batched products, NumPy",
+)
+
+
+def quotes() -> Iterator[Quote]:
+    """All of the page's."""
+    about = (r"62 wrong variants",)  # counted by a test of its own
+    yield Quote(TABLE, "no schedule", pool(), about)
+    kill, power = saved("kill")["kills"], saved("power")
+    server = sum(count for moment, count in kill.items() if moment != "of a client")
+    yield Quote(TABLE, "300 SIGKILLs", pool(kill, [server]))
+    yield Quote(TABLE, "a power cut", pool(power))
+    modules = saved("mutants")["modules"].values()
+    counts = [
+        sum(module[what] for module in modules)
+        for what in ("tried", "caught", "equivalent")
+    ]
+    yield Quote(TABLE, "of 1,220", pool(*([count] for count in counts)))
+    about = (r"\d+ of 100 clients|of 100 clients|of 1,000 clients|medians of three",)
+    yield Quote(TABLE, "simulated updates", _simulation(), about)
+    about = (r"with 1,000 clients in flight|with 200 in flight|\.78 on Fashion-MNIST",)
+    found = list(asynchrony.ratios())
+    yield Quote(TABLE, "with 1,000 clients in flight", pool(more=found), about)
+    yield Quote(TABLE, "at the socket", pool(more=list(fewer())), BYTES)
+
+
+BYTES = (
+    r"learning rate \.1 that falls, 100 clients, 300 rounds|3 seeds|[12]D-CNN",
+    r"which-models-bear-150-times",
+)
+
+
+def fewer() -> Iterator[Series]:
+    """Of every task and setting: how many times fewer bytes, and what they cost."""
+    for task in saved("bytes")["tasks"].values():
+        for row in task["settings"].values():
+            yield Series.of([row["times fewer"]])
+            yield Series.of([row["loss"]])
+
+
+def _simulation() -> Pool:
+    found = []
+    for task in ("A", "B", "fashion"):
+        us = rates(task, "latecomer")
+        for name in runs(saved("simulation")["tasks"][task])[0]["rows"]:
+            them = rates(task, name)
+            found += [us.over(them), them.over(us)]
+        found.append(us)
+    return pool(more=found)
+
+
+def said() -> Iterator[str]:
+    """Sentences that stand on the page as they follow from the results."""
+    numpy = [_told("batched products, NumPy", task, slower=True) for task in "AB"]
+    both = " and ".join(numpy)
+    yield f"Bare batched products in NumPy are {both} as fast as we are"
+    two = [_told("pfl 0.6.0, 2 processes", task) for task in "AB"]
+    yield f"pfl with two processes is {two[0]} and {two[1]} slower"
+    for task, clients in (
+        ("A", "100 clients with a small model"),
+        ("B", "1,000 clients"),
+    ):
+        us = rates(task, "latecomer").values
+        low, middle, high = (
+            f"{float(f'{value:.3g}'):,.0f}" for value in (min(us), median(us), max(us))
+        )
+        pfl, flower = (_told(name, task) for name in ("pfl 0.6.0", "flwr 1.41.0"))
+        if task == "A":
+            pfl, flower = f"{pfl} as many as", f"{flower} as many as"
+        yield f"{middle} ({low} to {high}) of {clients}, {pfl} pfl and {flower} Flower"
+
+
+def _told(name: str, task: str, *, slower: bool = False) -> str:
+    """How many times as fast we are, or they, between what it lay."""
+    us, them = rates(task, "latecomer"), rates(task, name)
+    ratio = (them.over(us) if slower else us.over(them)).values
+    places = 0 if median(ratio) >= 10 else 1
+    ends = (f"{value:.{places}f}" for value in (min(ratio), max(ratio)))
+    return f"{median(ratio):.{places}f} times ({' to '.join(ends)})"
