@@ -9,6 +9,7 @@ from fedclient.membership import Membership
 from fedcore.errors import UnavailableError, UserCodeError
 from fedcore.participant import OutdatedError, WrongModelError
 from fedcore.protocol import Answer, ModelName, Reply
+from fedcore.text import told
 from fedcore.workload import FlatModel, user_code
 
 _log = logging.getLogger("fedclient")
@@ -65,8 +66,7 @@ class Examiner:
             member.failures = 0
             name = ModelName(state.held.epoch, state.held.version)
             member.connection.report(name, values, samples)
-            shown = ", ".join(f"{k} {v:.4f}" for k, v in values.items())
-            _log.info("version %d: %s", name.version, shown)
+            _log.info("version %d: %s", name.version, told(values, samples))
         elif not reply.done:
             time.sleep(reply.retry_after)
         return reply.done

@@ -228,14 +228,18 @@ class Membership:
             UserCodeError: it raised too often in a row.
         """
         self.failures += 1
-        text = last_words(error)
-        _log.error("%s\n%s", error, text)
-        self.connection.report_failure(printable(text, lines=True))
+        self.report_failure(error)
         if self.failures >= MOST_FAILURES:
             raise UserCodeError(
                 f"{self.failures} times in a row: {error}"
             ) from error.__cause__
         time.sleep(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
+
+    def report_failure(self, error: UserCodeError) -> None:
+        """Tells the server that the user's code raised."""
+        text = last_words(error)
+        _log.error("%s\n%s", error, text)
+        self.connection.report_failure(printable(text, lines=True))
 
     def save(self) -> None:
         """What has changed becomes durable, before anything is sent."""

@@ -16,6 +16,7 @@ from fedcore.participant import (
     WrongModelError,
 )
 from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
+from fedcore.text import told
 from fedcore.training import Trainer
 from fedcore.typing import Seconds
 from fedcore.workload import (
@@ -145,6 +146,8 @@ class Worker:
         self._participant.receive(answer)
         self._member.save()
         if answer.done:
+            if work and answer.task is not None:
+                self._evaluate_last()
             _log.info("the run has ended at version %d", answer.patch.version)
             return True
         if answer.task is None:
@@ -220,6 +223,17 @@ class Worker:
             )
         name = ModelName(state.held.epoch, state.held.version)
         self._member.connection.report(name, values, samples)
+        _log.info("version %d: %s", name.version, told(values, samples))
+
+    def _evaluate_last(self) -> None:
+        """The same of the last version; nothing depends on it any more."""
+        try:
+            try:
+                self._evaluate()
+            except UserCodeError as error:
+                self._member.report_failure(error)
+        except UnavailableError as error:  # it does not wait for ever
+            _log.warning("nobody was told of the last version's metrics: %s", error)
 
     # ------------------------------------------------------------------- pushes
 

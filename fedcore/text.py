@@ -5,7 +5,7 @@ around. They are refused where a peer's words come in, and escaped where words a
 shown that came in before, or from elsewhere.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 MOST_METRICS = 64  # in a report
 LONG_METRIC = 64  # characters of a metric's name
@@ -30,6 +30,12 @@ def printable(text: str, *, lines: bool = False) -> str:
         else mark.encode("unicode_escape").decode("ascii")
         for mark in text
     )
+
+
+def told(values: Mapping[str, float], samples: int) -> str:
+    """Metrics in a line, with the number of samples: ``accuracy 0.9123, n = 1,024``."""
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+    return f"{shown or 'no metrics'}, n = {samples:,}"
 
 
 def wrong_metrics(names: Collection[str]) -> str:

@@ -13,7 +13,17 @@ from fedrun.journal import Journal, public_model
 from fedrun.journal.recover import recover_from
 from fedrun.results import Results
 
-TABLES = ("metrics", "versions", "updates", "tasks", "losses", "shares", "labels")
+TABLES = (
+    "metrics",
+    "federated",
+    "by_client",
+    "versions",
+    "updates",
+    "tasks",
+    "losses",
+    "shares",
+    "labels",
+)
 
 
 def export_model(run: Path, out: Path, which: str, version: int | None) -> str:

@@ -46,6 +46,7 @@ FRAMES = (
     "metrics",
     "central",
     "federated",
+    "by_client",
     "versions",
     "updates",
     "tasks",
@@ -53,6 +54,7 @@ FRAMES = (
     "shares",
     "labels",
 )
+SUPPORT = "_n"  # behind a metric: how many samples it is of
 NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
 
 
@@ -175,22 +177,48 @@ class Results:
 
     @cached_property
     def federated(self) -> Table:
-        """Evaluations by clients: for each version the mean, weighted by samples."""
-        by_version: dict[int, list[Measured]] = {}
-        for r in self.of(Measured):
-            if r.cid not in self.evaluators:
-                by_version.setdefault(r.version, []).append(r)
+        """Evaluations by clients: for each version the mean, weighted by samples.
+
+        Beside each metric its ``NAME_n`` says how many samples it is of: those of the
+        clients that have a number. What a client measured twice counts once.
+        """
         rows = [
             {
-                "seconds": max(r.at for r in records) - self.started,
+                "seconds": max(r.at for r in records.values()) - self.started,
                 "version": version,
-                "clients": len({r.cid for r in records}),
-                "samples": sum(r.samples for r in records),
-                **_weighted_means(records),
+                "clients": len(records),
+                "samples": sum(r.samples for r in records.values()),
+                **_merged(list(records.values())),
             }
-            for version, records in sorted(by_version.items())
+            for version, records in sorted(self._own_evaluations.items())
         ]
         return _columns(rows)
+
+    @cached_property
+    def by_client(self) -> Table:
+        """What each client measured last: seconds, version, samples, metrics."""
+        newest: dict[str, Measured] = {}
+        for _, records in sorted(self._own_evaluations.items()):
+            newest |= records
+        rows = [
+            {
+                **self._place(r),
+                "version": r.version,
+                "samples": r.samples,
+                **_values(r),
+            }
+            for r in newest.values()
+        ]
+        return _columns(sorted(rows, key=lambda row: str(row["client"])))
+
+    @cached_property
+    def _own_evaluations(self) -> dict[int, dict[str, Measured]]:
+        """By version and client: what was measured by those that train."""
+        found: dict[int, dict[str, Measured]] = {}
+        for r in self.of(Measured):
+            if r.cid not in self.evaluators:
+                found.setdefault(r.version, {})[r.cid] = r
+        return found
 
     @cached_property
     def versions(self) -> Table:
@@ -359,14 +387,26 @@ class Results:
                 for name in self.metric_names
                 if self.central[name] and self.central[name][-1] is not None
             },
+            "samples": next(reversed(self.central.get("samples", [])), 0),
+            "federated": self._last_by_clients,
+        }
+
+    @cached_property
+    def _last_by_clients(self) -> dict[str, float]:
+        """The last row of :attr:`federated`; nothing where no clients evaluate."""
+        return {
+            name: column[-1]
+            for name, column in self.federated.items()
+            if name != "seconds" and column[-1] is not None
         }
 
     def frame(self, name: str = "metrics") -> Any:
         """A table as a pandas data frame.
 
         Args:
-            name: one of ``metrics``, ``central``, ``federated``, ``versions``,
-                ``updates``, ``tasks``, ``losses``, ``shares`` and ``labels``.
+            name: one of ``metrics``, ``central``, ``federated``, ``by_client``,
+                ``versions``, ``updates``, ``tasks``, ``losses``, ``shares`` and
+                ``labels``.
 
         Raises:
             ConfigError: there is no such table, or pandas is not installed.
@@ -464,23 +504,27 @@ def _values(record: Measured) -> dict[str, float]:
     return {k: v for k, v in values.items() if k not in NOT_METRICS}
 
 
-def _weighted_means(records: list[Measured]) -> dict[str, float]:
+def _merged(records: list[Measured]) -> dict[str, float]:
     """The mean of each metric over clients that have one, weighted by their samples.
 
-    NaN where no client has a number.
+    Each is followed by its n. NaN of 0 samples where no client has a number.
     """
     names = dict.fromkeys(name for record in records for name in _values(record))
     sums: dict[str, float] = {}
-    weights: dict[str, float] = {}
+    weights: dict[str, int] = {}
     alike = not any(record.samples for record in records)
     for record in records:
         weight = 1 if alike else record.samples
         for name, value in _values(record).items():
             if weight and is_number(value):
                 sums[name] = sums.get(name, 0.0) + weight * value
-                weights[name] = weights.get(name, 0.0) + weight
-    known = {name: sums[name] / weights[name] for name in sums}
-    return {name: known.get(name, math.nan) for name in names}
+                weights[name] = weights.get(name, 0) + weight
+    found: dict[str, float] = {}
+    for name in names:
+        weight = weights.get(name, 0)
+        found[name] = sums[name] / weight if weight else math.nan
+        found[name + SUPPORT] = 0 if alike else weight
+    return found
 
 
 def _columns(rows: list[dict[str, Any]]) -> Table:

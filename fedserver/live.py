@@ -86,8 +86,12 @@ class LiveView:
                 self._news.append(f"{clock} a new history begins: {reason}")
             case Measured():
                 values = "  ".join(f"{k} {v:.4g}" for k, v in record.values.items())
-                values = printable(values)
-                self._news.append(f"{clock} version {record.version}: {values}")
+                values = printable(f"{values}, n = {record.samples:,}")
+                client = self._progress.clients.get(record.cid)
+                who = (
+                    "" if client is None or client.role == "evaluator" else name + ": "
+                )
+                self._news.append(f"{clock} {who}version {record.version}: {values}")
             case Closed():
                 self._news.append(f"{clock} the run has ended: {record.reason}")
             case _:

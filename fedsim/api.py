@@ -26,7 +26,12 @@ from fedrun.results import Results
 from fedrun.run import Run, forget_failed, start_run
 from fedsim.arrivals import recorded_devices, recorded_start, replay_arrivals
 from fedsim.client import SimulatedClient
-from fedsim.evaluator import SimulatedEvaluator
+from fedsim.evaluator import (
+    Measure,
+    SimulatedEvaluator,
+    evaluate_last,
+    own_evaluation,
+)
 from fedsim.population import Device, Population, devices_of
 from fedsim.progress import RunProgress
 from fedsim.stacked import Crowd, Saved, make_crowd, reopen, stacked_model
@@ -162,13 +167,16 @@ def _simulate(
     with world.interrupts:
         try:
             crowd: Crowd | None = None
+            measure: Measure | None = None
+            if config.evaluate.clients:
+                measure = own_evaluation(workload, model)
             clients: list[SimulatedClient] = []
             if stacked is not None:
                 assert population is not None
-                crowd = make_crowd(world, population, workload, stacked)
+                crowd = make_crowd(world, population, workload, stacked, measure)
             else:
                 devices = devices if population is None else devices_of(population)
-                clients = _one_by_one(world, devices, workload, model)
+                clients = _one_by_one(world, devices, workload, model, measure)
             examiner = None
             if workload.test_data is None and not config.evaluate.clients:
                 _log.warning(
@@ -200,6 +208,9 @@ def _simulate(
                     crowd.execute(is_over)
                 else:
                     world.execute(is_over)
+            if measure is not None and world.ended is not None:
+                everybody = crowd.clients() if crowd else [c.client for c in clients]
+                evaluate_last(world, everybody, measure)
         except LatecomerError:
             raise
         except BaseException as error:  # Ctrl-C, or what a callback raises
@@ -277,7 +288,11 @@ def _end_when_deserted(world: World, population: Population) -> None:
 
 
 def _one_by_one(
-    world: World, devices: list[Device], workload: Workload, model: FlatModel
+    world: World,
+    devices: list[Device],
+    workload: Workload,
+    model: FlatModel,
+    measure: Measure | None,
 ) -> list[SimulatedClient]:
     """Clients with the whole protocol."""
     config, algorithm = world.run.config, world.run.coordinator.algorithm
@@ -287,7 +302,9 @@ def _one_by_one(
         model=model,
         share_labels=config.share_labels and config.algorithm.uses_labels,
     )
-    clients = [SimulatedClient(world, device, workload, trainer) for device in devices]
+    clients = [
+        SimulatedClient(world, device, workload, trainer, measure) for device in devices
+    ]
     if devices[0].population.needs_labels:
         devices[0].population.show_labels(lambda who: clients[who].label_counts)
     return clients

@@ -20,7 +20,7 @@ from fedcore.coordinator.events import (
     SamplesSkipped,
     UpdatePushed,
 )
-from fedcore.errors import ConfigError, DivergedError, UserCodeError
+from fedcore.errors import DivergedError, UserCodeError
 from fedcore.participant import Outcome, Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
 from fedcore.training import Trainer
@@ -34,6 +34,7 @@ from fedcore.workload import (
     user_code,
 )
 from fedsim.clock import Call
+from fedsim.evaluator import Measure
 from fedsim.population import Device
 from fedsim.world import World
 
@@ -45,8 +46,15 @@ class SimulatedClient:
     """One client in a world."""
 
     def __init__(
-        self, world: World, device: Device, workload: Workload, trainer: Trainer
+        self,
+        world: World,
+        device: Device,
+        workload: Workload,
+        trainer: Trainer,
+        measure: Measure | None = None,
     ) -> None:
+        """``measure`` is what it evaluates with, where clients do."""
+        self._measure = measure
         self._world, self._device = world, device
         self._workload, self._trainer = workload, trainer
         self._life = 0  # what was begun in an earlier life never happens
@@ -74,13 +82,14 @@ class SimulatedClient:
         self.participant.derive(world.version_0, origin)
 
     @cached_property
-    def _client(self) -> Client:
+    def client(self) -> Client:
+        """Whoever asks for its data."""
         return self._device.client
 
     @cached_property
     def _data(self) -> Any:
         with user_code(f"train_data of {self._device.name}"):
-            return self._workload.train_data(self._client)
+            return self._workload.train_data(self.client)
 
     @cached_property
     def _samples(self) -> int:
@@ -253,17 +262,11 @@ class SimulatedClient:
         return sends
 
     def _evaluate(self) -> None:
-        if self._workload.valid_data is None:
-            raise ConfigError(
-                "evaluate.clients: true needs a workload with valid_data=, the "
-                "clients' own evaluation data"
-            )
         state = self.participant.state
         assert state.held is not None
         assert state.public_D is not None
-        with user_code(f"evaluation of {self._device.name}"):
-            data = self._workload.valid_data(self._client)
-            values, samples = self._trainer.model.evaluate(state.public_D, data)
+        assert self._measure is not None
+        values, samples = self._measure(self.client, state.public_D)
         self._world.feed(
             ModelMeasured(
                 at=self._world.clock.now,

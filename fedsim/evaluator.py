@@ -1,16 +1,33 @@
-"""The simulated evaluator: it takes no time, so it never holds up what it measures."""
+"""Who evaluates in a simulation: it takes no time, so it holds up nobody."""
 
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from fedcore.coordinator.events import ClientEnrolled, ClientPulled, ModelMeasured
-from fedcore.errors import ConfigError
+from fedcore.arrays import as_numpy
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientFailed,
+    ClientPulled,
+    ModelMeasured,
+)
+from fedcore.errors import ConfigError, UserCodeError
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
-from fedcore.workload import FlatModel, Metrics, user_code
+from fedcore.typing import Vector
+from fedcore.workload import (
+    Client,
+    FlatModel,
+    Metrics,
+    Workload,
+    last_words,
+    user_code,
+)
 from fedsim.world import World
 
 NAME = "evaluator"
+_log = logging.getLogger("fedsim")
+Measure = Callable[[Client, Vector], tuple[Metrics, int]]
 
 
 class SimulatedEvaluator:
@@ -83,3 +100,44 @@ class SimulatedEvaluator:
 
     def acknowledged(self, ack: Ack) -> None:
         """It sends no updates."""
+
+
+def own_evaluation(workload: Workload, model: FlatModel) -> Measure:
+    """What a client measures of a model on its own ``valid_data``: metrics, samples.
+
+    Raises:
+        ConfigError: the workload has none.
+    """
+    valid_data = workload.valid_data
+    if valid_data is None:
+        raise ConfigError(
+            "evaluate.clients: true needs a workload with valid_data=, the clients' "
+            "own evaluation data"
+        )
+
+    def measure(client: Client, public_D: Vector) -> tuple[Metrics, int]:
+        with user_code(f"evaluation of {client.name}"):
+            return model.evaluate(as_numpy(public_D), valid_data(client))
+
+    return measure
+
+
+def evaluate_last(world: World, clients: Iterable[Client], measure: Measure) -> None:
+    """All clients evaluate the last version, unless they did so as it came to them."""
+    coordinator, now = world.run.coordinator, world.clock.now
+    version, public_D = coordinator.state.version, coordinator.state.published.public_D
+    for client in clients:
+        cid = client.name
+        if not coordinator.is_due_at_end(cid):
+            continue
+        try:
+            values, samples = measure(client, public_D)
+        except UserCodeError as error:
+            _log.warning("%s: %s", cid, error)
+            world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))
+            continue
+        world.feed(
+            ModelMeasured(
+                at=now, cid=cid, version=version, values=values, samples=samples
+            )
+        )

@@ -61,7 +61,12 @@ class RunProgress:
         """Something has happened."""
         self._latest = run, event
         if isinstance(event, ModelMeasured):
-            self._measured = measured(event, self._stop)
+            state = run.coordinator.state
+            client = state.clients[event.cid]
+            if client.role == "evaluator":
+                self._measured = measured(event, self._stop)
+            elif state.measured is None:  # there is no evaluator
+                self._measured = f"{client.name}: {measured(event, self._stop)}"
         now = time.monotonic()
         if now - self._shown >= INTERVAL:
             self._shown = now
@@ -224,9 +229,10 @@ def nearest(stop: StopConfig, run: Run, event: Event) -> Goal:
 
 
 def measured(event: ModelMeasured, stop: StopConfig) -> str:
-    """Metrics, and what they are to be: ``accuracy 0.812 of 0.95``."""
-    return "  ".join(
+    """Metrics, what they are to be, and n: ``accuracy 0.812 of 0.95  n 360``."""
+    shown = [
         f"{name} {value:.3f}"
         + (f" of {stop.target[name]:g}" if name in stop.target else "")
         for name, value in event.values.items()
-    )
+    ]
+    return "  ".join([*shown, f"n {event.samples:,}"])

@@ -92,7 +92,7 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
         world = World(run)
         work = Work(run.coordinator.algorithm, Nobody(), most=1024, memory_bytes=0)
         population = Population(config.simulate, 0)
-        crowd = Crowd(world, population, workload, Pool(), work)
+        crowd = Crowd(world, population, workload, Pool(), work, None)
         unit, began = _unit(), time.process_time()
         crowd.begin()
         crowd.execute(lambda: world.ended is not None)

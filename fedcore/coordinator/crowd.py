@@ -98,6 +98,10 @@ class CrowdCoordinator(Coordinator):
             or self.state.closed is not None
         )
 
+    def shall_evaluate(self, cid: str) -> bool:
+        """Whether a client that is given a task shall evaluate its model, too."""
+        return self.examinations.asks(cid, self._version, self.evaluate)
+
     def may_grant(self) -> bool:
         """Whether somebody might get a task now; :meth:`hand_out` sees who."""
         return self.leases.has_room(self.state.count + self._delivered)
@@ -173,6 +177,7 @@ class CrowdCoordinator(Coordinator):
         return {
             "leases": self.leases.dump(),
             "deadline": deadline,
+            "examinations": self.examinations.dump(),
             "delivered": self._delivered,
         }
 
@@ -180,6 +185,8 @@ class CrowdCoordinator(Coordinator):
         """What :meth:`dump` gave, after the state was loaded."""
         self.leases.load(saved["leases"], None)
         self._delivered = saved["delivered"]
+        if "examinations" in saved:  # in those of before, nobody was asked
+            self.examinations.load(saved["examinations"])
         self._look()
         if saved["deadline"] is None:
             return []

@@ -5,6 +5,7 @@ None of this is durable: after a restart, whatever was not measured is given aga
 
 from fedcore.coordinator.settings import EvaluateConfig
 from fedcore.protocol import Pull
+from fedcore.typing import JSON
 
 
 class Examinations:
@@ -14,6 +15,7 @@ class Examinations:
         self.waiting: dict[str, Pull] = {}
         self._measured: int | None = None  # the newest version that was, as last told
         self._asked: dict[str, int] = {}  # the newest version a trainer shall evaluate
+        self._told: dict[str, int] = {}  # the newest version that one has evaluated
 
     def arrive(self, pull: Pull, measured: int | None) -> None:
         """An evaluator waits; what it was given and did not measure is due again."""
@@ -40,3 +42,19 @@ class Examinations:
             return False
         self._asked[cid] = version
         return True
+
+    def note(self, cid: str, version: int) -> None:
+        """A trainer has evaluated a version."""
+        self._told[cid] = version
+
+    def asks_at_end(self, cid: str, version: int, config: EvaluateConfig) -> bool:
+        """Whether this trainer shall evaluate the last version, which this is."""
+        return config.clients and self._told.get(cid) != version
+
+    def dump(self) -> JSON:
+        """What trainers were asked and have told, for one who does not forget it."""
+        return {"asked": self._asked, "told": self._told}
+
+    def load(self, saved: JSON) -> None:
+        """What :meth:`dump` gave."""
+        self._asked, self._told = dict(saved["asked"]), dict(saved["told"])

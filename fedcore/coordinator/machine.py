@@ -372,14 +372,24 @@ class Coordinator:
         return replied(pull, self.state, self.proofs, task, done=done)
 
     def _final(self, pull: Pull) -> list[Action]:
-        """The last model; an evaluator measures it, unless that was done."""
-        if (
-            self.state.clients[pull.cid].role != "evaluator"
-            or self.state.measured == self.state.version
-        ):
+        """The last model; an evaluator measures it, unless that was done.
+
+        So does a trainer, where clients evaluate.
+        """
+        if not self.is_due_at_end(pull.cid):
             return [self._reply(pull, done=True)]
         task = Task(kind="evaluate", lease=self.timeouts.lease)
         return self._leased(self._reply(pull, task, done=True), "evaluate")
+
+    def is_due_at_end(self, cid: str) -> bool:
+        """Whether this client is to measure the last version, which is the present one.
+
+        Each evaluator does unless one has; of trainers, each one for itself.
+        """
+        version = self.state.version
+        if self.state.clients[cid].role == "evaluator":
+            return self.state.measured != version
+        return self.examinations.asks_at_end(cid, version, self.evaluate)
 
     # ------------------------------------------------------------------- pushes
 
@@ -509,6 +519,8 @@ class Coordinator:
             samples=max(0, event.samples),
         )
         actions = self._write(record)
+        if row.role == "trainer":
+            self.examinations.note(event.cid, event.version)
         if row.role == "evaluator" and reached(self.stop.target, values):
             actions += [] if self.state.closed else self._close("target reached")
         return actions

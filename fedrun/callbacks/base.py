@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from fedcore.coordinator.events import Event, ModelMeasured
 from fedcore.typing import Seconds
-from fedrun.results import NOT_METRICS, Results, is_number
+from fedrun.results import Results, is_number
 from fedrun.run import Run
 
 TOTALS = ("seconds", "versions", "accepted", "bytes_up", "bytes_down")
@@ -41,7 +41,7 @@ class Callback:
         """The evaluator has measured a version.
 
         What clients measured is told at the end, as ``clients/NAME``, for each version
-        the mean weighted by samples.
+        the mean weighted by samples, of ``clients/samples``.
 
         Args:
             version: of the model.
@@ -113,9 +113,10 @@ def _by_clients(
     results: Results,
 ) -> Iterator[tuple[int, Seconds, dict[str, float]]]:
     table = results.federated
-    names = [name for name in table if name not in NOT_METRICS]
+    names = [name for name in results.metric_names if name in table]
     for place, version in enumerate(table.get("version", [])):
         values = {f"clients/{name}": table[name][place] for name in names}
+        values["clients/samples"] = table["samples"][place]
         yield version, table["seconds"][place], values
 
 

@@ -20,7 +20,7 @@ from fedrun.report.learning import main_first
 from fedrun.report.lives import Life
 from fedrun.report.lost import what_was_lost
 from fedrun.report.page import text
-from fedrun.results import Results
+from fedrun.results import SUPPORT, Results
 
 _REAL_CLOCK = 1e8  # seconds since 1970 are more than this; a virtual clock starts at 0
 _TILE = """<div class="tile"><dt>{name}</dt><dd><div class="value">{value}</div>
@@ -127,22 +127,24 @@ def _metrics(results: Results) -> list[tuple[str, str, str]]:
         if name in results.best:
             best, version = results.best[name]
             remark = f"best {units.metric(best)} at version {version:,}"
+        remark += f"; n\u00a0=\u00a0{results.summary['samples']:,}"
         found.append((f"Final {name}", units.metric(last[name]), remark))
-    return found[:4] or _federated(results)
+    return found[:4] + _federated(results)[: 2 if found else 4]
 
 
 def _federated(results: Results) -> list[tuple[str, str, str]]:
-    """Where no evaluator was, what clients measured last."""
-    table = results.federated
+    """What clients measured last on data of their own."""
+    last = results.summary["federated"]
+    names = [name for name in main_first(results.metric_names) if name in last]
     return [
         (
-            f"Final {name}",
-            units.metric(table[name][-1]),
-            f"by {units.counted(table['clients'][-1], 'client')}, weighted by samples",
+            f"Clients' {name}",
+            units.metric(last[name]),
+            f"version {last['version']:,} by {units.counted(last['clients'], 'client')}"
+            f", weighted by samples; n\u00a0=\u00a0{last[name + SUPPORT]:,}",
         )
-        for name in results.metric_names
-        if table.get(name) and table[name][-1] is not None
-    ][:4]
+        for name in names
+    ]
 
 
 def _server(results: Results) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from fedrun.models import main_metric
 from fedrun.report import look, units
 from fedrun.report.flow import downloads, published_at, uploads
 from fedrun.report.history import mark_history
-from fedrun.report.page import Section, note, plot, text
+from fedrun.report.page import Section, folded, note, plot, table, text
 from fedrun.report.ranges import axis_range
 from fedrun.report.thin import Bins, Floats, floats, thinned
 from fedrun.results import Results, Table, is_number
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_METRICS = 4
 MOST_POINTS = 400
+MOST_CLIENTS = 40
 _LOSS = "loss"
 
 
@@ -46,7 +47,10 @@ def section(results: Results) -> Section:
         figure = learning_figure(results, curves)
         parts.append(plot(figure, "Metrics over time, versions and bytes"))
     return Section(
-        "learning", "Learning", _lead(results, bool(curves)), parts + _notes(results)
+        "learning",
+        "Learning",
+        _lead(results, bool(curves)),
+        [*parts, *_notes(results), *_clients(results)],
     )
 
 
@@ -227,13 +231,42 @@ def _lead(results: Results, anything: bool) -> str:
     )
 
 
+def _clients(results: Results) -> list[str]:
+    """What each client measured last, the worst ones first where they are many."""
+    evaluated = results.by_client
+    names = [n for n in main_first(results.metric_names) if n in evaluated]
+    if not names:
+        return []
+    rows = range(len(evaluated["client"]))
+    if len(rows) > MOST_CLIENTS:
+        sign = 1 if lower_is_better(names[0]) else -1
+        first = np.nan_to_num(sign * floats(evaluated[names[0]]), nan=-np.inf)
+        rows = np.argsort(-first, kind="stable")[:MOST_CLIENTS].tolist()
+    names = names[:MOST_METRICS]
+    cells = [
+        (
+            text(evaluated["client"][i]),
+            f"{evaluated['version'][i]:,}",
+            f"{evaluated['samples'][i]:,}",
+            *(units.metric(evaluated[name][i]) for name in names),
+        )
+        for i in rows
+    ]
+    heads = ("client", "version", "n", *(text(name) for name in names))
+    all_of_them = len(evaluated["client"])
+    title = "What each client measured last on data of its own"
+    if len(cells) < all_of_them:
+        title += f": the worst {len(cells)} of {all_of_them:,} by {text(names[0])}"
+    return [folded(title, table(heads, cells, " " + "r" * (len(heads) - 1)))]
+
+
 def _notes(results: Results) -> list[str]:
     notes = []
     hidden = [n for n in results.metric_names if n not in _shown(results)]
     if hidden:
         notes.append(note(f"Not drawn: {text(', '.join(hidden))}."))
-    for table, whom in ((results.central, "evaluator"), (results.federated, "clients")):
-        count = len(table.get("version", []))
+    for rows, whom in ((results.central, "evaluator"), (results.federated, "clients")):
+        count = len(rows.get("version", []))
         if count > MOST_POINTS:
             drawn = f"{MOST_POINTS} of {count:,} versions that the {whom} measured"
             notes.append(note(f"{drawn} are drawn."))

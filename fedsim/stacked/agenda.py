@@ -9,7 +9,18 @@ from fedcore.typing import JSON, Seconds
 from fedsim.clock import Clock
 
 # What can happen to a client; the numbers are places in ``Crowd._handlers``.
-ARRIVES, READY, FINISHES, UPLOADS, BEGINS, LEAVES, DROPS, MISSED, FAILS = range(9)
+(
+    ARRIVES,
+    READY,
+    FINISHES,
+    UPLOADS,
+    BEGINS,
+    LEAVES,
+    DROPS,
+    MISSED,
+    FAILS,
+    REPORTS,
+) = range(10)
 
 Entry = tuple[Seconds, int, int, int, int]  # when, ticket, what, to whom, in which life
 NEVER: Entry = math.inf, 0, 0, 0, 0

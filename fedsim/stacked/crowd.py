@@ -8,18 +8,23 @@ Times come from the population, decisions from the coordinator, updates from the
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.crowd import CrowdCoordinator
-from fedcore.coordinator.events import ClientFailed, ClientLost, Event, UpdatesEntered
+from fedcore.coordinator.events import (
+    ClientFailed,
+    ClientLost,
+    Event,
+    UpdatesEntered,
+)
 from fedcore.coordinator.leases import Lease
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Seconds
+from fedcore.typing import JSON, Seconds, Vector
 from fedcore.workload import (
     AFTER_FAILURE,
     MOST_FAILURES,
@@ -28,6 +33,7 @@ from fedcore.workload import (
     last_words,
 )
 from fedsim.client import RETRY
+from fedsim.evaluator import Measure
 from fedsim.population import Population
 from fedsim.stacked.agenda import (
     ARRIVES,
@@ -39,6 +45,7 @@ from fedsim.stacked.agenda import (
     MISSED,
     NEVER,
     READY,
+    REPORTS,
     UPLOADS,
     Agenda,
 )
@@ -48,6 +55,7 @@ from fedsim.stacked.downloads import Downloads
 from fedsim.stacked.failure import Failure
 from fedsim.stacked.holdings import Holdings
 from fedsim.stacked.inbox import Given, Inbox, unfinished
+from fedsim.stacked.reports import Reports
 from fedsim.stacked.snapshots import Saved, Snapshots
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
@@ -77,7 +85,9 @@ class Crowd:
         workload: Workload,
         pool: Pool,
         work: Work,
+        measure: Measure | None,
     ) -> None:
+        """``measure`` is what clients evaluate with, where they do."""
         coordinator = world.run.coordinator
         assert isinstance(coordinator, CrowdCoordinator)
         self._world, self._clock = world, world.clock
@@ -108,13 +118,14 @@ class Crowd:
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._failures: dict[int, int] = {}
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
+        self._reports = Reports(measure, coordinator, population.client)
         self._downloads = Downloads(self._state.published)
         self._books = Books(world, self._names, population.place)
         self._inbox = Inbox(coordinator, self._books)
         self._holdings = Holdings(
             workload,
             pool,
-            self._client,
+            population.client,
             coordinator.algorithm.config.client,
             count,
         )
@@ -130,15 +141,16 @@ class Crowd:
             self._drop_out,
             self._missed,
             self._fail,
+            self._report,
         )
         if population.needs_labels:
             population.show_labels(self._holdings.label_counts)
         world.closing.append(self._end)
         world.follow = self._follow
 
-    def _client(self, who: int) -> Client:
-        """Whoever asks for its data."""
-        return self._population.client(who)
+    def clients(self) -> Iterator[Client]:
+        """All of them, one after the other."""
+        return map(self._population.client, range(self.count))
 
     def _is_direct(self) -> bool:
         """Whether it is known when a task is given when its update will arrive."""
@@ -309,6 +321,7 @@ class Crowd:
         for cid, lease in granted:
             who, version = self._places[cid], lease.version
             agenda.put_expiry(end, who, lease.number)
+            evaluates = self._reports.asks(cid)
             held, seq = self._held[who], self._seq[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
@@ -320,7 +333,10 @@ class Crowd:
             self._held[who] = version
             self._tasks[who] = task = self._tasks[who] + 1
             received = now + population.download(who, nbytes)
-            if not self._holdings.samples[who] and not self._read(who):
+            is_fine = self._holdings.samples[who] or self._read(who)
+            if is_fine and evaluates:
+                is_fine = self._evaluate(who, version, public_D, received)
+            if not is_fine:
                 self._given[who] = Given(now, version, kind, nbytes, 0, held)
                 self._at(received, FAILS, who)
                 continue
@@ -346,6 +362,24 @@ class Crowd:
             self._errors[who] = error
             return False
         return True
+
+    def _evaluate(
+        self, who: int, version: int, public_D: Vector, received: Seconds
+    ) -> bool:
+        """It evaluates the model that it will have; says whether that went well."""
+        try:
+            self._reports.prepare(who, version, public_D)
+        except UserCodeError as error:
+            self._errors[who] = error
+            return False
+        self._at(received, REPORTS, who)
+        return True
+
+    def _report(self, who: int) -> None:
+        """It tells what it has measured."""
+        event = self._reports.take(who, self._clock.now)
+        self._feed(event)
+        self._world.tell(event)
 
     def _fail(self, who: int) -> None:
         """The user's code raised: the server is told, and the federation goes on."""
@@ -530,6 +564,7 @@ class Crowd:
             "refused": [[who, v.value] for who, v in self._refused.items()],
             "failures": list(self._failures.items()),
             "errors": [[who, str(error)] for who, error in self._errors.items()],
+            "reports": self._reports.dump(),
             "entering": self._inbox.dump(arrays),
             "coordinator": self._coordinator.dump(),
             "work": self._work.dump(arrays),
@@ -547,6 +582,7 @@ class Crowd:
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._failures = dict(saved["failures"])
         self._errors = {who: UserCodeError(text) for who, text in saved["errors"]}
+        self._reports.load(saved.get("reports", ()))
         self._work.load(saved["work"], arrays)
         holding = {*self._given, *(update[0] for update in saved["entering"])}
         for who in holding.difference(self._errors):

@@ -13,6 +13,7 @@ from fedcore.rng import Key
 from fedcore.training import check_fit
 from fedcore.workload import FlatModel, StackedModel, Workload, user_code
 from fedrun.config import FederationConfig
+from fedsim.evaluator import Measure
 from fedsim.population import Population
 from fedsim.ray import ray_links
 from fedsim.stacked.allocator import keep_memory
@@ -81,8 +82,6 @@ def _reason_against(config: FederationConfig, workload: Workload) -> str | None:
         return "a recorded order of arrival is replayed exactly"
     if workload.train is not None:
         return "the workload has a training loop of its own"
-    if config.evaluate.clients:
-        return "evaluate.clients: they evaluate what they receive"
     if algorithm.bandwidth is not None:
         return "algorithm.bandwidth: each client keeps a budget of its own"
     if algorithm.uplink.sends_changes:
@@ -91,9 +90,16 @@ def _reason_against(config: FederationConfig, workload: Workload) -> str | None:
 
 
 def make_crowd(
-    world: World, population: Population, workload: Workload, model: StackedModel
+    world: World,
+    population: Population,
+    workload: Workload,
+    model: StackedModel,
+    measure: Measure | None,
 ) -> Crowd:
-    """All clients of a population, in a world of their own."""
+    """All clients of a population, in a world of their own.
+
+    ``measure`` is what they evaluate with, where they do.
+    """
     run = world.run
     assert isinstance(run.coordinator, CrowdCoordinator)
     config, algorithm = run.config, run.coordinator.algorithm
@@ -108,7 +114,7 @@ def make_crowd(
     work = Work(
         algorithm, computes, most=engine.stack, memory_bytes=engine.memory_bytes
     )
-    return Crowd(world, population, workload, pool, work)
+    return Crowd(world, population, workload, pool, work, measure)
 
 
 def _computes(

@@ -50,7 +50,7 @@ def test_a_metric_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
     assert done.best == {"loss": (1.0, 0)}
     assert str(done.summary["metrics"]) == "{'loss': nan}"  # it does not vanish
     [(_, value, remark), *_] = _metrics(done)
-    assert (value, remark) == ("nan", "best 1 at version 0")
+    assert (value, remark) == ("nan", "best 1 at version 0; n\u00a0=\u00a010")
 
 
 def test_what_no_client_has_a_number_for_does_not_vanish(tmp_path: Path) -> None:
@@ -62,6 +62,32 @@ def test_what_no_client_has_a_number_for_does_not_vanish(tmp_path: Path) -> None
     table = results(story, tmp_path).federated
     assert str(table["loss"]) == "[nan]"
     assert table["error"] == [0.5]
+
+
+def test_n_stands_beside_what_clients_have_measured(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    story.admit("bob")
+    story.measure("ann", 1.0, 1, samples=10, accuracy=0.1)  # and again, after a loss
+    story.measure("ann", 2.0, 1, samples=10, accuracy=0.5, loss=2.0)
+    story.measure("bob", 2.0, 1, samples=30, accuracy=0.9, loss=math.nan)
+    story.measure("bob", 3.0, 2, samples=30, accuracy=0.7)
+    done = results(story, tmp_path)
+    table = done.federated
+    assert table["clients"] == [2, 1]
+    assert table["samples"] == [40, 30]
+    assert table["accuracy"] == [pytest.approx(0.8), 0.7]
+    assert table["accuracy_n"] == [40, 30]
+    assert table["loss"] == [2.0, None]
+    assert table["loss_n"] == [10, None]
+    assert done.by_client["client"] == ["ann", "bob"]
+    assert done.by_client["version"] == [1, 2]
+    assert done.by_client["samples"] == [10, 30]
+    assert done.by_client["accuracy"] == [0.5, 0.7]
+    assert done.summary["federated"]["accuracy_n"] == 30
+    [(name, value, remark)] = _metrics(done)
+    assert (name, value) == ("Clients' accuracy", "0.7")
+    assert remark == "version 2 by 1 client, weighted by samples; n\u00a0=\u00a030"
 
 
 def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:

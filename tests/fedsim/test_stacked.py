@@ -14,8 +14,9 @@ import pytest
 import fedsim
 from fedcore.bandwidth import DAY
 from fedcore.coordinator import CrowdCoordinator
-from fedcore.coordinator.records import Decided, Failed, Leased, Stepped
+from fedcore.coordinator.records import Decided, Failed, Leased, Measured, Stepped
 from fedcore.errors import JournalError, UserCodeError
+from fedcore.workload import Client
 from fedrun.data import digits
 from fedrun.journal import Journal, verify
 from fedrun.results import Results
@@ -42,15 +43,31 @@ def train_data(client: Any) -> Any:
     return x[rows], y[rows]
 
 
+def valid_data(client: Any) -> Any:
+    """Of unequal sizes."""
+    x, y = digits("test")
+    return x[client.index :: 5 + client.index], y[client.index :: 5 + client.index]
+
+
 YEAR, MONTH = 365 * DAY, 30 * DAY
 WORKLOAD = TorchWorkload(
     model=model,
     loss=nn.CrossEntropyLoss(),
     train_data=train_data,
+    valid_data=valid_data,
     test_data=lambda: digits("test"),
 )
 SETTINGS: dict[str, dict[str, Any]] = {
     "fed_avg": {"algorithm": {"kind": "fed_avg", "buffer": 4}},
+    "own_evaluations": {
+        "algorithm": {"kind": "fed_buff", "buffer": 3},
+        "evaluate": {"clients": True, "every_versions": 3},
+        "simulate": {
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "dropout": 0.2,
+            "away_seconds": 2.0,
+        },
+    },
     "over_selection": {
         "algorithm": {"kind": "fed_avg", "buffer": 4, "over_selection": 1.5},
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
@@ -232,8 +249,24 @@ def told(results: Results) -> list[tuple[Any, ...]]:
 
 
 def given(results: Results) -> list[tuple[Any, ...]]:
-    """The tasks, and the bytes that came with them."""
-    return sorted((r.cid, r.version, r.task, r.nbytes) for r in results.of(Leased))
+    """The tasks, and the bytes that came with them.
+
+    Without those of the last version: who measures it, and when it came, is one thing.
+    """
+    return sorted(
+        (r.cid, r.version, r.task, r.nbytes)
+        for r in results.of(Leased)
+        if r.task == "train" or r.cid in results.evaluators
+    )
+
+
+def evaluations(results: Results) -> list[tuple[Any, ...]]:
+    """Who has evaluated which version, when and on how many samples."""
+    return sorted(
+        (r.cid, r.version, round(r.at, 6), r.samples)
+        for r in results.of(Measured)
+        if r.cid not in results.evaluators
+    )
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -259,6 +292,29 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     np.testing.assert_allclose(
         stacked.central["loss"], exact.central["loss"], rtol=1e-4
     )
+    assert evaluations(stacked) == evaluations(exact)
+
+
+def test_all_clients_evaluate_the_last_version_in_both_engines(tmp_path: Path) -> None:
+    for kind in ("exact", "stacked"):
+        results = simulated(tmp_path, kind, SETTINGS["own_evaluations"])
+        last = results.by_client
+        assert last["client"] == sorted(f"client-{who}" for who in range(12))
+        assert last["version"] == [12] * 12
+        module, params = model(), results.model("last")
+        module.load_state_dict({name: torch.tensor(params[name]) for name in params})
+        for place, name in enumerate(last["client"]):
+            x, y = valid_data(Client(name, int(name.removeprefix("client-")), 12))
+            with torch.no_grad():
+                loss = nn.CrossEntropyLoss()(module(torch.tensor(x)), torch.tensor(y))
+            assert last["samples"][place] == len(y)
+            assert last["loss"][place] == pytest.approx(float(loss), rel=1e-6)
+        merged = results.summary["federated"]
+        assert merged["clients"] == 12
+        assert merged["loss_n"] == merged["samples"] == sum(last["samples"])
+        assert merged["loss"] == pytest.approx(
+            np.average(last["loss"], weights=last["samples"])
+        )
 
 
 @pytest.mark.parametrize("seed", range(12))

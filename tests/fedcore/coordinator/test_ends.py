@@ -133,3 +133,25 @@ def test_a_run_goes_on_if_its_end_was_moved_away() -> None:
     assert desk.records(Reopened)
     desk.push("a", 2)
     assert desk.ack.answer is Verdict.ACCEPTED
+
+
+def test_at_the_end_trainers_evaluate_the_last_version_where_clients_do() -> None:
+    desk = Desk(FedBuff(buffer=2), StopConfig(updates=1), EvaluateConfig(clients=True))
+    desk.enrol("a", "b")
+    desk.push("a", 1)
+    desk.pull("b")
+    assert desk.reply.done
+    assert desk.reply.task is not None
+    assert desk.reply.task.kind == "evaluate"
+    desk.measure("b", desk.version, accuracy=0.5)
+    desk.pull("b")
+    assert desk.reply.done
+    assert desk.reply.task is None
+
+
+def test_at_the_end_trainers_are_through_where_clients_do_not_evaluate() -> None:
+    desk = served(updates=1)
+    desk.push("a", 1)
+    desk.pull("b")
+    assert desk.reply.done
+    assert desk.reply.task is None

@@ -156,6 +156,7 @@ def test_what_clients_measured_stands_where_no_evaluator_was(tmp_path: Path) -> 
     page = page_of(story, tmp_path)
     assert "Evaluations of 1 version by clients" in page.words
     assert "by 1 client, weighted by samples" in page.words
+    assert "What each client measured last on data of its own" in page.words
 
 
 def test_names_and_reasons_stay_text(tmp_path: Path) -> None:

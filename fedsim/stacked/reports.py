@@ -1,0 +1,58 @@
+"""What clients measure of the models that they are given, until they tell it."""
+
+from collections.abc import Callable
+
+from fedcore.coordinator.crowd import CrowdCoordinator
+from fedcore.coordinator.events import ModelMeasured
+from fedcore.typing import JSON, Seconds, Vector
+from fedcore.workload import Client
+from fedsim.evaluator import Measure
+
+
+class Reports:
+    """Evaluations by clients, of a model that has not reached them yet.
+
+    They are made when the task is given, since the model is at hand then.
+    """
+
+    def __init__(
+        self,
+        measure: Measure | None,
+        coordinator: CrowdCoordinator,
+        client: Callable[[int], Client],
+    ) -> None:
+        """``measure`` is what clients evaluate with; None: they do not."""
+        self._measure, self._coordinator, self._client = measure, coordinator, client
+        self._waiting: dict[int, tuple[int, dict[str, float], int]] = {}
+
+    def asks(self, cid: str) -> bool:
+        """Whether a client that is given a task shall evaluate its model."""
+        return self._measure is not None and self._coordinator.shall_evaluate(cid)
+
+    def prepare(self, who: int, version: int, public_D: Vector) -> None:
+        """A client evaluates what is on its way to it.
+
+        Raises:
+            UserCodeError: the user's code raised.
+        """
+        assert self._measure is not None
+        values, samples = self._measure(self._client(who), public_D)
+        self._waiting[who] = version, dict(values), samples
+
+    def take(self, who: int, at: Seconds) -> ModelMeasured:
+        """The model has reached the client, which tells what it has measured."""
+        version, values, samples = self._waiting.pop(who)
+        cid = self._client(who).name
+        return ModelMeasured(
+            at=at, cid=cid, version=version, values=values, samples=samples
+        )
+
+    def dump(self) -> JSON:
+        """What was not told yet."""
+        return list(self._waiting.items())
+
+    def load(self, saved: JSON) -> None:
+        """What :meth:`dump` gave."""
+        self._waiting = {
+            who: (version, values, samples) for who, (version, values, samples) in saved
+        }
