@@ -165,6 +165,9 @@ def _put(whole: Any, used: int, part: Any) -> Any:
             f"{whole.shape[1:]} to other clients: they cannot be trained together; "
             "pad them, or set simulate.engine.kind: exact"
         )
+    common = np.result_type(whole.dtype, array.dtype)
+    if common != whole.dtype:  # another client's numbers are wider
+        whole = whole.astype(common)
     return _grown(whole, used, array)
 
 

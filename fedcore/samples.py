@@ -38,7 +38,7 @@ class ArraySamples:
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these rows."""
-        return take_rows(self.x, rows), take_rows(self.y, rows)
+        return take_rows(self.x, rows), whole_numbers(take_rows(self.y, rows))
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """Counts of integer labels, if the targets are a vector of them."""
@@ -86,7 +86,7 @@ class Subset:
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these of its rows."""
         places = self.rows[rows]
-        return take_rows(self.x, places), take_rows(self.y, places)
+        return take_rows(self.x, places), whole_numbers(take_rows(self.y, places))
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """Counts of integer labels, if the targets are a vector of them."""
@@ -105,8 +105,20 @@ class IndexedSamples:
         return len(self.source)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
-        """Inputs and targets of these rows, collated."""
-        return self.collate([self.source[int(row)] for row in rows])
+        """Inputs and targets of these rows, collated.
+
+        Raises:
+            WorkloadError: a sample is no pair.
+        """
+        items = [self.source[int(row)] for row in rows]
+        for item in items:
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                raise WorkloadError(
+                    f"a sample of the data set {type(self.source).__name__} is "
+                    f"{_described(item)}; expected (x, y)"
+                )
+        x, y = self.collate(items)
+        return x, whole_numbers(y)
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """Counts of the ``targets`` that many data sets carry beside their samples."""
@@ -116,27 +128,186 @@ class IndexedSamples:
 def as_samples(data: Any, whose: str) -> Samples:
     """Rows of whatever a user's function returned.
 
+    Of a pair, data frames of numbers become float32 arrays, and lists arrays.
+
     Raises:
         WorkloadError: neither a pair of arrays, nor a subset of some, nor a map-style
-            data set; or empty.
+            data set; or empty; or a frame has words or missing values.
     """
     samples: Samples
     if isinstance(data, Subset):
         samples = data
-    elif isinstance(data, tuple) and len(data) == 2:
-        x, y = (np.asarray(p) if isinstance(p, list) else p for p in data)
+    elif _is_pair(data):
+        x = as_inputs(data[0], f"{whose} returned")
+        y = as_targets(data[1], f"{whose} returned")
         samples = ArraySamples(x, y)
         _check_lengths(x, len(y), whose)
-    elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        samples = IndexedSamples(data, stack_pairs)
+    elif problem := _problem(data):
+        raise WorkloadError(f"{whose} returned {problem}")
     else:
-        raise WorkloadError(
-            f"{whose} returned {type(data).__name__}; expected (x, y), "
-            "Subset(x, y, rows) or a data set with len() and [i]"
-        )
+        samples = IndexedSamples(data, stack_pairs)
     if not len(samples):
         raise WorkloadError(f"{whose} returned no samples")
     return samples
+
+
+def _is_pair(data: Any) -> bool:
+    """A tuple of two, or a list of two arrays; a list of pairs is a data set."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return False
+    return isinstance(data, tuple) or hasattr(data[0], "shape")
+
+
+def _problem(data: Any) -> str:
+    """Why something is no data set; empty if it may be one."""
+    if isinstance(data, Mapping):
+        return (
+            f"{_described(data)}, which does not say what the targets are; expected "
+            "(x, y), where x may be a dict of arrays"
+        )
+    if hasattr(data, "columns"):
+        return (
+            f"{_described(data)} alone, which does not say what the targets are; "
+            "expected (x, y), such as (frame.drop(columns='label'), frame['label'])"
+        )
+    if hasattr(data, "shape") or isinstance(data, tuple):
+        return f"{_described(data)}; expected (x, y)"
+    if hasattr(data, "batch_size") and hasattr(data, "dataset"):
+        return (
+            f"{_described(data)}, whose batches are of its own choice; return the data "
+            "set (loader.dataset), from which the platform draws batches "
+            "(algorithm.client.batch)"
+        )
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        return ""
+    return (
+        f"{type(data).__name__}; expected (x, y), Subset(x, y, rows) or a data set "
+        "with len() and [i]"
+    )
+
+
+def _described(data: Any) -> str:
+    """What something is, in a few words."""
+    if isinstance(data, Mapping):
+        names = ", ".join(map(str, list(data)[:6]))
+        return f"a {type(data).__name__} of {names or 'nothing'}"
+    if isinstance(data, tuple | list):
+        return f"a {type(data).__name__} of {len(data)}"
+    return f"a {type(data).__name__}"
+
+
+def as_inputs(data: Any, whose: str) -> Any:
+    """Inputs as arrays; a data frame of numbers as float32 (N, F).
+
+    Raises:
+        WorkloadError: lists are ragged, or a frame holds what is no finite number.
+    """
+    if isinstance(data, Mapping) and not hasattr(data, "columns"):
+        return {name: as_inputs(part, whose) for name, part in data.items()}
+    if isinstance(data, tuple):
+        return tuple(as_inputs(part, whose) for part in data)
+    if hasattr(data, "columns"):
+        return _of_frame(data, whose)
+    return _as_array(data, whose)
+
+
+def as_targets(data: Any, whose: str) -> Any:
+    """Targets as an array; a data frame of one column as a vector.
+
+    Raises:
+        WorkloadError: they have no rows, or a frame holds what is no finite number.
+    """
+    if isinstance(data, Mapping) and not hasattr(data, "columns"):
+        raise WorkloadError(f"{whose} {_described(data)} as targets; expected an array")
+    if hasattr(data, "columns"):
+        if len(data.columns) != 1:
+            return _of_frame(data, whose)
+        return _as_array(_column(data, 0), whose)
+    found = _as_array(data, whose)
+    if not hasattr(found, "__len__") or not getattr(found, "shape", (1,)):
+        raise WorkloadError(f"{whose} targets without rows: {found!r}")
+    return found
+
+
+def _as_array(data: Any, whose: str) -> Any:
+    """Lists and columns of data frames as arrays; arrays and tensors as they are."""
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, list):
+        try:
+            return np.asarray(data)
+        except ValueError as error:
+            raise WorkloadError(
+                f"{whose} a ragged list: its items differ in length; pad them"
+            ) from error
+    if hasattr(data, "to_numpy"):
+        return _of_column(data, whose, getattr(data, "name", None))
+    return data
+
+
+def _of_column(data: Any, whose: str, name: Any) -> Any:
+    """A column of a data frame: whole numbers, numbers or words; none is missing."""
+    found = np.asarray(data.to_numpy())
+    where = f"{whose} a column" if name is None else f"{whose} a column {name!r}"
+    if found.dtype == object:  # nullable numbers, decimals, categories, words
+        missing = [
+            i for i, value in enumerate(found) if value is None or value != value
+        ]
+        if missing:
+            raise WorkloadError(f"{where} without a finite value in row {missing[0]}")
+        if all(isinstance(value, str) for value in found):
+            return found.astype(np.str_)
+        try:
+            numbers = found.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            odd = next(value for value in found if not _is_number(value))
+            raise WorkloadError(f"{where} that is not numeric: {odd!r}") from error
+        whole = numbers.astype(np.int64)
+        return whole if (whole == numbers).all() else numbers
+    if found.dtype.kind == "f":
+        odd_rows = np.flatnonzero(~np.isfinite(found))
+        if len(odd_rows):
+            raise WorkloadError(f"{where} without a finite value in row {odd_rows[0]}")
+    return found
+
+
+def _of_frame(frame: Any, whose: str) -> Any:
+    """The columns of numbers of a data frame, (N, F)."""
+    names = list(frame.columns)
+    columns = []
+    for place, name in enumerate(names):
+        column = _of_column(_column(frame, place), whose, name)
+        if column.dtype.kind not in "iufb":
+            raise WorkloadError(
+                f"{whose} a data frame whose column {name!r} is not numeric: "
+                f"{column[0]!s}; inputs are numbers"
+            )
+        columns.append(column.astype(np.float32))
+    if not columns:
+        raise WorkloadError(f"{whose} a data frame without columns")
+    return np.stack(columns, axis=1)
+
+
+def _column(frame: Any, place: int) -> Any:
+    """By its place: names may be there twice."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, place]
+    return frame[frame.columns[place]]
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def whole_numbers(targets: Any) -> Any:
+    """Whole numbers of any width, and truth values, as int64; others as they are."""
+    if isinstance(targets, np.ndarray) and targets.dtype.kind in "iub":
+        return targets.astype(np.int64, copy=False)
+    return targets
 
 
 def targets_of(data: Any) -> Any:
@@ -175,6 +346,8 @@ def count_labels(targets: Any, rows: Indices) -> Counts | None:
     if targets is None or not len(rows):
         return None
     chosen = np.asarray(targets)[rows]
+    if chosen.dtype == bool:
+        chosen = chosen.astype(np.int64)
     if (
         chosen.ndim != 1
         or not np.issubdtype(chosen.dtype, np.integer)
@@ -207,10 +380,12 @@ def _rows_in(subset: Subset) -> int:
         return len(y)  # as nearly always, and 100,000 clients ask one by one
     lengths = []
     for part in (*arrays_of(x), y):
-        if not getattr(part, "shape", ()):  # a list would be copied for each client
+        is_array = getattr(part, "shape", ()) and not hasattr(part, "to_numpy")
+        if not is_array:  # a list would be copied for each client
             raise WorkloadError(
                 "a Subset is of arrays with a row for each sample, which its clients "
                 f"share; got {type(part).__name__}"
+                + ("; give frame.to_numpy()" if hasattr(part, "to_numpy") else "")
             )
         lengths.append(len(part))
     if len(set(lengths)) > 1:

@@ -24,6 +24,7 @@ from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.workload import Metrics, StackedModel, user_code
 from fedtorch.tensors import CPU, across, join_tensors, to_array
+from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -116,7 +117,8 @@ class FlatModule:
         self._module.train()
         self._take(w_D)
         self._g_D.zero_()
-        loss = self._loss_there(self._module(self._there(x)), self._there(y))
+        targets = across(to_targets(y), self._device)
+        loss = self._loss_there(self._module(self._there(x)), targets)
         loss.backward()  # type: ignore[no-untyped-call]
         if self._g_here_D is not self._g_D:
             self._g_here_D.copy_(self._g_D)
@@ -150,7 +152,7 @@ class FlatModule:
         samples = self._samples(data, "the evaluation data")
         batches = map(samples.batch, evaluation_batches(len(samples)))
         outputs = (
-            (across(self._module(self._there(x)), CPU), to_tensor(y))
+            (across(self._module(self._there(x)), CPU), to_targets(y))
             for x, y in batches
         )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}

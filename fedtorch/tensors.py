@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fedcore.errors import WorkloadError
+
 CPU = torch.device("cpu")
 
 
@@ -21,7 +23,28 @@ def to_tensor(data: Any) -> Any:
     array = np.asarray(data)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
+    if array.dtype.kind not in "biufc":
+        raise WorkloadError(
+            f"a tensor holds numbers, the data are {_kind(array)}; make numbers of "
+            "them, such as np.unique(words, return_inverse=True)[1]"
+        )
     return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def to_targets(data: Any) -> Any:
+    """The same for targets; whole numbers and truth values become int64."""
+    return mapped(to_tensor(data), _long)
+
+
+def _long(tensor: torch.Tensor) -> torch.Tensor:
+    is_whole = not tensor.is_floating_point() and not tensor.is_complex()
+    return tensor.long() if is_whole else tensor
+
+
+def _kind(array: npt.NDArray[Any]) -> str:
+    first = array.ravel()[:1].tolist()
+    words = "words" if array.dtype.kind in "US" else f"of type {array.dtype}"
+    return f"{words} such as {first[0]!r}" if first else words
 
 
 def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:

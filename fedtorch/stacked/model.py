@@ -25,7 +25,7 @@ from fedtorch.stacked.losses import Loss, known, stacked_loss
 from fedtorch.stacked.rows import Rows, Slots, Workspace
 from fedtorch.stacked.vmapped import Vmapped
 from fedtorch.stacked.way import Way
-from fedtorch.tensors import first, mapped, to_tensor
+from fedtorch.tensors import first, mapped, to_targets, to_tensor
 
 # Bytes of activations of the models that are computed together: they stay in cache,
 # or in a few times as much where a step has more to do beside them.
@@ -106,7 +106,7 @@ class Stacked:
             NotStackableError: in the first call: the module does what ``vmap`` cannot.
         """
         n = len(w_ND)
-        x, y = self._here(x_NB), self._here(y_NB)
+        x, y = self._here(to_tensor(x_NB)), self._here(to_targets(y_NB))
         batch = Batch(np.asarray(sizes_N), first(x).shape[1], self._device)
         if self._g_ND.shape[0] < n:
             self._g_ND = torch.empty(n, self._spec.dim, device=self._device)
@@ -124,7 +124,6 @@ class Stacked:
         return None if self._compiled is None else self._compiled.descend(steps)
 
     def _here(self, data: Any) -> Any:
-        data = to_tensor(data)
         if self._on_cpu:
             return data
         return mapped(data, lambda tensor: tensor.to(self._device))

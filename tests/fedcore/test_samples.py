@@ -87,7 +87,6 @@ def test_labels_are_counted_among_the_rows_and_as_often_as_they_occur(
         np.array([[0], [1]]),
         np.array([-1, 1]),
         np.array(["a", "b"]),
-        np.array([True, False]),
         np.array([1, MOST_CLASSES]),
     ],
 )
