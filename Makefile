@@ -18,7 +18,7 @@ MUTANTS ?=
 EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz power kill mutants proto docs containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile soak fuzz power kill mutants proto configuration docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,11 +94,13 @@ mutants: $(VENV)/.stamp  ## mistakes planted: do tests see them? (MUTANTS="lease
 proto: $(VENV)/.stamp  ## generate the stubs anew
 	$(PY) -m tools.stubs
 
+configuration: $(VENV)/.stamp  ## docs/configuration.md anew, from the settings
+	$(PY) -m docs.generate
+
 docs:  ## the documentation, into docs/_build/html
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/pip install -q --upgrade "pip>=25.1"
 	.venv-docs/bin/pip install -q -c constraints.txt --group docs -e .
-	.venv-docs/bin/python -m docs.generate
 	.venv-docs/bin/sphinx-build -q -W --keep-going -n -b html docs docs/_build/html
 
 containers:  ## build the images and run them (needs podman; see deploy/README.md)

@@ -1,4 +1,4 @@
-"""Writes ``docs/configuration.md`` from the settings themselves: ``make docs``.
+"""Writes ``docs/configuration.md`` from the settings: ``make configuration``.
 
 Nothing is listed here by hand. The sections are the fields of the federation's
 config, and the methods of a role are those that are registered.

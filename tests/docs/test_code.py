@@ -1,16 +1,21 @@
 """Code in README and docs runs, or is the very text of a file."""
 
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
+from fedcore.workload import FlatModel
+from fedrun.app import load_app
 from fedrun.config import parse_config
-from tests.docs.pages import ROOT, Block, all_blocks
+from fedsim.codecs.grid import pairs_of, plain
+from tests.docs.pages import PAGES, ROOT, Block, all_blocks
 
 # What a block may be. Another language is a mistake, or wants a test here.
 TESTED = {"python", "yaml", "console", "sh"}
-SHOWN = {"", "text", "{toctree}"}
+SHOWN = {"", "text"}
 LONGEST = 40  # lines of a user's file
 
 
@@ -36,7 +41,27 @@ def test_yaml_is_a_config(block: Block) -> None:
         assert block.text == (ROOT / block.source).read_text(encoding="utf-8")
     raw = yaml.safe_load(block.text)
     assert isinstance(raw, dict)
-    parse_config(raw, str(block), block.text)
+    config = parse_config(raw, str(block), block.text)
+    config.algorithm.build(users_model().spec)  # names tensors of it, if any
+
+
+@cache
+def users_model() -> FlatModel:
+    """The model of the file that the README shows."""
+    pytest.importorskip("torch")
+    app = ROOT / "fedsim" / "templates" / "torch" / "my_app.py"
+    return load_app(f"{app}:workload").flat()
+
+
+def test_codecs_in_the_text_name_tensors_of_the_users_model() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    spans = re.findall(r"`--uplink '(\w+:[^`]*)'`", text)
+    assert spans
+    config = parse_config({})
+    for span in spans:
+        _, pair = pairs_of(config, [span])
+        changes = {"algorithm": {"uplink": plain(pair.uplink)}}
+        parse_config(changes).algorithm.build(users_model().spec)
 
 
 def test_a_users_file_is_short() -> None:

@@ -1,6 +1,7 @@
 """What the docs say of codes, messages, formats and settings is what the code has."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -160,11 +161,67 @@ def test_types_are_told_in_words(annotation: object, words: str) -> None:
 # -------------------------------------------------------------------------- links
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_to_files_lead_somewhere(path: object) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose(path)):  # type: ignore[arg-type]
+# Those that a repository shows, too.
+WRITTEN = [
+    *PAGES,
+    DOCS / "configuration.md",
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ROOT / "deploy" / "README.md",
+    *ROOT.glob("fedsim/templates/*/README.md"),
+]
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]*)[^)]*\)")
+
+
+def _anchors(path: Path) -> set[str]:
+    """What the headings of a page are called in links, as repositories do it."""
+    text = path.read_text(encoding="utf-8")
+    found = set()
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(plain.strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", WRITTEN, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_links_have_words_and_lead_somewhere(path: Path) -> None:
+    """Those of pages that a build makes lead nowhere in a fresh clone."""
+    for words, target in _LINK.findall(prose(path)):
+        assert words.strip(), f"{path}: a link to {target} without words"
         if target.startswith(("http:", "https:")):
             continue
-        place = (path.parent / target).resolve()  # type: ignore[attr-defined]
-        generated = place == DOCS / "configuration.md"
-        assert generated or place.exists(), f"{path}: {target}"
+        name, _, anchor = target.partition("#")
+        place = (path.parent / name).resolve() if name else path
+        assert place.exists(), f"{path}: {target}"
+        assert not anchor or anchor in _anchors(place), f"{path}: {target}"
+
+
+@pytest.mark.parametrize(
+    "path", WRITTEN, ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_a_page_needs_no_program_to_be_read(path: Path) -> None:
+    """No directive, role or definition list, which a repository shows as they are."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"^(?:```|:::)\{.*|^: .*", text, re.MULTILINE)
+    assert not re.findall(r"\{\w+\}`", prose(path))
+
+
+def test_the_page_of_settings_is_that_of_the_program() -> None:
+    written = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert written == generate.page(), "make configuration"
+
+
+def test_every_decision_is_in_the_list() -> None:
+    listed = re.findall(
+        r"^(\d+)\. \[(.*)\]\((.*)\)$", _read("decisions/index.md"), re.M
+    )
+    pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    assert listed == [
+        (
+            str(int(page.name[:4])),
+            page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# "),
+            page.name,
+        )
+        for page in pages
+    ]

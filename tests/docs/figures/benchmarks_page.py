@@ -15,7 +15,7 @@ SAID = (  # sizes, settings and names
     r"Dirichlet \.3|batches of \d+|\d+ rounds|\d seeds|[\d,]+ values|SGD \.1",
     r"exit status is 1|HTTP/2|(?:learning rate|with) \.\d+|falls to 0",
     r"894 windows|\.01 is nine|[\d.]+ %|have 20 samples|to 16 samples",
-    r"decision 22|1e\d|lingered for 3 s|1M values|10 updates make|100,000\s+clients",
+    r"decision \d+|1e\d|lingered for 3 s|1M values|10 updates make|100,000\s+clients",
 )
 
 
