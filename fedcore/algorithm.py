@@ -132,9 +132,7 @@ class AlgorithmConfig(Method):
 
     def counted(self, samples: int) -> float:
         """n: for how many samples an update counts."""
-        if self.weigh_by == "updates":
-            return 1.0
-        return min(samples, self.samples_cap or samples)
+        return count_samples(samples, self.weigh_by, self.samples_cap)
 
     @property
     def uses_labels(self) -> bool:
@@ -224,6 +222,11 @@ class AlgorithmConfig(Method):
             uplink=self.uplink.build_for(spec),
             downlink=self.downlink.build_for(spec),
         )
+
+
+def count_samples(samples: int, weigh_by: str | None, cap: int | None) -> float:
+    """For how many samples an update of so many counts, by a recipe's settings."""
+    return 1.0 if weigh_by == "updates" else min(samples, cap or samples)
 
 
 def _shortening() -> list[str]:

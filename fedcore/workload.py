@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fedcore.errors import (
 )
 from fedcore.evaluation import MetricsOf, evaluation_batches, measured, numbers
 from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
+from fedcore.protocol import MOST_COUNTED
 from fedcore.rng import Key
 from fedcore.samples import Samples, as_samples, join_rows
 from fedcore.text import printable
@@ -91,23 +92,28 @@ class TrainingTask:
     batch: int
     skipped: list[tuple[int, str]] = field(default_factory=list, repr=False)
 
-    def skip(self, samples: int, why: str) -> None:
+    def skip(self, samples: SupportsIndex, why: object) -> None:
         """Says that some samples are left out, such as the one bad file of a thousand.
 
         The task goes on; the server shows the client with the number and the reason.
 
         Args:
             samples: how many, 1 or more.
-            why: in a line, such as "scan_17.png: truncated".
+            why: in a line, such as "scan_17.png: truncated", or what was raised.
 
         Raises:
             WorkloadError: it is no such number, or the reason is empty.
         """
-        if not isinstance(samples, int) or samples < 1:
-            raise WorkloadError(f"skip({samples!r}, ...): expected a number above 0")
-        if not why:
-            raise WorkloadError(f"skip({samples}, {why!r}): expected a reason")
-        self.skipped.append((samples, printable(why)[:LONGEST_WHY]))
+        count = int(samples) if isinstance(samples, SupportsIndex) else 0
+        if not 0 < count <= MOST_COUNTED:
+            raise WorkloadError(
+                f"skip({samples!r}, ...): expected a whole number, 1 to {MOST_COUNTED}"
+            )
+        said = "" if why is None else str(why).strip()
+        reason = printable(said)[:LONGEST_WHY]
+        if not reason:
+            raise WorkloadError(f"skip({samples!r}, {why!r}): expected a reason")
+        self.skipped.append((count, reason))
 
 
 @dataclass(frozen=True, slots=True)

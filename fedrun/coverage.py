@@ -9,7 +9,6 @@ kept over all updates and over the recent ones, so that one sees who fades.
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,9 @@ LEAST_CLIENTS = 4  # of fewer, one often makes half of it
 FADING = 0.25  # a label with less than this part of its share over all fades
 RARE = 0.1  # one with less than this part of an even share does not
 MOST_NAMED = 5
+MOST_VALUES = 10_000_000  # of the recent updates' labels; older ones go first
 _ROUNDING = 1e-9  # of sums in other orders
+_CANCELLED = 1e6  # so many times what is left was subtracted: sum up again
 
 
 @dataclass(slots=True)
@@ -63,7 +64,6 @@ class _Recent(NamedTuple):
 
     client: Share
     mass: float
-    portion_C: Portions | None  # of its labels
 
 
 class Coverage:
@@ -77,6 +77,10 @@ class Coverage:
         self.mass = 0.0  # Σ λ n of all accepted updates
         self.recent_mass = 0.0  # the same of the recent ones
         self._recent: deque[_Recent] = deque()
+        self._portions: deque[Portions] = deque()  # of the labels of recent updates
+        self._values = 0  # of all of these together
+        self._forgotten = 0.0  # Σ λ n that was subtracted since all was summed up
+        self._named: dict[str, Share] = {}  # the newest client of each name
         self._labels: list[Portions] = [np.zeros(0), np.zeros(0)]  # all, recent
         self._last_C = np.zeros(
             0, np.int64
@@ -101,10 +105,14 @@ class Coverage:
         if record.role == "trainer":
             known = self.clients.setdefault(record.cid, Share(record.cid, name))
             known.name = name
+            before = self._named.get(name, known)
+            before.left = before is not known  # it begins anew under its name
+            self._named[name] = known
 
     def _take(self, record: Decided) -> None:
         client = self.clients[record.cid]
         mass = record.weight * self.counted(record.samples)
+        client.left = False  # two clients may have one name
         client.updates += 1
         client.mass += mass
         client.recent += mass
@@ -112,12 +120,16 @@ class Coverage:
         client.version, client.at = self.version, record.at
         self.mass += mass
         self.recent_mass += mass
-        portion_C = None
-        if record.counts is not None:
-            portion_C = self._take_labels(record.counts, mass)
-        self._recent.append(_Recent(client, mass, portion_C))
+        portion_C = self._take_labels(record.counts or (), mass)
+        self._recent.append(_Recent(client, mass))
+        self._portions.append(portion_C)
+        self._values += len(portion_C)
         while len(self._recent) > self.window:
             self._forget()
+        while len(self._portions) > self.window or self._values > MOST_VALUES:
+            self._forget_labels()
+        if self._forgotten > _CANCELLED * self.recent_mass:
+            self._sum_up()
 
     def _take_labels(self, counts: tuple[int, ...], mass: float) -> Portions:
         """Divides an update's λ n among the labels that it used."""
@@ -134,14 +146,31 @@ class Coverage:
 
     def _forget(self) -> None:
         """The oldest of the recent updates is recent no more."""
-        client, mass, portion_C = self._recent.popleft()
+        client, mass = self._recent.popleft()
         self.recent_mass -= mass
+        self._forgotten += mass
         client.recent_updates -= 1
         client.recent = client.recent - mass if client.recent_updates else 0.0
-        if portion_C is not None:
-            recent_C = self._labels[1][: len(portion_C)]
-            recent_C -= portion_C
-            np.maximum(recent_C, 0.0, out=recent_C)
+
+    def _forget_labels(self) -> None:
+        portion_C = self._portions.popleft()
+        self._values -= len(portion_C)
+        recent_C = self._labels[1][: len(portion_C)]
+        recent_C -= portion_C
+        np.maximum(recent_C, 0.0, out=recent_C)
+
+    def _sum_up(self) -> None:
+        """Sums up what is recent again: what is left is lost beside what was there."""
+        for client, _ in self._recent:
+            client.recent = 0.0
+        for client, mass in self._recent:
+            client.recent += mass
+        recent_C = np.zeros(len(self._last_C))
+        for portion_C in self._portions:
+            recent_C[: len(portion_C)] += portion_C
+        self._labels[1] = recent_C
+        self.recent_mass = sum(mass for _, mass in self._recent)
+        self._forgotten = 0.0
 
     # ------------------------------------------------------------------ asking
 
@@ -161,7 +190,8 @@ class Coverage:
 
     def recent_share(self, cid: str) -> float:
         """A client's share in the recent updates."""
-        return self.clients[cid].recent / self.recent_mass if self._recent else 0.0
+        mass = self.recent_mass
+        return self.clients[cid].recent / mass if mass > 0 else 0.0
 
     @property
     def missing(self) -> list[Share]:
@@ -173,23 +203,31 @@ class Coverage:
     @property
     def half(self) -> list[Share]:
         """The fewest clients that make up half of the recent updates, largest first."""
-        ranked = sorted(self.clients.values(), key=lambda c: -c.recent)
-        half = self.recent_mass / 2 * (1 - _ROUNDING)
-        for count, mass in enumerate(accumulate(c.recent for c in ranked), 1):
-            if mass >= half > 0:
-                return ranked[:count]
-        return []
+        everybody = list(self.clients.values())  # others may join meanwhile
+        recent_N = np.array([client.recent for client in everybody])
+        half = recent_N.sum() / 2 * (1 - _ROUNDING)
+        if not half > 0:
+            return []
+        order_N = np.argsort(-recent_N, kind="stable")
+        count = int(np.searchsorted(recent_N[order_N].cumsum(), half)) + 1
+        return [everybody[place] for place in order_N[:count]]
 
     @property
     def labels(self) -> dict[int, Label]:
         """The shares of labels that were used, where clients tell which ones."""
-        all_C, recent_C = (each / (each.sum() or 1.0) for each in self._labels)
-        rows = zip(all_C, recent_C, self._last_C, strict=False)  # more may come
+        all_C, recent_C, last_C = self._label_shares()
         return {
-            label: Label(float(share), float(recent), int(last))
-            for label, (share, recent, last) in enumerate(rows)
-            if last >= 0
+            label: Label(
+                float(all_C[label]), float(recent_C[label]), int(last_C[label])
+            )
+            for label in np.flatnonzero(last_C >= 0).tolist()
         }
+
+    def _label_shares(self) -> tuple[Portions, Portions, npt.NDArray[np.int64]]:
+        """Of all updates, of recent ones, and the version that used a label last."""
+        all_C, recent_C = (each / (each.sum() or 1.0) for each in self._labels)
+        known = min(len(all_C), len(recent_C), len(self._last_C))  # more may come
+        return all_C[:known], recent_C[:known], self._last_C[:known]
 
     @property
     def absence(self) -> str:
@@ -221,15 +259,17 @@ class Coverage:
         )
 
     def _fading(self) -> Iterable[str]:
-        labels = self.labels
+        all_C, recent_C, last_C = self._label_shares()
+        fades_C = (recent_C < FADING * all_C) & (all_C * (last_C >= 0).sum() > RARE)
         fading = [
-            f"{label} ({recent:.1%}, {share:.1%} of all, last used at version {last:,})"
-            for label, (share, recent, last) in labels.items()
-            if recent < FADING * share and share * len(labels) > RARE
+            f"{label} ({recent_C[label]:.1%}, {all_C[label]:.1%} of all, "
+            f"last used at version {last_C[label]:,})"
+            for label in np.flatnonzero(fades_C)
         ]
         if fading:
             some = "Label that fades" if len(fading) == 1 else "Labels that fade"
-            yield f"{some} in the last {len(self._recent):,} updates: {listed(fading)}."
+            updates = f"{len(self._portions):,} updates"
+            yield f"{some} in the last {updates}: {listed(fading)}."
 
 
 def listed(names: list[str]) -> str:

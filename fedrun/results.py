@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
+from fedcore.algorithm import count_samples
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
@@ -32,7 +32,6 @@ from fedcore.errors import ConfigError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 from fedcore.text import printable
-from fedrun.config import parse_config
 from fedrun.coverage import Coverage
 from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Configured, Journal, public_model
@@ -65,9 +64,17 @@ USELESS = (Verdict.DISCARDED, Verdict.REJECTED_MALFORMED)
 class Failure(NamedTuple):
     """What went wrong at a client."""
 
-    times: int  # or samples, where it left some out
+    times: int
     error: str  # the last one, in a line
     went_on: bool  # it sent an update since
+
+
+class LeftOut(NamedTuple):
+    """What a client's code left out; a sample of several tasks counts in each."""
+
+    samples: int
+    tasks: int
+    why: str  # the last reason, in a line
 
 
 @dataclass(frozen=True)
@@ -282,13 +289,16 @@ class Results:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """Who is in the model: the shares of clients and labels, and who is missing."""
-        coverage = Coverage()
+        """Who is in the model: the shares of clients and labels, and who is missing.
+
+        All updates count by the newest settings: sums of samples and of updates would
+        not add up.
+        """
+        algorithm = self.configured.config.get("algorithm", {})
+        weigh_by, cap = algorithm.get("weigh_by"), algorithm.get("samples_cap")
+        coverage = Coverage(lambda samples: count_samples(samples, weigh_by, cap))
         for record in self.records:
-            if isinstance(record, Configured):
-                coverage.counted = _counted_by(record)
-            else:
-                coverage.observe(record)
+            coverage.observe(record)
         return coverage
 
     @cached_property
@@ -350,14 +360,14 @@ class Results:
         return found
 
     @cached_property
-    def skipped(self) -> dict[str, Failure]:
+    def skipped(self) -> dict[str, LeftOut]:
         """Clients whose code left samples out: how many, and the last reason."""
-        found: dict[str, Failure] = {}
+        found: dict[str, LeftOut] = {}
         for record in self.of(Skipped):
             name = self.names.get(record.cid, record.cid)
-            before = found[name].times if name in found else 0
+            samples, tasks, _ = found.get(name, (0, 0, ""))
             why = printable(record.why)
-            found[name] = Failure(before + record.count, why, went_on=True)
+            found[name] = LeftOut(samples + record.count, tasks + 1, why)
         return found
 
     @cached_property
@@ -378,7 +388,7 @@ class Results:
             "bytes_down": sum(record.nbytes for record in tasks),
             "bytes_uncompressed": 4 * self.dim * exchanges,
             "failed": {name: each.error for name, each in self.failures.items()},
-            "skipped": {name: each.error for name, each in self.skipped.items()},
+            "skipped": {name: each.why for name, each in self.skipped.items()},
             "restored": len(self.of(EpochOpened)),
             "missing": [client.name for client in self.coverage.missing],
             "warnings": self.coverage.warnings,
@@ -477,14 +487,6 @@ class Results:
             return complete(spec.unflatten(flat_D), journal.rest())
         finally:
             journal.close()
-
-
-def _counted_by(told: Configured) -> Callable[[int], float]:
-    """For how many samples an update counts, as the run was told."""
-    try:
-        return parse_config(told.config).algorithm.counted
-    except ConfigError:  # a method is of a module that was not imported here
-        return float
 
 
 def last_line(error: str) -> str:

@@ -22,7 +22,7 @@ from fedcore.coordinator.records import (
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import JSON, Seconds
-from fedrun.coverage import Coverage, since
+from fedrun.coverage import Coverage, Label, since
 from fedrun.journal.codec import Row
 from fedrun.results import USELESS, last_line
 from fedrun.run import Run
@@ -48,6 +48,7 @@ class ClientProgress:
     failures: int = 0
     error: str = ""  # the last one, in a line
     skipped: int = 0  # samples that its code left out
+    why: str = ""  # it did so the last time
     bytes_up: int = 0
     bytes_down: int = 0
     seen: Seconds = 0.0
@@ -218,7 +219,7 @@ class Progress:
                 client.error = last_line(record.error)
             case Skipped() if client is not None:
                 client.skipped += record.count
-                client.error = record.why
+                client.why = printable(record.why)
             case Departed() if client is not None:
                 client.doing = "left"
             case Stepped():
@@ -260,10 +261,16 @@ def coverage_json(coverage: Coverage) -> JSON:
         ],
         "absence": coverage.absence,
         "labels": {
-            str(label): found._asdict() for label, found in coverage.labels.items()
+            str(label): found._asdict() for label, found in _largest(coverage.labels)
         },
         "warnings": coverage.warnings,
     }
+
+
+def _largest(labels: dict[int, Label]) -> list[tuple[int, Label]]:
+    """The labels with the largest shares, in their order."""
+    found = heapq.nlargest(MOST_LISTED, labels.items(), key=lambda each: each[1].share)
+    return sorted(found)
 
 
 def _shares(coverage: Coverage, cid: str) -> JSON:
@@ -276,9 +283,12 @@ def _shares(coverage: Coverage, cid: str) -> JSON:
 def without_clients(told: JSON) -> JSON:
     """A status for whoever asks from elsewhere: sums, and nobody's name."""
     unlisted = told["unlisted"] + len(told["clients"])
+    disk, stalled = told["disk"], told["stalled"]
+    failing = "it is full or fails" if disk else ""
     hidden = {
         "journal": "",
-        "disk": "it is full or fails" if told["disk"] else "",
+        "disk": failing,
+        "stalled": stalled.replace(disk, failing) if stalled and disk else stalled,
         "coverage": {"absence": "", "warnings": []},
     }
     return {**told, **hidden, "clients": [], "unlisted": unlisted}

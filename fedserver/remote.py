@@ -120,7 +120,7 @@ def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
             yield "failed", f"{times}, last: {client['error']}"
         if client["skipped"]:
             left_out = f"{client['name']} left out {client['skipped']:,} samples"
-            yield "skipped", f"{left_out}, last: {client['error']}"
+            yield "skipped", f"{left_out}, last: {client['why']}"
 
 
 def _bytes(told: JSON) -> list[RenderableType]:

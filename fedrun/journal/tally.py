@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.records import Decided, Leased, Stepped, Tallied
+from fedcore.coordinator.records import Admitted, Decided, Leased, Stepped, Tallied
 from fedcore.protocol import Verdict
 from fedcore.typing import Counts, Seconds
 from fedrun.journal.codec import Configured, Row
@@ -158,8 +158,11 @@ def in_order(records: Iterable[Row], cids: Sequence[str]) -> list[Row]:
 
 
 def _place(record: Row) -> int:
-    """At one moment, updates come before the version that they make, leases after."""
-    if isinstance(record, Configured):
+    """At one moment, updates come before the version that they make, leases after.
+
+    All of them come after the clients that they are of.
+    """
+    if isinstance(record, Configured | Admitted):
         return 0
     if isinstance(record, Decided):
         return 1

@@ -62,8 +62,9 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
         )
     sentences += _failed(results)
     sentences += [
-        f"{name} left out {counted(samples, 'sample')}: {why}."
-        for name, (samples, why, _) in list(results.skipped.items())[:MOST_NAMED]
+        f"{name} left out {counted(samples, 'sample')} in {counted(tasks, 'task')}: "
+        f"{why}."
+        for name, (samples, tasks, why) in list(results.skipped.items())[:MOST_NAMED]
     ]
     sentences += [
         f"At version {e.version:,} a new history began ({e.reason}): what the server "

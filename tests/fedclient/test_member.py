@@ -459,6 +459,6 @@ def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> Non
         until(lambda: len(server.lines("skipped")) == 2, "both are told")
         assert server.lines("skipped")[0]["level"] == "warning"
         [client] = server.progress.as_json(set())["clients"]
-        assert (client["skipped"], client["error"]) == (4, "scan_17.png: truncated")
+        assert (client["skipped"], client["why"]) == (4, "scan_17.png: truncated")
         assert client["failures"] == 0
-    assert Results(tmp_path / "run").skipped["ann"].times == 4
+    assert Results(tmp_path / "run").skipped["ann"].samples == 4

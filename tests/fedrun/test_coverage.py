@@ -155,6 +155,60 @@ def test_recent_shares_are_those_of_the_last_updates(
     assert found == pytest.approx(labels / (labels.sum() or 1.0), abs=1e-9)
 
 
+def test_one_huge_claim_leaves_no_trace_once_it_is_not_recent() -> None:
+    """What is left of small numbers beside a large one was nothing, or negative."""
+    story = joined("ann", "bob", "cid", "dan")
+    story.decide("ann", 1.0, samples=1 << 40, counts=(1, 0))
+    for number in range(150):
+        name = ("bob", "cid", "dan")[number % 3]
+        story.decide(name, 1.0, samples=1, weight=1e-5, counts=(1, 3))
+    coverage = covered(story)
+    shares = [coverage.recent_share(f"id-{name}") for name in ("ann", "bob", "dan")]
+    assert shares == pytest.approx([0.0, 0.33, 0.34])
+    assert coverage.recent_mass == pytest.approx(1e-3)
+    assert coverage.labels[1].recent == pytest.approx(0.75)
+    assert coverage.warnings == []
+
+
+def test_updates_of_no_weight_have_no_share() -> None:
+    story = joined("ann")
+    story.decide("ann", 1.0, weight=0.0, counts=(2,))
+    coverage = covered(story)
+    assert coverage.recent_share("id-ann") == coverage.share("id-ann") == 0.0
+    assert not coverage.half
+    assert not coverage.warnings
+
+
+def test_who_begins_anew_under_its_name_is_not_missing() -> None:
+    story = joined("ann", "bob")
+    story.decide("ann", 1.0)
+    story.admit("ann", cid="anew")
+    for number in range(200):
+        story.decide("bob", 2.0 + number)
+    assert [client.cid for client in covered(story).missing] == ["anew"]
+    story.admit("bob", cid="twin")
+    story.decide("bob", 300.0)
+    for _ in range(100):
+        story.decide("bob", 301.0, cid="twin")
+    missing = [client.cid for client in covered(story).missing]
+    assert missing == ["anew", "id-bob"]  # two may have one name
+
+
+def test_the_labels_of_many_recent_updates_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 250)
+    story = joined("ann")
+    for number in range(90):
+        story.decide("ann", number, counts=(1, *[0] * 9) if number < 60 else (0, 1))
+    story.decide("ann", 90.0, counts=(1, *[0] * 9))
+    coverage = covered(story)
+    assert coverage.recent_updates == 91
+    assert sum(map(len, coverage._portions)) <= 250
+    kept = 1 + (250 - 10 - 60) // 10
+    assert coverage.labels[0].recent == pytest.approx(kept / (kept + 30))
+
+
 def test_evaluators_have_no_share() -> None:
     coverage = Coverage()
     coverage.observe(Admitted(at=0.0, cid="e", name="judge", role="evaluator"))

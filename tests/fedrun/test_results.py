@@ -1,12 +1,15 @@
 """What came of a run, as tables."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedcore.errors import ConfigError, JournalError, ModelError
 from fedcore.protocol import Verdict
+from fedrun.journal import Journal
+from fedrun.journal.tally import _COLUMNS, Tally
 from fedrun.report.header import _metrics
 from fedrun.results import Results
 from tests.fedrun.report.story import Story, short_story
@@ -136,6 +139,36 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         _ = Results(tmp_path).records
     with pytest.raises(ModelError, match=r"last\.safetensors: no such file"):
         results(Story(), tmp_path).model()
+
+
+def test_all_updates_count_by_the_newest_settings(tmp_path: Path) -> None:
+    """Sums of samples, and of updates, would not add up; the status does the same."""
+    story = Story(config={"algorithm": {"kind": "fed_buff", "weigh_by": "samples"}})
+    for name in ("ann", "bob"):
+        story.admit(name)
+    story.decide("ann", 1.0, samples=1000)
+    told = results(story, tmp_path)
+    assert told.shares["share"] == [1.0, 0.0]
+    config = told.configured.config
+    algorithm = {**config["algorithm"], "weigh_by": "updates", "kind": "of_an_app"}
+    amended = replace(told.configured, config={**config, "algorithm": algorithm})
+    journal = Journal.open(told.folder)
+    journal.append([amended])
+    story.records.clear()
+    story.decide("bob", 3.0, samples=10)
+    journal.append(story.records)
+    journal.close()
+    assert Results(told.folder).shares["share"] == [0.5, 0.5]
+
+
+def test_clients_that_are_quick_have_their_share(tmp_path: Path) -> None:
+    """Stacks keep what happened at the moment at which all joined."""
+    told, tally = Story(), Tally()
+    told.admit("ann")
+    row = dict.fromkeys(_COLUMNS, 0)
+    tally.add(*{**row, "seq": 1, "weight": 1.0, "samples": 5}.values())
+    told.records.append(tally.take(0.0))
+    assert results(told, tmp_path).shares["share"] == [1.0]
 
 
 @pytest.mark.needs("pandas")

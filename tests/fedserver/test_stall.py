@@ -121,6 +121,47 @@ def test_the_status_tells_who_is_in_the_model(tmp_path: Path) -> None:
         assert "bob" in shown(status_table(status))
 
 
+def test_a_status_lists_so_many_labels_as_fit_into_a_message(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.progress.MOST_LISTED", 3)
+    with Peer(server.address, "ann") as ann:
+        ann.pull()
+        ann.push(GOOD, counts=[1, 5, 1, 7, 1, 9], has_counts=True)
+        labels = ask_status(server.address)["coverage"]["labels"]
+    assert list(labels) == ["1", "3", "5"]
+
+
+def test_a_strangers_status_tells_nothing_of_the_servers_folders(
+    server: Served,
+) -> None:
+    trouble = "/home/ann/run/journal.sqlite3: no space left on device"
+    until(lambda: stall(server.progress), "it stalls")
+    server.server._core.trouble = trouble
+    until(lambda: ask_status(server.address)["disk"], "the disk fails")
+    told = ask_status(server.address)
+    server.server._core.trouble = ""
+    assert trouble in told["stalled"]
+    hidden = without_clients(told)
+    assert "/home" not in str(hidden)
+    assert "; it is full or fails; the buffer has" in hidden["stalled"]
+
+
+def test_why_samples_are_left_out_is_not_the_last_failure(server: Served) -> None:
+    with Peer(server.address, "ann") as ann:
+        for told in (
+            {"error": "ValueError: the disk is gone"},
+            {"error": "a.png:\ttruncated", "skipped": 3},
+        ):
+            ann.stub.report(pb.ReportRequest(key=ann.key, **told), timeout=5)
+        until(
+            lambda: ask_status(server.address)["clients"][0]["skipped"], "both are told"
+        )
+        text = shown(status_table(ask_status(server.address)))
+    assert "ann failed 1 time, last: ValueError: the disk is gone" in text
+    assert "ann left out 3 samples, last: a.png:\\ttruncated" in text
+
+
 def test_who_sends_what_is_not_finite_is_told_by_name(server: Served) -> None:
     with Peer(server.address, "ann") as ann:
         ann.pull()

@@ -92,15 +92,33 @@ def test_samples_that_are_left_out_are_told_by_client_with_the_reason(
     assert set(results.summary["skipped"].values()) == {"row-0.png: truncated"}
     loss = what_was_lost(results, lives_of(results))
     assert loss.nothing
-    assert any("left out" in sentence for sentence in loss.sentences)
+    samples, tasks, _ = results.skipped["client-0"]
+    assert samples == tasks > 1  # the same row, in each of them
+    sentence = f"client-0 left out {tasks} samples in {tasks} tasks: row-0.png"
+    assert any(each.startswith(sentence) for each in loss.sentences)
 
 
 @pytest.mark.parametrize(
     ("samples", "why", "words"),
-    [(0, "why", "expected a number above 0"), (1, "", "expected a reason")],
+    [
+        (0, "why", r"skip\(0, ...\): expected a whole number, 1 to"),
+        (1.5, "why", "expected a whole number"),
+        ("one", "why", "expected a whole number"),
+        (10**30, "why", "expected a whole number"),  # no message can hold it
+        (1, "", "expected a reason"),
+        (1, " \n", "expected a reason"),
+        (1, None, "expected a reason"),
+    ],
 )
 def test_skipping_wants_a_number_and_a_reason(
-    samples: int, why: str, words: str
+    samples: Any, why: Any, words: str
 ) -> None:
     with pytest.raises(WorkloadError, match=words):
         TrainingTask(seed=0, steps=1, lr=0.1, batch=1).skip(samples, why)
+
+
+def test_skipping_takes_what_counting_and_raising_give() -> None:
+    task = TrainingTask(seed=0, steps=1, lr=0.1, batch=1)
+    task.skip(np.array([True, False, True]).sum(), ValueError("no\nimage"))
+    assert task.skipped == [(2, "no\\nimage")]
+    assert type(task.skipped[0][0]) is int

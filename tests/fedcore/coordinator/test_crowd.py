@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from fedcore import algorithm as limits
 from fedcore.admission import FleetController
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
@@ -13,6 +14,7 @@ from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.actions import Action, Finish, Persist, SendReply, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
+    ClientLeft,
     ClientLost,
     ClientPulled,
     ModelMeasured,
@@ -164,7 +166,7 @@ class Course:
     """Two servers, one of messages and one of a crowd, and the same clients."""
 
     def __init__(self, config: AlgorithmConfig, seed: int, stop: StopConfig) -> None:
-        self.lot = random.Random(seed)
+        self.lot, self.names = random.Random(seed), NAMES
         self.desk = Desk(config, stop)
         self.desk.enrol(*NAMES)
         self.crowd = Crowd(config, stop, stacks=seed % 2 == 0)
@@ -179,7 +181,7 @@ class Course:
         for _ in range(steps):
             self.at += self.lot.choice([0.5, 1.0])
             self.desk.at = self.at
-            name = self.lot.choice(NAMES)
+            name = self.lot.choice(self.names)
             what = self.lot.random()
             if what < 0.04:
                 self.lose(name)
@@ -272,6 +274,57 @@ def test_a_crowd_ends_where_messages_end(name: str, stop: dict[str, int]) -> Non
     course = Course(CONFIGS[name], 7, StopConfig(**stop))
     course.go(150)
     assert course.crowd.coordinator.state.closed
+
+
+class Busy(Course):
+    """A course on which clients join and leave as they like, by the dozen."""
+
+    def __init__(self, config: AlgorithmConfig, seed: int) -> None:
+        super().__init__(config, seed, StopConfig())
+        self.names = [*NAMES]
+        self.limits: set[tuple[int, int]] = set()
+
+    def go(self, steps: int) -> None:
+        for _ in range(steps):
+            what = self.lot.random()
+            if what < 0.06:
+                self.join()
+            elif what < 0.1 and len(self.names) > 1:
+                self.leave(self.names.pop(self.lot.randrange(len(self.names))))
+            else:
+                super().go(1)
+            state = self.desk.coordinator.state
+            self.limits.add((state.version, state.limit))
+
+    def join(self) -> None:
+        for _ in range(self.lot.choice([1, 1, 8])):
+            name = f"c{len(self.seqs)}"
+            self.seqs[name] = 0
+            self.names.append(name)
+            self.desk.enrol(name)
+            self.crowd.feed(ClientEnrolled(at=self.at, cid=name, name=name))
+        self.compare()
+
+    def leave(self, name: str) -> None:
+        self.training.pop(name, None)
+        self.late.pop(name, None)
+        event = ClientLeft(at=self.at, cid=name)
+        self.desk.feed(event)
+        self.crowd.feed(event)
+        self.compare()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_limit_that_moves_within_a_version_is_the_same_for_both(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LEAST_LIMIT", 0)
+    monkeypatch.setattr(limits, "TIMES_LATE", 1)
+    course = Busy(FedBuff(buffer=5, concurrency=20), seed)
+    course.go(500)
+    verdicts = set(course.crowd.decided)
+    assert verdicts == {Verdict.ACCEPTED, Verdict.REJECTED_STALE}
+    assert len(course.limits) > len({version for version, _ in course.limits})
 
 
 def test_an_evaluator_waits_for_as_long_as_it_takes() -> None:
