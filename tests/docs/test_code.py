@@ -60,8 +60,8 @@ def test_codecs_in_the_text_name_tensors_of_the_users_model() -> None:
     config = parse_config({})
     for span in spans:
         _, pair = pairs_of(config, [span])
-        changes = {"algorithm": {"uplink": plain(pair.uplink)}}
-        parse_config(changes).algorithm.build(users_model().spec)
+        told = {"kind": "latecomer", "uplink": plain(pair.uplink)}
+        parse_config({"algorithm": told}).algorithm.build(users_model().spec)
 
 
 def test_a_users_file_is_short() -> None:
