@@ -37,6 +37,7 @@ from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Configured, Journal, public_model
 from fedrun.journal.tally import in_order
 from fedrun.optional import needed
+from fedrun.traffic import WAYS, Traffic, Way, in_messages, read_traffic
 
 Table = dict[str, list[Any]]
 
@@ -371,11 +372,45 @@ class Results:
         return found
 
     @cached_property
+    def messages(self) -> dict[Way, int] | None:
+        """Bytes in messages, ``up`` and ``down``, as the server counted them.
+
+        All that travelled with a payload and beside it; ``None`` where there were no
+        messages, as in a simulation.
+        """
+        return None if self._traffic is None else in_messages(self._traffic.lanes())
+
+    @cached_property
+    def sockets(self) -> dict[Way, int] | None:
+        """Bytes at the sockets, as the kernel counted them; ``None`` if it did not.
+
+        All of :attr:`messages`, and what HTTP/2 and TLS put around them.
+        """
+        crossed = None if self._traffic is None else self._traffic.crossed()
+        if not crossed:
+            return None
+        up, down = (sum(getattr(c, way) for c in crossed.values()) for way in WAYS)
+        return {"up": up, "down": down}
+
+    @cached_property
+    def _traffic(self) -> Traffic | None:
+        return read_traffic(self.folder)
+
+    @cached_property
     def summary(self) -> dict[str, Any]:
-        """The run in a few numbers."""
+        """The run in a few numbers.
+
+        ``bytes_up`` and ``bytes_down`` are those that travelled in messages; of a
+        simulation, which has no messages (``in_messages`` is false), the payloads.
+        ``payload_up`` and ``payload_down`` are what codecs made for updates and tasks,
+        and ``bytes_uncompressed`` what these would have been as float32.
+        """
         decided, tasks = self.of(Decided), self.of(Leased)
         verdicts = Counter(record.verdict.value for record in decided)
         exchanges = len(decided) + sum(record.nbytes > 0 for record in tasks)
+        payload_up = sum(record.nbytes for record in decided)
+        payload_down = sum(record.nbytes for record in tasks)
+        messages = self.messages or {"up": payload_up, "down": payload_down}
         return {
             "run": self.configured.run_id,
             "ended": self._end,
@@ -384,8 +419,11 @@ class Results:
             "clients": len(self.names) - len(self.evaluators),
             "updates": dict(verdicts),
             "accepted": verdicts[Verdict.ACCEPTED.value],
-            "bytes_up": sum(record.nbytes for record in decided),
-            "bytes_down": sum(record.nbytes for record in tasks),
+            "bytes_up": messages["up"],
+            "bytes_down": messages["down"],
+            "in_messages": self.messages is not None,
+            "payload_up": payload_up,
+            "payload_down": payload_down,
             "bytes_uncompressed": 4 * self.dim * exchanges,
             "failed": {name: each.error for name, each in self.failures.items()},
             "skipped": {name: each.why for name, each in self.skipped.items()},
@@ -429,11 +467,14 @@ class Results:
     def _repr_html_(self) -> str:
         """The run in a few lines, for a notebook."""
         summary = self.summary
+        counted = ["payload_up", "payload_down"]
+        if summary["in_messages"]:
+            counted = ["bytes_up", "bytes_down", *counted]
         facts = {
             "ended": summary["ended"] or "not yet",
             "seconds": f"{summary['seconds']:,.4g}",
             **{n: f"{summary[n]:,}" for n in ("versions", "clients", "accepted")},
-            **{n: f"{summary[n]:,}" for n in ("bytes_up", "bytes_down")},
+            **{n: f"{summary[n]:,}" for n in counted},
             **{f"final {n}": f"{v:.4g}" for n, v in summary["metrics"].items()},
             **{f"best {n}": f"{v:.4g} at {at:,}" for n, (v, at) in self.best.items()},
         }

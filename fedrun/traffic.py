@@ -212,6 +212,17 @@ def total(loads: Iterable[Load]) -> Load:
     return whole
 
 
+def in_messages(lanes: Mapping[Lane, Load]) -> dict[Way, int] | None:
+    """Bytes each way in messages, those without a payload included; None without any.
+
+    A simulation has payloads alone.
+    """
+    sums = dict.fromkeys(WAYS, 0)
+    for lane, load in lanes.items():
+        sums[lane.way] += load.framed
+    return sums if any(sums.values()) else None
+
+
 def in_order(lane: Lane) -> tuple[bool, bool, str]:
     """Up before down, payloads before what carries none."""
     return lane.way == "down", lane.codec == CONTROL, lane.codec

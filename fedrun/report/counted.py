@@ -1,7 +1,8 @@
 """Bytes as they were counted where they passed, by client, direction and codec."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fedrun.report import look, units
 from fedrun.report.page import folded, note, plot, table, text
@@ -52,6 +53,8 @@ def parts(results: Results) -> Iterator[str]:
     yield _totals(lanes, crossed, results.dim)
     is_framed = any(load.framed for load in lanes.values())
     yield note((_FRAMED if is_framed else _SIMULATED) + _overhead(lanes, crossed))
+    if is_framed and (missing := _missing(results, lanes)):
+        yield note(missing)
     groups = by_client(lanes)
     title = f"Bytes of {units.counted(len(groups.keys() - {OTHERS}), 'client')}"
     if len(groups) > MOST_ROWS:
@@ -83,9 +86,28 @@ def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Fig
             hovertemplate=f"%{{y}}: %{{customdata[0]}} {way}, {codec}<extra></extra>",
         )
         figure.add_trace(bars)
-    figure.update_xaxes(title_text=f"payload, up to the left ({unit.name})")
+    figure.update_xaxes(
+        title_text=f"payload, up to the left, down to the right ({unit.name})",
+        **_both_ways(carrying, shown, unit),
+    )
     height = look.rows_height(len(shown))
     return look.dress(figure, height, barmode="relative")
+
+
+def _both_ways(
+    lanes: Mapping[Lane, Load], shown: Sequence[str], unit: units.Unit
+) -> dict[str, Any]:
+    """Ticks that count from the middle to both sides: no payload is below zero."""
+    sums = dict.fromkeys(((cid, way) for cid in shown for way in WAYS), 0)
+    for lane, load in lanes.items():
+        if (lane.cid, lane.way) in sums:
+            sums[lane.cid, lane.way] += load.payload
+    most = max(sums.values(), default=0) / unit.size or 1.0
+    step = 10.0 ** math.floor(math.log10(most))
+    step *= next(k for k in (0.2, 0.5, 1.0, 2.0) if most <= 5 * k * step)
+    right = [step * k for k in range(int(most / step) + 2)]
+    ticks = [-place for place in reversed(right[1:])] + right
+    return {"tickvals": ticks, "ticktext": [units.digits(abs(tick)) for tick in ticks]}
 
 
 def _totals(
@@ -136,6 +158,20 @@ def _cells(load: Load, moved: int | None, dim: int) -> tuple[str, ...]:
         units.in_bytes(load.framed) if load.framed else "–",
         "" if moved is None else units.in_bytes(moved),
         units.times(load.payload, 4 * dim * load.transfers),
+    )
+
+
+def _missing(results: Results, lanes: Mapping[Lane, Load]) -> str:
+    """What the book lacks of what the journal has: a killed server lost its last."""
+    lost = 0
+    for way in WAYS:
+        own = total(load for lane, load in lanes.items() if lane.way == way)
+        lost += max(0, results.summary[f"payload_{way}"] - own.payload)
+    if not lost:
+        return ""
+    return (
+        f"At least {units.in_bytes(lost)} of payload are missing here and above: a "
+        "server that is killed loses what it counted in its last two seconds."
     )
 
 

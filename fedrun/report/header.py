@@ -2,7 +2,9 @@
 
 import inspect
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from fedcore.coordinator.records import (
     EpochOpened,
@@ -10,17 +12,19 @@ from fedcore.coordinator.records import (
     ServerStarted,
     Unproved,
 )
+from fedcore.coordinator.settings import reached
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedrun.config import parse_config
 from fedrun.journal import Configured
 from fedrun.report import units
+from fedrun.report.flow import published_at
 from fedrun.report.history import downtimes
-from fedrun.report.learning import main_first
+from fedrun.report.learning import main_first, targets
 from fedrun.report.lives import Life
 from fedrun.report.lost import what_was_lost
 from fedrun.report.page import text
-from fedrun.results import SUPPORT, Results
+from fedrun.results import SUPPORT, Results, Table, is_number
 
 _REAL_CLOCK = 1e8  # seconds since 1970 are more than this; a virtual clock starts at 0
 _TILE = """<div class="tile"><dt>{name}</dt><dd><div class="value">{value}</div>
@@ -35,13 +39,27 @@ def intro(results: Results, lives: dict[str, Life]) -> str:
     )
     loss = what_was_lost(results, lives)
     kind = "verdict" if loss.nothing else "verdict warn"
-    return f"""<h1>Run {text(results.configured.run_id)}</h1>
-<p class="under">{text(recipe(results))}</p>
+    run = f"Run {results.configured.run_id}. {recipe(results)}"
+    return f"""<h1>{text(title(results))}</h1>
+<p class="under">{text(run)}</p>
 <dl class="tiles">
 {tiles}
 </dl>
 <div class="{kind}"><p><strong>{text(loss.headline)}</strong>
 {text(" ".join(loss.sentences))}</p></div>"""
+
+
+def title(results: Results) -> str:
+    """What was learnt, and whether it was: the app, and its metric."""
+    app = results.configured.config.get("app")
+    if not app:
+        return f"Run {results.configured.run_id}"
+    name = "/".join(str(app).split("/")[-2:])  # a file is known by its folder
+    for found in _metrics(results)[:1]:
+        what, value, _ = found
+        metric = what.removeprefix("Final ").replace("Clients'", "clients'", 1)
+        return f"{name}: {metric} {value}"
+    return name
 
 
 def recipe(results: Results) -> str:
@@ -60,30 +78,27 @@ def recipe(results: Results) -> str:
 
 def facts(results: Results, lives: dict[str, Life]) -> list[tuple[str, str, str]]:
     """The run in numbers: name, value, and a remark."""
+    metrics = _metrics(results)
     return [
-        _end(results),
-        ("Duration", units.in_seconds(results.seconds), _began(results)),
-        _versions(results),
+        *metrics[:1],
+        ("Duration", units.in_seconds(results.seconds), _until(results)),
+        _bytes(results),
         _clients(lives),
         _updates(results),
-        _bytes(results),
-        *_metrics(results),
+        _versions(results),
+        *metrics[1:],
         _server(results),
     ]
 
 
-def _end(results: Results) -> tuple[str, str, str]:
+def _until(results: Results) -> str:
+    """When it began, and why it ended."""
     ended = results.summary["ended"]
-    if ended is None:
-        return "End", "not yet", "the run can go on"
-    return "End", str(ended), f"at version {results.summary['versions']:,}"
-
-
-def _began(results: Results) -> str:
+    end = "can go on" if ended is None else f"ended: {ended}"
     if results.started < _REAL_CLOCK:
-        return "of virtual time"
+        return f"of virtual time; {end}"
     began = datetime.fromtimestamp(results.started, UTC)
-    return f"from {began:%Y-%m-%d %H:%M} UTC"
+    return f"from {began:%Y-%m-%d %H:%M} UTC; {end}"
 
 
 def _versions(results: Results) -> tuple[str, str, str]:
@@ -112,24 +127,50 @@ def _updates(results: Results) -> tuple[str, str, str]:
 
 
 def _bytes(results: Results) -> tuple[str, str, str]:
+    """All that travelled in messages; of a simulation, which has none, the payload."""
     summary = results.summary
     up, down = summary["bytes_up"], summary["bytes_down"]
     dense = summary["bytes_uncompressed"]
     value = f"{units.in_bytes(up)}\u00a0↑, {units.in_bytes(down)}\u00a0↓"
-    return "Bytes up and down", value, units.versus(up + down, dense)
+    remark = units.versus(up + down, dense)
+    if not summary["in_messages"]:
+        return "Payload up and down", value, remark
+    payload = summary["payload_up"] + summary["payload_down"]
+    remark += f"; {units.in_bytes(payload)} of it payload"
+    if results.sockets is not None:
+        remark += f", {units.in_bytes(sum(results.sockets.values()))} at the sockets"
+    return "Bytes up and down", value, remark
 
 
 def _metrics(results: Results) -> list[tuple[str, str, str]]:
+    """The last values, against their targets and the best ones."""
     found = []
     last = results.summary["metrics"]
     for name in main_first(last):
-        remark = "no version has a number"
+        remarks = [*_aim(results, results.central, name)]
         if name in results.best:
             best, version = results.best[name]
-            remark = f"best {units.metric(best)} at version {version:,}"
-        remark += f"; n\u00a0=\u00a0{results.summary['samples']:,}"
-        found.append((f"Final {name}", units.metric(last[name]), remark))
+            remarks.append(f"best {units.metric(best)} at version {version:,}")
+        else:
+            remarks.append("no version has a number")
+        remarks.append(f"n\u00a0=\u00a0{results.summary['samples']:,}")
+        found.append((f"Final {name}", units.metric(last[name]), "; ".join(remarks)))
     return found[:4] + _federated(results)[: 2 if found else 4]
+
+
+def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
+    """Whether, and where, a metric got to its target."""
+    goal = targets(results).get(name)
+    if goal is None:
+        return
+    versions, values = table.get("version", []), table.get(name, [])
+    for version, value in zip(versions, values, strict=True):
+        if is_number(value) and reached({name: goal}, {name: value}):
+            (seconds,) = published_at(results, [version])
+            after = f", after {units.in_seconds(seconds)}" if seconds >= 0 else ""
+            yield f"target {units.metric(goal)} reached at version {version:,}{after}"
+            return
+    yield f"target {units.metric(goal)} not reached"
 
 
 def _federated(results: Results) -> list[tuple[str, str, str]]:
@@ -140,11 +181,22 @@ def _federated(results: Results) -> list[tuple[str, str, str]]:
         (
             f"Clients' {name}",
             units.metric(last[name]),
-            f"version {last['version']:,} by {units.counted(last['clients'], 'client')}"
-            f", weighted by samples; n\u00a0=\u00a0{last[name + SUPPORT]:,}",
+            "; ".join([*_clients_aim(results, name), _by(last, name)]),
         )
         for name in names
     ]
+
+
+def _clients_aim(results: Results, name: str) -> Iterator[str]:
+    """Targets are those of the evaluator, where there is one."""
+    if name not in results.summary["metrics"]:
+        yield from _aim(results, results.federated, name)
+
+
+def _by(last: Mapping[str, Any], name: str) -> str:
+    clients = units.counted(last["clients"], "client")
+    support = f"n\u00a0=\u00a0{last[name + SUPPORT]:,}"
+    return f"version {last['version']:,} by {clients}, weighted by samples; {support}"
 
 
 def _server(results: Results) -> tuple[str, str, str]:

@@ -99,7 +99,11 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
         _target(figure, results, name, row)
         figure.update_yaxes(title_text=look.label(name), row=row, col=1)
         figure.update_yaxes(range=_range(results, name, found), row=row)
-    titles = (f"time ({clock.name})", "version", f"{weight.name} up and down")
+    titles = (
+        f"time ({clock.name})",
+        "version",
+        f"payload, up and down ({weight.name})",
+    )
     for column, title in enumerate(titles, 1):
         figure.update_xaxes(
             title_text=title, rangemode="tozero", row=len(curves), col=column
@@ -118,7 +122,7 @@ def _hover(who: str, name: str, clock: str, weight: str) -> str:
 
 
 def _target(figure: "Figure", results: Results, name: str, row: int) -> None:
-    target = _targets(results)
+    target = targets(results)
     if name in target:
         for column in (1, 2, 3):
             words = {"annotation_text": "target"} if column == 1 else {}
@@ -134,11 +138,12 @@ def _target(figure: "Figure", results: Results, name: str, row: int) -> None:
 def _range(results: Results, name: str, curves: Iterable[Curve]) -> list[float]:
     """Holds the curves and the target, and no value that the metric cannot have."""
     values = np.concatenate([curve.values for curve in curves])
-    target = _targets(results).get(name, np.nan)
+    target = targets(results).get(name, np.nan)
     return axis_range(name, values, [values, np.array([target])])
 
 
-def _targets(results: Results) -> dict[str, float]:
+def targets(results: Results) -> dict[str, float]:
+    """The values of metrics at which the run is to end."""
     return (results.configured.config.get("stop") or {}).get("target") or {}
 
 
@@ -227,7 +232,7 @@ def _lead(results: Results, anything: bool) -> str:
     found = " and ".join(parts)
     return (
         f"{text(found[0].upper() + found[1:])}. A version stands where it "
-        "was published; bytes are all that went up and down until then."
+        "was published; payload is what codecs made until then, up and down."
     )
 
 

@@ -38,12 +38,12 @@ def section(results: Results) -> Section:
         return Section("bytes", "Bytes", "Nothing has travelled.", [])
     both, dense = up.total + down.total, up.uncompressed + down.uncompressed
     lead = (
-        f"{units.in_bytes(up.total)} went up and {units.in_bytes(down.total)} down, "
-        f"{units.versus(both, dense)}: {units.in_bytes(dense)} for the same updates "
-        "and models."
+        f"{_travelled(results)}The payload was {units.in_bytes(up.total)} up and "
+        f"{units.in_bytes(down.total)} down, {units.versus(both, dense)}: "
+        f"{units.in_bytes(dense)} for the same updates and models."
     )
     parts = [
-        plot(traffic_figure(results, up, down), "Bytes over time"),
+        plot(traffic_figure(results, up, down), "Payload over time"),
         beside(_directions(up, down), _patches(results)),
         note(_COUNTED),
         *counted(results),
@@ -51,8 +51,21 @@ def section(results: Results) -> Section:
     return Section("bytes", "Bytes", lead, parts)
 
 
+def _travelled(results: Results) -> str:
+    """The bytes of the headline; empty of a simulation, which has no messages."""
+    summary = results.summary
+    if not summary["in_messages"]:
+        return ""
+    up, down = summary["bytes_up"], summary["bytes_down"]
+    less = units.versus(up + down, summary["bytes_uncompressed"])
+    return (
+        f"{units.in_bytes(up)} went up and {units.in_bytes(down)} down in messages, "
+        f"{less}. "
+    )
+
+
 def traffic_figure(results: Results, up: Flow, down: Flow) -> "Figure":
-    """Bytes so far, on a logarithmic axis; dashed: uncompressed."""
+    """Payload so far, on a logarithmic axis; dotted: uncompressed."""
     from plotly.graph_objects import Figure, Scatter
 
     clock = units.time_unit(results.seconds)
@@ -78,7 +91,7 @@ def traffic_figure(results: Results, up: Flow, down: Flow) -> "Figure":
             )
             figure.add_trace(line)
     figure.update_yaxes(
-        title_text="bytes so far (log)",
+        title_text="payload so far (log)",
         type="log",
         exponentformat="SI",
         ticksuffix="B",
@@ -104,7 +117,7 @@ def _directions(up: Flow, down: Flow) -> str:
                 units.times(flow.total, flow.uncompressed),
             )
         )
-    head = ("direction", "messages", "bytes", "mean", "uncompressed", "smaller by")
+    head = ("direction", "payloads", "payload", "mean", "uncompressed", "smaller by")
     return table(head, rows, " rrrrr")
 
 
@@ -125,5 +138,5 @@ def _patches(results: Results) -> str:
         for kind in _KINDS
         if kinds[kind]
     ]
-    head = ("what went down", "tasks", "bytes", "mean")
+    head = ("what went down", "tasks", "payload", "mean")
     return table(head, rows, " rrr") if rows else ""

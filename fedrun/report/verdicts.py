@@ -128,7 +128,7 @@ def _verdict_table(results: Results) -> str:
                     _MEANING[verdict] + (kept if verdict.returns_mass else ""),
                 )
             )
-    head = ("verdict", "updates", "share", "bytes", "what it means")
+    head = ("verdict", "updates", "share", "payload", "what it means")
     return table(head, rows, " rrr")
 
 

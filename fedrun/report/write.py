@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedrun.report.appendix import section as appendix
 from fedrun.report.coverage import section as coverage
-from fedrun.report.header import intro
+from fedrun.report.header import intro, title
 from fedrun.report.learning import section as learning
 from fedrun.report.lives import lives_of
 from fedrun.report.memory import section as memory
@@ -29,7 +29,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     results, out = Results(folder), out or folder / "report.html"
     lives = lives_of(results)
     text = page(
-        f"Run {results.configured.run_id}",
+        f"{title(results)} (run {results.configured.run_id})",
         intro(results, lives),
         [
             learning(results),

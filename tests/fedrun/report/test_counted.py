@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from fedrun.report import write_report
 from fedrun.report.counted import counted_figure
-from fedrun.traffic import CONTROL, Lane, Load, TrafficFile
+from fedrun.report.units import byte_unit
+from fedrun.results import Results
+from fedrun.traffic import CONTROL, WAYS, Lane, Load, TrafficFile, read_traffic
 from tests.fedrun.report.story import short_story
 
 
@@ -37,6 +41,46 @@ def test_the_page_has_client_direction_and_codec(tmp_path: Path) -> None:
     assert "beside its payloads" in page
 
 
+def test_the_headline_is_what_travelled_in_messages(tmp_path: Path) -> None:
+    folder = short_story().write(tmp_path / "run")
+    keep(folder)
+    results = Results(folder)
+    traffic = read_traffic(folder)
+    assert traffic is not None
+    framed = sum(load.framed for load in traffic.lanes().values())
+    summary = results.summary
+    assert summary["bytes_up"] + summary["bytes_down"] == framed == 162 + 486 + 17
+    assert (summary["payload_up"], summary["payload_down"]) == (132, 456)
+    page = write_report(folder).read_text()
+    assert "162\u00a0bytes\u00a0↑, 503\u00a0bytes\u00a0↓" in page
+    assert "588\u00a0bytes of it payload, 1.8\u00a0kB at the sockets" in page
+    shown = results._repr_html_()
+    assert "<tr><th>bytes_up</th><td>162</td></tr>" in shown
+    assert "<tr><th>payload_up</th><td>132</td></tr>" in shown
+
+
+def test_a_simulation_has_no_bytes_but_payload(tmp_path: Path) -> None:
+    folder = short_story().write(tmp_path / "run")
+    keep(folder, framed=False)
+    results = Results(folder)
+    assert results.messages is None
+    assert not results.summary["in_messages"]
+    assert results.summary["bytes_up"] == results.summary["payload_up"] == 132
+    page = write_report(folder).read_text()
+    assert "Payload up and down" in page
+    assert "Bytes up and down" not in page
+    assert "bytes_up" not in results._repr_html_()
+
+
+def test_what_a_killed_server_did_not_count_is_told(tmp_path: Path) -> None:
+    story = short_story()
+    story.decide("ann", 9.7, base=2, nbytes=50)
+    folder = story.write(tmp_path / "run")
+    keep(folder)
+    words = "At least 50\u00a0bytes of payload are missing"
+    assert words in write_report(folder).read_text()
+
+
 def test_a_simulation_says_that_it_has_payloads_alone(tmp_path: Path) -> None:
     folder = short_story().write(tmp_path / "run")
     keep(folder, framed=False)
@@ -53,3 +97,13 @@ def test_the_figure_adds_up() -> None:
     assert len(up.y) == 30
     assert -sum(up.x) == sum(range(21, 51))
     assert sum(down.x) == 7
+
+
+@pytest.mark.parametrize("most", [1, 50, 1_234, 9_999_999])
+def test_no_tick_shows_negative_bytes(most: int) -> None:
+    lanes = {Lane("a", way, "dense"): Load(1, most, most) for way in WAYS}
+    axis = counted_figure(lanes, {"a": "a"}).layout.xaxis
+    assert not any("-" in words or "−" in words for words in axis.ticktext)
+    assert list(axis.ticktext) == list(reversed(axis.ticktext))
+    assert axis.tickvals[-1] * byte_unit(most).size >= most
+    assert 5 <= len(axis.tickvals) <= 13

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcore.coordinator.records import ServerStarted
 from fedcore.errors import JournalError
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
+from fedrun.report.lives import Doing
 from tests.fedrun.report.story import Story, short_story
 
 SECTIONS = (
@@ -108,6 +110,55 @@ def test_the_page_tells_the_whole_story(tmp_path: Path) -> None:
     assert len(page.figures()) == 7
 
 
+def test_the_first_screen_tells_what_was_learnt_against_the_target(
+    tmp_path: Path,
+) -> None:
+    story = short_story()
+    target = {"accuracy": 0.55, "loss": 0.5}
+    story.config |= {
+        "app": "/home/me/digits/app.py:workload",
+        "stop": {"target": target},
+    }
+    page = page_of(story, tmp_path)
+    words = " ".join(page.words.split())
+    assert "digits/app.py:workload: accuracy 0.5" in words
+    assert "target 0.55 reached at version 1, after 3 s; best 0.6 at version 1" in words
+    assert "target 0.5 not reached" in words
+    classes = [a.get("class") for _, a in page.elements]
+    assert classes.index("tile") < classes.index("verdict")
+
+
+def test_the_downtime_of_the_server_is_a_band_in_every_plot_over_time(
+    tmp_path: Path,
+) -> None:
+    story = short_story()
+    story.records.insert(0, ServerStarted(at=0.0))
+    story.records.insert(-1, ServerStarted(at=9.75))  # after the record of 9.5
+    page = page_of(story, tmp_path)
+    bands = [
+        [
+            s
+            for s in figure["layout"].get("shapes", [])
+            if s.get("name") == "server down"
+        ]
+        for figure in page.figures()
+    ]
+    drawn = [shapes for shapes in bands if shapes]
+    assert len(drawn) == 3  # learning, bytes, clients
+    assert {(s["x0"], s["x1"]) for shapes in drawn for s in shapes} == {(9.5, 9.75)}
+    assert "server killed" in page.words
+    assert "after 0.25 s in which nobody served" in page.words
+    assert "down for 0.25 s" in page.words
+
+
+def test_of_many_clients_the_page_draws_how_many_did_what(tmp_path: Path) -> None:
+    page = page_of(long_story(60, 600), tmp_path)
+    (figure,) = [f for f in page.figures() if any("stackgroup" in t for t in f["data"])]
+    assert {t["name"] for t in figure["data"]} <= {d.value for d in Doing}
+    assert figure["layout"]["yaxis"]["range"] == [0, 60]
+    assert "The 40 clients with the most trouble" in page.words
+
+
 def test_every_axis_has_a_title_with_its_unit(tmp_path: Path) -> None:
     titles = set()
     for figure in page_of(short_story(), tmp_path).figures():
@@ -117,7 +168,7 @@ def test_every_axis_has_a_title_with_its_unit(tmp_path: Path) -> None:
     assert titles == {
         "time (seconds)",
         "version",
-        "bytes up and down",
+        "payload, up and down (bytes)",
         "% of the clients, largest first",
         "staleness (versions)",
         "updates",
