@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +84,10 @@ class Results:
     """The tables of a run: dicts of columns, which a data frame takes as they are."""
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        """The folder may be given as a text."""
+        object.__setattr__(self, "folder", Path(self.folder))
 
     @cached_property
     def records(self) -> list[Any]:
@@ -514,7 +519,12 @@ class Results:
             ModelError: there is no such model yet.
         """
         if version is not None:
-            return self._version(version)
+            try:
+                return self._version(index(version))
+            except TypeError:
+                raise ConfigError(
+                    f"version {version!r}: expected a whole number"
+                ) from None
         if which not in MODELS:
             raise ConfigError(f"model {which!r}: expected one of {', '.join(MODELS)}")
         path = self.folder / "models" / f"{which}.safetensors"

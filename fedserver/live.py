@@ -138,11 +138,10 @@ class LiveView:
         coverage = self._progress.coverage
         absence = coverage.absence if coverage.recent_updates >= LEAST_RECENT else ""
         sentences = [stall(self._progress), *coverage.warnings, absence]
-        found = [sentence for sentence in sentences if sentence]
-        return [
-            Text(sentence, "yellow", no_wrap=True, overflow="ellipsis")
-            for sentence in found[:MOST_WARNINGS]
-        ]
+        found = [sentence for sentence in sentences if sentence][:MOST_WARNINGS]
+        width = self._console.size.width - 4
+        lines = [line for text in found for line in _folded(text, width, "  ")]
+        return [Text(line, "yellow") for line in lines]
 
     def _payload(self) -> str:
         """What all clients have sent and received, and what that saved."""
@@ -249,9 +248,9 @@ def _short(name: str) -> Text:
     return Text(name, no_wrap=True, overflow="ellipsis")
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _folded(text: str, width: int, indent: str = " " * 9) -> list[str]:
     """The lines of a text, broken between words where that is possible."""
-    return textwrap.wrap(text, max(width, 8), subsequent_indent=" " * 9) or [""]
+    return textwrap.wrap(text, max(width, 12), subsequent_indent=indent) or [""]
 
 
 def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:

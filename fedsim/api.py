@@ -13,7 +13,7 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator, CrowdCoordinator
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
-from fedcore.errors import ConfigError, LatecomerError
+from fedcore.errors import ConfigError, LatecomerError, WorkloadError
 from fedcore.training import Trainer, initial_model
 from fedcore.typing import Vector
 from fedcore.workload import FlatModel, StackedModel, Workload, user_code
@@ -84,12 +84,14 @@ def run(
     Whatever stops a run that has begun, its records stay: ``Results(folder)`` reads
     them. What a callback raises, and Ctrl-C, has a note that names the folder.
     """
+    _check_given(workload, on_event, callbacks, data)
     path = Path(config) if isinstance(config, str | Path) else None
     read = _read(config)
     if workload is None:
         workload = load_app(*app_of(None, read, path))
     if data:
-        args = {**read.simulate.args, **data}
+        given = {name: str(value) for name, value in data.items()}
+        args = {**read.simulate.args, **given}
         simulate = read.simulate.model_copy(update={"args": args})
         read = read.model_copy(update={"simulate": simulate})
     place = free_folder(read) if folder is None else Path(folder)
@@ -117,7 +119,45 @@ def _read(
         return config
     if isinstance(config, str | Path):
         return load_config(Path(config))
+    if not isinstance(config, Mapping):
+        raise ConfigError(
+            "config: expected the path of a YAML file, a mapping or a "
+            f"FederationConfig, got {type(config).__name__}"
+        )
     return parse_config(config)
+
+
+def _check_given(
+    workload: object, on_event: object, callbacks: object, data: object
+) -> None:
+    """What Python would complain of later, in words of its own."""
+    if workload is not None and not isinstance(workload, Workload):
+        raise WorkloadError(
+            "workload: expected a Workload or a TorchWorkload, got "
+            f"{_kind(workload)}"
+            + ("; a name belongs into the config, as app:" * isinstance(workload, str))
+        )
+    if on_event is not None and not callable(on_event):
+        raise ConfigError(f"on_event: expected a function, got {_kind(on_event)}")
+    if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
+        raise ConfigError(
+            f"callbacks: expected a list of Callback objects, got {_kind(callbacks)}"
+        )
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise ConfigError(
+                f"callbacks: expected Callback objects, got {_kind(callback)}"
+            )
+    if data is not None and not isinstance(data, Mapping):
+        raise ConfigError(
+            f"data: expected a mapping such as {{'site': 'a'}}, got {_kind(data)}"
+        )
+
+
+def _kind(given: object) -> str:
+    if isinstance(given, type):
+        return f"the class {given.__name__}; make an object of it"
+    return type(given).__name__
 
 
 def _simulate(
@@ -232,7 +272,7 @@ def _watched(
 
     def tell(event: Event) -> str | None:
         reasons = [look(run, event) for look in watching]
-        return next((reason for reason in reasons if reason is not None), None)
+        return next((reason for reason in reasons if isinstance(reason, str)), None)
 
     return tell
 

@@ -62,10 +62,17 @@ def run_sweep(
         ConfigError: a setting is wrong.
         LatecomerError: no run at all ended well.
     """
+    for name, given in (("grid", grid), ("ranges", ranges)):
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigError(
+                f"{name}: expected a mapping by field, such as "
+                f"{{'algorithm.buffer': ...}}, got {type(given).__name__}"
+            )
+    _check_count("seeds", seeds)
     spans = (ranges or {}).items()
     return swept(
         Wanted(
-            config=Path(config),
+            config=_file(config),
             app=app,
             changes=_changes(changes),
             grids=[_axis(field, values) for field, values in (grid or {}).items()],
@@ -118,9 +125,14 @@ def compare_codecs(
         ConfigError: a setting is wrong.
         UserCodeError: the user's code raised.
     """
+    for name, codecs in (("uplinks", uplinks), ("downlinks", downlinks)):
+        if isinstance(codecs, str):
+            raise ConfigError(f"{name}: expected a list of codecs, got {codecs!r}")
+    _check_count("seeds", seeds)
+    _check_count("versions", versions)
     return compared(
         WantedCodecs(
-            config=_path(config),
+            config=None if config is None else _file(config),
             app=app,
             changes=_changes(changes),
             uplinks=uplinks,
@@ -155,11 +167,32 @@ def compare_runs(
     Raises:
         ConfigError: a name is no folder of a run or a sweep, or there is only one.
     """
+    for run in runs:
+        if not isinstance(run, str | Path | Results):
+            raise ConfigError(
+                "compare_runs: expected folders or Results, one after the other, got "
+                f"{type(run).__name__}"
+            )
     names = [str(run.folder if isinstance(run, Results) else run) for run in runs]
     comparison = compare(read_sides(names), metric, target)
     if out is not None:
         write_page(comparison, Path(out))
     return comparison
+
+
+def _file(config: object) -> Path:
+    """Other processes read it as well."""
+    if not isinstance(config, str | Path):
+        raise ConfigError(
+            "config: expected the path of a YAML file, which names the app, got "
+            f"{type(config).__name__}"
+        )
+    return Path(config)
+
+
+def _check_count(name: str, given: object) -> None:
+    if not isinstance(given, int) or given < 1:
+        raise ConfigError(f"{name}: expected 1 or more, got {given!r}")
 
 
 def _path(given: str | Path | None) -> Path | None:
@@ -172,7 +205,8 @@ def _changes(changes: Mapping[str, Any] | None) -> list[str]:
 
 def _axis(field: str, values: Sequence[Any]) -> str:
     """As ``--grid`` takes it."""
-    if isinstance(values, str) or not len(values):
+    is_list = hasattr(values, "__len__") and not isinstance(values, str | Mapping)
+    if not is_list or not len(values):
         raise ConfigError(
             f"grid: {field}: expected a list of values such as [4, 8], got {values!r}"
         )

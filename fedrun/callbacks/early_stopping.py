@@ -26,8 +26,10 @@ class EarlyStopping(Callback):
     def __init__(
         self, metric: str = "accuracy", patience: int = 5, min_delta: float = 0.0
     ) -> None:
-        if patience < 1:
-            raise ConfigError(f"EarlyStopping: patience {patience}: expected 1 or more")
+        if not isinstance(patience, int) or patience < 1:
+            raise ConfigError(
+                f"EarlyStopping: patience {patience!r}: expected 1 or more"
+            )
         if not min_delta >= 0:
             raise ConfigError(f"EarlyStopping: min_delta {min_delta}: expected >= 0")
         self._metric, self._patience, self._least = metric, patience, min_delta

@@ -113,6 +113,7 @@ def test_a_run_without_progress_is_stopped_early(tmp_path: Path) -> None:
     ("given", "sentence"),
     [
         ({"patience": 0}, "patience 0: expected 1 or more"),
+        ({"patience": "3"}, "patience '3': expected 1 or more"),
         ({"min_delta": -1.0}, "min_delta -1.0: expected >= 0"),
     ],
 )

@@ -12,6 +12,8 @@ import pytest
 
 import fedsim
 from fedcore.errors import ConfigError, LatecomerError
+from fedrun.callbacks import Callback
+from fedrun.results import Results
 from tests.fedsim.toys import write
 from tests.integration.typed import desk, typed
 
@@ -122,3 +124,86 @@ def _plain(path: str) -> dict[str, object]:
 
     found: dict[str, object] = yaml.safe_load(Path(path).read_text())
     return found
+
+
+# ------------------------------------------------------------------- mistakes of users
+
+
+SWEEP: Any = fedsim.run_sweep
+COMPARE: Any = fedsim.compare_runs
+
+
+class Silent(Callback):
+    """Does nothing."""
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"config": 42}, "config: expected the path of a YAML file, a mapping or a "),
+        ({"config": None}, "FederationConfig, got NoneType"),
+        ({"config": "runs"}, "runs: No such file or directory"),
+        ({"config": "stop: {versions: 3}"}, "No such file or directory"),
+        ({"workload": "mine:workload"}, "got str; a name belongs into the config, as"),
+        (
+            {"workload": {}},
+            "workload: expected a Workload or a TorchWorkload, got dict",
+        ),
+        ({"workload": object}, "got the class object; make an object of it"),
+        (
+            {"data": ["site=a"]},
+            "data: expected a mapping such as {'site': 'a'}, got li",
+        ),
+        ({"callbacks": Silent()}, "expected a list of Callback objects, got Silent"),
+        ({"callbacks": [Silent]}, "got the class Silent; make an object of it"),
+        ({"callbacks": [print]}, "callbacks: expected Callback objects, got builtin"),
+        ({"on_event": "told"}, "on_event: expected a function, got str"),
+        ({"resume": True}, "resume: say which run: folder="),
+        ({"folder": "mine.py"}, "mine.py: cannot be written: File exists"),
+    ],
+)
+def test_a_call_with_a_mistake_is_answered_by_a_sentence(
+    given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(LatecomerError) as caught:
+        fedsim.run(**{"config": "fed.yaml", **given})
+    assert sentence in str(caught.value)
+    assert not list(Path().glob("runs*"))
+
+
+def test_what_a_function_returns_that_is_no_text_stops_nothing() -> None:
+    results = fedsim.run("fed.yaml", folder="a", on_event=lambda run, event: True)  # type: ignore[arg-type,return-value]
+    assert results.summary["ended"] == "6 versions"
+    assert Results("a").summary == results.summary  # type: ignore[arg-type]
+    for version in ("3", 2.0):
+        with pytest.raises(ConfigError, match="expected a whole number"):
+            results.model(version=version)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: SWEEP({}, {}), "of a YAML file, which names the app, got"),
+        (lambda: SWEEP("fed.yaml", ["a=1"]), "grid: expected a mapping by"),
+        (lambda: SWEEP("fed.yaml", {"a": 4}), "grid: a: expected a list of"),
+        (
+            lambda: SWEEP("fed.yaml", seeds=0),
+            "seeds: expected 1 or more, go",
+        ),
+        (lambda: fedsim.compare_codecs(), "app: is missing; the simulator needs the"),
+        (
+            lambda: fedsim.compare_codecs("fed.yaml", uplinks="cast"),
+            "uplinks: expected a list of codecs, got 'cast'",
+        ),
+        (
+            lambda: fedsim.compare_codecs("fed.yaml", versions=0),
+            "versions: expected 1 or more, got 0",
+        ),
+        (lambda: COMPARE(["a", "b"]), "expected folders or Results, one"),
+        (lambda: fedsim.compare_runs("a", "b"), "a: is no folder of a run or a sweep"),
+    ],
+)
+def test_so_is_one_of_a_study(call: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert sentence in str(caught.value)
