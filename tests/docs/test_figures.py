@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.figures import (
     benchmarks_page,
+    papers_page,
     readme_page,
     simulation_page,
 )
@@ -23,7 +24,7 @@ KILLS = json.loads(
 )
 
 
-PAGES = (benchmarks_page, readme_page, simulation_page)
+PAGES = (benchmarks_page, papers_page, readme_page, simulation_page)
 
 
 def unsaved(page: ModuleType) -> list[str]:

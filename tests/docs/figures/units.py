@@ -53,7 +53,7 @@ def units(page: str) -> Iterator[Unit]:
 
 def plain(text: str) -> str:
     """Without code and links' targets, and without the name of a row of figures."""
-    text = re.sub(r"<!--.*?-->|`[^`]*`|\]\([^)]*\)", " ", text)
+    text = re.sub(r"<!--.*?-->|`[^`]*`|\]\([^)]*\)|\bdecision \d+", " ", text)
     cells = text.split("|", 2)[2] if text.startswith("| ") else text
     return cells if NUMBER.search(cells) else text
 

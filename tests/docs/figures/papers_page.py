@@ -1,0 +1,200 @@
+"""docs/papers.md: each table and paragraph with the claim that it quotes."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from tests.docs.figures.series import Pool, Saved, Series, pool, saved
+from tests.docs.figures.units import Quote
+
+PAGE = "docs/papers.md"
+SAID = (  # settings, names, and years
+    r"(?:ICML|AAAI|NeurIPS|Middleware|AISTATS) \d+|arXiv [\d.]+|\(18\.4 %\)",
+    r"[Cc]laims? [\d, to]+(?:and \d+)?|8x8|64-32-10|EF21|CAFe|10[⁵⁶⁷]|float\d\d",
+    r"exit code is 1|1,797 real|1,347 to train and 450 to test|2,410 parameters",
+    r"[Tt]op-\d %|random-\d %|percentile (?:of )?[\d.]+|99\.7th|s = [\d.]+",
+    r"\d+ bits|\d+ a round|\d+ local steps|[\d,]+ rounds|\d+ clients|\d+ versions",
+    r"Dirichlet \.3|120,000 events|62 deliberately|balance within \.01",
+    r"0 violations|100 and more|than 50 clients|CIFAR-100|claimed in",
+)
+SETTINGS = {
+    3: (
+        r"more than 40 %|classes 0, 1\s+and 2|probability \.\d+|gap of \.15",
+        r"recall at round 100|10\s+of 50\s+clients|round\s+300|at 30 %|at 60 %|κ = 30",
+        r"`random_k` 10 %|10 %",
+    ),
+    5: (r"class 0|Class 0|20 images|One of 20|N\(\d+, \d\)|to 90 %",),
+    4: (r"50 messages|of 50",),
+    6: (r"99\.7|class 0|96 versions|1,500 updates|5 % of the updates|500 updates",),
+    9: (r"mean -?100|4k/3|is 1\s+value|1 in 1,000|[\d.]+ %",),
+    16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),
+    17: (r"1,500 clients|150 rounds|16 images|1 % of the values",),
+    18: (
+        r"[\d.]+ s\b|[\d.]+ or 6 seconds|20 local|\.35 to \.8|server rate of 2",
+        r"6 and 22 versions\s+late|(?:is|where it is) \d+ (?:versions )?late",
+    ),
+}
+
+
+def claim(number: int) -> Saved:
+    """What was saved of a claim."""
+    found = saved("claims")["claims"]
+    return next(each for each in found if each["claim"] == number)
+
+
+def mean(table: Saved, row: str, column: str) -> float:
+    """One cell of a claim's table."""
+    return float(table["rows"][row][column]["mean"])
+
+
+def _all(number: int) -> Pool:
+    """A claim's tables and checks, with what follows from them."""
+    found = claim(number)
+    more = [*_columns(found["tables"]), *DERIVED.get(number, list)()]
+    return pool(found["tables"], found["checks"], more=more)
+
+
+def _columns(tables: Sequence[Saved]) -> Iterator[Series]:
+    """The means and deviations of a column, from its lowest to its highest row."""
+    for table in tables:
+        rows = list(table["rows"].values())
+        for column in rows[0]:
+            cells = [row[column] for row in rows if column in row]
+            for stat in ("mean", "spread"):
+                yield Series.of(cell[stat] for cell in cells)
+
+
+def _losses() -> Iterator[Series]:
+    """Claim 2: what is lost without a memory and with both, and gained by them."""
+    main, every = claim(2)["tables"]
+    best = mean(main, "uncompressed", "accuracy")
+    for row in main["rows"]:
+        yield Series.of([best - mean(main, row, "accuracy")])
+    harsh = [mean(every, row, "both - none") for row in every["rows"] if _harsh(row)]
+    mild = ("gaussian_k 1 %, 5 %", "per_tensor, top_k 1 %, 5 %", "uniform 2 bits")
+    yield Series.of(harsh)
+    yield Series.of(mean(every, row, "both - none") for row in (*mild, "sign_l1"))
+
+
+def _harsh(row: str) -> bool:
+    names = ("random_k", "gaia", "low_rank", "stc", "top_k 1", "dead_zone", "semi")
+    return row.startswith(names)
+
+
+def _gaps() -> Iterator[Series]:
+    """Claim 3: what folding back gains, and how far policies are apart."""
+    main, caps, _, every = claim(3)["tables"]
+    for name in ("sign", "top-1 %"):
+        ends = (f"{name}, fold back", f"{name}, commit at send")
+        yield Series.of([_less(main, *ends)])
+    ends = ("uncompressed, fold back", "uncompressed, FedAvg")
+    yield Series.of([_less(main, *ends)])
+    for row in caps["rows"].values():
+        yield Series.of([row["accuracy@300"]["mean"]])
+    gaps = [row["gap"]["mean"] for row in every["rows"].values()]
+    yield Series.of(gaps)
+    below = [gap for gap in gaps if gap < ASKED]
+    yield Series.of(sorted(below)[1:])
+    for check in claim(3)["checks"]:  # the noise that policies may differ by
+        if check["text"].startswith("lost "):
+            yield Series.of([float(check["text"].rsplit(" ", 1)[1])])
+    yield Series.of([len(gaps) - len(below)])
+    yield Series.of([len(gaps)])
+
+
+ASKED = 0.15  # of a gap in recall
+
+
+def _less(table: Saved, one: str, other: str) -> float:
+    return mean(table, one, "recall@100") - mean(table, other, "recall@100")
+
+
+def _catch_ups() -> Iterator[Series]:
+    """Claim 4: how many there were."""
+    main, _, every = claim(4)["tables"]
+    sums = [
+        sum(sum(row["patches"]["values"]) for row in table["rows"].values())
+        for table in (main, every)
+    ]
+    yield from (Series.of([n]) for n in (*sums, sum(sums), len(every["rows"])))
+
+
+def _exponential() -> Iterator[Series]:
+    """Claim 5: what the exponential alone is worth."""
+    rows = claim(5)["tables"][0]["rows"]
+    pairs = zip(rows["DynSGD"].values(), rows["exponential"].values(), strict=True)
+    yield Series.of(plain["mean"] / theirs["mean"] for plain, theirs in pairs)
+
+
+def _selection() -> Iterator[Series]:
+    """Claim 9: how many times as long others take for 10⁶ values and more."""
+    rows = claim(9)["tables"][1]["rows"]
+    large = [row for name, row in rows.items() if not name.startswith("100,000,")]
+    for column in ("np.argpartition", "torch.topk"):
+        yield Series.of(row[column]["mean"] for row in large)
+
+
+CODECS = ("dead_zone 5 %, 10 %", "sign_l1", "top_k 1 %, 5 %")
+
+
+def _eight_workers() -> Iterator[Series]:
+    """Claim 16: rounds, bytes and speed-up with 8 workers."""
+    plain, plain_bytes, momentum, momentum_bytes = claim(16)["tables"]
+    eight = [row for row in plain["rows"] if row.endswith("K = 8")]
+    for column in ("full precision", *CODECS):
+        yield Series.of(
+            mean(table, "one worker", column) / mean(table, row, column)
+            for table in (plain, momentum)
+            for row in eight
+        )
+    slower, fewer = (
+        {
+            column: [measure(tables, row, column) for tables in both for row in eight]
+            for column in CODECS
+        }
+        for measure, both in (
+            (_slower, (plain, momentum)),
+            (mean, (plain_bytes, momentum_bytes)),
+        )
+    )
+    for found in (slower, fewer):
+        yield from map(Series.of, found.values())
+        yield Series.of([*found[CODECS[0]], *found[CODECS[1]]])
+
+
+def _slower(table: Saved, row: str, column: str) -> float:
+    return mean(table, row, column) / mean(table, row, "full precision")
+
+
+def _once() -> Iterator[Series]:
+    """Claim 17: how much more of the loss biased compressors lose."""
+    (table,) = claim(17)["tables"]
+    best = mean(table, "qsgd 2 bits", "loss")
+    biased = ("dead_zone 5 %", "stc 5 %", "uniform 2 bits")
+    yield Series.of(mean(table, row, "loss") - best for row in biased)
+    yield Series.of(mean(table, row, "loss") for row in biased)
+    plain = [mean(table, "uncompressed", c) for c in ("accuracy", "loss")]
+    ours = [mean(table, "qsgd 2 bits", c) for c in ("accuracy", "loss")]
+    pairs = zip(plain, ours, strict=True)
+    yield from (Series.of([abs(a - b)]) for a, b in pairs)
+
+
+DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
+    2: _losses,
+    3: _gaps,
+    4: _catch_ups,
+    5: _exponential,
+    9: _selection,
+    16: _eight_workers,
+    17: _once,
+}
+
+
+def quotes() -> Iterator[Quote]:
+    """All of the page's."""
+    for each in saved("claims")["claims"]:
+        number = each["claim"]
+        about = SETTINGS.get(number, ())
+        yield Quote(f"{SUMMARY} / #", f"{number} |", _all(number), about)
+        yield Quote(f"{number}. ", "", _all(number), about)
+
+
+SUMMARY = "What papers claim, and what we measured"
