@@ -129,6 +129,10 @@ def _sorted(
     streams: dict[str, StreamedMetric] = {}
     functions: dict[str, Function] = {}
     for name, metric in named(metrics).items():
+        if isinstance(metric, type):
+            raise WorkloadError(
+                f"metrics={{{name!r}: ...}} is a class; write {metric.__name__}(...)"
+            )
         if isinstance(metric, StreamedMetric):
             streams[name] = metric
         elif callable(metric):

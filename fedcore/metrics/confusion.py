@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import WorkloadError
+from fedcore.metrics.arrays import as_values
 
 Ratios = npt.NDArray[np.float64]
 MOST_CLASSES = 4096
@@ -27,9 +28,10 @@ class Confusion:
     def reset(self) -> None:
         """Forgets all batches."""
         self.counts = np.zeros((0, 0), np.int64)
+        self._unknown = False
 
     def update(self, output: Any, target: Any) -> None:
-        """Takes a batch.
+        """Takes a batch. Where an output is NaN, so is the metric.
 
         Args:
             output: (B, C) a score for each class, or (B,) or (B, 1) one score.
@@ -38,16 +40,22 @@ class Confusion:
         Raises:
             WorkloadError: the targets are not such classes.
         """
-        true = np.asarray(target).reshape(-1)
-        said = predicted(np.asarray(output), self._threshold)
+        name = type(self).__name__
+        true = as_values(name, target).reshape(-1)
+        scores = np.atleast_1d(as_values(name, output))
+        if not scores.shape[-1] and len(scores):
+            raise WorkloadError(f"{name} takes scores; got shape {scores.shape}")
+        said = predicted(scores, self._threshold)
         if said.shape != true.shape:
             raise WorkloadError(
                 f"outputs for {len(said)} samples, and targets for {len(true)}"
             )
         if not len(true):
             return
-        most = int(max(true.max(), said.max())) + 1
-        if true.min() < 0 or most > MOST_CLASSES or (true != true.astype(int)).any():
+        self._unknown |= bool(np.isnan(scores).any())
+        most = int(max(np.nan_to_num(true).max(), said.max())) + 1
+        whole = np.isfinite(true) & (true >= 0) & (true == np.floor(true))
+        if most > MOST_CLASSES or not whole.all():
             raise WorkloadError(
                 f"targets are classes, whole numbers from 0 to {MOST_CLASSES - 1}; "
                 f"found {true.min()} to {true.max()}"
@@ -71,7 +79,9 @@ class Accuracy(Confusion):
     def compute(self) -> float:
         """The share over all samples; NaN if there were none."""
         total = self.counts.sum()
-        return float(np.trace(self.counts) / total) if total else float("nan")
+        if not total or self._unknown:
+            return float("nan")
+        return float(np.trace(self.counts) / total)
 
 
 class _OfClasses(Confusion, ABC):
@@ -102,7 +112,7 @@ class _OfClasses(Confusion, ABC):
         """The ratio over all samples; NaN if there were none."""
         hits, said = np.diag(self.counts), self.counts.sum(0)
         true = self.counts.sum(1)
-        if not true.sum():
+        if not true.sum() or self._unknown:
             return float("nan")
         if self._average == "micro":
             hits, said, true = (part.sum(keepdims=True) for part in (hits, said, true))

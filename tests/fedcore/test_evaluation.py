@@ -103,25 +103,69 @@ def test_streamed_metrics_equal_those_of_scikit_learn(name: str, classes: int) -
 
 
 @given(st.integers(0, 2**32), st.integers(2, 300), st.sampled_from([1e-30, 1.0, 1e30]))
-def test_the_area_is_off_by_ties_alone(seed: int, rows: int, scale: float) -> None:
+def test_the_area_is_exact_with_ties_too(seed: int, rows: int, scale: float) -> None:
     rng = np.random.default_rng(seed)
     target = np.arange(rows) % 2
     scores = (scale * (rng.standard_normal(rows) + target)).astype(np.float32)
     for coarse in (scores, np.sign(scores)):  # the second has nothing but ties
         found = measured({"auc": metrics.AUC()}, batches(coarse, target, 7), join_rows)
-        bins = coarse.view(np.int32) >> 14
-        pairs = [(a, b) for a in bins[target == 0] for b in bins[target == 1]]
-        tied = sum(a == b for a, b in pairs) / len(pairs)
         expected = sk.roc_auc_score(target, coarse)
-        assert found["auc"] == pytest.approx(expected, abs=tied / 2 + 1e-9)
-    assert expected == pytest.approx(found["auc"], abs=1e-9)  # ties are exact
+        assert found["auc"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_area_is_near_on_many_samples() -> None:
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_area_under_probabilities_that_are_nearly_one_is_exact(dtype: Any) -> None:
+    """They differ in their last bits alone, as those of a model that is sure."""
     logits, target = drawn(3, 2, 100_000)
-    found = measured({"auc": metrics.AUC()}, batches(logits, target), join_rows)
-    score = logits[:, 1] - logits[:, 0]
-    assert found["auc"] == pytest.approx(sk.roc_auc_score(target, score), abs=2e-4)
+    score = (1 / (1 + np.exp(logits[:, 0] - logits[:, 1] - 8.0))).astype(dtype)
+    found = measured({"auc": metrics.AUC()}, batches(score, target), join_rows)
+    assert found["auc"] == pytest.approx(sk.roc_auc_score(target, score), abs=1e-12)
+
+
+def test_the_area_is_near_where_scores_are_too_many_to_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedcore.metrics.auc.MOST_SCORES", 2000)
+    monkeypatch.setattr(evaluation, "PIECE", 0)
+    logits, target = drawn(3, 2, 50_000)
+    for score in (logits[:, 1] - logits[:, 0], 1 / (1 + np.exp(-logits[:, 1] - 8.0))):
+        metric = metrics.AUC()
+        found = measured({"auc": metric}, batches(score, target), join_rows)
+        assert found["auc"] == pytest.approx(sk.roc_auc_score(target, score), abs=1e-3)
+        for part in batches(score, target):
+            metric.update(*part)
+            assert len(metric._keys) <= 2000
+
+
+@pytest.mark.parametrize("output", [np.full(4, np.nan), np.full((4, 2), np.nan)])
+def test_a_metric_of_a_model_that_diverged_is_nan(output: Any) -> None:
+    """The class of the first column is no answer, and an error would end the run."""
+    target = np.array([0, 1, 0, 1])
+    for metric in (metrics.AUC(), metrics.Accuracy(), metrics.F1()):
+        assert np.isnan(measured({"m": metric}, [(output, target)], join_rows)["m"])
+        assert metric.compute() != 0  # and the next evaluation begins anew
+        found = measured({"m": metric}, [(target - 0.5, target)], join_rows)
+        assert found["m"] == 1.0
+
+
+@pytest.mark.parametrize("metric", [metrics.AUC, metrics.Accuracy, metrics.F1])
+@pytest.mark.parametrize(
+    ("output", "target"),
+    [
+        (np.zeros(3), np.array([0, np.nan, 1])),
+        (np.zeros(3), np.array(["cat", "dog", "cat"])),
+        ({"scores": np.zeros(3)}, np.array([0, 1, 1])),
+        (np.zeros((3, 0)), np.array([0, 1, 1])),
+        (np.zeros((3, 2)), np.eye(2)[[0, 1, 1]]),
+        ([[1.0], [1.0, 2.0]], np.array([0, 1])),
+        (0.5, np.array([0, 1])),
+    ],
+)
+def test_what_are_no_scores_and_classes_is_refused_by_a_sentence(
+    metric: Any, output: Any, target: Any
+) -> None:
+    with pytest.raises(WorkloadError):
+        metric().update(output, target)
 
 
 def test_what_no_class_or_sample_tells_is_nan() -> None:
@@ -195,6 +239,7 @@ def test_what_cannot_be_joined_is_said_or_streamed() -> None:
         ({"auc": sk.roc_auc_score}, "scikit-learn take the targets first; write lam"),
         ({"f1": 0.5}, "'f1': ...}} is float; expected a function"),
         ({"f1": metrics.F1()}, "found 0 to 9999"),
+        ({"f1": metrics.F1}, r"'f1': ...}} is a class; write F1\("),
         ({"auc": metrics.AUC()}, "AUC takes a score for each sample and targets 0 and"),
     ],
 )

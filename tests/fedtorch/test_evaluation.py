@@ -102,3 +102,18 @@ def test_a_metric_for_each_class_is_refused_by_its_name() -> None:
     model = workload(lambda output, target: {"recall": torch.ones(2)}).flat()
     with pytest.raises(WorkloadError, match=r"'recall' is an array of shape \(2,\)"):
         model.evaluate(np.zeros(12, np.float32), data())
+
+
+def test_metrics_take_what_autocast_gives() -> None:
+    """NumPy has no bfloat16."""
+    output, target = torch.randn(9, 2).bfloat16(), torch.arange(9) % 2
+    score = (output[:, 1].double() - output[:, 0].double()).numpy()
+    for metric in (metrics.AUC(), metrics.Accuracy()):
+        metric.update(output, target)
+        found = metric.compute()
+        expected = (
+            sk.roc_auc_score(target, score)
+            if isinstance(metric, metrics.AUC)
+            else sk.accuracy_score(target, output.float().argmax(1))
+        )
+        assert found == pytest.approx(expected, abs=1e-12)
