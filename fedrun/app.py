@@ -11,9 +11,16 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
 
+_DIGESTS: dict[Path, str] = {}  # of the files of apps, when they were imported
 
-def load_app(name: str, folder: Path | None = None) -> Workload:
-    """The workload that a name stands for; ``folder`` is searched first.
+
+def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> Workload:
+    """The workload that a name stands for.
+
+    Args:
+        name: ``module:attribute`` or ``file.py:attribute``.
+        folder: is searched first; the working folder if left out.
+        fresh: import a file again that has changed since, as in a notebook.
 
     Raises:
         WorkloadError: no such module or attribute, or it is no workload; the message
@@ -24,7 +31,7 @@ def load_app(name: str, folder: Path | None = None) -> Workload:
         raise WorkloadError(
             f"app {name!r}: expected module:attribute or file.py:attribute"
         )
-    module = _module(where, folder or Path.cwd())
+    module = _module(where, folder or Path.cwd(), fresh=fresh)
     found = getattr(module, attribute, None)
     if isinstance(found, Workload):
         return found
@@ -60,16 +67,25 @@ def code_hash(name: str, folder: Path | None = None) -> str:
     """A digest of the module's source: a difference is worth a warning."""
     where = name.partition(":")[0]
     source = _module(where, folder or Path.cwd()).__file__
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source else ""
+    return _digest(Path(source)) if source else ""
 
 
-def _module(where: str, folder: Path) -> ModuleType:
+def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
     try:
         if where.endswith(".py"):
-            return _from_file((folder / where).resolve())
-        root = str(folder.resolve())
-        if root not in sys.path:
-            sys.path.insert(0, root)
+            return _from_file((folder / where).resolve(), fresh=fresh)
+        root = folder.resolve()
+        if sys.path[:1] != [str(root)]:
+            sys.path[:] = [str(root), *(p for p in sys.path if p != str(root))]
+        file = root / f"{where.replace('.', '/')}.py"
+        known = sys.modules.get(where)
+        if known is not None and file.is_file():
+            is_other = Path(known.__file__ or "").resolve() != file
+            if is_other or (fresh and _has_changed(file)):
+                del sys.modules[where]  # of another folder, or as it was before
+        if where not in sys.modules:
+            importlib.invalidate_caches()
+            _note(file)
         return importlib.import_module(where)
     except WorkloadError:
         raise
@@ -83,12 +99,29 @@ def _module(where: str, folder: Path) -> ModuleType:
         ) from error
 
 
-def _from_file(path: Path) -> ModuleType:
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def _note(file: Path) -> None:
+    """Remembers what is imported now."""
+    if file.is_file():
+        _DIGESTS[file] = _digest(file)
+
+
+def _has_changed(file: Path) -> bool:
+    return _DIGESTS.setdefault(file, _digest(file)) != _digest(file)
+
+
+def _from_file(path: Path, *, fresh: bool) -> ModuleType:
     name = f"_latecomer_app_{path.stem}"
-    if name in sys.modules and sys.modules[name].__file__ == str(path):
-        return sys.modules[name]
     if not path.is_file():
         raise WorkloadError(f"app {path}: no such file")
+    known = sys.modules.get(name)
+    is_known = known is not None and known.__file__ == str(path)
+    if known is not None and is_known and not (fresh and _has_changed(path)):
+        return known
+    _note(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -88,7 +88,7 @@ def run(
     path = Path(config) if isinstance(config, str | Path) else None
     read = _read(config)
     if workload is None:
-        workload = load_app(*app_of(None, read, path))
+        workload = load_app(*app_of(None, read, path), fresh=True)
     if data:
         given = {name: str(value) for name, value in data.items()}
         args = {**read.simulate.args, **given}

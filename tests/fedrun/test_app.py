@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedcore.errors import WorkloadError
+from fedcore.workload import Client
 from fedrun.app import code_hash, load_app
 from tests.integration.typed import desk
 
@@ -74,3 +75,27 @@ def test_the_hash_of_the_code_is_that_of_its_text(folder: Path) -> None:
         write(folder / where, data)
     a, b, c = (code_hash("mine.py:workload", folder / where) for where in "abc")
     assert a == b != c
+
+
+@pytest.mark.parametrize("name", ["mine:workload", "mine.py:workload"])
+def test_two_projects_with_a_module_of_one_name_are_two(
+    name: str, folder: Path
+) -> None:
+    write(folder / "a", "first")
+    write(folder / "b", "second")
+    for project, data in [("a", "first"), ("b", "second"), ("a", "first")]:
+        assert data_of(name, folder / project) == data
+
+
+@pytest.mark.parametrize("name", ["mine:workload", "mine.py:workload"])
+def test_a_file_that_has_changed_is_imported_again_where_that_is_wanted(
+    name: str, folder: Path
+) -> None:
+    write(folder, "first")
+    once = load_app(name, folder, fresh=True)
+    assert load_app(name, folder, fresh=True) is once
+    write(folder, "the second one")
+    assert load_app(name, folder) is once  # a sweep does not mix two of them
+    again = load_app(name, folder, fresh=True)
+    assert again.train_data(Client("ann")) == "the second one"
+    assert load_app(name, folder) is again

@@ -15,7 +15,7 @@ from fedsim.project import make_project
 from tests.fedsim.test_commands import NEEDS
 from tests.fedsim.toys import APP, write
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 KEPT = (
