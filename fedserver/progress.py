@@ -49,8 +49,8 @@ class ClientProgress:
     error: str = ""  # the last one, in a line
     skipped: int = 0  # samples that its code left out
     why: str = ""  # it did so the last time
-    bytes_up: int = 0
-    bytes_down: int = 0
+    payload_up: int = 0
+    payload_down: int = 0
     seen: Seconds = 0.0
 
 
@@ -66,8 +66,8 @@ class Progress:
     coverage: Coverage = field(default_factory=Coverage)
     sockets: Sockets | None = None
     address: str = ""
-    bytes_up: int = 0  # of all clients
-    bytes_down: int = 0
+    payload_up: int = 0  # of all clients
+    payload_down: int = 0
 
     def __post_init__(self) -> None:
         """Nothing has happened yet."""
@@ -148,8 +148,8 @@ class Progress:
                 "updates": dict(self.verdicts),
                 "updates_per_second": round(self.rate, 3),
                 "uptime": round(time.monotonic() - self.began, 1),
-                "bytes_up": self.bytes_up,
-                "bytes_down": self.bytes_down,
+                "payload_up": self.payload_up,
+                "payload_down": self.payload_down,
                 "metrics": dict(self.metrics[-1][1]) if self.metrics else {},
                 "measured": self.metrics[-1][0] if self.metrics else None,
             }
@@ -209,8 +209,8 @@ class Progress:
                 self._count_update(record, client)
             case Leased() if client is not None:
                 client.doing = f"{record.task}s {record.version}"
-                client.bytes_down += record.nbytes
-                self.bytes_down += record.nbytes
+                client.payload_down += record.nbytes
+                self.payload_down += record.nbytes
             case Lost() if client is not None:
                 client.doing = "lost"
             case Failed() if client is not None:
@@ -244,8 +244,8 @@ class Progress:
         client.refused += not accepted
         client.staleness, client.weight = record.staleness, record.weight
         client.memory_norm = record.memory_norm
-        client.bytes_up += record.nbytes
-        self.bytes_up += record.nbytes
+        client.payload_up += record.nbytes
+        self.payload_up += record.nbytes
         client.doing = "idle"
 
 

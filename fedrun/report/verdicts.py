@@ -10,7 +10,7 @@ from fedcore.protocol import Verdict
 from fedrun.report import look, units
 from fedrun.report.lives import Life, most_interesting, selection_note
 from fedrun.report.lost import has_memory
-from fedrun.report.page import Section, note, plot, table, text
+from fedrun.report.page import Section, folded, note, plot, table, text
 from fedrun.report.timeline import rows_axis
 from fedrun.results import Results
 
@@ -35,14 +35,12 @@ def section(results: Results, lives: dict[str, Life]) -> Section:
         return Section("updates", "Updates", "No update has arrived.", [])
     shown = most_interesting(life for life in lives.values())
     figure = verdicts_figure(shown)
-    parts = [
-        _verdict_table(results),
-        plot(figure, "Updates by verdict, mean staleness and mean weight by client"),
-    ]
+    drawn = plot(figure, "Updates by verdict, mean staleness and mean weight by client")
     left_out = selection_note(len(shown), len(lives))
     if left_out:
-        parts.append(note(text(left_out)))
-    parts += _reasons(results)
+        title = f"The {len(shown)} clients with the most trouble"
+        drawn = folded(title, drawn + note(text(left_out)))
+    parts = [_verdict_table(results), drawn, *_reasons(results)]
     lead = (
         f"{units.counted(sum(updates.values()), 'update')} got a verdict, each exactly "
         "once. Mean staleness and mean weight are of a client's accepted updates."

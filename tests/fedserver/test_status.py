@@ -51,7 +51,7 @@ def test_the_status_tells_what_has_happened(server: Served) -> None:
     assert told["ended"] is None
     [client] = told["clients"]
     assert (client["name"], client["accepted"], client["refused"]) == ("ann", 1, 1)
-    assert client["bytes_up"] == len(GOOD) + len(b"junk")
+    assert client["payload_up"] == len(GOOD) + len(b"junk")
     assert "ann" in shown(status_table(told))
 
 

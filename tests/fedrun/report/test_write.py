@@ -318,9 +318,9 @@ def long_story(clients: int, updates: int) -> Story:
 @pytest.mark.parametrize("clients", [12, 500])
 def test_a_long_run_has_a_small_page(tmp_path: Path, clients: int) -> None:
     run = long_story(clients, 20_000).write(tmp_path / "run")
-    before = time.perf_counter()
+    before = time.process_time()
     report = write_report(run)
-    assert time.perf_counter() - before < 10
+    assert time.process_time() - before < 10
     size = report.stat().st_size
     assert size < 8e6
     page = Page(report.read_text())
