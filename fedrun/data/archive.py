@@ -34,6 +34,8 @@ def reading(path: str | Path, wanted: str = "") -> Iterator[None]:
 class Archive:
     """The arrays of an ``.npz``; each is read when it is asked for."""
 
+    index: frozenset[str] = frozenset()
+
     def __init__(self, path: Path) -> None:
         """Reads the names.
 

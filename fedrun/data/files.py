@@ -27,9 +27,10 @@ def load(
     """Inputs and targets of a file.
 
     Of an ``.npz``: its array ``x``, or a dict of those that ``inputs`` names, and the
-    array ``target``. Of a table: the columns ``inputs``, or all but the target, as
-    float32 (N, F), and the column ``target``. A Parquet column of equally long lists
-    counts as so many columns; if it is the only one, it keeps its type.
+    array ``target``. Of a table: the columns ``inputs``, or all but the target and the
+    index of a data frame, as float32 (N, F), and the column ``target``. A Parquet
+    column of equally long lists counts as so many columns; if it is the only one, it
+    keeps its type.
 
     Args:
         path: of the file; its ending says what it is.
@@ -53,7 +54,8 @@ def load(
                     f"{path}: {name!r} has {len(part)} rows, {target!r} has {len(y)}"
                 )
         return (parts if inputs else parts["x"]), y
-    names = inputs or [name for name in table.names if name != target]
+    others = (name for name in table.names if name not in {target, *table.index})
+    names = inputs or list(others)
     if not names:
         raise WorkloadError(f"{path}: no column beside {target!r}")
     columns = [_column(table, name, path) for name in names]

@@ -1,6 +1,7 @@
 """Columns of a table by name, from CSV and Parquet."""
 
 import csv
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,12 +12,15 @@ from fedcore.errors import WorkloadError
 from fedrun.optional import needed
 
 Column = npt.NDArray[Any]
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # as pandas calls it
 
 
 class Table(Protocol):
     """Columns by name."""
 
     names: list[str]
+    index: frozenset[str]
+    """Those that number the rows: no inputs unless they are asked for."""
 
     def column(self, name: str) -> Column:
         """The values of a column, one a row; none is missing."""
@@ -30,6 +34,8 @@ class CSVTable:
 
     Values between quotes may hold commas and line breaks. Empty lines do not count.
     """
+
+    index: frozenset[str] = frozenset()
 
     def __init__(self, path: Path) -> None:
         """Reads the file.
@@ -99,7 +105,11 @@ class CSVTable:
 
 
 class ParquetTable:
-    """A Parquet file, of which only the columns that are asked for are read."""
+    """A Parquet file, of which only the columns that are asked for are read.
+
+    The index of a data frame that pandas has written is a column like any other there;
+    it numbers the rows, and says nothing of them.
+    """
 
     def __init__(self, path: Path) -> None:
         """Reads the schema.
@@ -109,7 +119,12 @@ class ParquetTable:
         """
         self.path = path
         self._parquet = needed("pyarrow.parquet", "frames", f"{path}: Parquet")
-        self.names = list(self._parquet.read_schema(path).names)
+        schema = self._parquet.read_schema(path)
+        self.names = list(schema.names)
+        told = schema.pandas_metadata or {}
+        index = {n for n in told.get("index_columns", ()) if isinstance(n, str)}
+        unnamed = {n for n in self.names if _UNNAMED_INDEX.fullmatch(n)}
+        self.index = frozenset(index | unnamed)
 
     def column(self, name: str) -> Column:
         """Numbers or words (N,); lists of equal length as (N, L).

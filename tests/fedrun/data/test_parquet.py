@@ -1,5 +1,6 @@
 """Parquet, by pyarrow."""
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,32 @@ def test_a_parquet_is_its_columns_and_the_target(tmp_path: Path) -> None:
     assert x.dtype == np.float32
     assert (x.tolist(), y.tolist()) == ([[1.5, 3], [2.5, 4]], ["cat", "dog"])
     assert load_column(path, "weight").tolist() == [3, 4]
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("name", ["__index_level_0__", "when"])
+def test_the_index_of_a_data_frame_is_no_input(name: str, tmp_path: Path) -> None:
+    arrow = import_module("pyarrow")
+    table = arrow.table({"a": [1.0, 2.0], "y": [0, 1], name: [700, 800]})
+    # What pandas writes along; of an index that counts from 0 it is no column at all.
+    told = json.dumps({"index_columns": [name, {"kind": "range"}], "columns": []})
+    if name == "when":
+        table = table.replace_schema_metadata({"pandas": told})
+    path = tmp_path / "data.parquet"
+    import_module("pyarrow.parquet").write_table(table, path)
+    x, y = load(path)
+    assert (x.tolist(), y.tolist()) == ([[1.0], [2.0]], [0, 1])
+    assert load(path, inputs=[name])[0].tolist() == [[700.0], [800.0]]
+    assert load_column(path, name).tolist() == [700, 800]
+
+
+@pytest.mark.needs("pyarrow", "pandas")
+def test_what_pandas_writes_is_read_without_its_index(tmp_path: Path) -> None:
+    pandas = import_module("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "y": [0, 1, 0]})
+    frame.iloc[[2, 0]].to_parquet(tmp_path / "data.parquet")
+    x, y = load(tmp_path / "data.parquet")
+    assert (x.tolist(), y.tolist()) == ([[3.0], [1.0]], [0, 0])
 
 
 @needs_pyarrow
