@@ -84,7 +84,8 @@ class AlgorithmConfig(Method):
     concurrency: Count | None = None
     """Clients that may train at a time where there is no cohort; none: all."""
     min_clients: Count = 1
-    """Nobody trains before so many clients are there."""
+    """Nobody trains before so many clients are there; the first cohort is drawn of
+    these. With 1, those that come first get the first tasks."""
     deadline: Duration | None = None
     """Seconds after which a version is made of what has arrived."""
     staleness_limit: Versions | None = None

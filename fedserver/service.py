@@ -106,6 +106,7 @@ class FederationService:
         self._nonces = itertools.count(1)
         # Who has been told this process's settings: a restart may have changed them.
         self._enrolled: set[str] = set()
+        self._doubled: set[str] = set()  # who has the data of another one, as was said
         self.draining = False
         self.told: set[str] = set()  # who knows that the run has ended
         limit = run.config.server.max_update_bytes
@@ -143,7 +144,7 @@ class FederationService:
             owner=named.owner,
             certified=named.certified,
         )
-        gone, is_owner, epoch = await self._core.ask(
+        gone, is_owner, epoch, doubles = await self._core.ask(
             lambda coordinator: _standing(coordinator, cid, named), after=enrolled
         )
         if not gone:
@@ -157,6 +158,8 @@ class FederationService:
             self._enrolled.add(cid)
             self._enrolled.discard(self._sessions.claim(named.name, cid))
             self._sessions.hear(cid)
+        code = self._compare_code(named.name, request.code)
+        warnings = code, self._note_double(enrolled, doubles)
         config = self._run.config
         return pb.EnrolReply(
             protocol=max(set(PROTOCOLS) & set(request.protocols)),
@@ -170,8 +173,23 @@ class FederationService:
             heartbeat=config.timeouts.heartbeat,
             max_update_bytes=self.max_update_bytes,
             gone=gone,
-            warning=self._compare_code(named.name, request.code),
+            warning="; ".join(filter(None, warnings)),
         )
+
+    def _note_double(self, client: ClientEnrolled, others: list[str]) -> str:
+        """Says, once, that clients train on the same data; a warning for the client."""
+        if not others:
+            return ""
+        place = f"index {client.index} of count {client.count}"
+        advice = (
+            "where the app shares data out by them, they train on the same part, and "
+            "another part is missing; give each client an --index of its own"
+        )
+        if client.cid not in self._doubled:
+            self._doubled.add(client.cid)
+            names = " and ".join([*others, client.name])
+            _log.warning("%s joined with %s: %s", names, place, advice)
+        return f"another client of this run has {place}, too: {advice}"
 
     async def _check_disk(self, context: Context) -> None:
         """While the disk takes nothing, there is nothing that could be answered."""
@@ -675,8 +693,8 @@ def _no_verdict(answer: Answer) -> pb.PushReply:
 
 def _standing(
     coordinator: Coordinator, cid: str, named: Named
-) -> tuple[bool, bool, Epoch]:
-    """Whether a client has left, whether it has this name, and the history."""
+) -> tuple[bool, bool, Epoch, list[str]]:
+    """Whether a client has left and has this name, the history, and its doubles."""
     state = coordinator.state
     row = state.clients.get(cid)
     is_owner = (
@@ -684,7 +702,8 @@ def _standing(
         and row.name == named.name
         and state.owners.get(named.name) == named.owner
     )
-    return row is not None and row.left, is_owner, state.epoch
+    has_left = row is not None and row.left
+    return has_left, is_owner, state.epoch, state.doubles(cid)
 
 
 async def _check_text(which: str, text: str, context: Context) -> None:

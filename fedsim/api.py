@@ -25,7 +25,7 @@ from fedrun.journal import WITHOUT_UPDATES, exists
 from fedrun.results import Results
 from fedrun.run import Run, forget_failed, start_run
 from fedsim.arrivals import recorded_devices, recorded_start, replay_arrivals
-from fedsim.client import SimulatedClient
+from fedsim.client import SimulatedClient, coming
 from fedsim.evaluator import (
     Measure,
     SimulatedEvaluator,
@@ -238,8 +238,9 @@ def _simulate(
             else:
                 if population is not None:
                     _end_when_deserted(world, population)
-                for client in clients:
-                    client.begin_life()
+                if population is not None and clients:
+                    for who in coming(config.algorithm, population):
+                        clients[who].begin_life()
                 if crowd is not None:
                     if saved is None:
                         crowd.begin()

@@ -6,11 +6,13 @@ the same order of arrival gives the same model, bit for bit.
 
 import logging
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
@@ -35,11 +37,25 @@ from fedcore.workload import (
 )
 from fedsim.clock import Call
 from fedsim.evaluator import Measure
-from fedsim.population import Device
+from fedsim.population import Device, Population
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
 RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
+
+
+def coming(algorithm: AlgorithmConfig, population: Population) -> Iterable[int]:
+    """In which order clients come at the beginning.
+
+    Where there is not a task for each of them, the first ones get those of version 0,
+    unless ``min_clients`` makes the server wait: who they are is drawn, or else they
+    would always be the same.
+    """
+    tasks = algorithm.cohort if algorithm.synchronous else algorithm.concurrency
+    is_for_all = tasks is None or tasks >= population.count
+    if is_for_all or algorithm.min_clients >= population.count:
+        return range(population.count)
+    return population.order()
 
 
 class SimulatedClient:

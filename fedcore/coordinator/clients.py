@@ -15,10 +15,17 @@ class ClientRow:
     cid: str
     name: str
     role: Role
+    index: int = 0  # its place among ``count`` clients, where data is shared out
+    count: int = 1
     receipt: Receipt | None = None
     reason: str = ""  # of the last verdict
     accepted: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     left: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which part of data that are shared out it has: index and count."""
+        return self.index, self.count
 
     @property
     def seq(self) -> int:
@@ -48,6 +55,8 @@ class ClientRow:
             "cid": self.cid,
             "name": self.name,
             "role": self.role,
+            "index": self.index,
+            "count": self.count,
             "receipt": self.receipt and self.receipt[:5],  # its proof is made anew
             "reason": self.reason,
             "accepted": list(self.accepted),
@@ -56,7 +65,7 @@ class ClientRow:
 
     @classmethod
     def from_json(cls, saved: JSON) -> "ClientRow":
-        """The row that :meth:`to_json` wrote."""
+        """The row that :meth:`to_json` wrote; those of before have no place."""
         receipt = None
         if saved["receipt"]:
             seq, digest, verdict, weight, version = saved["receipt"]

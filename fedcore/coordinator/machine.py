@@ -199,8 +199,8 @@ class Coordinator:
         owner = self.state.owners.get(event.name, "")
         if owner not in ("", event.owner) and not event.certified:
             return [Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)]
-        told = (event.name, event.role, event.owner)
-        if row is not None and (row.name, row.role, owner) == told:
+        told = (event.name, event.role, event.owner, event.index, event.count)
+        if row is not None and (row.name, row.role, owner, *row.place) == told:
             return []
         record = Admitted(
             at=self.state.at,

@@ -92,6 +92,7 @@ class ServerState:
         self.admission = algorithm.admission.init()
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
+        self._placed: dict[tuple[int, int], list[str]] = {}  # ids by parts of the data
         self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
@@ -151,8 +152,10 @@ class ServerState:
                     self.trainers -= row.trains
                     row.name, row.role = record.name, record.role
                 self.trainers += row.trains
+                row.index, row.count = record.index, record.count
                 if record.owner:
                     self.owners[record.name] = record.owner
+                    self._take_place(row)
             case Freed():
                 self.owners.pop(record.name, None)
             case EpochOpened():
@@ -176,6 +179,30 @@ class ServerState:
                 pass
             case _:
                 assert_never(record)
+
+    def _take_place(self, row: ClientRow) -> None:
+        """Takes note of whose data it has, where data are shared out among clients."""
+        if row.count == 1 or not row.trains:
+            return
+        there = self._placed.setdefault(row.place, [])
+        if row.cid not in there and len(there) < _MOST_AT_A_PLACE:
+            there.append(row.cid)
+
+    def doubles(self, cid: str) -> list[str]:
+        """The names of other clients of this run with the same part of the data.
+
+        A client that begins anew under its name is no double of what it was. Those of
+        a simulation are as the config says, and not looked at.
+        """
+        row = self.clients.get(cid)
+        if row is None or row.count == 1:
+            return []
+        others = (self.clients[other] for other in self._placed.get(row.place, ()))
+        return [
+            other.name
+            for other in others
+            if other.name != row.name and other.place == row.place and other.trains
+        ]
 
     def decide(self, record: Decided, payload: Payload | None) -> None:
         """Applies a verdict; an accepted payload joins the buffer."""
@@ -346,6 +373,10 @@ class ServerState:
         }
         self.trainers = sum(row.trains for row in self.clients.values())
         self.owners = dict(scalars.get("owners", {}))  # none in those of before
+        self._placed.clear()
+        for row in self.clients.values():
+            if row.name in self.owners:
+                self._take_place(row)
         self.bases = {
             version: arrays[f"base.{version}"] for version in scalars["bases"]
         }
@@ -374,6 +405,7 @@ class ServerState:
         )
 
 
+_MOST_AT_A_PLACE = 8  # clients of one part of the data that are told of
 _ROLES = ("optimizer", "buffer", "staleness", "admission")
 
 

@@ -62,6 +62,7 @@ class Population:
                 f"{config.trace}: a client is called {EVALUATOR!r}, as the simulated "
                 "evaluator is; give it another name"
             )
+        self._order = key.fold_in("order")
         self._speeds(config, key, trace)
         self._links(config, key, trace)
         self._misfortunes(config, key)
@@ -78,6 +79,11 @@ class Population:
     def client(self, who: int) -> Client:
         """How a device asks for its data."""
         return Client(self.names[who], *self.place(who), self.args)
+
+    def order(self) -> Sequence[int]:
+        """Drawn by the seed: in which order those come who come at the same time."""
+        drawn: list[int] = self._order.generator().permutation(self.count).tolist()
+        return drawn
 
     # ------------------------------------------------------------------- making
 

@@ -32,7 +32,7 @@ from fedcore.workload import (
     Workload,
     last_words,
 )
-from fedsim.client import RETRY
+from fedsim.client import RETRY, coming
 from fedsim.evaluator import Measure
 from fedsim.population import Population
 from fedsim.stacked.agenda import (
@@ -163,7 +163,7 @@ class Crowd:
     def begin(self) -> None:
         """Everyone is enrolled, and comes who is there."""
         self._books.admit()
-        for who in range(self.count):
+        for who in coming(self._coordinator.algorithm.config, self._population):
             self._begin_life(who)
 
     # --------------------------------------------------------------------- time

@@ -385,3 +385,38 @@ def test_who_was_silent_is_found_without_a_look_at_the_others() -> None:
     assert sessions.missing() == ["bob", "eve"]
     assert sessions.missing() == []
     assert sessions.present == {"ann"}
+
+
+# ----------------------------------------------------------------------- their data
+
+
+def test_two_clients_with_the_same_part_of_the_data_are_named_once(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
+        assert ann.enrol(index=0, count=2).warning == ""
+        said = bob.enrol(index=0, count=2).warning
+        assert said.startswith("another client of this run has index 0 of count 2, too")
+        assert "give each client an --index of its own" in said
+        assert "ann" not in said  # names are the operator's
+        bob.enrol(index=0, count=2)
+        (told,) = (r for r in caplog.messages if "joined with" in r)
+        assert told.startswith("ann and bob joined with index 0 of count 2: ")
+        assert bob.enrol(index=1, count=2).warning == ""  # it mends it
+        assert ann.enrol(index=0, count=2).warning == ""
+
+
+def test_a_client_that_comes_again_or_begins_anew_is_no_double(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Peer(server.address, "ann") as ann, Peer(server.address, "ann") as anew:
+        ann.enrol(index=0, count=2)
+        assert ann.enrol(index=0, count=2).warning == ""
+        owner_key(anew, ann)
+        assert anew.enrol(index=0, count=2).warning == ""
+    assert not [text for text in caplog.messages if "joined with" in text]
+
+
+def test_clients_with_data_of_their_own_are_no_doubles(server: Served) -> None:
+    with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
+        assert ann.enrol().warning == bob.enrol().warning == ""

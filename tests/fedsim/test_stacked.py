@@ -295,6 +295,29 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     assert evaluations(stacked) == evaluations(exact)
 
 
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"kind": "fed_avg", "buffer": 4},
+        {"kind": "fed_buff", "buffer": 2, "concurrency": 4},
+    ],
+    ids=["rounds", "buffered"],
+)
+def test_the_first_clients_are_drawn_by_the_seed(
+    algorithm: dict[str, Any], tmp_path: Path
+) -> None:
+    def first(kind: str, seed: int) -> list[str]:
+        settings = {"algorithm": algorithm, "stop": {"versions": 1}, "seed": seed}
+        results = simulated(tmp_path / str(seed), kind, settings)
+        tasks = [r for r in results.of(Leased) if r.version == 0 and r.task == "train"]
+        return sorted(r.cid for r in tasks if r.at == tasks[0].at)
+
+    drawn = [first("stacked", seed) for seed in range(4)]
+    assert drawn[0] == first("exact", 0)
+    assert all(len(cids) == 4 for cids in drawn)
+    assert len({tuple(cids) for cids in drawn}) > 1
+
+
 def test_all_clients_evaluate_the_last_version_in_both_engines(tmp_path: Path) -> None:
     for kind in ("exact", "stacked"):
         results = simulated(tmp_path, kind, SETTINGS["own_evaluations"])

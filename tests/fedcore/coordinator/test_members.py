@@ -327,3 +327,32 @@ def test_policies_hear_of_an_accepted_update_all_that_they_weigh_by() -> None:
     assert photo(state.staleness) == photo(heard)
     heard = admission.observe(admission.init(), 3, counts)
     assert photo(state.admission) == photo(heard)
+
+
+def test_another_part_of_the_data_is_written_down() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    ann = ClientEnrolled(at=0.0, cid="a", name="ann", index=3, count=16, owner="o")
+    told = []
+    for event in (ann, ann, replace(ann, index=4)):
+        desk.feed(event)
+        told += [(record.index, record.count) for record in desk.records(Admitted)]
+    assert told == [(3, 16), (4, 16)]
+
+
+def test_doubles_are_still_known_after_a_snapshot() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    for name in ("ann", "bob", "cid"):
+        place = int(name == "cid")
+        desk.feed(
+            ClientEnrolled(
+                at=0.0, cid=name, name=name, index=place, count=2, owner=name
+            )
+        )
+    again = Desk(FedBuff(buffer=2))
+    again.coordinator.state.load(*desk.coordinator.state.dump())
+    for state in (desk.coordinator.state, again.coordinator.state):
+        assert state.doubles("ann") == ["bob"]
+        assert state.doubles("bob") == ["ann"]
+        assert state.doubles("cid") == state.doubles("nobody") == []
+    again.feed(ClientLeft(at=1.0, cid="bob"))
+    assert again.coordinator.state.doubles("ann") == []
