@@ -22,6 +22,9 @@ RUN --mount=type=cache,target=/pip-cache \
     /opt/pip/bin/pip --python /opt/latecomer/bin/python --cache-dir /pip-cache \
     install -c constraints.txt \
     ".${EXTRAS:+[${EXTRAS}]}"
+# No plots, which no device draws, and no tests of other packages: half of the bytes.
+RUN /opt/pip/bin/pip --python /opt/latecomer/bin/python uninstall -y plotly narwhals \
+    && find /opt/latecomer -depth -type d -name tests -exec rm -r {} +
 
 FROM ${BASE}
 RUN groupadd --gid 10001 latecomer \

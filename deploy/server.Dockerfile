@@ -18,6 +18,12 @@ COPY . .
 RUN --mount=type=cache,target=/pip-cache \
     /opt/pip/bin/pip --python /opt/latecomer/bin/python --cache-dir /pip-cache \
     install -c constraints.txt .
+# No plots, which only `fedserver report` needs, and no tests of other packages: half of
+# the bytes. REPORT=yes keeps the plots.
+ARG REPORT
+RUN [ -n "${REPORT}" ] || /opt/pip/bin/pip --python /opt/latecomer/bin/python \
+        uninstall -y plotly narwhals \
+    && find /opt/latecomer -depth -type d -name tests -exec rm -r {} +
 
 FROM ${BASE}
 RUN groupadd --gid 10001 latecomer \

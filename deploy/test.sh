@@ -111,8 +111,11 @@ done
 for image in server client; do
     timed "build latecomer-$image" \
         "${build[@]}" -f "deploy/$image.Dockerfile" -t "latecomer-$image" .
-    podman image inspect -f '{{.Size}}' "latecomer-$image" |
-        awk -v image="$image" '{ printf "%4d MB  latecomer-%s\n", $1 / 1e6, image }'
+    size=$(podman image inspect -f '{{.Size}}' "latecomer-$image")
+    added=$(((size - $(podman image inspect -f '{{.Size}}' "$base")) / 1000000))
+    echo "$((size / 1000000)) MB  latecomer-$image, $added of them above the base"
+    [ -n "${EXTRAS-}" ] || [ "$added" -le 120 ] ||
+        fail "size of the $image image: expected at most 120 MB above the base"
 done
 
 confined=(--network latecomer --read-only --tmpfs /tmp --cap-drop ALL
@@ -130,6 +133,10 @@ podman network create latecomer >/dev/null
 
 for image in server client; do
     expect "user of the $image image" 10001 "$(python $image 'import os; print(os.getuid())')"
+done
+for image in server client; do
+    expect "plotly in the $image image" None \
+        "$(python $image 'from importlib.util import find_spec as f; print(f("plotly"))')"
 done
 expect "torch in the server image" None \
     "$(python server 'from importlib.util import find_spec as f; print(f("torch"))')"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from fedcore.errors import ConfigError
+from fedrun.optional import installed
 from fedrun.report.appendix import section as appendix
 from fedrun.report.coverage import section as coverage
 from fedrun.report.header import intro, title
@@ -25,7 +27,14 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
     Raises:
         JournalError: there is no run in the folder, or it is damaged.
+        ConfigError: plotly is not installed, as in a container's image.
     """
+    if not installed("plotly"):
+        raise ConfigError(
+            "a report needs the package plotly, which images of containers leave out: "
+            "write it where latecomer is installed with pip, from a backup of the run, "
+            "or build the image with --build-arg REPORT=yes"
+        )
     results, out = Results(folder), out or folder / "report.html"
     lives = lives_of(results)
     text = page(

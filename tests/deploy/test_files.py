@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 import tomllib
+from collections.abc import Iterable
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,31 @@ def test_the_server_image_cannot_get_torch() -> None:
     assert "torch" not in plain
     assert "EXTRAS" not in dockerfile("server")
     assert "EXTRAS" in dockerfile("client")
+
+
+def needed(names: Iterable[str]) -> set[str]:
+    """Packages, and what they need themselves."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop().lower().replace("_", "-")
+        if name in found:
+            continue
+        found.add(name)
+        lines = [line for line in requires(name) or [] if "extra ==" not in line]
+        waiting += [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines]
+    return found
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_drops_what_only_plots_need(image: str) -> None:
+    names = [re.split(r"[>=<]", d)[0] for d in project()["project"]["dependencies"]]
+    kept = needed(name for name in names if name != "plotly")
+    (run,) = [r for r in instructions(image, "RUN") if "uninstall" in r]
+    dropped = re.findall(r"uninstall\s+-y\s+([\w ]+?)\s*(?:&&|$)", run)[0].split()
+    assert dropped == ["plotly", "narwhals"]
+    assert not kept & set(dropped)
+    assert set(dropped) <= needed(["plotly"])
 
 
 def test_the_server_image_runs_and_checks_what_it_exposes() -> None:

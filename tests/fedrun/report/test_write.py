@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedcore.coordinator.records import ServerStarted
-from fedcore.errors import JournalError
+from fedcore.errors import ConfigError, JournalError
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
 from fedrun.report.lives import Doing
@@ -277,6 +277,14 @@ def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="no journal here"):
+        write_report(tmp_path)
+
+
+def test_where_plotly_is_left_out_a_sentence_says_where_to_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedrun.report.write.installed", lambda module: False)
+    with pytest.raises(ConfigError, match=r"needs the package plotly, which images"):
         write_report(tmp_path)
 
 
