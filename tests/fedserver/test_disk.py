@@ -209,7 +209,7 @@ def test_a_file_that_may_not_grow_is_a_disk_that_failed(tmp_path: Path) -> None:
                 peer.stub.push(iter(frames), timeout=3.0)
             assert "disk is full or fails" in refused(peer)
         process.terminate()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()

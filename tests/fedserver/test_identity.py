@@ -350,10 +350,13 @@ def test_new_clients_are_let_in_at_a_rate(tmp_path: Path) -> None:
             peer.enrol()
         took = time.monotonic() - began
         assert took > 0.9  # ten were saved up
-        began = time.monotonic()
-        for peer in peers:
-            peer.enrol()  # again: it is known, and waits for nobody
-        assert time.monotonic() - began < took
+        again = []
+        for _ in range(3):  # other programs may hold one of them up
+            began = time.monotonic()
+            for peer in peers:
+                peer.enrol()  # it is known, and waits for nobody
+            again.append(time.monotonic() - began)
+        assert min(again) < took
         for peer in peers:
             peer.channel.close()
 
@@ -371,16 +374,22 @@ def test_a_status_of_many_clients_is_made_once_a_second(
 
     monkeypatch.setattr(server.progress, "as_json", counted)
     with Peer(server.address, "ann") as ann, Peer(server.address, "bob"):
+        began = time.monotonic()
         for _ in range(20):
             ann.stub.status(pb.StatusRequest(), timeout=CALL)
-    assert len(made) < 10
+        took = time.monotonic() - began
+    assert len(made) <= took + 2
 
 
-def test_who_was_silent_is_found_without_a_look_at_the_others() -> None:
-    sessions = Sessions(lost_after=0.05)
+def test_who_was_silent_is_found_without_a_look_at_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("fedserver.sessions.time.monotonic", lambda: now[0])
+    sessions = Sessions(lost_after=5.0)
     for cid in ("ann", "bob", "eve"):
         sessions.hear(cid)
-    time.sleep(0.06)
+    now[0] += 6
     sessions.hear("ann")
     assert sessions.missing() == ["bob", "eve"]
     assert sessions.missing() == []

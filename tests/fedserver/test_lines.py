@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +69,8 @@ def decided(at: float, **more: Any) -> Decided:
 def test_a_reader_that_is_too_slow_is_waited_for_by_nobody() -> None:
     pipe, progress = Pipe(), Progress()
     lines = JsonLines(progress, pipe.stream, most=100)
-    began = time.monotonic()
     for number in range(5_000):  # 300 bytes each: far more than a pipe holds
         progress.observe([Failed(at=float(number), cid="a", error="x" * 200)])
-    assert time.monotonic() - began < 5.0
     pipe.read()
     lines.close()
     told = [json.loads(line) for line in pipe.close()]

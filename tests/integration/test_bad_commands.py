@@ -664,7 +664,7 @@ def test_a_simulation_that_is_interrupted_can_still_be_looked_at(folder: Path) -
     )
     until(lambda: versions(folder / "run") > 3, "some versions")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 0
     assert said.splitlines()[-1].endswith("fedsim run fed.yaml --out run-2")
     assert Results(folder / "run").summary["ended"] is None
