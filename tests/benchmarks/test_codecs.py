@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.codecs import __main__ as command
-from benchmarks.codecs import ours, peers
+from benchmarks.codecs import entropy, ours, peers, updates
 from benchmarks.codecs.codec import STAGES, measure
 from benchmarks.codecs.targets import Target
 from benchmarks.codecs.vectors import SHAPES, draw, relative_error
+from benchmarks.series import runs
 
 TINY = ["--values", "300", "10000", "--shapes", "laplace", "--repetitions", "1"]
 
@@ -82,3 +83,30 @@ def test_targets_are_bounds_from_above_or_below() -> None:
     assert not Target("a", 4.1, 4).met
     assert Target("a", 4.1, 4, at_least=True).met
     assert str(Target("a", 5, 4)) == "a ≤ 4: 5, NOT MET"
+
+
+def test_what_codecs_hold_of_real_updates_is_kept_run_by_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(updates, "RESULTS", tmp_path / "updates.json")
+    for _ in range(2):
+        assert updates.main(["--codecs", "sign_l1", "--save"]) == 0
+    first, second = runs(json.loads(updates.RESULTS.read_text())["digits: sign_l1"])
+    assert first == second
+    assert first["values"] == 4810
+    assert first["bytes up"] == 626
+    assert 0.1 < first["held up"] < first["held down"] < 1
+    assert "626" in capsys.readouterr().out
+
+
+def test_what_coders_leave_of_real_messages_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entropy, "RESULTS", tmp_path / "entropy.json")
+    monkeypatch.setattr(entropy, "CODERS", {})
+    words = ["--codecs", "uniform 2 bits", "--save", "--as-in-torch"]
+    assert entropy.main(words) == 0
+    found = json.loads(entropy.RESULTS.read_text())
+    ways = [f"digits, uniform 2 bits {way}, as in torch" for way in ("up", "down")]
+    assert list(found) == ways
+    assert all(0.1 < found[way]["as it travels"]["share"] < 0.6 for way in ways)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.figures import (
     benchmarks_page,
+    codecs_page,
     papers_page,
     readme_page,
     simulation_page,
@@ -24,7 +25,13 @@ KILLS = json.loads(
 )
 
 
-PAGES = (benchmarks_page, papers_page, readme_page, simulation_page)
+PAGES = (
+    benchmarks_page,
+    codecs_page,
+    papers_page,
+    readme_page,
+    simulation_page,
+)
 
 
 def unsaved(page: ModuleType) -> list[str]:

@@ -1,0 +1,87 @@
+"""docs/codecs.md: each table and paragraph with the results that it quotes."""
+
+from collections.abc import Iterator
+
+from tests.docs.figures.papers_page import claim
+from tests.docs.figures.series import Saved, Series, pool, saved
+from tests.docs.figures.units import Quote
+
+PAGE = "docs/codecs.md"
+SAID = (  # settings and names
+    r"10[⁴⁵⁶⁷]|[Tt]op-\d %|[\d.]+ bits?\b|decision \d+|\(0\.005\)|100 versions",
+    r"20 clients|20 rounds|overhead is about 15 bytes|Python before 3\.14",
+    r"a figure of 4|3 degrees|medians\s+of 4 rounds|of \.02\)",
+    r"float32|of \.2 bits|learning rate \.\d+|150 times|hivemind.*|OpenFL.*|[12]D-CNN",
+)
+
+
+def quotes() -> Iterator[Quote]:
+    """All of the page's."""
+    yield from _tasks()
+    yield from _updates()
+    yield from _entropy()
+    yield from _speed()
+    once = claim(17)["tables"]
+    about = (r"1,500 clients|10 a\s+version|dead_zone. 5 %|5 % |fewer than ten",)
+    yield Quote("Clients that come once", "Measured with", pool(once), about)
+
+
+def _tasks() -> Iterator[Quote]:
+    for name, task in saved("bytes")["tasks"].items():
+        for setting, row in task["settings"].items():
+            label = f"{TASKS.get(name, name)}: {setting} |"
+            yield Quote("Which models bear 150 times / task", label, pool(row))
+
+
+TASKS = {  # as the page calls them
+    "mlp": "MLP, images, learning rate .05",
+    "mlp_decay": "MLP, images, learning rate .1 that falls",
+    "cnn": "2D-CNN, images",
+    "watch": "1D-CNN, motions",
+    "text": "GRU, text",
+}
+
+
+def _updates() -> Iterator[Quote]:
+    heading = "What fits which updates"
+    found = saved("updates")
+    for title, row in found.items():
+        codec = title.partition(": ")[2]
+        both = [each for name, each in found.items() if name.endswith(f": {codec}")]
+        yield Quote(f"{heading} / ", f"{codec} |", pool(row, both))
+
+
+def _entropy() -> Iterator[Quote]:
+    heading = "Deflated messages"
+    found = saved("entropy")
+    for title in found:
+        codec = title.split(", ", 1)[1].removesuffix(" up")
+        rows = [row for name, row in found.items() if f", {codec} " in name]
+        yield Quote(f"{heading} / codec", f"{codec} |", pool(rows))
+    torch = [row for title, row in found.items() if title.endswith("as in torch")]
+    yield Quote(heading, "How much a sparse message", pool(torch), (r"[\d.]+ %",))
+
+
+def _speed() -> Iterator[Quote]:
+    heading = "Speed and size"
+    found = saved("codecs")
+    targets = found["targets"]
+    k = (r"with [\d.]+ %|[Ww]ith 1 %",)
+    for begins in ("Signs and", "`gaussian_k`", "`top_k`", "Adding a sparse"):
+        fastest = [Series.of(t["found"] for t in targets if "faster" in t["target"])]
+        dearer = [Series.of(t["found"] for t in targets if "adding" in t["target"])]
+        yield Quote(heading, begins, pool(targets, more=fastest + dearer), k)
+    large, small = (
+        found["vectors"][f"student_t3, {size} values"]
+        for size in ("10,000,000", "1,000,000")
+    )
+    for codec, row in large.items():
+        if row:
+            both = [_both(each[codec]) for each in (large, small)]
+            yield Quote(f"{heading} / codec", f"{codec} |", pool(row, more=both))
+
+
+def _both(row: Saved) -> Series:
+    passes = row["passes"]
+    pairs = zip(*(passes[s]["values"] for s in ("encode", "decode")), strict=True)
+    return Series.of(map(sum, pairs))
