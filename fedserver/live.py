@@ -107,7 +107,9 @@ class LiveView:
             parts = self._head()
             parts += self._metrics(max(1, min(MOST_METRICS, (room - len(parts)) // 4)))
             left = room - len(parts)
-            clients = self._clients(max(1, left - 3), wide=screen.width >= WIDE)
+            # All clients, if they fit without any news; otherwise two lines are news.
+            rows = left - (1 if len(progress.clients) < left else 3)
+            clients = self._clients(max(1, rows), wide=screen.width >= WIDE)
             traffic = self._traffic(left - clients.lines - LEAST_NEWS)
         parts.append(clients.table)
         room = left - clients.lines

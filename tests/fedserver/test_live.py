@@ -56,6 +56,27 @@ def test_of_eight_clients_nothing_is_cut_on_a_usual_terminal(server: Served) -> 
         assert row.split()[-6:-3] == ["1", "0", "1.00"] or "trains" in row
 
 
+def test_warnings_are_whole_and_leave_room_for_eight_clients(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = [
+        "no update for 14 min: 3 of 8 train, 5 are away; the buffer has 2 of 4 updates",
+        "5 of 8 clients had no part in the last 100 updates: "
+        + ", ".join(f"{name} (since version 100)" for name in NAMES[:5]),
+    ]
+    view = busy(server, "accuracy", "loss")
+    monkeypatch.setattr("fedserver.live.stall", lambda progress: sentences[0])
+    monkeypatch.setattr(type(server.progress.coverage), "warnings", sentences[1:])
+    lines = drawn(view, 80, 24)
+    text = " ".join(line.strip("│ ") for line in lines)
+    for sentence in sentences:
+        assert sentence in " ".join(text.split())
+    for name in (*NAMES, "evaluator"):
+        assert name in text
+    assert "more" not in text
+    assert len(lines) < 24
+
+
 def test_where_there_is_more_room_more_is_shown(server: Served) -> None:
     view = busy(server, "accuracy")
     assert "control" not in "\n".join(drawn(view, 80, 24))
@@ -81,7 +102,7 @@ def test_the_view_never_outgrows_the_terminal(
 
 def test_what_is_left_out_is_counted(server: Served) -> None:
     view = busy(server, *(f"metric-{n}" for n in range(9)))
-    lines = drawn(view, 80, 20)
+    lines = drawn(view, 80, 17)
     text = "\n".join(lines)
     clients = sum("hospital-" in line or "evaluator" in line for line in lines)
     metrics = sum(line.startswith("│ metric-") for line in lines)
