@@ -66,6 +66,8 @@ def versus(nbytes: int, uncompressed: int) -> str:
     """Bytes against those of an uncompressed exchange."""
     if not nbytes:
         return "nothing has travelled"
+    if not uncompressed:
+        return "neither updates nor models have travelled"
     if nbytes < uncompressed:
         return f"{times(nbytes, uncompressed)} less than uncompressed float32"
     return f"{100 * nbytes / uncompressed:.4g} % of uncompressed float32"

@@ -9,7 +9,7 @@ from fedrun.report.counted import counted_figure
 from fedrun.report.units import byte_unit
 from fedrun.results import Results
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, TrafficFile, read_traffic
-from tests.fedrun.report.story import short_story
+from tests.fedrun.report.story import Story, short_story
 
 
 def keep(folder: Path, *, framed: bool = True) -> None:
@@ -57,6 +57,20 @@ def test_the_headline_is_what_travelled_in_messages(tmp_path: Path) -> None:
     shown = results._repr_html_()
     assert "<tr><th>bytes_up</th><td>162</td></tr>" in shown
     assert "<tr><th>payload_up</th><td>132</td></tr>" in shown
+
+
+def test_clients_that_only_asked_moved_no_payload(tmp_path: Path) -> None:
+    story = Story()
+    story.admit("ann")
+    folder = story.write(tmp_path / "run")
+    file = TrafficFile(folder)
+    traffic = file.load()
+    traffic.count(Lane("id-ann", "up", CONTROL), framed=17)
+    file.save(traffic)
+    file.close()
+    assert (
+        "neither updates nor models have travelled" in write_report(folder).read_text()
+    )
 
 
 def test_a_simulation_has_no_bytes_but_payload(tmp_path: Path) -> None:
