@@ -112,6 +112,7 @@ class Replay:
             case Admitted():
                 if record.name in self._without:
                     self._left_out.add(record.cid)
+                    return []  # nor does the staleness limit count it
                 return self.coordinator.handle(
                     ClientEnrolled(
                         at=record.at,

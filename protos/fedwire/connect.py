@@ -22,6 +22,7 @@ from fedwire.service import MESSAGE_LIMIT
 DEFAULT_PORT = 8443
 SOCKET = "unix:"  # on this machine, and protected by its path
 _TOO_LARGE = "larger than max"  # how gRPC says it of a message
+_NOT_REACHED = "Failed to connect to remote host: "  # how it says why not
 # Pings with every read, to learn a link's bandwidth, would cost 130 bytes an update. A
 # fixed window of 1 MiB fills 80 Mbit/s at 100 ms.
 WINDOWS = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 20))
@@ -125,7 +126,8 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
         details += "; if the server speaks TLS: --ca"
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
-            return UnavailableError(f"{address} does not answer: {details}")
+            _, _, reason = details.rpartition(_NOT_REACHED)  # gRPC repeats the address
+            return UnavailableError(f"{address} does not answer: {reason}")
         case grpc.StatusCode.CANCELLED:
             return UnavailableError(f"{address} broke off: {details}")
         case grpc.StatusCode.INTERNAL:  # as if the call had never come

@@ -180,6 +180,14 @@ def test_a_connection_that_times_out_is_no_failed_handshake() -> None:
         raise explained(gone, HERE)
 
 
+def test_a_server_that_is_not_there_is_told_in_a_few_words() -> None:
+    details = "failed to connect to all addresses; last error: UNKNOWN: " + (
+        "ipv6:%5B::1%5D:8443: Failed to connect to remote host: Connection refused"
+    )
+    gone = Failed(grpc.StatusCode.UNAVAILABLE, details)
+    assert str(explained(gone, HERE)) == f"{HERE} does not answer: Connection refused"
+
+
 def test_a_refusal_that_speaks_of_a_certificate_is_no_failed_handshake() -> None:
     details = "expected tensor 'w', found 'certificate.weight'"
     refused = Failed(grpc.StatusCode.FAILED_PRECONDITION, details)

@@ -1,5 +1,6 @@
 """Replays: every record is made anew of what stands in it."""
 
+import random
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcore import algorithm as limits
 from fedcore import payloads
 from fedcore.coordinator import records as r
 from fedcore.coordinator.events import (
@@ -376,4 +378,72 @@ def test_a_run_that_went_on_with_other_settings_is_replayed_with_them(
     assert more.run.coordinator.state.exact_D[0] == -3.0
     asked = what_if(journal, run.config)
     assert asked.state.exact_D[0] == -4.0  # the settings of a question stay
+    journal.close()
+
+
+class Crowded(Story):
+    """A run in which clients join, leave and are late, so that the limit moves."""
+
+    def go(self, steps: int, seed: int) -> None:
+        here: list[str]
+        lot, here = random.Random(seed), []
+        for number in range(steps):
+            state = self.run.coordinator.state
+            what = lot.random()
+            if what < 0.2 or not here:
+                name = f"c{seed}-{number}"
+                here.append(name)
+                self.happens(ClientEnrolled(at=state.at, cid=name, name=name))
+            elif what < 0.35:
+                left = here.pop(lot.randrange(len(here)))
+                self.happens(ClientLeft(at=state.at, cid=left))
+            else:
+                late = lot.randrange(min(8, state.version + 1))
+                base = ModelName(state.epoch, state.version - late)
+                self.deliver(lot.choice(here), 0.1, base=base, oldest=None)
+
+
+@pytest.mark.parametrize("amended", [None, 2])
+def test_a_limit_that_moved_with_the_clients_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, amended: int | None
+) -> None:
+    monkeypatch.setattr(limits, "LEAST_LIMIT", 0)
+    monkeypatch.setattr(limits, "TIMES_LATE", 1)
+    algorithm = {"kind": "fed_buff", "buffer": 2}
+    run = Crowded(tmp_path, algorithm=algorithm)
+    run.go(150, seed=1)
+    run.close()
+    algorithm = {**algorithm, "staleness_limit": amended}
+    config = settings(tmp_path, algorithm=algorithm)
+    open_run(config, 500.0, amend=True).journal.close()
+    run = Crowded(tmp_path, algorithm=algorithm)
+    run.go(150, seed=2)
+    run.group.snapshot(run.run.journal.store.last)
+    state = run.run.coordinator.state
+    trainers, limit = state.trainers, state.limit
+    run.close()
+    journal = Journal.open(run.folder, read_only=True)
+    found = recover(journal).coordinator.state
+    assert (found.trainers, found.limit) == (trainers, limit)
+    assert trainers == sum(row.trains for row in found.clients.values())
+    decided = [each for each in entries(run.folder) if isinstance(each, r.Decided)]
+    assert {each.verdict for each in decided} == {
+        Verdict.ACCEPTED,
+        Verdict.REJECTED_STALE,
+    }
+    assert len({each.reason for each in decided}) > 5  # of many limits
+    assert verify(journal).recomputed >= len(decided)
+    journal.close()
+
+
+def test_the_limit_does_not_count_who_is_left_out(tmp_path: Path) -> None:
+    run = told(tmp_path)
+    journal = Journal.open(run.folder, read_only=True)
+    config = parse_config({"algorithm": {"kind": "fed_buff"}})
+    state = what_if(journal, config, {"name of ann"}).state
+    assert {row.name for row in state.clients.values()} == {
+        "name of bob",
+        "name of eve",
+    }
+    assert state.trainers == 1
     journal.close()
