@@ -9,6 +9,7 @@ from fedcore.coordinator.records import Admitted, Departed
 from fedcore.protocol import Verdict
 from fedrun import coverage as module
 from fedrun.coverage import Coverage
+from fedrun.report.coverage import shares_figure
 from tests.fedrun.report.story import Story
 
 
@@ -214,3 +215,14 @@ def test_evaluators_have_no_share() -> None:
     coverage.observe(Admitted(at=0.0, cid="e", name="judge", role="evaluator"))
     assert not coverage.clients
     assert coverage.half == coverage.missing == []
+
+
+def test_a_figure_shows_the_labels_with_the_largest_shares() -> None:
+    """A vocabulary has fifty thousand."""
+    story = joined("ann")
+    story.decide("ann", 1.0, counts=tuple(range(1000)))
+    figure = shares_figure(covered(story))
+    for bars in figure.data[2:]:
+        assert list(bars.x) == list(range(700, 1000))
+        assert sum(bars.y) == pytest.approx(100 * sum(range(700, 1000)) / 499_500)
+    assert figure.layout.xaxis2.title.text == "label (those 300 of 999 with most)"
