@@ -195,6 +195,14 @@ def test_who_begins_anew_under_its_name_is_not_missing() -> None:
     assert missing == ["anew", "id-bob"]  # two may have one name
 
 
+def test_who_takes_a_name_that_was_given_up_replaces_nobody() -> None:
+    story = joined("ann")
+    story.admit("anna", cid="id-ann")
+    story.admit("ann", cid="other")
+    missing = [client.cid for client in covered(story).missing]
+    assert missing == ["id-ann", "other"]
+
+
 def test_the_labels_of_many_recent_updates_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
