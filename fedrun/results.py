@@ -34,6 +34,7 @@ from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedrun.coverage import Coverage
+from fedrun.divergence import Divergence, classes_of
 from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Configured, Journal, public_model
 from fedrun.journal.tally import in_order
@@ -294,6 +295,15 @@ class Results:
         return _columns([self._place(r) for r in self.of(Lost)])
 
     @cached_property
+    def diverged(self) -> list[str]:
+        """A sentence for each loss that rose too high; none if the run went well."""
+        spec = ParamSpec.from_json(self.configured.spec)
+        divergence = Divergence(classes_of(spec))
+        for record in self.records:
+            divergence.observe(record)
+        return divergence.warnings
+
+    @cached_property
     def coverage(self) -> Coverage:
         """Who is in the model: the shares of clients and labels, and who is missing.
 
@@ -434,7 +444,7 @@ class Results:
             "skipped": {name: each.why for name, each in self.skipped.items()},
             "restored": len(self.of(EpochOpened)),
             "missing": [client.name for client in self.coverage.missing],
-            "warnings": self.coverage.warnings,
+            "warnings": [*self.diverged, *self.coverage.warnings],
             "metrics": {
                 name: self.central[name][-1]
                 for name in self.metric_names

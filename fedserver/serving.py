@@ -11,8 +11,9 @@ from pathlib import Path
 from fedcore import kernels
 from fedcore.coordinator.records import Measured
 from fedrun.config import FederationConfig
+from fedrun.divergence import Divergence, classes_of
 from fedrun.journal.codec import Row
-from fedrun.run import open_run, require_run
+from fedrun.run import Run, open_run, require_run
 from fedserver.children import keep_evaluating, make_model
 from fedserver.lines import JsonLines
 from fedserver.live import LiveView
@@ -60,6 +61,7 @@ def serve(
         )
     progress = Progress()
     progress.listeners.append(_unmeasured_targets(progress, config))
+    progress.listeners.append(_divergence(run))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
         server = Server(run, progress)
@@ -113,6 +115,22 @@ def _unmeasured_targets(
                 measured = ", ".join(record.values) or "nothing"
                 _log.warning("stop.target: %s is not measured, but %s", name, measured)
             missing.clear()
+
+    return look
+
+
+def _divergence(run: Run) -> Callable[[Row], None]:
+    """Warns, once, of a loss that rises above what it may be."""
+    state = run.coordinator.state
+    divergence = Divergence(classes_of(run.coordinator.algorithm.spec))
+    divergence.evaluators.update(
+        row.cid for row in state.clients.values() if row.role == "evaluator"
+    )
+
+    def look(record: Row) -> None:
+        divergence.observe(record)
+        for warning in divergence.news():
+            _log.warning("%s", warning)
 
     return look
 

@@ -4,6 +4,7 @@ What the coordinator persists goes to the same journal as in a deployment, so th
 same report and the same tools look at both.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from fedcore.coordinator.actions import (
 )
 from fedcore.coordinator.events import (
     Event,
+    ModelMeasured,
     StopRequested,
     Timer,
     TimerFired,
@@ -31,11 +33,14 @@ from fedcore.protocol import Ack, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.commit import GroupCommit
+from fedrun.divergence import Divergence, classes_of
 from fedrun.journal import WITHOUT_UPDATES
 from fedrun.run import Run
 from fedrun.traffic import Lane, LaneRow, Traffic, TrafficFile, Way, codec_of
 from fedsim.clock import Call, Clock
 from fedsim.interrupts import Interrupts
+
+_log = logging.getLogger("fedsim")
 
 
 class Actor(Protocol):
@@ -69,6 +74,7 @@ class World:
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
         self._on_event, self._is_stopping = on_event, False
+        self._divergence = Divergence(classes_of(run.coordinator.algorithm.spec))
         self._key = Key.root(run.config.seed).fold_in("world")
         self._nonce = 0
         self._carry_out(self._group.commit())
@@ -119,6 +125,12 @@ class World:
 
     def tell(self, event: Event) -> None:
         """Whoever watches is told, and may say why the run is to end here."""
+        if isinstance(event, ModelMeasured):
+            row = self.run.coordinator.state.clients[event.cid]
+            if row.role == "evaluator":
+                self._divergence.measured(event.values, event.version)
+                for warning in self._divergence.news():
+                    _log.warning("%s", warning)
         if self._on_event is None:
             return
         reason = self._on_event(event)

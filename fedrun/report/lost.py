@@ -105,8 +105,7 @@ def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:
     whole = sum(updates.values()) + fruitless
     if whole < ENOUGH or sum(parts.values()) < MUCH * whole:
         return []
-    shares = {what: f"{count / whole:.0%}" for what, count in parts.items()}
-    return [f"{share} {what}" for what, share in shares.items() if share != "0%"]
+    return [f"{count / whole:.0%} {what}" for what, count in parts.items() if count]
 
 
 def _with_waste(headline: str, wasted: Sequence[str]) -> str:

@@ -31,6 +31,6 @@ def summary_table(results: Results) -> Table:
         Text(loss.headline, style="green" if loss.nothing else "yellow"),
         Text(loss.sentences[0]),
     )
-    for warning in results.coverage.warnings:
+    for warning in results.summary["warnings"]:
         table.add_row(Text("Warning"), Text(warning, style="yellow"), Text(""))
     return table

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import fedsim
 from fedcore.coordinator.records import Admitted, Closed, Decided, Leased, Stepped
 from fedcore.errors import ConfigError
+from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 from fedcore.rng import Key
 from fedrun.config import parse_config
@@ -154,7 +155,7 @@ def recorded(*records: Any) -> Results:
         run_id="r",
         seed=0,
         config=config,
-        spec="",
+        spec=ParamSpec.of({"w": np.zeros(1)}).to_json(),
         epoch="e",
         origin="o",
         versions={},

@@ -1,0 +1,118 @@
+"""Whether a run diverges: its loss is worse than a guess, or far above where it began.
+
+Looked at are the loss that evaluators measure, and the training loss of updates. A
+model that knows nothing of C classes has a cross entropy of ln C; whether a loss is one
+shows where it begins, since a fresh model's is near that.
+"""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from fedcore.coordinator.records import Admitted, Decided, Measured
+from fedcore.params import ParamSpec
+from fedcore.protocol import Verdict
+
+LOSS = "loss"
+FAR = 3.0  # times the first loss
+NOISE = 1.2  # times the first one, which may itself be above ln C
+NEAR = 2.0  # the first loss is ln C up to this factor, if it is a cross entropy
+UPDATES = 20  # of which the median is taken: those of few samples are noisy
+ADVICE = "try a lower rate (algorithm.client.lr), or fewer local steps"
+
+
+@dataclass(slots=True)
+class _Losses:
+    """One kind of loss, and the sentence that is due."""
+
+    what: str
+    first: float | None = None
+    said: str = ""
+
+    def judge(self, loss: float, version: int, classes: int) -> None:
+        """Takes note of a loss; the first one that is too high makes the sentence."""
+        if self.first is None:
+            self.first = loss if math.isfinite(loss) else None
+        if self.first is None or self.said:
+            return
+        guess = math.log(classes) if classes > 1 else math.inf
+        is_entropy = guess / NEAR <= self.first <= guess * NEAR
+        shown = f"the {self.what} {loss:.4g} at version {version:,}"
+        if not math.isfinite(loss):
+            self.said = f"{shown} is no number: {ADVICE}"
+        elif is_entropy and loss > max(guess, NOISE * self.first):
+            self.said = (
+                f"{shown} is above ln {classes} = {guess:.2f}, what a model knows that "
+                f"guesses: {ADVICE}"
+            )
+        elif self.first > 0 and loss > FAR * self.first:
+            times = loss / self.first
+            self.said = (
+                f"{shown} is {times:.1f} times what it was at first "
+                f"({self.first:.4g}): {ADVICE}"
+            )
+
+
+@dataclass(slots=True)
+class Divergence:
+    """What is told of a run's losses; it sees each record in the order of the journal.
+
+    Args:
+        classes: that the model tells apart; 0: not known.
+    """
+
+    classes: int
+    evaluators: set[str] = field(default_factory=set)
+    _tested: _Losses = field(default_factory=lambda: _Losses("loss"))
+    _trained: _Losses = field(default_factory=lambda: _Losses("training loss"))
+    _recent: deque[float] = field(default_factory=lambda: deque(maxlen=UPDATES))
+    _since: int = 0  # updates since their median was judged
+    _said: list[str] = field(default_factory=list)
+    _told: int = 0  # of these
+
+    def observe(self, record: object) -> None:
+        """Takes note of a record."""
+        if isinstance(record, Admitted) and record.role == "evaluator":
+            self.evaluators.add(record.cid)
+        elif isinstance(record, Measured) and record.cid in self.evaluators:
+            self.measured(record.values, record.version)
+        elif isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
+            self._update(record)
+
+    def measured(self, values: Mapping[str, float], version: int) -> None:
+        """Takes note of what an evaluator has measured."""
+        if LOSS in values:
+            self._judge(self._tested, values[LOSS], version)
+
+    def _update(self, record: Decided) -> None:
+        if record.loss is None:
+            return
+        self._recent.append(record.loss)
+        self._since += 1
+        if self._since >= UPDATES:
+            self._since = 0
+            self._judge(self._trained, median(self._recent), record.base)
+
+    def _judge(self, losses: _Losses, loss: float, version: int) -> None:
+        if not losses.said:
+            losses.judge(loss, version, self.classes)
+            self._said += [losses.said] * bool(losses.said)
+
+    def news(self) -> list[str]:
+        """The sentences that were not told before."""
+        news = self.warnings[self._told :]
+        self._told += len(news)
+        return news
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence for each loss that has been too high, the first time."""
+        return list(self._said)
+
+
+def classes_of(spec: ParamSpec) -> int:
+    """How many classes a model tells apart, by its last bias; 0: it has none there."""
+    last = spec.tensors[-1]
+    return last.shape[0] if len(last.shape) == 1 and last.shape[0] > 1 else 0
