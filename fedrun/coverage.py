@@ -27,6 +27,7 @@ LEAST_RECENT, EACH, MOST_RECENT = (
     100_000,
 )  # updates; EACH of a client on average
 FEW = 10  # one client in so many makes half of the model: few dominate
+MANY = 10  # times the steps, and a tenth of the updates: it is hardly heard
 LEAST_CLIENTS = 4  # of fewer, one often makes half of it
 FADING = 0.25  # a label with less than this part of its share over all fades
 RARE = 0.1  # one with less than this part of an even share does not
@@ -43,6 +44,7 @@ class Share:
     cid: str
     name: str
     updates: int = 0
+    steps: int = 0  # of all of them
     mass: float = 0.0  # Σ λ n of its accepted updates
     recent: float = 0.0  # the same of those that are recent
     recent_updates: int = 0
@@ -114,6 +116,7 @@ class Coverage:
         mass = record.weight * self.counted(record.samples)
         client.left = False  # two clients may have one name
         client.updates += 1
+        client.steps += record.steps
         client.mass += mass
         client.recent += mass
         client.recent_updates += 1
@@ -241,8 +244,8 @@ class Coverage:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence if few clients dominate, and one of the labels that fade."""
-        return [*self._domination(), *self._fading()]
+        """Sentences of clients that dominate, of long tasks, and of labels that fade."""
+        return [*self._domination(), *self._imbalance(), *self._fading()]
 
     def _domination(self) -> Iterable[str]:
         clients, few = len(self.clients), self.half
@@ -256,6 +259,24 @@ class Coverage:
         yield (
             f"{len(few):,} of {clients:,} clients make up half of the last "
             f"{len(self._recent):,} updates: {listed(some)}."
+        )
+
+    def _imbalance(self) -> Iterable[str]:
+        """Where whoever has more to do in a task comes so much more rarely."""
+        clients = [client for client in self.clients.values() if client.updates]
+        if len(self._recent) < LEAST_RECENT or len(clients) < LEAST_CLIENTS:
+            return
+        rare = min(clients, key=lambda client: (client.updates, -client.steps))
+        often = max(clients, key=lambda client: client.updates)
+        rare_steps, often_steps = (c.steps / c.updates for c in (rare, often))
+        if often.updates < MANY * rare.updates or rare_steps < MANY * often_steps:
+            return
+        updates = sum(client.updates for client in clients)
+        yield (
+            f"{rare.name} takes {rare_steps:,.0f} steps for an update and made "
+            f"{rare.updates:,} of {updates:,}, {often.name} takes {often_steps:,.0f} "
+            f"and made {often.updates:,}: long tasks count little here; "
+            "algorithm.client.steps gives all clients tasks of one length."
         )
 
     def _fading(self) -> Iterable[str]:

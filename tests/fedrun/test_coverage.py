@@ -89,6 +89,23 @@ def test_few_clients_that_dominate_are_named() -> None:
     ]
 
 
+@pytest.mark.parametrize("steps", [2890, 9])
+def test_a_long_task_that_is_hardly_heard_is_named(steps: int) -> None:
+    story = joined("tiny", "ann", "bob", "eva", "large")
+    for _ in range(63):
+        story.decide("tiny", 1.0, steps=2)
+    for name in ("ann", "bob", "eva"):
+        for _ in range(40):
+            story.decide(name, 1.0, steps=5)
+    story.decide("large", 1.0, steps=steps)
+    told = [text for text in covered(story).warnings if "long tasks" in text]
+    assert told == [
+        "large takes 2,890 steps for an update and made 1 of 184, tiny takes 2 and "
+        "made 63: long tasks count little here; algorithm.client.steps gives all clients "
+        "tasks of one length."
+    ] * (steps == 2890)
+
+
 def test_clients_of_equal_shares_are_no_warning() -> None:
     story = joined(*(f"c{number}" for number in range(20)))
     for _ in range(10):
