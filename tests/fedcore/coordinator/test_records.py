@@ -13,6 +13,9 @@ from fedcore.coordinator.records import (
     Leased,
     Lost,
     Record,
+    ServerStarted,
+    ServerStopped,
+    Skipped,
     Tallied,
     Unproved,
 )
@@ -32,7 +35,10 @@ def test_fields_are_named_where_one_is_made(kind: type) -> None:
 
 def test_only_what_tells_the_story_of_a_run_may_be_lost() -> None:
     lazy = {kind for kind in get_args(Record) if not kind.durable}
-    assert lazy == {Leased, Failed, Lost, Unproved, Tallied}
+    assert lazy == {
+        *(Leased, Failed, Skipped, Lost, Unproved, Tallied),
+        *(ServerStarted, ServerStopped),
+    }
 
 
 def test_a_client_is_one_of_one_and_nobodys_unless_that_is_told() -> None:

@@ -26,6 +26,7 @@ def test_the_server_is_as_patient_as_the_docs_say() -> None:
         "every_versions": 5,
         "clients": False,
         "evaluators": (),
+        "device": None,
     }
 
 
