@@ -244,7 +244,7 @@ class Coverage:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences of clients that dominate, of long tasks, and of labels that fade."""
+        """Sentences of clients that dominate, long tasks, and labels that fade."""
         return [*self._domination(), *self._imbalance(), *self._fading()]
 
     def _domination(self) -> Iterable[str]:
