@@ -52,7 +52,7 @@ class Life:
     name: str
     stretches: list[Stretch] = field(default_factory=list)
     tasks: int = 0
-    fruitless: int = 0  # tasks that a failure or another task followed, no update
+    fruitless: int = 0  # tasks that a failure, another task or nothing followed
     losses: int = 0
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     staleness: int = 0  # the sum over accepted updates
@@ -142,6 +142,7 @@ class Life:
             self.turn(max(self._unheard, self._since), Doing.AWAY)
         self._hear()
         if self._leased and self._doing is Doing.AWAY:
+            self.fruitless += 1
             self._mark_fruitless()
         self.turn(at, None)
 

@@ -57,8 +57,7 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
     if fruitless:
         sentences.append(
             f"{counted(fruitless, 'task')} ended without an update, as when a device "
-            "drops out while it trains; that work was never sent, and a later task did "
-            "it again."
+            "drops out while it trains; that work was never sent."
         )
     sentences += _failed(results)
     sentences += [

@@ -261,6 +261,25 @@ def many(late: int, refused: int = 0, unsent: int = 0, accepted: int = 90) -> St
     return story
 
 
+def test_tasks_of_clients_that_never_came_back_had_no_use(tmp_path: Path) -> None:
+    story = Story(config={"algorithm": {"kind": "latecomer"}})
+    names = [f"c{number}" for number in range(30)]
+    for name in names:
+        story.admit(name)
+    for name in names:
+        story.lease(name, 1.0)
+    for name in names[:20]:
+        story.decide(name, 2.0)
+    story.step(1, 2.0, count=20)
+    for name in names[20:29]:
+        story.lose(name, 60.0)
+    story.close(100.0, 1)  # the last one trains to the end
+    headline, sentences, nothing = lost(story, tmp_path)
+    assert headline == "Nothing was lost. Of the work, 31% was never sent."
+    assert "9 tasks ended without an update" in sentences
+    assert not nothing
+
+
 @pytest.mark.parametrize(
     ("story", "headline"),
     [
