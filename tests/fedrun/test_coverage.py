@@ -101,8 +101,8 @@ def test_a_long_task_that_is_hardly_heard_is_named(steps: int) -> None:
     told = [text for text in covered(story).warnings if "long tasks" in text]
     assert told == [
         "large takes 2,890 steps for an update and made 1 of 184, tiny takes 2 "
-        "and made 63: long tasks count little here; algorithm.client.steps gives all clients "
-        "tasks of one length."
+        "and made 63: long tasks count little here; algorithm.client.steps gives all "
+        "clients tasks of one length."
     ] * (steps == 2890)
 
 
