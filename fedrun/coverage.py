@@ -106,6 +106,8 @@ class Coverage:
         name = printable(record.name)
         if record.role == "trainer":
             known = self.clients.setdefault(record.cid, Share(record.cid, name))
+            if self._named.get(known.name) is known:
+                del self._named[known.name]  # it may have another name now
             known.name = name
             before = self._named.get(name, known)
             before.left = before is not known  # it begins anew under its name

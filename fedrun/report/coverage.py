@@ -14,7 +14,7 @@ from fedrun.results import Results
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-MOST_LISTED = 10
+MOST_LISTED, MOST_LABELS = 10, 300
 
 
 def section(results: Results) -> Section:
@@ -41,7 +41,9 @@ def shares_figure(coverage: Coverage) -> "Figure":
     from plotly.graph_objects import Bar, Scatter
     from plotly.subplots import make_subplots
 
-    labels = coverage.labels
+    every = coverage.labels
+    largest = sorted(every, key=lambda label: -every[label].share)[:MOST_LABELS]
+    labels = {label: every[label] for label in sorted(largest)}
     figure = make_subplots(
         rows=1, cols=2 if labels else 1, column_widths=[0.5, 0.5] if labels else None
     )
@@ -81,7 +83,10 @@ def shares_figure(coverage: Coverage) -> "Figure":
             )
             figure.add_trace(bars, row=1, col=2)
     if labels:
-        figure.update_xaxes(title="label", row=1, col=2)
+        title = "label"
+        if len(labels) < len(every):
+            title = f"label (those {len(labels):,} of {len(every):,} with most)"
+        figure.update_xaxes(title=title, row=1, col=2)
         figure.update_yaxes(title="% of the model", rangemode="tozero", row=1, col=2)
     return look.dress(figure, 360)
 

@@ -19,7 +19,7 @@ from fedrun.config import parse_config
 from fedrun.journal import Configured
 from fedrun.report import units
 from fedrun.report.flow import published_at
-from fedrun.report.history import downtimes
+from fedrun.report.history import downtimes, time_down
 from fedrun.report.learning import main_first, targets
 from fedrun.report.lives import Life
 from fedrun.report.lost import what_was_lost
@@ -222,8 +222,8 @@ def _server(results: Results) -> tuple[str, str, str]:
         remarks.append(f"reopened {units.counted(reopened, 'time')}")
     if unproved:
         remarks.append(f"{units.counted(unproved, 'unproved claim')} of a later state")
-    down = units.in_seconds(sum(gap.end - gap.start for gap in gaps))
-    value = f"down for {down}" if gaps else "never down"
+    down = time_down(gaps)
+    value = f"down for {units.in_seconds(down)}" if down else "never down"
     if not results.of(ServerStarted):
         value = "simulated" if results.started < _REAL_CLOCK else "not recorded"
     return "Server", value, "; ".join(remarks)

@@ -1,5 +1,6 @@
 """What happened to the run as a whole: when nobody served it, new epochs, its end."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedcore.coordinator.records import (
@@ -76,6 +77,11 @@ def downtimes(results: Results) -> list[Downtime]:
     ]
 
 
+def time_down(gaps: Iterable[Downtime]) -> Seconds:
+    """How long nobody served; what a restored state does not know is no such time."""
+    return sum(gap.end - gap.start for gap in gaps if gap.how in ("killed", "stopped"))
+
+
 def history(results: Results) -> list[Mark]:
     """All of it, in order."""
     told, *again = results.of(Configured)
@@ -93,7 +99,8 @@ def history(results: Results) -> list[Mark]:
     marks = [m._replace(seconds=m.seconds - results.started) for m in marks]
     for start, end, how in downtimes(results):
         marks.append(Mark(start, f"server {how}", _HOW[how]))
-        away = f"after {in_seconds(end - start)} in which nobody served"
+        what = "of which nothing is known" if how == "set back" else "without a server"
+        away = f"after {in_seconds(end - start)} {what}"
         marks.append(Mark(end, "server back", away))
     return sorted(marks, key=lambda mark: mark.seconds)
 

@@ -104,7 +104,8 @@ def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:
     whole = sum(updates.values()) + fruitless
     if whole < ENOUGH or sum(parts.values()) < MUCH * whole:
         return []
-    return [f"{count / whole:.0%} {what}" for what, count in parts.items() if count]
+    shares = {what: f"{count / whole:.0%}" for what, count in parts.items()}
+    return [f"{share} {what}" for what, share in shares.items() if share != "0%"]
 
 
 def _with_waste(headline: str, wasted: Sequence[str]) -> str:

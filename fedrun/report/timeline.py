@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrun.report import look, units
-from fedrun.report.history import downtimes, history, mark_history
+from fedrun.report.history import downtimes, history, mark_history, time_down
 from fedrun.report.lives import (
     MOST_SHOWN,
     Doing,
@@ -74,9 +74,11 @@ def _told_downtimes(results: Results) -> str:
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
     if not gaps:
         return ""
-    whole = units.in_seconds(sum(gap.end - gap.start for gap in gaps))
-    times = units.counted(len(gaps), "time")
-    return f" The server was down {times}, {whole} in all: the bands across the plot."
+    whole = units.in_seconds(time_down(gaps))
+    return (
+        f" The server was down for {whole} in all. Bands across the plot are times "
+        "without a server, or which a restored state does not know."
+    )
 
 
 def _marks(results: Results) -> list[str]:

@@ -9,6 +9,7 @@ from fedcore.coordinator.records import Admitted, Departed
 from fedcore.protocol import Verdict
 from fedrun import coverage as module
 from fedrun.coverage import Coverage
+from fedrun.report.coverage import shares_figure
 from tests.fedrun.report.story import Story
 
 
@@ -211,6 +212,14 @@ def test_who_begins_anew_under_its_name_is_not_missing() -> None:
     assert missing == ["anew", "id-bob"]  # two may have one name
 
 
+def test_who_takes_a_name_that_was_given_up_replaces_nobody() -> None:
+    story = joined("ann")
+    story.admit("anna", cid="id-ann")
+    story.admit("ann", cid="other")
+    missing = [client.cid for client in covered(story).missing]
+    assert missing == ["id-ann", "other"]
+
+
 def test_the_labels_of_many_recent_updates_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,3 +240,14 @@ def test_evaluators_have_no_share() -> None:
     coverage.observe(Admitted(at=0.0, cid="e", name="judge", role="evaluator"))
     assert not coverage.clients
     assert coverage.half == coverage.missing == []
+
+
+def test_a_figure_shows_the_labels_with_the_largest_shares() -> None:
+    """A vocabulary has fifty thousand."""
+    story = joined("ann")
+    story.decide("ann", 1.0, counts=tuple(range(1000)))
+    figure = shares_figure(covered(story))
+    for bars in figure.data[2:]:
+        assert list(bars.x) == list(range(700, 1000))
+        assert sum(bars.y) == pytest.approx(100 * sum(range(700, 1000)) / 499_500)
+    assert figure.layout.xaxis2.title.text == "label (those 300 of 999 with most)"

@@ -13,7 +13,7 @@ SAID = (  # sizes, settings and names
     r"\d+ in flight|K = \d+|s = \d+",
     r"[\d,]+ clients a round|[\d,]+ of [\d,]+ clients",
     r"Dirichlet \.3|batches of \d+|\d+ rounds|\d seeds|[\d,]+ values|SGD \.1",
-    r"exit status is 1|HTTP/2|(?:learning rate|with) \.\d+|falls to 0",
+    r"exit status is 1|HTTP/2|(?:learning rate|learning rate of|with) \.\d+|falls to 0",
     r"894 windows|\.01 is nine|[\d.]+ %|have 20 samples|to 16 samples",
     r"decision \d+|1e\d|lingered for 3 s|1M values|10 updates make|100,000\s+clients",
 )
@@ -73,7 +73,7 @@ LOSSES = {  # how a paragraph begins that tells a task's losses
     "watch": "152 times",
     "mlp": "Cohorts were drawn",
     "cnn": "It loses",
-    "text": "The default",
+    "text": "The default's compressors",
 }
 
 
@@ -87,6 +87,12 @@ def _bytes() -> Iterator[Quote]:
             losses = pool(list(found.values()))
             about = (r"half a point of accuracy does not buy 300\s+times",)
             yield Quote("`make bytes`", LOSSES[name], losses, about)
+    text = (
+        r"100\s+of them|5,000 characters|10 clients a round|learning rate of 4",
+        r"batches of \d+|[\d,]+\s+values|\d seeds|100 rounds",
+    )
+    chosen = pool(tasks["text"]["rates"])
+    yield Quote("`make bytes`", "Text", chosen, text)
     counted = tasks["digits"]["settings"]["top_k 1/.2 %"]["seeds"][0]["counted"]
     for way in ("up", "down"):
         yield Quote("`make bytes` / bytes of the run", way, pool(counted[way]))

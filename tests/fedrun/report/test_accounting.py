@@ -290,6 +290,7 @@ def test_tasks_of_clients_that_never_came_back_had_no_use(tmp_path: Path) -> Non
             "Nothing was lost. Of the work, 45% came too late, 5% was refused and "
             "5% was never sent.",
         ),
+        (many(30, 1, accepted=300), "Nothing was lost. Of the work, 9% came too late."),
         (many(10, accepted=9), "Nothing was lost."),  # of too few to judge
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedcore.coordinator.records import Failed
 from fedrun.report import lives as module
-from fedrun.report.history import downtimes
+from fedrun.report.history import downtimes, time_down
 from fedrun.report.lives import Doing, Life, lives_of, most_interesting, states
 from fedrun.report.timeline import STEPS, coarse
 from fedrun.results import Results
@@ -147,7 +147,9 @@ def test_a_server_that_was_told_to_stop_was_not_killed(tmp_path: Path) -> None:
     story.reopen_history(16.0, 2, "restored from a backup")
     story.start(20.0)
     results = Results(story.write(tmp_path / "run"))
-    assert downtimes(results) == [(11.0, 15.0, "stopped"), (15.0, 20.0, "set back")]
+    gaps = downtimes(results)
+    assert gaps == [(11.0, 15.0, "stopped"), (15.0, 20.0, "set back")]
+    assert time_down(gaps) == 4.0
 
 
 def test_the_states_of_all_clients_add_up_at_every_moment(tmp_path: Path) -> None:

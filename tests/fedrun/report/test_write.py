@@ -147,7 +147,7 @@ def test_the_downtime_of_the_server_is_a_band_in_every_plot_over_time(
     assert len(drawn) == 3  # learning, bytes, clients
     assert {(s["x0"], s["x1"]) for shapes in drawn for s in shapes} == {(9.5, 9.75)}
     assert "server killed" in page.words
-    assert "after 0.25 s in which nobody served" in page.words
+    assert "after 0.25 s without a server" in page.words
     assert "down for 0.25 s" in page.words
 
 
