@@ -70,7 +70,7 @@ def test_off_a_terminal_progress_is_lines_without_escape_codes(
     assert lines[2].endswith(" left")
     assert tables.startswith(f"tables: {run / 'tables'} (CSV")
     assert report == f"report: {run / 'report.html'}"
-    assert "6 versions" in done.out
+    assert "ended: 6" in done.out
     assert "\x1b" not in done.out + done.err
 
 
