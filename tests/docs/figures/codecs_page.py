@@ -28,7 +28,10 @@ def quotes() -> Iterator[Quote]:
 
 def _tasks() -> Iterator[Quote]:
     text = saved("bytes")["tasks"]["text"]["settings"]
-    about = (r"So 150 times|5 % up and 2 % down|for 100 rounds|the others for 300",)
+    about = (
+        r"So 150 times|at 181 times|5 % up and 2 % down",
+        r"for 100 rounds|the others for 300",
+    )
     yield Quote("Which models bear 150 times", "So 150 times", pool(text), about)
     for name, task in saved("bytes")["tasks"].items():
         for setting, row in task["settings"].items():
