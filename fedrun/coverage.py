@@ -84,9 +84,8 @@ class Coverage:
         self._forgotten = 0.0  # Σ λ n that was subtracted since all was summed up
         self._named: dict[str, Share] = {}  # the newest client of each name
         self._labels: list[Portions] = [np.zeros(0), np.zeros(0)]  # all, recent
-        self._last_C = np.zeros(
-            0, np.int64
-        )  # the version that used a label last, or -1
+        # The version that used a label last, or -1.
+        self._last_C = np.zeros(0, np.int64)
 
     def observe(self, record: Any) -> None:
         """Something has happened."""
@@ -258,10 +257,9 @@ class Coverage:
         ):
             return
         some = [f"{c.name} ({c.recent / self.recent_mass:.0%})" for c in few]
-        yield (
-            f"{len(few):,} of {clients:,} clients make up half of the last "
-            f"{len(self._recent):,} updates: {listed(some)}."
-        )
+        who = f"{len(few):,} of {clients:,} clients make{'' if len(few) > 1 else 's'}"
+        what = f"half of the last {len(self._recent):,} updates"
+        yield f"{who} up {what}: {listed(some)}."
 
     def _imbalance(self) -> Iterable[str]:
         """Where whoever has more to do in a task comes so much more rarely."""

@@ -29,9 +29,9 @@ def section(results: Results) -> Section:
     if coverage.missing:
         parts.append(note(text(coverage.absence)))
     lead = (
-        f"{counted(len(coverage.half), 'client')} of {len(coverage.clients):,} make up "
-        f"half of the last {coverage.recent_updates:,} updates. An update counts with "
-        "its weight times its samples, as the recipe counts them."
+        f"Half of the last {coverage.recent_updates:,} updates is from "
+        f"{counted(len(coverage.half), 'client')} of {len(coverage.clients):,}. "
+        "An update counts with its weight times its samples, as the recipe counts them."
     )
     return Section("coverage", title, lead, parts)
 
