@@ -426,7 +426,8 @@ def test_server_and_simulator_refuse_the_same_file_with_the_same_sentence() -> N
         ),
         (
             "stop: {versions: 3}",
-            "fed.yaml: app: is missing; the simulator needs the workload",
+            "fed.yaml: app: is missing; the simulator needs the workload: "
+            "name it in the config, or with --app module:attribute",
         ),
     ],
 )

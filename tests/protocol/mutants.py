@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fedclient import store as store_module
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
@@ -577,17 +578,15 @@ MUTANTS |= {
 
 @mutant
 def samples_weigh_without_their_cap(stack: ExitStack) -> None:
-    def weighed(self: ServerState, samples: Any) -> Any:
-        if self.algorithm.config.weigh_by == "updates":
-            return old(self, samples)
-        return [float(each) for each in samples]
+    def counted(self: AlgorithmConfig, samples: int) -> float:
+        return 1.0 if self.weigh_by == "updates" else samples
 
-    old = _swap(stack, ServerState, "_weighed", weighed)
+    _swap(stack, AlgorithmConfig, "counted", counted)
 
 
 @mutant
 def samples_do_not_weigh(stack: ExitStack) -> None:
-    _swap(stack, ServerState, "_weighed", lambda self, samples: [1.0] * len(samples))
+    _swap(stack, AlgorithmConfig, "counted", lambda self, samples: 1.0)
 
 
 @mutant
