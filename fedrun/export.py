@@ -11,19 +11,10 @@ from fedrun.columns import write_columns
 from fedrun.files import save_model
 from fedrun.journal import Journal, public_model
 from fedrun.journal.recover import recover_from
-from fedrun.results import Results
+from fedrun.results import FRAMES, Results
 
-TABLES = (
-    "metrics",
-    "federated",
-    "by_client",
-    "versions",
-    "updates",
-    "tasks",
-    "losses",
-    "shares",
-    "labels",
-)
+# The evaluators' metrics are a part of all.
+TABLES = tuple(name for name in FRAMES if name != "central")
 
 
 def export_model(run: Path, out: Path, which: str, version: int | None) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from html import escape
 from operator import index
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy.typing as npt
 
@@ -17,7 +17,6 @@ from fedcore.coordinator.records import (
     Closed,
     Decided,
     EpochOpened,
-    Failed,
     Leased,
     Lost,
     Measured,
@@ -35,6 +34,7 @@ from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedrun.coverage import Coverage
 from fedrun.divergence import Divergence, classes_of
+from fedrun.failures import Failure, LeftOut, failures_of, left_out_of
 from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Configured, Journal, public_model
 from fedrun.journal.tally import in_order
@@ -58,26 +58,6 @@ FRAMES = (
 )
 SUPPORT = "_n"  # behind a metric: how many samples it is of
 NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
-
-
-# No sound client makes an update that gets one of these verdicts.
-USELESS = (Verdict.DISCARDED, Verdict.REJECTED_MALFORMED)
-
-
-class Failure(NamedTuple):
-    """What went wrong at a client."""
-
-    times: int
-    error: str  # the last one, in a line
-    went_on: bool  # it sent an update since
-
-
-class LeftOut(NamedTuple):
-    """What a client's code left out; a sample of several tasks counts in each."""
-
-    samples: int
-    tasks: int
-    why: str  # the last reason, in a line
 
 
 @dataclass(frozen=True)
@@ -358,33 +338,12 @@ class Results:
     @cached_property
     def failures(self) -> dict[str, Failure]:
         """By name, clients whose code raised or whose updates were of no use."""
-        found: dict[str, Failure] = {}
-        for record in self.records:
-            name = self.names.get(getattr(record, "cid", ""), "")
-            match record:
-                case Failed():
-                    error = last_line(record.error)
-                case Decided() if record.verdict in USELESS:
-                    error = printable(record.reason or record.verdict.value)
-                case Decided() if name in found:
-                    found[name] = found[name]._replace(went_on=True)
-                    continue
-                case _:
-                    continue
-            times = found[name].times + 1 if name in found else 1
-            found[name] = Failure(times, error, went_on=False)
-        return found
+        return failures_of(self.records, self.names)
 
     @cached_property
     def skipped(self) -> dict[str, LeftOut]:
         """Clients whose code left samples out: how many, and the last reason."""
-        found: dict[str, LeftOut] = {}
-        for record in self.of(Skipped):
-            name = self.names.get(record.cid, record.cid)
-            samples, tasks, _ = found.get(name, (0, 0, ""))
-            why = printable(record.why)
-            found[name] = LeftOut(samples + record.count, tasks + 1, why)
-        return found
+        return left_out_of(self.of(Skipped), self.names)
 
     @cached_property
     def messages(self) -> dict[Way, int] | None:
@@ -548,12 +507,6 @@ class Results:
             return complete(spec.unflatten(flat_D), journal.rest())
         finally:
             journal.close()
-
-
-def last_line(error: str) -> str:
-    """The last line of a traceback, which says most."""
-    _, _, last = error.strip().rpartition("\n")
-    return printable(last)
 
 
 def is_number(value: float | None) -> bool:

@@ -25,8 +25,8 @@ from fedcore.coordinator.records import (
 )
 from fedcore.text import printable
 from fedrun.coverage import LEAST_RECENT
+from fedrun.failures import last_line
 from fedrun.journal.codec import Row
-from fedrun.results import last_line
 from fedrun.tables import overhead_line, saving, size, totals_table
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, total
 from fedserver.progress import ClientProgress, Progress, goals

@@ -23,8 +23,8 @@ from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import JSON, Seconds
 from fedrun.coverage import Coverage, Label, since
+from fedrun.failures import USELESS, last_line
 from fedrun.journal.codec import Row
-from fedrun.results import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Crossed, Traffic, by_client, of_all, told
 from fedserver.sockets import Sockets
@@ -283,12 +283,9 @@ def _shares(coverage: Coverage, cid: str) -> JSON:
 def without_clients(told: JSON) -> JSON:
     """A status for whoever asks from elsewhere: sums, and nobody's name."""
     unlisted = told["unlisted"] + len(told["clients"])
-    disk, stalled = told["disk"], told["stalled"]
-    failing = "it is full or fails" if disk else ""
     hidden = {
         "journal": "",
-        "disk": failing,
-        "stalled": stalled.replace(disk, failing) if stalled and disk else stalled,
+        "disk": "it is full or fails" if told["disk"] else "",
         "coverage": {"absence": "", "warnings": []},
     }
     return {**told, **hidden, "clients": [], "unlisted": unlisted}

@@ -13,7 +13,7 @@ def stall(progress: Progress, disk: str | None = None) -> str | None:
 
     Args:
         progress: of the run.
-        disk: what is wrong with the server's disk.
+        disk: what is wrong with the server's disk, which the status tells by itself.
     """
     run = progress.run.coordinator
     if run.state.closed or progress.quiet < max(LEAST, TIMES * progress.usual):
@@ -40,7 +40,7 @@ def _reason(progress: Progress, disk: str | None) -> str:
     if here < least > 1:
         parts.append(f"training begins with {least:,} clients")
     if disk:
-        parts.append(disk)
+        parts.append("the disk is full or fails")
     buffer = progress.run.config.algorithm.buffer
     parts.append(f"the buffer has {run.state.count:,} of {buffer:,}")
     return "; ".join(part for part in parts if part)

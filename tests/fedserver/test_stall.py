@@ -141,10 +141,12 @@ def test_a_strangers_status_tells_nothing_of_the_servers_folders(
     until(lambda: ask_status(server.address)["disk"], "the disk fails")
     told = ask_status(server.address)
     server.server._core.trouble = ""
-    assert trouble in told["stalled"]
+    assert told["disk"] == trouble
     hidden = without_clients(told)
     assert "/home" not in str(hidden)
-    assert "; it is full or fails; the buffer has" in hidden["stalled"]
+    for status in (told, hidden):
+        assert "; the disk is full or fails; the buffer has" in status["stalled"]
+    assert hidden["disk"] == "it is full or fails"
 
 
 def test_why_samples_are_left_out_is_not_the_last_failure(server: Served) -> None:
