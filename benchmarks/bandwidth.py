@@ -19,12 +19,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import fedsim
+import latecomer
 from fedcore.bandwidth import DAY
 from fedrun.app import load_app
 from fedrun.results import Results
 
-APP = Path(fedsim.__file__).parent / "templates" / "numpy"
+APP = Path(__file__).parents[1] / "fedsim" / "templates" / "numpy"
 GOALS = (0.90, 0.93)
 LINKS = {  # Mbit/s of the median link, and how widely links are spread
     "slow, alike": (0.001, 0.5),
@@ -74,7 +74,7 @@ def simulate(
         "simulate": {"clients": 20, **simulated},
     }
     with tempfile.TemporaryDirectory() as folder:
-        results = fedsim.run(
+        results = latecomer.run(
             config, load_app("my_app:workload", APP), folder=Path(folder) / "run"
         )
         accuracy = np.array(results.metrics["accuracy"])

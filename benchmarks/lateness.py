@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-import fedsim
+import latecomer
 from fedcore.partitions import dirichlet
 from fedcore.workload import Client
 from fedrun.data import digits
@@ -66,7 +66,7 @@ def simulate(speed: str, jitter: str) -> dict[str, Any]:
         "stop": {"updates": CLIENTS * EACH},
     }
     with tempfile.TemporaryDirectory() as folder:
-        results = fedsim.run(config, workload, folder=Path(folder) / "run")
+        results = latecomer.run(config, workload, folder=Path(folder) / "run")
         late = np.array(results.updates["staleness"])
         buffer = results.configured.config["algorithm"]["buffer"]
     mean = CLIENTS / buffer
@@ -121,7 +121,7 @@ def learn(rate: float, limit: int | None, seed: int) -> dict[str, Any]:
         "evaluate": {"every_versions": 500},
     }
     with tempfile.TemporaryDirectory() as folder:
-        results = fedsim.run(config, workload, folder=Path(folder) / "run")
+        results = latecomer.run(config, workload, folder=Path(folder) / "run")
         updates = results.summary["updates"]
         return {
             "rate": rate,

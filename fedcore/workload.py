@@ -117,7 +117,7 @@ class TrainingTask:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedParams:
+class Trained:
     """What an own training loop hands back."""
 
     params: Tensors
@@ -207,7 +207,7 @@ class Workload:
     Attributes:
         initial: ``initial(rng)`` returns the named arrays of version 0.
         gradient: ``gradient(params, x, y)`` returns (mean loss, named gradients).
-        train: ``train(params, data, task)`` returns ``TrainedParams``.
+        train: ``train(params, data, task)`` returns ``Trained``.
         evaluate: ``evaluate(params, x, y)`` returns metrics such as
             ``{"loss": 0.3, "accuracy": 0.9}``. It is called once, with all samples.
         predict: ``predict(params, x)`` returns the outputs for a batch, in place of
@@ -222,7 +222,7 @@ class Workload:
 
     initial: Callable[[np.random.Generator], Tensors]
     gradient: Callable[[Tensors, Any, Any], tuple[float, Tensors]] | None = None
-    train: Callable[[Tensors, Any, TrainingTask], TrainedParams] | None = None
+    train: Callable[[Tensors, Any, TrainingTask], Trained] | None = None
     evaluate: Callable[[Tensors, Any, Any], Metrics] | None = None
     predict: Callable[[Tensors, Any], Any] | None = None
     metrics: MetricsOf = None

@@ -1,4 +1,4 @@
-"""``fedsim.run``: a simulation from Python and notebooks."""
+"""``latecomer.run``: a simulation from Python and notebooks."""
 
 import logging
 import math

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-import fedsim
+import latecomer
 from benchmarks.asynchrony.contenders import Contender, Rates
 from benchmarks.asynchrony.problem import Problem
 from fedcore.coordinator.events import Event, ModelMeasured
@@ -195,7 +195,9 @@ def simulate(
             setting, contender, rates, seed=seed, limit=limit, folder=Path(folder)
         )
         with suppress(_Enough):
-            fedsim.run(config, workload, folder=config.server.journal, on_event=watch)
+            latecomer.run(
+                config, workload, folder=config.server.journal, on_event=watch
+            )
         return _outcome(Results(config.server.journal), watch, began)
 
 

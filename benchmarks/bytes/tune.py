@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-import fedsim
+import latecomer
 from benchmarks.bytes.__main__ import DATA, read, write
 from benchmarks.bytes.data import Rows, held_out
 from benchmarks.bytes.federation import LAST
@@ -62,7 +62,9 @@ def measure(task: Task, data: str, rate: float, rounds: int) -> float:
                 "simulate": {"clients": task.clients},
             }
         )
-        results = fedsim.run(config, workload(task, data), folder=Path(folder) / "run")
+        results = latecomer.run(
+            config, workload(task, data), folder=Path(folder) / "run"
+        )
         return float(np.mean(results.metrics["accuracy"][-LAST:]))
 
 

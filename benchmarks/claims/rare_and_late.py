@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-import fedsim
+import latecomer
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
 from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
 from fedcore.partitions import lone_class
@@ -76,7 +76,7 @@ def measured(
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "clients.csv"
         trace.write_text(population(late))
-        results = fedsim.run(
+        results = latecomer.run(
             {
                 "seed": seed,
                 "algorithm": {

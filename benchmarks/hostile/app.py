@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from fedcore.params import Tensors
-from fedcore.workload import Client, TrainedParams, TrainingTask, Workload
+from fedcore.workload import Client, Trained, TrainingTask, Workload
 
 DIM = int(os.environ.get("HOSTILE_DIM", "10000"))
 
@@ -14,11 +14,11 @@ def initial(rng: np.random.Generator) -> Tensors:
     return {"weight": np.zeros(DIM, np.float32)}
 
 
-def train(params: Tensors, data: object, task: TrainingTask) -> TrainedParams:
+def train(params: Tensors, data: object, task: TrainingTask) -> Trained:
     """Moves a few values: training is not what is measured."""
     weight_D = np.array(params["weight"], np.float32)
     weight_D[task.seed % DIM :: max(1, DIM // 16)] += np.float32(1e-6)
-    return TrainedParams({"weight": weight_D}, samples=16, loss=1.0)
+    return Trained({"weight": weight_D}, samples=16, loss=1.0)
 
 
 def train_data(client: Client) -> tuple[object, object]:

@@ -1,4 +1,4 @@
-"""latecomer: ``fedsim.run`` with a config and a workload, as a user calls it."""
+"""latecomer: ``latecomer.run`` with a config and a workload, as a user calls it."""
 
 import json
 import tempfile
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-import fedsim
+import latecomer
 from benchmarks.simulation.peers.problem import Course, Floats
 from benchmarks.simulation.workload import workload
 from fedcore.coordinator.events import Event
@@ -57,7 +57,7 @@ def main() -> None:
                 versions += 1
                 course.finished(versions, lambda: layers(run, state.exact_D))
 
-        fedsim.run(config, workload(course.path), on_event=on_event)
+        latecomer.run(config, workload(course.path), on_event=on_event)
         course.ended()  # the journal is closed
     course.save(each=config.algorithm.buffer)
 

@@ -55,7 +55,7 @@ TWO, ONE, RAY = "2 processes", "1 process", f"{_library('ray')}, 2 actors"
 def ours(
     problem: str, rounds: int, check: int = 0, environment: str = "", **settings: JSON
 ) -> Contender:
-    """``fedsim.run``, with changes of its config."""
+    """``latecomer.run``, with changes of its config."""
     return Contender(
         module="benchmarks.simulation.ours",
         problem=problem,

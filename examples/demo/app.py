@@ -2,9 +2,9 @@
 
 from torch import nn
 
-from fedcore.partitions import lone_class
-from fedrun.data import digits
-from fedtorch import TorchWorkload
+from latecomer import TorchWorkload
+from latecomer.data import digits
+from latecomer.partitions import lone_class
 
 LONE_CLASS = 0  # held by client 0, which is always late, and by nobody else
 

@@ -54,7 +54,7 @@ class Callback:
 
 
 class Notifier:
-    """Tells callbacks what happens: ``fedsim.run(..., callbacks=[...])`` has one.
+    """Tells callbacks what happens: ``latecomer.run(..., callbacks=[...])`` has one.
 
     At its end a ``with`` block tells those that were not told of the run's end.
     """

@@ -38,7 +38,7 @@ from fedcore.errors import (
     UserCodeError,
     WorkloadError,
 )
-from fedcore.workload import Client, TrainedParams, TrainingTask, Workload
+from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.exits import exit_status
 from fedrun.results import Results
 from tests.served import DIM, Served, served, settings, until
@@ -447,9 +447,9 @@ def test_a_server_may_ask_for_a_longer_pause(pauses: list[float]) -> None:
 
 
 def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> None:
-    def train(params: Any, data: Any, task: TrainingTask) -> TrainedParams:
+    def train(params: Any, data: Any, task: TrainingTask) -> Trained:
         task.skip(2, "scan_17.png: truncated")
-        return TrainedParams({"w": params["w"] + 1}, samples=6)
+        return Trained({"w": params["w"] + 1}, samples=6)
 
     app = replace(workload(), gradient=None, train=train)
     with served(tmp_path) as server, worker(server, tmp_path / "ann", app) as ann:

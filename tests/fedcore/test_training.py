@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import latecomer
 from fedcore.errors import ConfigError, SpecMismatchError, WorkloadError
 from fedcore.participant import Trained
 from fedcore.recipes import FedAvg
@@ -16,7 +17,6 @@ from fedcore.training import (
     task_key,
     task_seeds,
 )
-from fedcore.workload import TrainedParams
 from tests.fedcore.workloads import X, Y, algorithm, gradient, line, with_own_loop
 
 PUBLIC_D = np.array([0.5, 1.0], np.float32)
@@ -87,9 +87,9 @@ def test_an_own_loop_counts_the_labels_of_all_its_data() -> None:
 
 
 def test_an_own_loop_may_return_numbers_of_its_library() -> None:
-    def train(params: Any, data: Any, task: Any) -> TrainedParams:
+    def train(params: Any, data: Any, task: Any) -> latecomer.Trained:
         numbers: Any = {"samples": np.int64(4), "loss": np.float32(0.5)}
-        return TrainedParams(params, **numbers)
+        return latecomer.Trained(params, **numbers)
 
     trained = trainer(with_own_loop(train=train)).train(PUBLIC_D, (X, Y), Key.root(0))
     assert (type(trained.samples), type(trained.loss)) == (int, float)
@@ -137,9 +137,9 @@ def test_what_needs_gradients_is_refused_for_an_own_loop(client: Any) -> None:
 def test_an_own_loop_is_told_its_task() -> None:
     told = []
 
-    def train(params: Any, data: Any, task: Any) -> TrainedParams:
+    def train(params: Any, data: Any, task: Any) -> latecomer.Trained:
         told.append(task)
-        return TrainedParams(params, samples=3)
+        return latecomer.Trained(params, samples=3)
 
     workload = with_own_loop(train=train)
     client = {"kind": "local_sgd", "epochs": 2, "batch": 2, "lr": 0.3}

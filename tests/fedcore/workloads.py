@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcore.params import Tensors
 from fedcore.recipes import FedAvg
-from fedcore.workload import TrainedParams, TrainingTask, Workload
+from fedcore.workload import Trained, TrainingTask, Workload
 
 X = np.array([[1.0], [2.0], [3.0], [4.0], [5.0]], np.float32)
 Y = np.array([0, 1, 1, 2, 1])
@@ -32,14 +32,14 @@ def evaluate(params: Any, x: Any, y: Any) -> dict[str, float]:
     return {"loss": gradient(params, x, y)[0], "rows": len(y)}
 
 
-def own_loop(params: Any, data: Any, task: TrainingTask) -> TrainedParams:
+def own_loop(params: Any, data: Any, task: TrainingTask) -> Trained:
     """Full-batch gradient descent that writes into what it was given."""
     x, y = data
     for _ in range(task.steps):
         loss, slopes = gradient(params, x, y)
         for name, tensor in params.items():
             tensor -= task.lr * slopes[name]
-    return TrainedParams(params, samples=len(y), loss=loss)
+    return Trained(params, samples=len(y), loss=loss)
 
 
 def line(**functions: Any) -> Workload:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.errors import ConfigError
 from fedcore.workload import Workload
 from fedrun.callbacks import (
@@ -47,7 +47,7 @@ class Ear(Callback):
 def simulated(folder: Path, **changes: Any) -> tuple[list[Any], Results]:
     ear = Ear()
     with Notifier([ear]) as notifier:
-        results = fedsim.run(
+        results = latecomer.run(
             settings(**changes.pop("settings", {})),
             toy(**changes),
             folder=folder,
@@ -86,7 +86,7 @@ def test_a_callback_that_stops_a_run_keeps_its_results(
         workload = toy()
     stopper = Stopper(4)
     given = settings(stop={"versions": 500}, simulate={"engine": {}})
-    results = fedsim.run(
+    results = latecomer.run(
         given, workload, folder=str(tmp_path / "run"), callbacks=[stopper]
     )
     assert results.summary["ended"] == stopper.ended == "seen enough"
@@ -97,7 +97,7 @@ def test_a_callback_that_stops_a_run_keeps_its_results(
 
 def test_a_run_without_progress_is_stopped_early(tmp_path: Path) -> None:
     early = EarlyStopping("loss", patience=3, min_delta=1e9)
-    results = fedsim.run(
+    results = latecomer.run(
         settings(stop={"versions": 500}), toy(), folder=tmp_path / "run",
         callbacks=[early],
     )  # fmt: skip
@@ -124,7 +124,7 @@ def test_early_stopping_wants_sense(given: dict[str, Any], sentence: str) -> Non
 
 def test_early_stopping_by_a_metric_that_nobody_measures(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'auc' is not measured; there are loss"):
-        fedsim.run(
+        latecomer.run(
             settings(), toy(), folder=tmp_path / "run", callbacks=[EarlyStopping("auc")]
         )
 
@@ -136,7 +136,7 @@ def test_what_a_callback_raises_says_where_the_run_is(tmp_path: Path) -> None:
 
     folder = tmp_path / "run"
     with pytest.raises(ZeroDivisionError) as caught:
-        fedsim.run(settings(), toy(), folder=folder, callbacks=[Broken()])
+        latecomer.run(settings(), toy(), folder=folder, callbacks=[Broken()])
     assert caught.value.__notes__ == [
         f"what there is of the run: Results({str(folder)!r})"
     ]
@@ -180,7 +180,7 @@ def test_a_run_that_raises_was_stopped(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), Notifier([ear]) as notifier:
-        fedsim.run(
+        latecomer.run(
             settings(), toy(evaluate=heavy), folder=tmp_path / "run", on_event=notifier
         )
     assert ear.heard[-1] == "stopped"
@@ -257,7 +257,9 @@ def test_tensorboard_reads_what_was_logged(
 @pytest.mark.needs("tensorboard")
 def test_tensorboard_writes_where_it_is_told_to(tmp_path: Path) -> None:
     notifier = Notifier([TensorBoard(tmp_path / "logs")])
-    results = fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=notifier)
+    results = latecomer.run(
+        settings(), toy(), folder=tmp_path / "run", on_event=notifier
+    )
     notifier.end(results)
     assert list((tmp_path / "logs").glob("events.out.*"))
     assert not (tmp_path / "run" / "tensorboard").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import fedsim
+import latecomer
 from fedcore.params import ParamSpec
 from fedrun.divergence import Divergence, classes_of
 from fedrun.report.summary import summary_table
@@ -89,7 +89,7 @@ def test_a_run_that_diverges_says_so_everywhere(
         stop={"versions": 3},
         evaluate={"every_versions": 1},
     )
-    results = fedsim.run(config, workload, folder=tmp_path / "run")
+    results = latecomer.run(config, workload, folder=tmp_path / "run")
     (told,) = [text for text in caplog.messages if "times what it was" in text]
     assert told.startswith("the loss ")
     assert results.diverged == [told]
@@ -103,6 +103,6 @@ def test_a_run_that_diverges_says_so_everywhere(
 def test_a_run_that_learns_says_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    results = fedsim.run(settings(), toy(), folder=tmp_path / "run")
+    results = latecomer.run(settings(), toy(), folder=tmp_path / "run")
     assert results.diverged == []
     assert not [text for text in caplog.messages if "lower rate" in text]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import fedsim
+import latecomer
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, JournalError
@@ -32,7 +32,7 @@ DOWNLINK = {"algorithm": {"downlink": {"kind": "top_k", "ratio": 0.5}}}
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated run of eight versions, compressed on the way down."""
     folder = tmp_path_factory.mktemp("export") / "run"
-    fedsim.run(toys.settings(**DOWNLINK), toys.toy(), folder=folder)
+    latecomer.run(toys.settings(**DOWNLINK), toys.toy(), folder=folder)
     return folder
 
 
@@ -114,7 +114,7 @@ def test_a_version_that_never_was_is_refused(run: Path, tmp_path: Path) -> None:
 
 def test_without_an_evaluation_there_is_no_best(tmp_path: Path) -> None:
     workload = toys.toy(test_data=None)
-    fedsim.run(toys.settings(), workload, folder=tmp_path / "run")
+    latecomer.run(toys.settings(), workload, folder=tmp_path / "run")
     with pytest.raises(JournalError, match="run has no best model yet"):
         export_model(tmp_path / "run", tmp_path / "m", "best", None)
 
@@ -153,12 +153,12 @@ def test_the_config_can_be_simulated_again_as_it_is(tmp_path: Path) -> None:
     place.mkdir()
     (place / "mine.py").write_text(toys.APP)
     settings = {**toys.settings(**DOWNLINK), "app": "mine:workload"}
-    results = fedsim.run(settings, toys.toy(), folder=tmp_path / "run")
+    results = latecomer.run(settings, toys.toy(), folder=tmp_path / "run")
     paths = export_config(results.folder, place)
     assert [path.name for path in paths] == ["config.yaml", "versions.json"]
     config = load_config(paths[0])
     assert config.app == f"{place / 'mine.py'}:workload"
-    again = fedsim.run(config, toys.toy(), folder=tmp_path / "again")
+    again = latecomer.run(config, toys.toy(), folder=tmp_path / "again")
     assert toys.digests(again.records) == toys.digests(results.records)
     assert json.loads(paths[1].read_text())["numpy"] == np.__version__
 
@@ -215,7 +215,7 @@ def test_a_run_in_stacks_has_the_versions_of_its_snapshots(tmp_path: Path) -> No
         "simulate": {"clients": 12, "engine": {"kind": "stacked"}},
     }
     with pytest.raises(KeyboardInterrupt):
-        fedsim.run(config, WORKLOAD, folder=folder, on_event=interrupt)
+        latecomer.run(config, WORKLOAD, folder=folder, on_event=interrupt)
     results = Results(folder)
     expected = {record.version: record.digest for record in results.of(Stepped)}[5]
     model = results.model(version=5)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-import fedsim
 import fedsim.api
+import latecomer
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
 from fedrun.results import Results
@@ -23,7 +23,7 @@ def simulate(folder: Path, changes: dict[str, Any], **simulate: Any) -> list[str
     """The versions of a run."""
     config = settings(**changes)
     config["simulate"] = {**config["simulate"], **simulate}
-    fedsim.run(config, toy(), folder=folder)
+    latecomer.run(config, toy(), folder=folder)
     return toys.digests(toys.records(folder))
 
 
@@ -109,7 +109,7 @@ def test_a_round_that_fewer_clients_filled_can_be_replayed(tmp_path: Path) -> No
     config = parse_config(settings(algorithm=algorithm))
     few = config.simulate.model_copy(update={"clients": 3})
     config = config.model_copy(update={"simulate": few})
-    first = fedsim.run(config, toy(), folder=tmp_path / "first")
+    first = latecomer.run(config, toy(), folder=tmp_path / "first")
     changes = {"algorithm": {**algorithm, "deadline": None}}
     again = simulate(tmp_path / "again", changes, arrivals=str(first.folder))
     assert again == toys.digests(first.records)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Decided, Leased
 from fedrun.traffic import Lane, read_traffic
 from tests.fedsim.toys import settings, toy
@@ -20,7 +20,7 @@ SPARSE = {
 
 def test_the_book_is_that_of_the_journal_by_client(tmp_path: Path) -> None:
     config = settings(algorithm=SPARSE, simulate={"clients": 4, "dropout": 0.2})
-    results = fedsim.run(config, toy(), folder=tmp_path / "run")
+    results = latecomer.run(config, toy(), folder=tmp_path / "run")
     book = read_traffic(results.folder)
     assert book is not None
     up: Counter[str] = Counter()
@@ -41,9 +41,9 @@ def test_the_book_is_that_of_the_journal_by_client(tmp_path: Path) -> None:
 
 def test_a_replay_of_arrivals_counts_what_is_fetched(tmp_path: Path) -> None:
     config = settings(algorithm=SPARSE)
-    first = fedsim.run(config, toy(), folder=tmp_path / "first")
+    first = latecomer.run(config, toy(), folder=tmp_path / "first")
     replayed = settings(algorithm=SPARSE, simulate={"arrivals": str(first.folder)})
-    again = fedsim.run(replayed, toy(), folder=tmp_path / "again")
+    again = latecomer.run(replayed, toy(), folder=tmp_path / "again")
     book = read_traffic(again.folder)
     assert book is not None
     lanes = book.lanes()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import yaml
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Leased
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
@@ -127,7 +127,7 @@ def test_bytes_are_those_that_the_simulator_counts(tmp_path: Path) -> None:
     (_, pair) = pairs_of(config, ["sign_l1"], ["uniform:bits=8"])
     given = settings_of(config, pair, seed=3, versions=8)
     trial = simulate(toy(), given, 3, tmp_path)
-    results = fedsim.run(given, toy(), folder=tmp_path / "run")
+    results = latecomer.run(given, toy(), folder=tmp_path / "run")
     summary = results.summary
     evaluator = sum(r.nbytes for r in results.of(Leased) if r.cid in results.evaluators)
     assert evaluator > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import fedsim
+import latecomer
 from fedsim.campaign.trial import Place, Trial
 from fedsim.compare.comparison import Comparison, compare
 from fedsim.compare.sides import Side, read_sides
@@ -44,7 +44,7 @@ def better(by: float, seeds: int, pace: float = 1.0) -> list[Trial]:
 
 
 def run(folder: str, **changes: object) -> str:
-    fedsim.run(settings(**changes), toy(), folder=Path(folder))
+    latecomer.run(settings(**changes), toy(), folder=Path(folder))
     return folder
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Failed
 from fedcore.errors import UserCodeError, WorkloadError
-from fedcore.workload import MOST_FAILURES, Client, TrainedParams, TrainingTask
+from fedcore.workload import MOST_FAILURES, Client, Trained, TrainingTask
 from fedrun.report.lives import lives_of
 from fedrun.report.lost import what_was_lost
 from tests.fedsim import toys
@@ -44,7 +44,9 @@ def test_a_client_that_is_no_use_is_named(
     settings = toys.settings(
         simulate={"engine": {"kind": engine}}, stop={"versions": 400}
     )
-    results = fedsim.run(settings, toy(train_data=train_data), folder=tmp_path / "run")
+    results = latecomer.run(
+        settings, toy(train_data=train_data), folder=tmp_path / "run"
+    )
     assert results.summary["versions"] == 400
     assert len(results.of(Failed)) == MOST_FAILURES
     [(name, told)] = results.summary["failed"].items()
@@ -62,30 +64,30 @@ def test_a_run_in_which_nothing_is_finite_ends(tmp_path: Path, engine: str) -> N
 
     settings = toys.settings(simulate={"engine": {"kind": engine}})
     with pytest.raises(UserCodeError, match=r"5 times in a row: the update .*finite"):
-        fedsim.run(settings, toy(gradient=nowhere), folder=tmp_path / "run")
+        latecomer.run(settings, toy(gradient=nowhere), folder=tmp_path / "run")
 
 
 def test_a_run_without_anything_to_measure_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fedsim.run(toys.settings(), toy(test_data=None), folder=tmp_path / "run")
+    latecomer.run(toys.settings(), toy(test_data=None), folder=tmp_path / "run")
     assert "nothing is measured: the workload has no test_data=" in caplog.text
 
 
-def some_bad_files(params: Any, data: Any, task: TrainingTask) -> TrainedParams:
+def some_bad_files(params: Any, data: Any, task: TrainingTask) -> Trained:
     """One step of descent without the first row, which cannot be read."""
     task.skip(1, "row-0.png: truncated")
     x, y = data
     loss, slopes = gradient(params, x[1:], y[1:])
     w_D = params["w"] - np.multiply(task.lr, slopes["w"])
-    return TrainedParams({"w": w_D}, samples=len(y) - 1, loss=loss)
+    return Trained({"w": w_D}, samples=len(y) - 1, loss=loss)
 
 
 def test_samples_that_are_left_out_are_told_by_client_with_the_reason(
     tmp_path: Path,
 ) -> None:
     app = toy(gradient=None, train=some_bad_files)
-    results = fedsim.run(toys.settings(), app, folder=tmp_path / "run")
+    results = latecomer.run(toys.settings(), app, folder=tmp_path / "run")
     updates = results.summary["updates"]["accepted"]
     assert sum(samples for samples, _, _ in results.skipped.values()) >= updates
     assert set(results.summary["skipped"]) == {f"client-{n}" for n in range(4)}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Admitted, Closed, Decided, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def simulated(folder: Path, **changes: Any) -> Results:
     """A run that plays the part of a real one."""
-    return fedsim.run(settings(**changes), toy(), folder=folder)
+    return latecomer.run(settings(**changes), toy(), folder=folder)
 
 
 def predictor(measured: Results, folder: Path) -> Predictor:

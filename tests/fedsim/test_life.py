@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import fedsim
+import latecomer
 from fedcore.bandwidth import DAY
 from fedcore.coordinator.records import Leased, Lost, Measured, Stepped
 from fedrun.config import parse_config
@@ -29,7 +29,7 @@ ON_OFF = {"kind": "on_off", "there_seconds": 3.0, "gone_seconds": 10.0}
 
 
 def simulated(folder: Path, **changes: Any) -> Results:
-    return fedsim.run(toys.settings(**changes), toy(), folder=folder)
+    return latecomer.run(toys.settings(**changes), toy(), folder=folder)
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -148,7 +148,7 @@ def test_an_evaluator_measures_every_so_many_versions_and_takes_no_time(
 def test_clients_evaluate_on_data_of_their_own(tmp_path: Path) -> None:
     workload = toy(valid_data=lambda client: toys.points(9, 2 + client.index))
     config = toys.settings(evaluate={"clients": True})
-    done = fedsim.run(config, workload, folder=tmp_path / "run")
+    done = latecomer.run(config, workload, folder=tmp_path / "run")
     assert set(done.metrics["samples"]) >= {2, 3, 4, 5}
     assert done.federated["loss"][-1] < done.federated["loss"][0]
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Decided, Stepped
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
@@ -71,7 +71,7 @@ def simulated(folder: Path, workload: Any = WORKLOAD, **changes: Any) -> Results
     settings = {**SETTINGS["top_k"], **changes}
     simulate = {"clients": 12, **settings.get("simulate", {}), "engine": engine}
     config = {"stop": {"versions": 12}, **settings, "simulate": simulate}
-    return fedsim.run(config, workload, folder=folder)
+    return latecomer.run(config, workload, folder=folder)
 
 
 def digests(results: Results) -> list[str]:
@@ -162,9 +162,9 @@ def test_processes_that_are_killed_change_no_bit(
         "engine": {"processes": 2},
     }
     config = {"stop": {"versions": 12}, **settings, "simulate": simulate}
-    whole = fedsim.run(config, WORKLOAD, folder=tmp_path / "whole")
+    whole = latecomer.run(config, WORKLOAD, folder=tmp_path / "whole")
     kill, before = KillOne(3, 8), named_memory(os.getpid())
-    hurt = fedsim.run(config, WORKLOAD, folder=tmp_path / "hurt", on_event=kill)
+    hurt = latecomer.run(config, WORKLOAD, folder=tmp_path / "hurt", on_event=kill)
     assert len(kill.killed) == 2
     assert told(hurt) == told(whole)
     assert digests(hurt) == digests(whole)
@@ -252,7 +252,7 @@ def test_an_interrupted_run_goes_on_to_the_last_bit(tmp_path: Path) -> None:
     def run(name: str, **more: Any) -> Results:
         config = {**SETTINGS["top_k"], "stop": {"versions": 8}}
         simulate = {**config["simulate"], "clients": 12, "engine": TWO}
-        return fedsim.run(
+        return latecomer.run(
             {**config, "simulate": simulate}, WORKLOAD, folder=tmp_path / name, **more
         )
 

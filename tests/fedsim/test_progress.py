@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-import fedsim
+import latecomer
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
 from fedrun.run import Run
@@ -26,7 +26,7 @@ def goals(folder: Path, **stop: Any) -> list[Goal]:
 
     given = settings()
     given["stop"] = stop
-    fedsim.run(given, toy(), folder=folder / "run", on_event=look)
+    latecomer.run(given, toy(), folder=folder / "run", on_event=look)
     return found
 
 
@@ -72,7 +72,7 @@ def test_on_a_terminal_the_last_picture_is_the_end(
     console = Console(file=StringIO(), force_terminal=True, width=120)
     given = {**settings(), "stop": stop}
     with RunProgress(StopConfig.model_validate(stop), console) as bar:
-        fedsim.run(given, toy(), folder=tmp_path / "run", on_event=bar)
+        latecomer.run(given, toy(), folder=tmp_path / "run", on_event=bar)
     assert isinstance(console.file, StringIO)
     shown = console.file.getvalue()
     assert words in shown
@@ -87,7 +87,7 @@ def test_most_events_draw_nothing(
     console = Console(file=StringIO(), force_terminal=True)
     with RunProgress(StopConfig(versions=8), console) as bar:
         monkeypatch.setattr(bar, "_show", lambda: drawn.append(1))
-        fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=bar)
+        latecomer.run(settings(), toy(), folder=tmp_path / "run", on_event=bar)
     assert len(drawn) <= 2
 
 
@@ -98,7 +98,7 @@ def test_below_a_cell_of_a_notebook_there_is_one_bar_that_grows(tmp_path: Path) 
     def look(run: Run, event: Event) -> None:
         cell.show(nearest(run.config.stop, run, event), "loss <0.5")
 
-    fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=look)
+    latecomer.run(settings(), toy(), folder=tmp_path / "run", on_event=look)
     cell.close()
     shares = [float(re.search(r'value="([\d.]+)"', html)[1]) for html in drawn]  # type: ignore[index]
     assert shares == sorted(shares)
@@ -118,13 +118,13 @@ def test_where_no_end_is_known_the_bar_of_a_cell_only_moves() -> None:
 def test_in_a_pipe_there_are_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fedsim.run(
+    latecomer.run(
         settings(stop={"versions": 100}), toy(), folder=tmp_path / "a", progress=True
     )
     lines = capsys.readouterr().err.splitlines()
     assert 1 <= len(lines) <= 10
     assert lines[-1].startswith("100/100 versions")
-    fedsim.run(settings(), toy(), folder=tmp_path / "b")
+    latecomer.run(settings(), toy(), folder=tmp_path / "b")
     assert capsys.readouterr().err == ""  # a script says nothing of itself
 
 

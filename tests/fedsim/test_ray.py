@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.workload import last_words
@@ -46,7 +46,7 @@ def simulated(
     settings = SETTINGS[name]
     simulate = {"clients": 12, **settings.get("simulate", {}), "engine": engine}
     config = {"stop": {"versions": 8}, **settings, "simulate": simulate}
-    return fedsim.run(config, workload, folder=folder)
+    return latecomer.run(config, workload, folder=folder)
 
 
 def digests(results: Results) -> list[str]:

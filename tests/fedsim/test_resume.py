@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.records import Decided, Measured, Stepped
 from fedcore.errors import ConfigError
@@ -58,18 +58,18 @@ class InterruptAt:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_follows_is_what_would_have_followed(name: str, tmp_path: Path) -> None:
-    whole = fedsim.run(config(SETTINGS[name]), WORKLOAD, folder=tmp_path / "whole")
+    whole = latecomer.run(config(SETTINGS[name]), WORKLOAD, folder=tmp_path / "whole")
     folder = tmp_path / "parts"
     for events in (7, 5):
         with pytest.raises(KeyboardInterrupt):
-            fedsim.run(
+            latecomer.run(
                 config(SETTINGS[name]),
                 WORKLOAD,
                 folder=folder,
                 on_event=InterruptAt(events),
                 resume=folder.exists(),
             )
-    parts = fedsim.run(config(SETTINGS[name]), WORKLOAD, folder=folder, resume=True)
+    parts = latecomer.run(config(SETTINGS[name]), WORKLOAD, folder=folder, resume=True)
     assert told(parts) == told(whole)
     assert travelled(parts) == travelled(whole)
 
@@ -79,7 +79,7 @@ def test_an_interruption_between_two_versions_is_as_good(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, deliver = SETTINGS[name], CrowdCoordinator.deliver
-    whole = fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
+    whole = latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
     interrupt = InterruptAt(8)
 
     def delivered(self: CrowdCoordinator, cid: str, base: int) -> bool:
@@ -90,7 +90,7 @@ def test_an_interruption_between_two_versions_is_as_good(
     for count in (7, 8, 10, 0):
         interrupt.left, folder = count, tmp_path / "parts"
         try:
-            parts = fedsim.run(
+            parts = latecomer.run(
                 config(settings), WORKLOAD, folder=folder, resume=folder.exists()
             )
         except KeyboardInterrupt:
@@ -107,14 +107,14 @@ def kill(settings: dict[str, Any], folder: Path) -> None:
     """After a snapshot."""
     told_to = config(settings, snapshot_seconds=1e-9)
     with pytest.raises(SystemExit):
-        fedsim.run(told_to, WORKLOAD, folder=folder, on_event=die)
+        latecomer.run(told_to, WORKLOAD, folder=folder, on_event=die)
 
 
 def test_a_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     settings, folder = SETTINGS["top_k"], tmp_path / "killed"
-    whole = fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
+    whole = latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
     kill(settings, folder)
-    resumed = fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+    resumed = latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
     assert told(resumed) == told(whole)
 
 
@@ -126,28 +126,30 @@ def test_a_snapshot_of_another_version_is_refused(
     kill(settings, folder)
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="taken by another version of latecomer"):
-        fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+        latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
 
 
 def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     settings, folder = SETTINGS["fed_avg"], tmp_path / "run"
     with pytest.raises(ConfigError, match="there is no run to go on with"):
-        fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+        latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
     with pytest.raises(ConfigError, match="say which run"):
-        fedsim.run(config(settings), WORKLOAD, resume=True)
-    fedsim.run(config(settings), WORKLOAD, folder=folder)
+        latecomer.run(config(settings), WORKLOAD, resume=True)
+    latecomer.run(config(settings), WORKLOAD, folder=folder)
     with pytest.raises(ConfigError, match="this run has ended: 12 versions"):
-        fedsim.run(config(settings), WORKLOAD, folder=folder, resume=True)
+        latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
     with pytest.raises(SystemExit):
-        fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "new", on_event=die)
+        latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "new", on_event=die)
     with pytest.raises(ConfigError, match="before its first snapshot"):
-        fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "new", resume=True)
+        latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "new", resume=True)
     other = config({**settings, "seed": 5})
     with pytest.raises(ConfigError, match="began with other settings: seed: 0 -> 5"):
-        fedsim.run(other, WORKLOAD, folder=folder, resume=True)
+        latecomer.run(other, WORKLOAD, folder=folder, resume=True)
     with pytest.raises(ConfigError, match="one by one cannot go on"):
-        fedsim.run({"stop": {"versions": 2}}, toy(), folder=folder, resume=True)
+        latecomer.run({"stop": {"versions": 2}}, toy(), folder=folder, resume=True)
     exact = config(settings, kind="exact")
-    fedsim.run(exact, WORKLOAD, folder=tmp_path / "exact")
+    latecomer.run(exact, WORKLOAD, folder=tmp_path / "exact")
     with pytest.raises(ConfigError, match="only a simulation of engine stacked"):
-        fedsim.run(config(settings), WORKLOAD, folder=tmp_path / "exact", resume=True)
+        latecomer.run(
+            config(settings), WORKLOAD, folder=tmp_path / "exact", resume=True
+        )

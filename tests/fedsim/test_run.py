@@ -1,4 +1,4 @@
-"""``fedsim.run``: equal seeds, ends, folders, and users whose code raises."""
+"""``latecomer.run``: equal seeds, ends, folders, and users whose code raises."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.coordinator.events import Event, ModelMeasured
 from fedcore.coordinator.records import Failed
 from fedcore.errors import ConfigError, UserCodeError, WorkloadError
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
     def run(name: str, seed: int) -> list[str]:
         config = settings(**changes, seed=seed)
         folder = tmp_path / name
-        fedsim.run(config, toy(), folder=folder)
+        latecomer.run(config, toy(), folder=folder)
         return toys.digests(toys.records(folder))
 
     first, again, other = run("first", 1), run("again", 1), run("other", 2)
@@ -74,7 +74,7 @@ def test_the_records_of_equal_runs_are_equal_in_all_but_the_name(
 ) -> None:
     told = []
     for name in ("a", "b"):
-        fedsim.run(settings(**EVENTFUL), toy(), folder=tmp_path / name)
+        latecomer.run(settings(**EVENTFUL), toy(), folder=tmp_path / name)
         told.append(toys.records(tmp_path / name)[1:])
     assert told[0] == told[1]
 
@@ -82,7 +82,7 @@ def test_the_records_of_equal_runs_are_equal_in_all_but_the_name(
 def test_a_config_may_be_a_mapping_or_a_checked_one(tmp_path: Path) -> None:
     configs: list[Any] = [settings(), parse_config(settings())]
     models = [
-        fedsim.run(config, toy(), folder=tmp_path / str(i)).model()["w"]
+        latecomer.run(config, toy(), folder=tmp_path / str(i)).model()["w"]
         for i, config in enumerate(configs)
     ]
     assert models[0].tolist() == models[1].tolist()
@@ -100,7 +100,7 @@ def test_a_config_may_be_a_mapping_or_a_checked_one(tmp_path: Path) -> None:
 def test_a_run_ends_with_a_reason(
     stop: dict[str, Any], ended: str, tmp_path: Path
 ) -> None:
-    done = fedsim.run(settings(stop=stop), toy(), folder=tmp_path / "run")
+    done = latecomer.run(settings(stop=stop), toy(), folder=tmp_path / "run")
     assert done.summary["ended"] == ended
 
 
@@ -120,7 +120,7 @@ def test_a_config_that_cannot_be_simulated_is_refused(
     changes: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=sentence.replace("?", r"\?")):
-        fedsim.run(settings(**changes), toy(), folder=tmp_path / "run")
+        latecomer.run(settings(**changes), toy(), folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_an_algorithm_that_needs_more_clients_than_there_are_is_refused(
     with pytest.raises(
         ConfigError, match=r"^100 clients are simulated, the algorithm needs 101$"
     ):
-        fedsim.run(config, toy(), folder=tmp_path / "run")
+        latecomer.run(config, toy(), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_target_that_nothing_measures_is_no_end(tmp_path: Path) -> None:
     def run(workload: Workload, **stop: Any) -> None:
-        fedsim.run(settings(stop=stop), workload, folder=tmp_path / "run")
+        latecomer.run(settings(stop=stop), workload, folder=tmp_path / "run")
 
     blind, acc = toy(test_data=None), {"acc": 0.9}
     with pytest.raises(ConfigError, match=r"^stop\.target: nothing measures it, since"):
@@ -158,7 +158,7 @@ def test_a_target_that_nothing_measures_does_no_harm_beside_another_end(
     test_data: Any, tmp_path: Path
 ) -> None:
     config = settings(stop={"versions": 3, "target": {"acc": 0.9}})
-    done = fedsim.run(config, toy(test_data=test_data), folder=tmp_path / "run")
+    done = latecomer.run(config, toy(test_data=test_data), folder=tmp_path / "run")
     assert done.summary["ended"] == "3 versions"
 
 
@@ -167,18 +167,18 @@ def test_each_run_takes_the_next_free_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = settings(server={"journal": "runs/toy"}, stop={"versions": 1})
-    folders = [fedsim.run(config, toy()).folder for _ in range(2)]
+    folders = [latecomer.run(config, toy()).folder for _ in range(2)]
     assert [str(f) for f in folders] == ["runs/toy-sim-1", "runs/toy-sim-2"]
 
 
 def test_there_need_not_be_an_evaluator(tmp_path: Path) -> None:
-    done = fedsim.run(settings(), toy(test_data=None), folder=tmp_path / "run")
+    done = latecomer.run(settings(), toy(test_data=None), folder=tmp_path / "run")
     assert done.metrics == {}
     assert done.summary["versions"] == 8
 
 
 def test_the_last_and_the_best_model_are_kept(tmp_path: Path) -> None:
-    done = fedsim.run(settings(), toy(), folder=tmp_path / "run")
+    done = latecomer.run(settings(), toy(), folder=tmp_path / "run")
     assert done.model("initial")["w"].tolist() == [0.0] * toys.DIM
     x, y = toys.points(0)
     value, version = done.best["loss"]
@@ -194,7 +194,7 @@ def test_whoever_watches_sees_every_event_with_its_run(tmp_path: Path) -> None:
         assert run.coordinator.state.at >= event.at
         seen.append(event)
 
-    fedsim.run(settings(), toy(), folder=tmp_path / "run", on_event=watch)
+    latecomer.run(settings(), toy(), folder=tmp_path / "run", on_event=watch)
     assert sum(isinstance(event, ModelMeasured) for event in seen) == 5
 
 
@@ -205,7 +205,7 @@ def test_a_client_with_one_sample_takes_part(tmp_path: Path) -> None:
     def lone(client: Client) -> Any:
         return toys.points(client.index + 1, 1 if client.index == 0 else 8)
 
-    done = fedsim.run(settings(), toy(train_data=lone), folder=tmp_path / "run")
+    done = latecomer.run(settings(), toy(train_data=lone), folder=tmp_path / "run")
     samples = dict(zip(done.updates["client"], done.updates["samples"], strict=True))
     assert samples["client-0"] == 1
     assert samples["client-1"] == 8
@@ -218,7 +218,7 @@ def test_an_empty_partition_is_refused_by_the_client(tmp_path: Path) -> None:
     with pytest.raises(
         WorkloadError, match=r"^train_data of client-2 returned no samples$"
     ):
-        fedsim.run(settings(), toy(train_data=empty), folder=tmp_path / "run")
+        latecomer.run(settings(), toy(train_data=empty), folder=tmp_path / "run")
 
 
 # ------------------------------------------------------- users whose code raises
@@ -248,7 +248,7 @@ def test_a_client_whose_code_raises_is_reported_and_the_federation_goes_on(
     config = settings(**changes, stop={"versions": 30})
     workload = toy(train_data=failing(1))
     with caplog.at_level(logging.WARNING, "fedsim"):
-        done = fedsim.run(config, workload, folder=tmp_path / "run")
+        done = latecomer.run(config, workload, folder=tmp_path / "run")
     assert done.summary["ended"] == "30 versions"
     assert "client-1" not in done.updates["client"]
     failures = done.of(Failed)
@@ -265,14 +265,14 @@ def test_a_client_whose_code_raised_for_a_while_takes_part_again(
 ) -> None:
     config = settings(simulate=SLOW, stop={"versions": None, "seconds": 100.0})
     workload = toy(train_data=failing(1, times=4))
-    done = fedsim.run(config, workload, folder=tmp_path / "run")
+    done = latecomer.run(config, workload, folder=tmp_path / "run")
     assert len(done.of(Failed)) == 4
     assert "client-1" in done.updates["client"]
 
 
 def test_a_client_gives_up_after_five_failures_in_a_row(tmp_path: Path) -> None:
     config = settings(simulate=SLOW, stop={"versions": None, "seconds": 100.0})
-    done = fedsim.run(config, toy(train_data=failing(1)), folder=tmp_path / "run")
+    done = latecomer.run(config, toy(train_data=failing(1)), folder=tmp_path / "run")
     waits = np.diff([record.at for record in done.of(Failed)])
     assert waits.round().tolist() == [4, 8, 16, 32]
 
@@ -292,7 +292,7 @@ def test_where_too_few_are_left_for_a_version_the_run_ends(
     config = settings(algorithm=algorithm, stop={"versions": 1000})
     config["simulate"] = {"clients": 4, "step_seconds": 5.0}
     with pytest.raises(UserCodeError, match=r"^client-1: 5 times in a row: train_data"):
-        fedsim.run(config, toy(train_data=failing(1)), folder=tmp_path / "run")
+        latecomer.run(config, toy(train_data=failing(1)), folder=tmp_path / "run")
 
 
 def broken(*_: Any) -> Any:
@@ -314,7 +314,7 @@ def test_where_nobody_can_work_the_users_error_ends_the_run(
 ) -> None:
     sentence = f"^{sentence}.* raised ZeroDivisionError: division by zero$"
     with pytest.raises(UserCodeError, match=sentence) as caught:
-        fedsim.run(settings(), toy(**changes), folder=tmp_path / "run")
+        latecomer.run(settings(), toy(**changes), folder=tmp_path / "run")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
@@ -325,7 +325,7 @@ def test_of_many_clients_that_train_at_once_nobody_is_too_late(tmp_path: Path) -
         stop={"versions": 150},
         evaluate={"every_versions": 1000},
     )
-    results = fedsim.run(config, toy(), folder=tmp_path / "run")
+    results = latecomer.run(config, toy(), folder=tmp_path / "run")
     assert "rejected_stale" not in results.summary["updates"]
     assert max(results.updates["staleness"]) > 100
 
@@ -338,18 +338,18 @@ def test_a_path_is_a_config_as_well(
     with desk(project, monkeypatch):
         write()
         monkeypatch.chdir(tmp_path)
-        here = fedsim.run("project/fed.yaml", folder=str(tmp_path / "a"))
-        there = fedsim.run(project / "fed.yaml", toy(), folder=tmp_path / "b")
+        here = latecomer.run("project/fed.yaml", folder=str(tmp_path / "a"))
+        there = latecomer.run(project / "fed.yaml", toy(), folder=tmp_path / "b")
         assert digests(here.records) == digests(there.records) != []
-        beside = fedsim.run("project/fed.yaml")
+        beside = latecomer.run("project/fed.yaml")
         assert beside.folder == project / "runs/latecomer-sim-1"
         with pytest.raises(ConfigError, match=r"nowhere.yaml: No such file"):
-            fedsim.run("nowhere.yaml")
+            latecomer.run("nowhere.yaml")
 
 
 def test_a_config_without_an_app_needs_a_workload() -> None:
     with pytest.raises(ConfigError, match="app: is missing; the simulator needs the"):
-        fedsim.run(settings())
+        latecomer.run(settings())
 
 
 def test_data_for_the_clients_can_be_given_in_python(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_data_for_the_clients_can_be_given_in_python(tmp_path: Path) -> None:
         return points(client.index)
 
     given = settings(simulate={"args": {"site": "x", "year": 2024}})
-    fedsim.run(
+    latecomer.run(
         given,
         toy(train_data=train_data),
         folder=tmp_path / "run",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.bandwidth import DAY
 from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.records import Decided, Failed, Leased, Measured, Stepped
@@ -236,7 +236,7 @@ def simulated(folder: Path, kind: str, settings: dict[str, Any]) -> Results:
         **settings,
         "simulate": simulate,
     }
-    return fedsim.run(config, WORKLOAD, folder=folder / kind)
+    return latecomer.run(config, WORKLOAD, folder=folder / kind)
 
 
 def told(results: Results) -> list[tuple[Any, ...]]:
@@ -405,7 +405,7 @@ def test_a_client_whose_data_cannot_be_read_at_first(tmp_path: Path) -> None:
             "simulate": {"clients": 6, "step_seconds": 0.5, "engine": {"kind": kind}},
             "stop": {"versions": 6},
         }
-        results = fedsim.run(config, workload, folder=tmp_path / kind)
+        results = latecomer.run(config, workload, folder=tmp_path / kind)
         failed = [(r.at, r.cid) for r in results.of(Failed)]
         leased = sorted((r.at, r.cid, r.nbytes) for r in results.of(Leased))
         assert failed
@@ -435,7 +435,7 @@ def test_a_client_whose_training_raises_fails_alone(loss: Any, tmp_path: Path) -
             "simulate": {"clients": 6, "step_seconds": 0.5, "engine": {"kind": kind}},
             "stop": {"versions": 12},
         }
-        return fedsim.run(config, workload, folder=tmp_path / kind / uplink["kind"])
+        return latecomer.run(config, workload, folder=tmp_path / kind / uplink["kind"])
 
     top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
     stacked, exact = run("stacked", top_k), run("exact", top_k)
@@ -460,7 +460,7 @@ def test_bytes_count_of_those_who_deliver_before_one_who_fails(tmp_path: Path) -
         "simulate": {"clients": 6, "speed": {"kind": "log_normal", "sigma": 1.0}},
         "stop": {"versions": 8},
     }
-    results = fedsim.run(config, workload, folder=tmp_path / "run")
+    results = latecomer.run(config, workload, folder=tmp_path / "run")
     assert results.of(Failed)
     sent, delivered = Counter[str](), Counter[str]()
     for record in results.of(Decided):
@@ -505,7 +505,7 @@ def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(
     )
     config = {"stop": {"versions": 2}, "simulate": {"clients": 3}}
     with caplog.at_level("INFO", "fedsim"):
-        results = fedsim.run(config, workload, folder=tmp_path / "run")
+        results = latecomer.run(config, workload, folder=tmp_path / "run")
     assert "clients are trained one by one: " in caplog.text
     assert len(results.of(Stepped)) == 2
 
@@ -576,7 +576,9 @@ def test_a_year_of_phones_that_are_seldom_there_leaves_nothing_behind(
 
     tracemalloc.start()
     try:
-        results = fedsim.run(config, WORKLOAD, folder=tmp_path / "run", on_event=watch)
+        results = latecomer.run(
+            config, WORKLOAD, folder=tmp_path / "run", on_event=watch
+        )
     finally:
         tracemalloc.stop()
     assert results.summary["ended"] == "3.1536e+07 seconds"

@@ -1,8 +1,5 @@
-"""Sweeps and comparisons from Python, and the names that the package shows."""
+"""Sweeps and comparisons from Python."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.errors import ConfigError, LatecomerError
 from fedrun.callbacks import Callback
 from fedrun.results import Results
@@ -25,32 +22,12 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
         yield here
 
 
-def test_the_public_names_show_before_they_are_used() -> None:
-    code = (
-        "import fedsim, json, sys; print(json.dumps([dir(fedsim), len(sys.modules)]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": ":".join(sys.path)},
-    )
-    names, modules = json.loads(done.stdout)
-    assert {"run", "run_sweep", "compare_codecs", "compare_runs"} <= set(names)
-    assert modules < 150  # nothing heavy was imported to tell
-    for name in ("run", "run_sweep", "compare_codecs", "compare_runs"):
-        assert callable(getattr(fedsim, name))
-    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
-        fedsim.rnu  # noqa: B018
-
-
 def test_a_sweep_in_python_is_that_of_the_command() -> None:
     grid: dict[str, Sequence[Any]] = {
         "algorithm.buffer": [1, np.int64(2)],
         "algorithm.client.lr": [1e-05, 0.05],
     }
-    found = fedsim.run_sweep("fed.yaml", grid, seeds=2, out="here")
+    found = latecomer.run_sweep("fed.yaml", grid, seeds=2, out="here")
     table = found.table()
     points = zip(table["algorithm.buffer"], table["algorithm.client.lr"], strict=True)
     assert sorted(points) == [(1, 1e-05), (1, 0.05), (2, 1e-05), (2, 0.05)]
@@ -65,7 +42,7 @@ def test_a_sweep_in_python_is_that_of_the_command() -> None:
     done = typed("fedsim", "sweep", "fed.yaml", *words, "--seeds", "2", "-o", "here")
     assert "known from before: 8 runs of 8" in done.err
     assert found.verdict in done.out
-    drawn = fedsim.run_sweep(
+    drawn = latecomer.run_sweep(
         "fed.yaml",
         ranges={"algorithm.client.lr": ("log", 0.01, 0.1)},
         random=2,
@@ -78,20 +55,20 @@ def test_a_sweep_in_python_is_that_of_the_command() -> None:
 def test_runs_and_sweeps_are_compared_in_python() -> None:
     short = {"stop": {"versions": 2}}
     runs = [
-        fedsim.run("fed.yaml", folder="a"),
-        fedsim.run({**_plain("fed.yaml"), **short}, folder="b"),
+        latecomer.run("fed.yaml", folder="a"),
+        latecomer.run({**_plain("fed.yaml"), **short}, folder="b"),
     ]
-    found = fedsim.compare_runs(runs[0], "b", out="page.html")
+    found = latecomer.compare_runs(runs[0], "b", out="page.html")
     assert [side.name for side in found.sides] == ["a", "b"]
     assert found.metric == "loss"
     assert "b against a:" in found.sentences()
     assert Path("page.html").is_file()
     with pytest.raises(ConfigError, match="compare needs two runs at least"):
-        fedsim.compare_runs("a")
+        latecomer.compare_runs("a")
 
 
 def test_codecs_are_compared_in_python() -> None:
-    found = fedsim.compare_codecs(
+    found = latecomer.compare_codecs(
         "fed.yaml", uplinks=["top_k:ratio=0.5"], downlinks=["cast"], versions=4,
         out="codecs",
     )  # fmt: skip
@@ -102,9 +79,9 @@ def test_codecs_are_compared_in_python() -> None:
 
 def test_what_cannot_be_swept_is_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"expected a list of values .* got '4,8'"):
-        fedsim.run_sweep("fed.yaml", {"algorithm.buffer": "4,8"})
+        latecomer.run_sweep("fed.yaml", {"algorithm.buffer": "4,8"})
     with pytest.raises(ConfigError, match="SCALE one of linear, log, int"):
-        fedsim.run_sweep(
+        latecomer.run_sweep(
             "fed.yaml", ranges={"algorithm.client.lr": ("cubic", 1, 2)}, random=1
         )
     Path("steep.py").write_text(
@@ -114,7 +91,7 @@ def test_what_cannot_be_swept_is_a_sentence() -> None:
         "workload = toy(gradient=gradient)\n"
     )
     with pytest.raises(LatecomerError, match=r"every run of the sweep .* too steep"):
-        fedsim.run_sweep(
+        latecomer.run_sweep(
             "fed.yaml", {"algorithm.buffer": [1, 2]}, app="steep.py:workload"
         )
 
@@ -129,8 +106,8 @@ def _plain(path: str) -> dict[str, object]:
 # ------------------------------------------------------------------- mistakes of users
 
 
-SWEEP: Any = fedsim.run_sweep
-COMPARE: Any = fedsim.compare_runs
+SWEEP: Any = latecomer.run_sweep
+COMPARE: Any = latecomer.compare_runs
 
 
 class Silent(Callback):
@@ -166,13 +143,13 @@ def test_a_call_with_a_mistake_is_answered_by_a_sentence(
     given: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(LatecomerError) as caught:
-        fedsim.run(**{"config": "fed.yaml", **given})
+        latecomer.run(**{"config": "fed.yaml", **given})
     assert sentence in str(caught.value)
     assert not list(Path().glob("runs*"))
 
 
 def test_what_a_function_returns_that_is_no_text_stops_nothing() -> None:
-    results = fedsim.run("fed.yaml", folder="a", on_event=lambda run, event: True)  # type: ignore[arg-type,return-value]
+    results = latecomer.run("fed.yaml", folder="a", on_event=lambda run, event: True)  # type: ignore[arg-type,return-value]
     assert results.summary["ended"] == "6 versions"
     assert Results("a").summary == results.summary  # type: ignore[arg-type]
     for version in ("3", 2.0):
@@ -190,17 +167,23 @@ def test_what_a_function_returns_that_is_no_text_stops_nothing() -> None:
             lambda: SWEEP("fed.yaml", seeds=0),
             "seeds: expected 1 or more, go",
         ),
-        (lambda: fedsim.compare_codecs(), "app: is missing; the simulator needs the"),
         (
-            lambda: fedsim.compare_codecs("fed.yaml", uplinks="cast"),
+            lambda: latecomer.compare_codecs(),
+            "app: is missing; the simulator needs the",
+        ),
+        (
+            lambda: latecomer.compare_codecs("fed.yaml", uplinks="cast"),
             "uplinks: expected a list of codecs, got 'cast'",
         ),
         (
-            lambda: fedsim.compare_codecs("fed.yaml", versions=0),
+            lambda: latecomer.compare_codecs("fed.yaml", versions=0),
             "versions: expected 1 or more, got 0",
         ),
         (lambda: COMPARE(["a", "b"]), "expected folders or Results, one"),
-        (lambda: fedsim.compare_runs("a", "b"), "a: is no folder of a run or a sweep"),
+        (
+            lambda: latecomer.compare_runs("a", "b"),
+            "a: is no folder of a run or a sweep",
+        ),
     ],
 )
 def test_so_is_one_of_a_study(call: Any, sentence: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedrun.config import load_config
 from fedsim.campaign import pool
 from fedsim.campaign.curves import Group, band, curves_figure
@@ -136,7 +136,7 @@ def test_a_run_of_a_sweep_is_the_run_of_the_simulator(tmp_path: Path) -> None:
     ]
     changes = ("algorithm.buffer=1", "seed=1")
     config = load_config(Path("fed.yaml"), changes)
-    results = fedsim.run(config, toy(), folder=tmp_path / "alone")
+    results = latecomer.run(config, toy(), folder=tmp_path / "alone")
     assert float(row["final_loss"]) == results.central["loss"][-1]
     assert float(row["best_loss"]) == results.best["loss"][0]
     assert int(row["updates"]) == results.summary["accepted"]
@@ -481,7 +481,7 @@ def test_a_trial_survives_its_file() -> None:
 
 
 def test_what_a_trial_counts_is_what_a_run_holds(tmp_path: Path) -> None:
-    results = fedsim.run(settings(), toy(), folder=tmp_path / "run")
+    results = latecomer.run(settings(), toy(), folder=tmp_path / "run")
     found = read_trial(results)
     assert found.places[0] == (0.0, 0, 0, found.places[0].nbytes)
     assert found.places[-1].updates == results.summary["accepted"]

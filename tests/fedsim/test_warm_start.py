@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.params import ParamSpec
 from fedrun.config import parse_config
@@ -21,7 +21,7 @@ SPEC = ParamSpec.of({"w": WARM})
 
 def begun(folder: Path, **changes: Any) -> Any:
     """The weights with which a run begins."""
-    results = fedsim.run(toys.settings(**changes), toy(), folder=folder / "run")
+    results = latecomer.run(toys.settings(**changes), toy(), folder=folder / "run")
     return load_model(results.folder / "models" / "initial.safetensors")[1]
 
 

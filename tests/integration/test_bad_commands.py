@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-import fedsim
+import latecomer
 from fedcore.errors import JournalError
 from fedrun.results import Results
 from tests.fedsim import toys
@@ -253,7 +253,7 @@ def test_a_what_if_that_cannot_be_asked_is_refused(
 ) -> None:
     Path("file").write_text("")
     config = toys.settings(simulate={"clients": 2}, stop={"versions": 2})
-    fedsim.run(config, toys.toy(test_data=None), folder=folder / "run")
+    latecomer.run(config, toys.toy(test_data=None), folder=folder / "run")
     done = typed("fedserver", "journal", "replay", "run", *options)
     assert done.sentence(status).startswith(sentence)
 

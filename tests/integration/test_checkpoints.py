@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-import fedsim
+import latecomer
 from fedcore.rng import Key
 from fedrun.files import load_model, load_rest, save_model
 from fedrun.results import Results
@@ -69,13 +69,13 @@ def check(run: Path, folder: Path, *, replayable: bool = True) -> None:
 def test_a_simulated_model_is_whole(kind: str, tmp_path: Path) -> None:
     simulate = {"clients": 3, "engine": {"kind": kind}}
     settings = {**SETTINGS, "simulate": simulate}
-    run = fedsim.run(settings, workload, folder=tmp_path / "run").folder
+    run = latecomer.run(settings, workload, folder=tmp_path / "run").folder
     check(run, tmp_path, replayable=kind == "exact")
     words = ("score", f"{APP}:workload", str(run / "models" / "last.safetensors"))
     assert "10 samples" in typed("fedclient", *words).out
     # What begins with a whole checkpoint has the whole of it again.
     settings |= {"model": str(run / "models" / "last.safetensors")}
-    again = fedsim.run(settings, workload, folder=tmp_path / "again").folder
+    again = latecomer.run(settings, workload, folder=tmp_path / "again").folder
     first = load_model(again / "models" / "initial.safetensors")[1]
     assert first.tolist() == load_model(run / "models" / "last.safetensors")[1].tolist()
     check(again, tmp_path, replayable=kind == "exact")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
-import fedsim
+import latecomer
 from fedcore.training import initial_model
 from fedcore.workload import Client
 from fedrun.results import Results
@@ -94,7 +94,7 @@ def test_everybody_comes_to_the_model_and_the_metrics_of_a_plain_loop(
     for kind in ("exact", "stacked"):
         told = config()
         told["simulate"]["engine"] = {"kind": kind}
-        runs[kind] = fedsim.run(told, workload, folder=tmp_path / kind)
+        runs[kind] = latecomer.run(told, workload, folder=tmp_path / kind)
     assert "clients are trained together" in caplog.text
     runs["deployed"] = deployed(f"{APP}:{name}", tmp_path)
     flat = workload.flat()

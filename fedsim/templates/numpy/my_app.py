@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fedcore.partitions import dirichlet
-from fedcore.workload import Workload
-from fedrun.data import digits
+from latecomer import Workload
+from latecomer.data import digits
+from latecomer.partitions import dirichlet
 
 
 def initial(rng):

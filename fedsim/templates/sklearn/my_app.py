@@ -3,9 +3,9 @@
 import numpy as np
 from sklearn.linear_model import SGDClassifier
 
-from fedcore.partitions import dirichlet
-from fedcore.workload import TrainedParams, Workload
-from fedrun.data import digits
+from latecomer import Trained, Workload
+from latecomer.data import digits
+from latecomer.partitions import dirichlet
 
 
 def initial(rng):
@@ -22,7 +22,7 @@ def classifier(params, **settings):
 def train(params, data, task):  # one pass over this client's data
     sgd = classifier(params, learning_rate="constant", eta0=task.lr, shuffle=False)
     sgd.partial_fit(data[0].astype(float), data[1])
-    return TrainedParams({"coef": sgd.coef_, "intercept": sgd.intercept_}, len(data[1]))
+    return Trained({"coef": sgd.coef_, "intercept": sgd.intercept_}, len(data[1]))
 
 
 def train_data(client):

@@ -2,9 +2,9 @@
 
 from torch import nn
 
-from fedcore.partitions import dirichlet
-from fedrun.data import digits
-from fedtorch import TorchWorkload
+from latecomer import TorchWorkload
+from latecomer.data import digits
+from latecomer.partitions import dirichlet
 
 
 def model():

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fedcore.errors import WorkloadError
 from fedcore.partitions import lone_class
-from fedcore.workload import Client, TrainedParams, Workload
+from fedcore.workload import Client, Trained, Workload
 from fedrun.data import digits
 from fedrun.report import (
     Shares,
@@ -25,7 +25,7 @@ from tests.fedrun.report.story import Story, short_story
 
 
 def workload(data: Any, *, own_loop: bool = False) -> Workload:
-    def train(params: Any, data: Any, task: Any) -> TrainedParams:
+    def train(params: Any, data: Any, task: Any) -> Trained:
         raise NotImplementedError
 
     def gradient(params: Any, x: Any, y: Any) -> Any:

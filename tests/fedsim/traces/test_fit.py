@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedsim
+import latecomer
 from fedcore.distributions import (
     Empirical,
     ExponentialDistribution,
@@ -95,7 +95,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
         },
         stop={"versions": 400},
     )
-    return fedsim.run(config, toy(), folder=tmp_path_factory.mktemp("runs") / "run")
+    return latecomer.run(config, toy(), folder=tmp_path_factory.mktemp("runs") / "run")
 
 
 def test_a_fitted_population_is_like_the_recorded_one(run: Results) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedsim
+import latecomer
 from fedcore.coordinator.records import Admitted, Leased
 from fedcore.errors import ConfigError
 from fedcore.workload import Client
@@ -31,7 +31,7 @@ ROUNDS = {"kind": "fed_avg", "buffer": 3}
 
 
 def simulated(folder: Path, **changes: Any) -> Results:
-    return fedsim.run(settings(**changes), toy(), folder=folder)
+    return latecomer.run(settings(**changes), toy(), folder=folder)
 
 
 def traced(run: Results, path: Path) -> Path:
@@ -64,7 +64,7 @@ def test_clients_of_a_trace_have_the_data_that_they_had(
     def trained(trace: Path, folder: Path) -> Results:
         engine = {"kind": kind}
         config = settings(simulate={"trace": str(trace), "engine": engine})
-        return fedsim.run(config, linear(train_data=train_data), folder=folder)
+        return latecomer.run(config, linear(train_data=train_data), folder=folder)
 
     first = trained(trace, tmp_path / "first")
     had = {("ann", 3, 16), ("bob", 0, 2), ("cid", 15, 16)}
@@ -257,7 +257,7 @@ def test_labels_of_lost_clients_are_those_of_their_data(tmp_path: Path) -> None:
         simulate={"dropout": {"kind": "by_labels", "labels": [1], "share": 0.9}},
         stop={"versions": 40},
     )
-    run = fedsim.run(config, toy(train_data=data), folder=tmp_path / "run")
+    run = latecomer.run(config, toy(train_data=data), folder=tmp_path / "run")
     tasks = [r for r in run.of(Leased) if r.task == "train"]
     lost = {0: [0, 0], 1: [0, 0]}
     for record in tasks:

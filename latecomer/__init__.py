@@ -1,0 +1,68 @@
+"""Federated learning in which late, lost and tiny updates still count.
+
+What people need to write and to simulate a federation. A name is imported when it is
+first used: torch only with ``TorchWorkload``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedcore.workload import Client as Client
+    from fedcore.workload import Trained as Trained
+    from fedcore.workload import TrainingTask as TrainingTask
+    from fedcore.workload import Workload as Workload
+    from fedrun.callbacks import Callback as Callback
+    from fedrun.callbacks import EarlyStopping as EarlyStopping
+    from fedrun.callbacks import MLflow as MLflow
+    from fedrun.callbacks import TensorBoard as TensorBoard
+    from fedrun.callbacks import WandB as WandB
+    from fedrun.results import Results as Results
+    from fedsim.api import run as run
+    from fedsim.studies import compare_codecs as compare_codecs
+    from fedsim.studies import compare_runs as compare_runs
+    from fedsim.studies import run_sweep as run_sweep
+    from fedtorch import TorchWorkload as TorchWorkload
+    from latecomer import data as data
+    from latecomer import metrics as metrics
+    from latecomer import partitions as partitions
+
+_MODULES = {
+    "Callback": "fedrun.callbacks",
+    "Client": "fedcore.workload",
+    "EarlyStopping": "fedrun.callbacks",
+    "MLflow": "fedrun.callbacks",
+    "Results": "fedrun.results",
+    "TensorBoard": "fedrun.callbacks",
+    "TorchWorkload": "fedtorch",
+    "Trained": "fedcore.workload",
+    "TrainingTask": "fedcore.workload",
+    "WandB": "fedrun.callbacks",
+    "Workload": "fedcore.workload",
+    "compare_codecs": "fedsim.studies",
+    "compare_runs": "fedsim.studies",
+    "run": "fedsim.api",
+    "run_sweep": "fedsim.studies",
+}
+"""The module that defines each name."""
+
+_SUBMODULES = ("data", "metrics", "partitions")
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used.
+
+    Raises:
+        AttributeError: the package has no such name.
+    """
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that nothing has used yet."""
+    return sorted([*_MODULES, *_SUBMODULES])
