@@ -39,7 +39,7 @@ from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Configured, Journal, public_model
 from fedrun.journal.tally import in_order
 from fedrun.optional import needed
-from fedrun.traffic import WAYS, Traffic, Way, in_messages, read_traffic
+from fedrun.traffic import Traffic, Way, in_messages, read_traffic
 
 Table = dict[str, list[Any]]
 
@@ -353,18 +353,6 @@ class Results:
         messages, as in a simulation.
         """
         return None if self._traffic is None else in_messages(self._traffic.lanes())
-
-    @cached_property
-    def sockets(self) -> dict[Way, int] | None:
-        """Bytes at the sockets, as the kernel counted them; ``None`` if it did not.
-
-        All of :attr:`messages`, and what HTTP/2 and TLS put around them.
-        """
-        crossed = None if self._traffic is None else self._traffic.crossed()
-        if not crossed:
-            return None
-        up, down = (sum(getattr(c, way) for c in crossed.values()) for way in WAYS)
-        return {"up": up, "down": down}
 
     @cached_property
     def _traffic(self) -> Traffic | None:

@@ -10,7 +10,6 @@ from fedcore.text import printable
 from fedrun.traffic import (
     OTHERS,
     WAYS,
-    Crossed,
     Lane,
     Load,
     Traffic,
@@ -58,62 +57,56 @@ def traffic_tables(
         names: of clients, by their ids.
         dim: values of the model.
     """
-    lanes, crossed = traffic.lanes(), traffic.crossed()
+    lanes = traffic.lanes()
     if not lanes:
         return []
-    line = overhead_line(lanes, crossed)
+    line = overhead_line(lanes)
     return [
         Text(""),
-        totals_table(lanes, crossed, dim),
+        totals_table(lanes, dim),
         *([Text(line, style="dim")] if line else []),
         Text(""),
-        clients_table(lanes, crossed, names, dim),
+        clients_table(lanes, names, dim),
     ]
 
 
-def totals_table(
-    lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed], dim: int
-) -> Table:
-    """Bytes by direction and codec; at the sockets by direction alone."""
-    table = _table("bytes", "codec", "payloads", lanes, crossed, "than float32")
+def totals_table(lanes: Mapping[Lane, Load], dim: int) -> Table:
+    """Bytes of all clients by direction and codec; ``dim``: values of the model."""
+    table = _table("bytes", "codec", "payloads", lanes, "than float32")
     sums = of_all(lanes)
     for way in WAYS:
         own = {lane: load for lane, load in sums.items() if lane.way == way}
         for place, lane in enumerate(sorted(own, key=in_order)):
             load = own[lane]
             row = ["" if place else way, lane.codec, *_cells(load, lanes)]
-            table.add_row(*row, *_blank(crossed), less(load, dim))
-        if len(own) > 1 or (own and crossed):
-            load, at_sockets = total(own.values()), _at_sockets(crossed, way)
-            row = ["", "all", *_cells(load, lanes), *at_sockets]
+            table.add_row(*row, less(load, dim))
+        if len(own) > 1:
+            load = total(own.values())
+            row = ["", "all", *_cells(load, lanes)]
             table.add_row(*row, less(load, dim), style="bold", end_section=True)
     return table
 
 
 def clients_table(
     lanes: Mapping[Lane, Load],
-    crossed: Mapping[str, Crossed],
     names: Mapping[str, str],
     dim: int,
     most: int = MOST_CLIENTS,
 ) -> Table:
     """The same for each client; those with the most bytes, if they are many."""
-    table = _table("client", "way", "codec", lanes, crossed, "than float32")
+    table = _table("client", "way", "codec", lanes, "than float32")
     groups = by_client(lanes)
     for cid in busiest(lanes, most):
         name = Text(printable(names.get(cid, cid)) if cid != OTHERS else "others")
-        own = crossed.get(cid)
         seen: set[str] = set()
         for lane in sorted(groups[cid], key=in_order):
             load = groups[cid][lane]
             first = lane.way not in seen
-            at_sockets = _at_sockets({cid: own}, lane.way) if own else [""]
             table.add_row(
                 Text() if seen else name,
                 lane.way if first else "",
                 lane.codec,
                 *_cells(load, lanes)[1:],
-                *((at_sockets if first else [""]) if crossed else []),
                 less(load, dim),
             )
             seen.add(lane.way)
@@ -130,34 +123,24 @@ def busiest(lanes: Mapping[Lane, Load], most: int) -> Sequence[str]:
     return sorted(sums, key=lambda cid: (-sums[cid], cid))[:most]
 
 
-def overhead(
-    lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed]
-) -> tuple[float, float] | None:
-    """Bytes an update that are no payload: in messages, and around these.
+def overhead(lanes: Mapping[Lane, Load]) -> float | None:
+    """Bytes of messages that are no payload, both ways, for each update.
 
-    Of the clients whose sockets are measured; an update is a payload that went up.
-    None if there was none, and at the beginning, while the kernel was not asked yet.
+    An update is a payload that went up. Returns None without updates or messages.
     """
-    measured = crossed.keys() - {OTHERS}
-    whole = {lane: load for lane, load in lanes.items() if lane.cid in measured}
-    updates = sum(load.transfers for lane, load in whole.items() if lane.way == "up")
-    sums = total(whole.values())
-    moved = sum(crossed[cid].up + crossed[cid].down for cid in measured)
-    if not updates or moved < sums.framed:
+    updates = sum(load.transfers for lane, load in lanes.items() if lane.way == "up")
+    if not updates or not _is_framed(lanes):
         return None
-    return (sums.framed - sums.payload) / updates, (moved - sums.framed) / updates
+    sums = total(lanes.values())
+    return (sums.framed - sums.payload) / updates
 
 
-def overhead_line(lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed]) -> str:
+def overhead_line(lanes: Mapping[Lane, Load]) -> str:
     """The same in words; empty if there is nothing to say."""
-    found = overhead(lanes, crossed)
+    found = overhead(lanes)
     if found is None:
         return ""
-    within, around = found
-    return (
-        f"an update takes {within + around:,.0f} bytes beside its payloads: "
-        f"{within:,.0f} in messages, {around:,.0f} around them"
-    )
+    return f"messages hold {found:,.0f} bytes beside payload for each update"
 
 
 def _table(
@@ -165,13 +148,11 @@ def _table(
     second: str,
     third: str,
     lanes: Mapping[Lane, Load],
-    crossed: Mapping[str, Crossed],
     last: str,
 ) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     columns = [first, second, third, "payload"]
     columns += ["in messages"] if _is_framed(lanes) else []
-    columns += ["at sockets"] if crossed else []
     for place, column in enumerate([*columns, last]):
         is_text = place < 2 or column == "codec"
         table.add_column(column, justify="left" if is_text else "right")
@@ -189,13 +170,3 @@ def _cells(load: Load, lanes: Mapping[Lane, Load]) -> list[str]:
 def _is_framed(lanes: Mapping[Lane, Load]) -> bool:
     """Whether there were messages; a simulation has none."""
     return any(load.framed for load in lanes.values())
-
-
-def _blank(crossed: Mapping[str, Crossed]) -> list[str]:
-    return [""] if crossed else []
-
-
-def _at_sockets(crossed: Mapping[str, Crossed], way: str) -> list[str]:
-    if not crossed:
-        return []
-    return [size(sum(getattr(c, way) for c in crossed.values()))]

@@ -1,9 +1,8 @@
 """Bytes that have travelled, by client, direction and codec; a run keeps them on disk.
 
-They are counted where they pass, at three places. **Payload** is what a codec made.
-**Framed** are the gRPC messages that it travelled in, each with the five bytes before
-it. **Crossed** is what the kernel has moved for a client's connections, HTTP/2, TLS
-and all, which no codec can be told of. A payload that is sent twice counts twice.
+**Payload** is what a codec made. **Framed** are the gRPC messages that it travelled in,
+each with the five bytes before it. Both are counted where the messages pass, so a
+payload that is sent twice counts twice.
 
 The book lies beside the journal and is no part of it. It is written every
 two seconds and never synced: a process that is killed loses the counts since then.
@@ -28,7 +27,7 @@ Way = Literal["up", "down"]
 LaneRow = tuple[str, Way, str, int, int, int]  # a lane, and its load in order
 WAYS: tuple[Way, ...] = ("up", "down")
 CONTROL = "control"  # in place of a codec: messages that carry no payload
-OTHERS = ""  # in place of a client: whoever is none, or shares its connection
+OTHERS = ""  # in place of a client: callers that are no client of the run
 UNKNOWN = "unknown"  # a codec that the first bytes do not name
 FILE = "traffic.sqlite3"
 _LAYOUTS = {1: "", 2: " deflated"}  # the first byte of a payload
@@ -39,9 +38,6 @@ CREATE TABLE lanes (
   cid TEXT, way TEXT, codec TEXT,
   transfers INTEGER NOT NULL, payload INTEGER NOT NULL, framed INTEGER NOT NULL,
   PRIMARY KEY (cid, way, codec)
-) WITHOUT ROWID;
-CREATE TABLE crossed (
-  cid TEXT PRIMARY KEY, up INTEGER NOT NULL, down INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -69,28 +65,18 @@ class Load:
         self.framed += other.framed
 
 
-@dataclass(slots=True)
-class Crossed:
-    """Bytes at the sockets."""
-
-    up: int = 0
-    down: int = 0
-
-
 class Traffic:
     """The book of a run: one small row for a client, direction and codec."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lanes: dict[Lane, Load] = {}
-        self._crossed: dict[str, Crossed] = {}
         self._fresh: set[Lane] = set()  # since they were last taken to the disk
-        self._fresh_crossed: set[str] = set()
 
     def count(
         self, lane: Lane, *, framed: int = 0, payload: int = 0, transfers: int = 0
     ) -> None:
-        """So much has passed on a lane."""
+        """Adds bytes and payloads that have passed on a lane."""
         with self._lock:
             load = self._lanes.get(lane)
             if load is None:
@@ -100,16 +86,6 @@ class Traffic:
             load.framed += framed
             self._fresh.add(lane)
 
-    def cross(self, cid: str, up: int, down: int) -> None:
-        """So much has crossed the sockets of a client."""
-        if not up and not down:
-            return
-        with self._lock:
-            crossed = self._crossed.setdefault(cid, Crossed())
-            crossed.up += up
-            crossed.down += down
-            self._fresh_crossed.add(cid)
-
     def lanes(self) -> dict[Lane, Load]:
         """All lanes, as they stand now."""
         with self._lock:
@@ -118,27 +94,17 @@ class Traffic:
                 for lane, load in self._lanes.items()
             }
 
-    def crossed(self) -> dict[str, Crossed]:
-        """All clients whose bytes at the socket are known."""
-        with self._lock:
-            return {cid: Crossed(c.up, c.down) for cid, c in self._crossed.items()}
-
-    def take_fresh(self) -> tuple[dict[Lane, Load], dict[str, Crossed]]:
-        """What has changed since this was asked last."""
+    def take_fresh(self) -> dict[Lane, Load]:
+        """The lanes that have changed since the last call."""
         with self._lock:
             lanes = {lane: self._lanes[lane] for lane in self._fresh}
-            crossed = {cid: self._crossed[cid] for cid in self._fresh_crossed}
-            self._fresh, self._fresh_crossed = set(), set()
-            return (
-                {k: Load(v.transfers, v.payload, v.framed) for k, v in lanes.items()},
-                {cid: Crossed(c.up, c.down) for cid, c in crossed.items()},
-            )
+            self._fresh = set()
+            return {k: Load(v.transfers, v.payload, v.framed) for k, v in lanes.items()}
 
-    def put_back(self, lanes: Iterable[Lane], crossed: Iterable[str]) -> None:
-        """These did not reach the disk after all."""
+    def put_back(self, lanes: Iterable[Lane]) -> None:
+        """Has the next :meth:`take_fresh` return these, too: they were not written."""
         with self._lock:
             self._fresh.update(lanes)
-            self._fresh_crossed.update(crossed)
 
 
 def codec_of(head: Bytes) -> str:
@@ -156,36 +122,28 @@ def _codec(layout: int, code: int) -> str:
     return names[code] + _LAYOUTS[layout]
 
 
-def told(lanes: Mapping[Lane, Load], crossed: Crossed | None) -> JSON:
-    """Lanes and the bytes at the sockets beside them, for programs."""
-    rows = sorted(lanes.items(), key=lambda item: in_order(item[0]))
+def lanes_json(lanes: Mapping[Lane, Load]) -> list[JSON]:
+    """Lanes without their clients, as JSON."""
+    return [
+        {
+            "way": lane.way,
+            "codec": lane.codec,
+            "transfers": load.transfers,
+            "payload": load.payload,
+            "framed": load.framed,
+        }
+        for lane, load in sorted(lanes.items(), key=lambda item: in_order(item[0]))
+    ]
+
+
+def read_lanes(cid: str, rows: Iterable[JSON]) -> dict[Lane, Load]:
+    """Reads what :func:`lanes_json` returned, as lanes of this client."""
     return {
-        "lanes": [
-            {
-                "way": lane.way,
-                "codec": lane.codec,
-                "transfers": load.transfers,
-                "payload": load.payload,
-                "framed": load.framed,
-            }
-            for lane, load in rows
-        ],
-        "crossed": None
-        if crossed is None
-        else {"up": crossed.up, "down": crossed.down},
-    }
-
-
-def read_told(cid: str, data: JSON) -> tuple[dict[Lane, Load], Crossed | None]:
-    """What :func:`told` has told, of this client."""
-    lanes = {
         Lane(cid, row["way"], row["codec"]): Load(
             row["transfers"], row["payload"], row["framed"]
         )
-        for row in data["lanes"]
+        for row in rows
     }
-    crossed = data["crossed"]
-    return lanes, Crossed(**crossed) if crossed is not None else None
 
 
 def by_client(lanes: Mapping[Lane, Load]) -> dict[str, dict[Lane, Load]]:
@@ -274,8 +232,8 @@ class TrafficFile:
         """
         if self._db is None:
             return
-        lanes, crossed = traffic.take_fresh()
-        if not lanes and not crossed and others is None:
+        lanes = traffic.take_fresh()
+        if not lanes and others is None:
             return
         rows: Iterator[LaneRow] = (
             (*lane, load.transfers, load.payload, load.framed)
@@ -284,26 +242,15 @@ class TrafficFile:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             _insert(self._db, chain(rows, others or ()))
-            self._db.executemany(
-                "INSERT OR REPLACE INTO crossed VALUES (?, ?, ?)",
-                [(cid, c.up, c.down) for cid, c in crossed.items()],
-            )
             self._db.execute("COMMIT")
             self._lost = 0
         except sqlite3.Error as error:
-            self._give_back(traffic, lanes, crossed)
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            traffic.put_back(lanes)  # until the next time
             if not self._lost:
                 _log.warning("%s: %s; bytes are counted on", self._path, error)
             self._lost += 1
-
-    def _give_back(
-        self, traffic: Traffic, lanes: Mapping[Lane, Load], crossed: Iterable[str]
-    ) -> None:
-        """They wait for the next time."""
-        assert self._db is not None
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-        traffic.put_back(lanes, crossed)
 
     def close(self) -> None:
         """Releases the file."""
@@ -345,7 +292,5 @@ def _read(db: sqlite3.Connection) -> Traffic:
     ):
         lane = Lane(cid, way, codec)
         traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
-    for cid, up, down in db.execute("SELECT cid, up, down FROM crossed"):
-        traffic.cross(cid, up, down)
     traffic.take_fresh()
     return traffic

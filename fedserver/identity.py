@@ -13,7 +13,7 @@ from fedwire.keys import owner_of
 
 from fedcore.hosts import is_loopback
 from fedrun.config import FederationConfig
-from fedserver.sockets import address_of
+from fedserver.connections import address_of
 
 EVALUATOR, OPERATOR = "evaluator", "operator"  # organizational units of certificates
 _BY_DOOR, _CERTIFIED = "server", "certificate"  # owners of names that have no key

@@ -208,10 +208,9 @@ class LiveView:
     def _traffic(self, room: int) -> "_Part | None":
         """Bytes of all clients, by direction and codec; None where there is no room."""
         lanes = self._progress.traffic.lanes()
-        crossed = self._progress.traffic.crossed()
         dim = self._progress.run.coordinator.algorithm.spec.dim
-        table = totals_table(lanes, crossed, dim)
-        line = Text(overhead_line(lanes, crossed), style="dim")
+        table = totals_table(lanes, dim)
+        line = Text(overhead_line(lanes), style="dim")
         lines = table.row_count + 3  # an empty line, the head, and the line below
         if not lanes or lines > room:
             return None

@@ -1,4 +1,4 @@
-"""The service as its messages travel: each is counted when it is taken or given.
+"""Counts each message of the service when it is taken or given.
 
 Nothing is computed: a message counts with the bytes that gRPC hands over or takes,
 and its payload with the bytes that are found in it. A message that is given counts
@@ -21,8 +21,8 @@ from google.protobuf.message import DecodeError, Message
 from fedcore.errors import HandlingError, ProtocolError
 from fedcore.typing import Bytes, Seconds
 from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
+from fedserver.connections import Disconnector
 from fedserver.service import FederationService, Stalled
-from fedserver.sockets import Sockets
 
 LONGEST: Seconds = 60.0  # a short call is ended after this time
 Context = Any
@@ -36,12 +36,12 @@ class Metered:
         self,
         service: FederationService,
         traffic: Traffic,
-        sockets: Sockets,
+        disconnector: Disconnector,
         is_known: Callable[[str], bool],
     ) -> None:
         """``is_known`` says of a client's id whether it is one of the run."""
         self._service, self._traffic = service, traffic
-        self._sockets, self._is_known = sockets, is_known
+        self._disconnector, self._is_known = disconnector, is_known
         # The codec of a payload is in its first bytes; a resumed one has others.
         self._begun: dict[tuple[str, Way], str] = {}
         for name, (request, _) in UNARY.items():
@@ -59,7 +59,7 @@ class Metered:
                         reply = await method(request, context)
                     data: bytes = reply.SerializeToString()
                 finally:
-                    cid = self._who(getattr(request, "key", b""), context)
+                    cid = self._account(getattr(request, "key", b""))
             finally:
                 self._control(cid, "up", raw)
             self._control(cid, "down", data)
@@ -70,7 +70,7 @@ class Metered:
     async def pull(self, raw: bytes, context: Context) -> None:
         """Model and work, once there is some."""
         request = await _read(pb.PullRequest, raw, context)
-        cid = self._who(request.key, context)
+        cid = self._account(request.key)
         self._control(cid, "up", raw)
         download = _Transfer("down")
 
@@ -82,8 +82,7 @@ class Metered:
             async with _one_call(context):
                 await self._service.pull(request, context, write)
         except Stalled as error:
-            # gRPC keeps what it could not send until the connection ends.
-            self._sockets.hang_up(context.peer())
+            self._disconnector.end(context.peer())
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
         finally:
             self._enter(cid, download)
@@ -96,7 +95,7 @@ class Metered:
             async with _one_call(context):
                 reply = await self._service.push(upload, context)
         finally:
-            cid = self._who(upload.key, context)
+            cid = self._account(upload.key)
             self._enter(cid, upload)
         data: bytes = reply.SerializeToString()
         self._control(cid, "down", data)
@@ -113,7 +112,7 @@ class Metered:
             async for data in raw:
                 beat = await _read(pb.Beat, data, context)
                 if beat.key:
-                    cid = self._who(beat.key, context)
+                    cid = self._account(beat.key)
                 self._control(cid, "up", data)
                 yield beat
 
@@ -123,14 +122,12 @@ class Metered:
                 yield data
                 self._control(cid, "down", data)
 
-    def _who(self, key: bytes, context: Context) -> str:
-        """The client on whose account this goes; none for keys that are made up."""
-        known = OTHERS
-        with contextlib.suppress(ProtocolError):  # it is the service that answers it
-            cid = cid_of(key)
-            known = cid if self._is_known(cid) else OTHERS
-        self._sockets.serve(context.peer(), known)
-        return known
+    def _account(self, key: bytes) -> str:
+        """The client that a message is counted for; ``OTHERS`` for made-up keys."""
+        with contextlib.suppress(ProtocolError):  # the service answers it
+            if self._is_known(cid := cid_of(key)):
+                return cid
+        return OTHERS
 
     def _control(self, cid: str, way: Way, data: bytes) -> None:
         self._traffic.count(Lane(cid, way, CONTROL), framed=PREFIX + len(data))

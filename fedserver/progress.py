@@ -26,8 +26,7 @@ from fedrun.coverage import Coverage, Label, since
 from fedrun.failures import USELESS, last_line
 from fedrun.journal.codec import Row
 from fedrun.run import Run
-from fedrun.traffic import Crossed, Traffic, by_client, of_all, told
-from fedserver.sockets import Sockets
+from fedrun.traffic import Traffic, by_client, lanes_json, of_all
 
 MOST_LISTED = 2000  # clients in a status, which must fit into one message
 RECENT = 200  # steps from which rates are computed
@@ -64,7 +63,6 @@ class Progress:
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     coverage: Coverage = field(default_factory=Coverage)
-    sockets: Sockets | None = None
     address: str = ""
     payload_up: int = 0  # of all clients
     payload_down: int = 0
@@ -153,21 +151,13 @@ class Progress:
                 "metrics": dict(self.metrics[-1][1]) if self.metrics else {},
                 "measured": self.metrics[-1][0] if self.metrics else None,
             }
-        traffic, clients = self._traffic_json(), self._clients_json(present)
-        covered = coverage_json(self.coverage)
-        return {**facts, "traffic": traffic, "coverage": covered, **clients}
-
-    def _traffic_json(self) -> JSON:
-        """All bytes, and what is known of the sockets."""
-        crossed = list(self.traffic.crossed().values())
-        sums = Crossed(sum(c.up for c in crossed), sum(c.down for c in crossed))
-        sockets = self.sockets
-        return {
-            **told(of_all(self.traffic.lanes()), sums if crossed else None),
+        traffic = {
+            "lanes": lanes_json(of_all(self.traffic.lanes())),
             "values": self.run.coordinator.algorithm.spec.dim,
-            "connections": sockets.connections if sockets else 0,
-            "missed": sockets.missed if sockets else 0,
         }
+        covered = coverage_json(self.coverage)
+        clients = self._clients_json(present)
+        return {**facts, "traffic": traffic, "coverage": covered, **clients}
 
     def _clients_json(self, present: set[str]) -> JSON:
         """The clients that were heard of last, and how many others there are."""
@@ -181,13 +171,13 @@ class Progress:
             }
             unlisted = len(self.clients) - len(listed)
             places = {cid: n for n, cid in enumerate(self.clients) if cid in listed}
-        lanes, crossed = by_client(self.traffic.lanes()), self.traffic.crossed()
+        lanes = by_client(self.traffic.lanes())
         return {
             "clients": [
                 {
                     **listed[cid],
                     "present": cid in present,
-                    "traffic": told(lanes.get(cid, {}), crossed.get(cid)),
+                    "traffic": {"lanes": lanes_json(lanes.get(cid, {}))},
                 }
                 for cid in places
             ],

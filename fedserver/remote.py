@@ -18,7 +18,7 @@ from fedcore.text import printable
 from fedcore.typing import JSON
 from fedrun.report.units import counted
 from fedrun.tables import clients_table, overhead_line, totals_table
-from fedrun.traffic import OTHERS, Crossed, Lane, Load, read_told
+from fedrun.traffic import OTHERS, Lane, Load, read_lanes
 
 _PATIENCE = 5.0
 
@@ -126,25 +126,20 @@ def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
 def _bytes(told: JSON) -> list[RenderableType]:
     """Bytes of all, and of each client."""
     lanes: dict[Lane, Load] = {}
-    crossed: dict[str, Crossed] = {}
     names = {}
     for number, client in enumerate(told["clients"]):
-        own, at_sockets = read_told(cid := str(number), client["traffic"])
-        lanes |= own
+        lanes |= read_lanes(cid := str(number), client["traffic"]["lanes"])
         names[cid] = client["name"]
-        if at_sockets is not None:
-            crossed[cid] = at_sockets
-    everything, at_sockets = read_told(OTHERS, told["traffic"])
+    everything = read_lanes(OTHERS, told["traffic"]["lanes"])
     if not everything:
         return []
     dim = told["traffic"]["values"]
-    sums = {} if at_sockets is None else {OTHERS: at_sockets}
     return [
         Text(""),
-        totals_table(everything, sums, dim),
-        Text(overhead_line(lanes, crossed), style="dim"),
+        totals_table(everything, dim),
+        Text(overhead_line(everything), style="dim"),
         Text(""),
-        clients_table(lanes, crossed, names, dim),
+        clients_table(lanes, names, dim),
     ]
 
 

@@ -36,12 +36,12 @@ from fedrun.durable import make_private
 from fedrun.run import Run
 from fedrun.traffic import TrafficFile
 from fedserver.answers import Answers
+from fedserver.connections import Disconnector, most_connections
 from fedserver.core import Core
 from fedserver.metering import Metered
 from fedserver.progress import MOST_LISTED, Progress, without_clients
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
-from fedserver.sockets import Sockets, most_connections
 from fedserver.stall import stall
 
 _log = logging.getLogger(__name__)
@@ -231,7 +231,6 @@ class Server:
         async with self._asking:
             is_small = len(self.progress.clients) <= MOST_LISTED
             if is_small or loop.time() >= self._stale:
-                self._sockets.read()
                 present, trouble = self._sessions.present, self._core.trouble
                 self._told = await asyncio.to_thread(self._tell, present, trouble)
                 self._stale = loop.time() + _STATUS
@@ -249,11 +248,10 @@ class Server:
         """The service with its bytes counted, on from where an earlier process was."""
         self._book = TrafficFile(self.run.journal.folder)
         traffic = self.progress.traffic = self._book.load()
-        self._sockets = self.progress.sockets = Sockets(traffic, self.port)
         return Metered(
             self._service,
             traffic,
-            self._sockets,
+            Disconnector(self.port),
             lambda cid: cid in self.run.coordinator.state.clients,
         )
 
@@ -262,12 +260,10 @@ class Server:
         while not self._stop.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), _BOOK)
-            self._sockets.read()
             await asyncio.to_thread(self._book.save, self.progress.traffic)
 
     async def _close_book(self, keeper: "asyncio.Task[None]") -> None:
         await keeper
-        self._sockets.close()
         self._book.save(self.progress.traffic)
         self._book.close()
 

@@ -15,11 +15,11 @@ from fedrun.divergence import Divergence, classes_of
 from fedrun.journal.codec import Row
 from fedrun.run import Run, open_run, require_run
 from fedserver.children import keep_evaluating, make_model
+from fedserver.connections import allow_many
 from fedserver.lines import JsonLines
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import Server
-from fedserver.sockets import allow_many
 from fedserver.writer import logging_aside
 
 _log = logging.getLogger(__name__)

@@ -103,7 +103,7 @@ def _seed_json(outcome: Outcome) -> JSON:
 def levels(outcome: Outcome) -> dict[str, dict[str, int]]:
     """The same bytes as the server has counted them, and as the proxy has."""
     found: dict[str, dict[str, int]] = {}
-    lanes, crossed = outcome.book.lanes(), outcome.book.crossed().values()
+    lanes = outcome.book.lanes()
     for way in WAYS:
         load = total(load for lane, load in lanes.items() if lane.way == way)
         found[way] = {
@@ -111,7 +111,6 @@ def levels(outcome: Outcome) -> dict[str, dict[str, int]]:
             "payload, proxy": outcome.whole.payload(way),
             "messages": load.framed,
             "messages, proxy": outcome.whole.framed(way),
-            "socket": sum(getattr(c, way) for c in crossed),
             "socket, proxy": outcome.whole.sent[way],
         }
     return found
@@ -179,17 +178,16 @@ def show_items(console: Console, name: str, row: Row) -> None:
 
 
 def show_levels(console: Console, name: str, outcome: Outcome) -> None:
-    """Codec, message and socket side by side, as counted inside and outside."""
+    """Codec and message as counted inside and outside, and the socket outside."""
     title = f"{name}: counted by the server, and by the proxy"
     grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     grid.add_column("bytes")
-    for column in ("payload", "proxy", "messages", "proxy", "socket", "proxy"):
+    for column in ("payload", "proxy", "messages", "proxy", "socket, proxy"):
         grid.add_column(column, justify="right")
     for way, counted in levels(outcome).items():
         grid.add_row(way, *(f"{number:,}" for number in counted.values()))
     console.print(grid)
-    lanes, crossed = outcome.book.lanes(), outcome.book.crossed()
-    console.print(f"  {overhead_line(lanes, crossed)}")
+    console.print(f"  {overhead_line(outcome.book.lanes())}")
 
 
 def _verdict(holds: bool) -> str:

@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def play(folder: Path, seed: int, console: Console) -> dict[str, int]:
-    """Runs the federation to its end; the bytes that crossed the sockets."""
+    """Runs the federation to its end; returns the bytes that crossed the network."""
     port = free_port()
     config = {**CONFIG, "seed": seed}
     config["server"] = {**CONFIG["server"], "listen": f"127.0.0.1:{port}"}
@@ -96,7 +96,7 @@ def picture(events: list[dict[str, Any]], story: Story, proxy: CountingProxy) ->
         f"version {steps} of {VERSIONS}",
         ProgressBar(total=VERSIONS, completed=steps, width=30),
         f"accuracy {accuracy:.3f}",
-        f"{sum(proxy.sent.values()) / 1000:.0f} kB on the sockets",
+        f"{sum(proxy.sent.values()) / 1000:.0f} kB on the network",
     )
     clients = Table(box=None, header_style="dim")
     for column in ("client", "does", "updates", "late by", "weight"):
@@ -193,7 +193,7 @@ def simulated(folder: Path, run: Path) -> tuple[str, bool]:
 def traffic_rows(
     results: Results, traffic: dict[str, int]
 ) -> list[tuple[str, str, bool]]:
-    """Bytes on the sockets against the same exchange of dense float32 models."""
+    """Bytes that the proxy counted, against an exchange of dense float32 models."""
     dense = 4 * results.dim
     updates = len(results.updates["client"])
     clients = [c for c in results.tasks["client"] if c.startswith("client-")]
@@ -201,7 +201,7 @@ def traffic_rows(
     ratio = dense * (updates + len(clients)) / (up + down)
     return [
         (
-            "bytes on the sockets, up and down",
+            "bytes on the network, up and down",
             f"{up:,} and {down:,}: {(up + down) / updates:.0f} an update",
             True,
         ),

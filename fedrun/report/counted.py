@@ -12,7 +12,6 @@ from fedrun.traffic import (
     CONTROL,
     OTHERS,
     WAYS,
-    Crossed,
     Lane,
     Load,
     by_client,
@@ -31,9 +30,7 @@ _FRAMED = (
     "Counted where they pass, on the server. Payload: what a codec made, by the format "
     "that its first bytes name; one that was sent twice counts twice. In messages: "
     "what gRPC took and gave, with the five bytes before each message; control carries "
-    "no payload. At sockets: what the kernel moved for these connections, HTTP/2 and "
-    "TLS included, without what was sent again and without the headers of TCP and IP; "
-    "a socket of the machine's own file system has no such count."
+    "no payload. HTTP/2, TLS, TCP and IP add to this."
 )
 _SIMULATED = (
     "The real payloads of a simulation, by the format that their first bytes name; "
@@ -47,19 +44,18 @@ def parts(results: Results) -> Iterator[str]:
     lanes = traffic.lanes() if traffic is not None else {}
     if traffic is None or not lanes:
         return
-    crossed = traffic.crossed()
     names = {**results.names, OTHERS: "others"}
     yield plot(counted_figure(lanes, names), "Payload bytes of clients by codec")
-    yield _totals(lanes, crossed, results.dim)
+    yield _totals(lanes, results.dim)
     is_framed = any(load.framed for load in lanes.values())
-    yield note((_FRAMED if is_framed else _SIMULATED) + _overhead(lanes, crossed))
+    yield note((_FRAMED if is_framed else _SIMULATED) + _overhead(lanes))
     if is_framed and (missing := _missing(results, lanes)):
         yield note(missing)
     groups = by_client(lanes)
     title = f"Bytes of {units.counted(len(groups.keys() - {OTHERS}), 'client')}"
     if len(groups) > MOST_ROWS:
         title += f" (the {MOST_ROWS} with the most)"
-    yield folded(title, _clients(lanes, crossed, names, results.dim))
+    yield folded(title, _clients(lanes, names, results.dim))
 
 
 def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figure":
@@ -110,53 +106,38 @@ def _both_ways(
     return {"tickvals": ticks, "ticktext": [units.digits(abs(tick)) for tick in ticks]}
 
 
-def _totals(
-    lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed], dim: int
-) -> str:
+def _totals(lanes: Mapping[Lane, Load], dim: int) -> str:
     sums = of_all(lanes)
     rows = []
     for way in WAYS:
         own = {lane: load for lane, load in sums.items() if lane.way == way}
         rows += [
-            (way, text(lane.codec), *_cells(own[lane], None, dim))
+            (way, text(lane.codec), *_cells(own[lane], dim))
             for lane in sorted(own, key=in_order)
         ]
-        moved = sum(getattr(c, way) for c in crossed.values()) if crossed else None
         if own:
-            whole = total(own.values())
-            rows.append((way, "<b>all</b>", *_cells(whole, moved, dim)))
-    return table(("direction", "codec", *_HEAD), rows, "  rrrrr")
+            rows.append((way, "<b>all</b>", *_cells(total(own.values()), dim)))
+    return table(("direction", "codec", *_HEAD), rows, "  rrrr")
 
 
-def _clients(
-    lanes: Mapping[Lane, Load],
-    crossed: Mapping[str, Crossed],
-    names: Mapping[str, str],
-    dim: int,
-) -> str:
+def _clients(lanes: Mapping[Lane, Load], names: Mapping[str, str], dim: int) -> str:
     groups, rows = by_client(lanes), []
     for cid in busiest(lanes, MOST_ROWS):
-        told: set[str] = set()
         for lane in sorted(groups[cid], key=in_order):
-            moved = None
-            if cid in crossed and lane.way not in told:
-                moved = getattr(crossed[cid], lane.way)
-            told.add(lane.way)
             name = text(names.get(cid, cid))
-            cells = _cells(groups[cid][lane], moved, dim)
+            cells = _cells(groups[cid][lane], dim)
             rows.append((name, lane.way, text(lane.codec), *cells))
-    return table(("client", "direction", "codec", *_HEAD), rows, "   rrrrr")
+    return table(("client", "direction", "codec", *_HEAD), rows, "   rrrr")
 
 
-_HEAD = ("payloads", "payload", "in messages", "at sockets, all codecs", "smaller by")
+_HEAD = ("payloads", "payload", "in messages", "smaller by")
 
 
-def _cells(load: Load, moved: int | None, dim: int) -> tuple[str, ...]:
+def _cells(load: Load, dim: int) -> tuple[str, ...]:
     return (
         f"{load.transfers:,}" if load.transfers else "–",
         units.in_bytes(load.payload) if load.payload else "–",
         units.in_bytes(load.framed) if load.framed else "–",
-        "" if moved is None else units.in_bytes(moved),
         units.times(load.payload, 4 * dim * load.transfers),
     )
 
@@ -175,13 +156,11 @@ def _missing(results: Results, lanes: Mapping[Lane, Load]) -> str:
     )
 
 
-def _overhead(lanes: Mapping[Lane, Load], crossed: Mapping[str, Crossed]) -> str:
-    found = overhead(lanes, crossed)
+def _overhead(lanes: Mapping[Lane, Load]) -> str:
+    found = overhead(lanes)
     if found is None:
         return ""
-    within, around = found
     return (
-        f" An update takes {within + around:,.0f} bytes beside its payloads, both ways "
-        f"and with all that went before it: {within:,.0f} in messages, {around:,.0f} "
-        "around them."
+        f" Messages hold {found:,.0f} bytes beside payload for each update, both ways, "
+        "requests and heartbeats included."
     )

@@ -143,8 +143,6 @@ def _bytes(results: Results) -> tuple[str, str, str]:
         return "Payload up and down", value, remark
     payload = summary["payload_up"] + summary["payload_down"]
     remark += f"; {units.in_bytes(payload)} of it payload"
-    if results.sockets is not None:
-        remark += f", {units.in_bytes(sum(results.sockets.values()))} at the sockets"
     return "Bytes up and down", value, remark
 
 

@@ -195,13 +195,11 @@ def test_a_short_run_adds_up(
         assert seed["connections"] >= 6 + seed["cuts"]
         assert row["overhead"]["steady"] > 0, name
         for counted in seed["counted"].values():
-            ends = seed["connections"]  # each counts as one byte
-            assert counted["socket"] <= counted["socket, proxy"] + ends + 200
+            assert counted["messages, proxy"] < counted["socket, proxy"]
             if not seed["cuts"]:  # what is cut off does not reach the server
                 assert counted["payload"] == counted["payload, proxy"]
-                for level in ("messages", "socket"):  # a last word may not arrive
-                    there = counted[f"{level}, proxy"]
-                    assert counted[level] == pytest.approx(there, abs=200)
+                there = counted["messages, proxy"]  # a last word may not arrive
+                assert counted["messages"] == pytest.approx(there, abs=200)
         if "cut" in name:
             assert seed["cuts"]
         else:

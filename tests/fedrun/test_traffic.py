@@ -4,6 +4,7 @@ import logging
 import sqlite3
 import string
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,6 @@ from fedrun.traffic import (
     FILE,
     OTHERS,
     UNKNOWN,
-    Crossed,
     Lane,
     LaneRow,
     Load,
@@ -36,10 +36,10 @@ from fedrun.traffic import (
     TrafficFile,
     by_client,
     codec_of,
+    lanes_json,
     of_all,
-    read_told,
+    read_lanes,
     read_traffic,
-    told,
     total,
 )
 
@@ -57,7 +57,6 @@ def book(passed: list[tuple[Lane, int, int, int]]) -> Traffic:
     traffic = Traffic()
     for lane, framed, payload, transfers in passed:
         traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
-        traffic.cross(lane.cid, framed, payload)
     return traffic
 
 
@@ -84,23 +83,17 @@ def test_a_book_comes_back_as_it_was_written(
         for part in (first, then):
             for lane, framed, payload, transfers in part:
                 traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
-                traffic.cross(lane.cid, framed, payload)
             file.save(traffic)
             read = read_traffic(Path(scratch))
             assert read is not None
             assert read.lanes() == traffic.lanes()
-            assert read.crossed() == traffic.crossed()
         file.close()
 
 
 @given(PASSED)
 def test_a_program_is_told_all_of_it(passed: list[tuple[Lane, int, int, int]]) -> None:
     traffic = book([(lane._replace(cid="ann"), f, p, t) for lane, f, p, t in passed])
-    crossed = traffic.crossed().get("ann")
-    assert read_told("ann", told(traffic.lanes(), crossed)) == (
-        traffic.lanes(),
-        crossed,
-    )
+    assert read_lanes("ann", lanes_json(traffic.lanes())) == traffic.lanes()
 
 
 def test_only_what_has_changed_is_written(tmp_path: Path) -> None:
@@ -108,9 +101,9 @@ def test_only_what_has_changed_is_written(tmp_path: Path) -> None:
     traffic = file.load()
     traffic.count(Lane("ann", "up", "dense"), framed=9)
     file.save(traffic)
-    assert traffic.take_fresh() == ({}, {})
+    assert traffic.take_fresh() == {}
     traffic.count(Lane("bob", "up", "dense"), framed=9)
-    assert list(traffic.take_fresh()[0]) == [Lane("bob", "up", "dense")]
+    assert list(traffic.take_fresh()) == [Lane("bob", "up", "dense")]
     file.close()
 
 
@@ -145,7 +138,6 @@ def test_what_could_not_be_written_waits_for_the_next_time(
     file._db.execute("PRAGMA busy_timeout=1")
     other.execute("BEGIN IMMEDIATE")
     traffic.count(Lane("ann", "up", "dense"), framed=9)
-    traffic.cross("ann", 10, 20)
     with caplog.at_level(logging.WARNING):
         file.save(traffic)
         file.save(traffic)
@@ -156,8 +148,26 @@ def test_what_could_not_be_written_waits_for_the_next_time(
     read = read_traffic(tmp_path)
     assert read is not None
     assert read.lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 9)}
-    assert read.crossed() == {"ann": Crossed(10, 20)}
     file.close()
+
+
+def test_a_book_that_an_earlier_version_wrote_is_read_and_written_on(
+    tmp_path: Path,
+) -> None:
+    file = TrafficFile(tmp_path)
+    traffic = file.load()
+    traffic.count(Lane("ann", "up", "dense"), framed=9)
+    file.save(traffic)
+    file.close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as db:  # it counted at sockets, too
+        db.execute("CREATE TABLE crossed (cid TEXT, up INTEGER, down INTEGER)")
+    traffic = file.load()
+    traffic.count(Lane("ann", "up", "dense"), framed=1)
+    file.save(traffic)
+    file.close()
+    read = read_traffic(tmp_path)
+    assert read is not None
+    assert read.lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 10)}
 
 
 def test_a_run_without_a_book_has_none(tmp_path: Path) -> None:
@@ -189,29 +199,24 @@ def shown(what: object) -> str:
 
 
 def small() -> Traffic:
-    """Two updates and a model; one client is not measured at a socket."""
+    """Two updates of a client, and a model for it and for an evaluator."""
     traffic = Traffic()
     traffic.count(Lane("ann", "up", "sparse"), framed=70, payload=40, transfers=2)
     traffic.count(Lane("ann", "down", "dense"), framed=450, payload=406, transfers=1)
     traffic.count(Lane("ann", "down", CONTROL), framed=20)
     traffic.count(Lane("judge", "down", "dense"), framed=410, payload=406, transfers=1)
-    traffic.cross("ann", 100, 500)
     return traffic
 
 
-def test_the_overhead_is_that_of_clients_whose_sockets_are_measured() -> None:
-    traffic = small()
-    within, around = (540 - 446) / 2, (600 - 540) / 2
-    assert overhead(traffic.lanes(), traffic.crossed()) == (within, around)
-    line = overhead_line(traffic.lanes(), traffic.crossed())
-    assert line == (
-        "an update takes 77 bytes beside its payloads: 47 in messages, 30 around them"
-    )
-    assert overhead(traffic.lanes(), {}) is None
-    early = {"ann": Crossed(100, 439)}  # the kernel is asked every two seconds
-    assert overhead(traffic.lanes(), early) is None
-    assert overhead_line(traffic.lanes(), early) == ""
-    assert overhead_line({}, {}) == ""
+def test_the_overhead_is_what_messages_hold_beside_payload() -> None:
+    lanes = small().lanes()
+    assert overhead(lanes) == (950 - 852) / 2
+    line = overhead_line(lanes)
+    assert line == "messages hold 49 bytes beside payload for each update"
+    silent = {Lane("ann", "up", "dense"): Load(1, 40)}  # of a simulation
+    assert overhead(silent) is None
+    assert overhead_line(silent) == ""
+    assert overhead_line({}) == ""
 
 
 def test_the_tables_say_what_travelled() -> None:
@@ -226,12 +231,11 @@ def test_the_tables_say_what_travelled() -> None:
     assert traffic_tables(Traffic(), {}, DIM) == []
 
 
-def test_a_simulation_has_neither_messages_nor_sockets() -> None:
+def test_a_simulation_has_no_messages() -> None:
     traffic = Traffic()
     traffic.count(Lane("ann", "up", "dense"), payload=40, transfers=1)
-    text = shown(totals_table(traffic.lanes(), {}, DIM))
+    text = shown(totals_table(traffic.lanes(), DIM))
     assert "messages" not in text
-    assert "sockets" not in text
     assert "10 times less" in text
 
 

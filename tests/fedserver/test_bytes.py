@@ -25,14 +25,12 @@ from fedrun.traffic import (
     codec_of,
     read_traffic,
 )
-from fedserver import sockets as sockets_module
 from fedserver.cli import main
 from fedserver.live import LiveView
 from fedserver.remote import ask_status, status_table
-from fedserver.sockets import Sockets, address_of
 from tests.fedserver.test_status import shown
 from tests.peer import CALL, Peer, key_of, packed
-from tests.served import Served, ones, served, settings, until
+from tests.served import Served, ones, served, settings
 
 GOOD = packed(ones())
 CODEC = codec_of(GOOD)
@@ -146,101 +144,6 @@ def test_heartbeats_count_while_they_go_on(server: Served) -> None:
         first = PREFIX + len(pb.Beat(key=key_of("ann"), session=1).SerializeToString())
         now = lane(server, "ann", "up", CONTROL).framed
     assert now - before == first + 2 * PREFIX
-
-
-# ------------------------------------------------------------------------- sockets
-
-
-def crossed(server: Served) -> dict[str, tuple[int, int]]:
-    """Bytes at the sockets by client, as of now."""
-    ask_status(server.address)
-    found = server.progress.traffic.crossed()
-    return {cid: (c.up, c.down) for cid, c in found.items()}
-
-
-needs_kernel = pytest.mark.skipif(
-    not Path("/proc/self/fd").is_dir(), reason="the kernel's counts need Linux"
-)
-
-
-@needs_kernel
-def test_each_client_has_the_bytes_of_its_own_connection(server: Served) -> None:
-    with Alone(server.address, "ann") as ann, Alone(server.address, "bob") as bob:
-        for peer, updates in ((ann, 1), (bob, 3)):
-            for _ in range(updates):
-                peer.pull()
-                peer.push(GOOD)
-        found = crossed(server)
-        for peer in (ann, bob):
-            up, down = found[peer.cid]
-            assert peer.framed["up"] < up < 3 * peer.framed["up"]
-            assert peer.framed["down"] < down < 3 * peer.framed["down"]
-    until(lambda: crossed(server)[ann.cid] > found[ann.cid], "the end counts, too")
-
-
-@needs_kernel
-def test_a_connection_of_several_clients_belongs_to_none(server: Served) -> None:
-    with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
-        crossed(server)
-        before = crossed(server)
-        ann.pull()
-        bob.pull()
-        now = crossed(server)
-    assert now.get("bob") == before.get("bob")
-    assert now[OTHERS] > before.get(OTHERS, (0, 0))
-
-
-@needs_kernel
-def test_no_descriptor_is_kept_longer_than_its_connection(server: Served) -> None:
-    sockets = server.server._sockets
-    for number in range(5):
-        work(server, f"client-{number}")
-    until(lambda: not _read(server, sockets), "all are let go")
-    assert sockets.missed == 0
-
-
-def _read(server: Served, sockets: Sockets) -> int:
-    """Connections that are measured, but for the one of this question."""
-    server._loop.call_soon_threadsafe(sockets.read)
-    return sockets.connections
-
-
-@needs_kernel
-def test_too_many_connections_are_served_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sockets_module, "_SHARE", 10**9)  # room for none
-    with served(tmp_path) as server:
-        work(server)
-        assert crossed(server) == {}
-        assert ask_status(server.address)["updates"] == {"accepted": 1}
-
-
-def test_elsewhere_nothing_is_said_of_sockets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sockets_module, "_DESCRIPTORS", tmp_path / "none")
-    with served(tmp_path) as server:
-        work(server)
-        told = ask_status(server.address)
-        assert told["traffic"]["crossed"] is None
-        assert "at sockets" not in shown(status_table(told))
-        assert "in messages" in shown(status_table(told))
-
-
-@pytest.mark.parametrize(
-    ("peer", "address"),
-    [
-        ("ipv4:10.0.0.1:5000", ("10.0.0.1", 5000)),
-        ("ipv6:%5B::1%5D:5000", ("::1", 5000)),
-        ("ipv6:[::ffff:10.0.0.1]:5000", ("10.0.0.1", 5000)),
-        ("ipv6:%5Bfe80::1%25eth0%5D:5000", ("fe80::1", 5000)),
-    ],
-)
-def test_grpc_and_the_kernel_mean_the_same_peer(
-    peer: str, address: tuple[str, int]
-) -> None:
-    assert address_of(peer) == address
 
 
 # ----------------------------------------------------------------- shown, and kept

@@ -1,5 +1,7 @@
-"""Connections: as many as there are descriptors for, and found with one look."""
+"""Connections: as many as there are descriptors for, and ended with one search."""
 
+import asyncio
+import os
 import resource
 import socket
 import subprocess
@@ -14,16 +16,18 @@ import yaml
 from fedwire.connect import OPTIONS
 from fedwire.v1 import federation_pb2 as pb
 
-from fedrun.traffic import Traffic
-from fedserver import sockets as module
+from fedserver import connections as module
+from fedserver.connections import Address, Disconnector, address_of
 from fedserver.server import _options
-from fedserver.sockets import Sockets
 from tests.peer import CALL, Peer, packed
 from tests.served import PATIENCE, ones, served, settings, until
 
 DIM = 200_000  # updates of 0.8 MB, which lie in segments: files that must be opened
 FEW = 300  # descriptors of a server, as a container may have
 SILENT = 400
+needs_descriptors = pytest.mark.skipif(
+    not module._DESCRIPTORS.is_dir(), reason="needs /proc"
+)
 
 
 @contextmanager
@@ -113,50 +117,85 @@ def test_one_connection_has_so_many_calls_at_a_time(tmp_path: Path) -> None:
         assert len(parked) == 4
 
 
-@pytest.mark.skipif(not module._DESCRIPTORS.is_dir(), reason="needs /proc")
-def test_half_closed_connections_are_looked_for_together(
+class Descriptors:
+    """A listening port, its clients' connections, and how often they were searched."""
+
+    def __init__(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = stack.enter_context(closing(listening))
+        self._stack, self.searches = stack, 0
+        self.port = listening.getsockname()[1]
+        search = Disconnector._end_all
+
+        def counted(disconnector: Disconnector, unwanted: set[Address]) -> None:
+            self.searches += 1
+            search(disconnector, unwanted)
+
+        monkeypatch.setattr(Disconnector, "_end_all", counted)
+
+    def connect(self) -> tuple[socket.socket, str]:
+        """A client's end of a new connection, and gRPC's name of that client."""
+        address = f"127.0.0.1:{self.port}"
+        client = self._stack.enter_context(closing(connected(address)))
+        accepted, (host, port) = self._listening.accept()
+        self._stack.enter_context(closing(accepted))
+        client.settimeout(0.2)
+        return client, f"ipv4:{host}:{port}"
+
+
+@needs_descriptors
+def test_connections_that_end_together_are_searched_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = 0
-    look = module._sockets
-
-    def counted() -> Iterator[tuple[int, int]]:
-        nonlocal looks
-        looks += 1
-        return look()
-
     with ExitStack() as stack:
-        listening = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
-        port = listening.getsockname()[1]
-        book = Sockets(Traffic(), port)
-        stack.callback(book.close)
-        for _ in range(40):
-            client = stack.enter_context(closing(connected(f"127.0.0.1:{port}")))
-            accepted, (host, from_port) = listening.accept()
-            stack.enter_context(closing(accepted))
-            book.serve(f"ipv4:{host}:{from_port}", "ann")
-            client.shutdown(socket.SHUT_WR)
-        assert book.connections == 40
-        monkeypatch.setattr(module, "_sockets", counted)
-        readings = 3 * module._PATIENCE
-        for _ in range(readings):
-            book.read()
-        assert book.connections == 40  # whoever serves them has not closed them
-        assert 0 < looks <= readings
+        port = Descriptors(stack, monkeypatch)
+        clients = [port.connect() for _ in range(40)]
+
+        async def end_most() -> None:
+            disconnector = Disconnector(port.port)
+            for _, peer in clients[1:]:
+                disconnector.end(peer)
+            await asyncio.sleep(2 * module._GATHER)
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+        asyncio.run(end_most())
+        assert port.searches == 1
+        assert [is_closed(client) for client, _ in clients] == [False] + 39 * [True]
 
 
-@pytest.mark.skipif(not module._DESCRIPTORS.is_dir(), reason="needs /proc")
-def test_calls_that_end_after_the_last_reading_leave_no_descriptor() -> None:
+@needs_descriptors
+def test_a_connection_can_be_ended_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with ExitStack() as stack:
-        listening = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
-        port = listening.getsockname()[1]
-        book = Sockets(Traffic(), port)
-        stack.enter_context(closing(connected(f"127.0.0.1:{port}")))
-        accepted, (host, from_port) = listening.accept()
-        stack.enter_context(closing(accepted))
-        book.serve(f"ipv4:{host}:{from_port}", "ann")
-        assert book.connections == 1
-        book.close()
-        book.serve(f"ipv4:{host}:{from_port}", "ann")
-        book.read()
-        assert book.connections == 0
+        port = Descriptors(stack, monkeypatch)
+        clients = [port.connect() for _ in range(2)]
+        descriptors = len(os.listdir(module._DESCRIPTORS))
+
+        async def end_each() -> None:
+            disconnector = Disconnector(port.port)
+            for _, peer in clients:
+                disconnector.end(peer)
+                await asyncio.sleep(2 * module._GATHER)
+            disconnector.end("unix:")  # the operator's socket has no address
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+        asyncio.run(end_each())
+        assert port.searches == 2
+        assert all(is_closed(client) for client, _ in clients)
+        assert len(os.listdir(module._DESCRIPTORS)) == descriptors  # none is kept
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.0.0.1:5000", ("10.0.0.1", 5000)),
+        ("ipv6:%5B::1%5D:5000", ("::1", 5000)),
+        ("ipv6:[::ffff:10.0.0.1]:5000", ("10.0.0.1", 5000)),
+        ("ipv6:%5Bfe80::1%25eth0%5D:5000", ("fe80::1", 5000)),
+    ],
+)
+def test_grpc_and_the_kernel_mean_the_same_peer(
+    peer: str, address: tuple[str, int]
+) -> None:
+    assert address_of(peer) == address

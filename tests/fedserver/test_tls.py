@@ -299,17 +299,3 @@ def own_address() -> str:
         except OSError:
             return "0.0.0.0"  # no network: for a client, this is not loopback either
         return str(probe.getsockname()[0])
-
-
-def test_the_sockets_hold_what_tls_adds(tmp_path: Path, trusted: Certificates) -> None:
-    section = encrypted(trusted.issue("localhost"))
-    config = {"listen": "localhost:0", "journal": str(tmp_path / "run"), **section}
-    with served(tmp_path, server=config) as server:
-        address = parse_address(server.address, ca=trusted.ca)
-        assert enrolled_as(address, "ann") == "claimed"
-        ask_status(server.address, ca=trusted.ca)
-        traffic = server.progress.traffic
-        framed = sum(load.framed for load in traffic.lanes().values())
-        crossed = traffic.crossed().values()
-        handshake = 1_000  # a certificate alone takes most of it
-        assert sum(c.up + c.down for c in crossed) > framed + handshake
