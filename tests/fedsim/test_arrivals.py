@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import fedsim.api
+import fedsim.simulation
 import latecomer
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
@@ -74,7 +74,7 @@ def test_the_seconds_of_a_replay_count_from_the_beginning_of_the_recorded_run(
         return start_run(config, spec, initial_D, at + 1.7e9, **names)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fedsim.api, "start_run", begun)  # as of a real clock
+        patch.setattr(fedsim.simulation, "start_run", begun)  # as of a real clock
         first = simulate(tmp_path / "first", {})
     seconds: dict[str, Any] = {"stop": {"versions": 8, "seconds": 1e6}}
     again = simulate(tmp_path / "again", seconds, arrivals=str(tmp_path / "first"))

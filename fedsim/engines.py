@@ -1,0 +1,146 @@
+"""The three ways to move simulated clients: one by one, in stacks, as recorded."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.errors import ConfigError
+from fedcore.training import Trainer
+from fedcore.workload import Client, FlatModel, Workload
+from fedsim.arrivals import replay_arrivals
+from fedsim.client import SimulatedClient, coming
+from fedsim.evaluator import Measure
+from fedsim.population import Device, Population
+from fedsim.stacked import Crowd, Saved
+from fedsim.world import World
+
+
+class Engine(Protocol):
+    """Moves the clients of a simulation until it is over."""
+
+    def execute(self, is_over: Callable[[], bool]) -> None:
+        """Simulates until ``is_over`` returns true, or nothing is left to do."""
+
+    def clients(self) -> Iterable[Client]:
+        """What the user's code is told about each client."""
+
+
+class ExactEngine:
+    """Each client runs the whole protocol by itself."""
+
+    def __init__(
+        self,
+        world: World,
+        population: Population,
+        clients: Sequence[SimulatedClient],
+    ) -> None:
+        self._world, self._population, self._clients = world, population, clients
+
+    def execute(self, is_over: Callable[[], bool]) -> None:
+        """Lets the clients come, and handles events in the order of their time."""
+        give_up_when_deserted(self._world, self._population)
+        algorithm = self._world.run.config.algorithm
+        for index in coming(algorithm, self._population):
+            self._clients[index].begin_life()
+        self._world.execute(is_over)
+
+    def clients(self) -> Iterable[Client]:
+        """What the user's code is told about each client."""
+        return [client.client for client in self._clients]
+
+
+class ReplayEngine:
+    """The clients of a recorded run deliver in the order that it recorded."""
+
+    def __init__(
+        self, world: World, clients: Sequence[SimulatedClient], recorded: Path
+    ) -> None:
+        self._world, self._clients, self._recorded = world, clients, recorded
+
+    def execute(self, is_over: Callable[[], bool]) -> None:
+        """Replays the whole record; ``is_over`` is not asked."""
+        replay_arrivals(self._world, self._clients, self._recorded)
+
+    def clients(self) -> Iterable[Client]:
+        """What the user's code is told about each client."""
+        return [client.client for client in self._clients]
+
+
+class StackedEngine:
+    """Hundreds of clients are trained at a time."""
+
+    def __init__(
+        self, world: World, population: Population, crowd: Crowd, saved: Saved | None
+    ) -> None:
+        """``saved`` is the snapshot from which an interrupted run goes on."""
+        self._world, self._population = world, population
+        self._crowd, self._saved = crowd, saved
+
+    def execute(self, is_over: Callable[[], bool]) -> None:
+        """Begins the run, or continues it, and simulates to its end."""
+        give_up_when_deserted(self._world, self._population)
+        if self._saved is None:
+            self._crowd.begin()
+        else:
+            self._crowd.load(self._saved)
+        self._crowd.execute(is_over)
+
+    def clients(self) -> Iterable[Client]:
+        """What the user's code is told about each client."""
+        return self._crowd.clients()
+
+
+def simulated_clients(
+    world: World,
+    devices: Sequence[Device],
+    workload: Workload,
+    model: FlatModel,
+    measure: Measure | None,
+) -> list[SimulatedClient]:
+    """Makes a client with the whole protocol for each device."""
+    config, algorithm = world.run.config, world.run.coordinator.algorithm
+    trainer = Trainer(
+        workload,
+        algorithm,
+        model=model,
+        share_labels=config.share_labels and config.algorithm.uses_labels,
+    )
+    clients = [
+        SimulatedClient(world, device, workload, trainer, measure) for device in devices
+    ]
+    if devices[0].population.needs_labels:
+        devices[0].population.show_labels(lambda who: clients[who].label_counts)
+    return clients
+
+
+def give_up_when_deserted(world: World, population: Population) -> None:
+    """Ends the run with an error once all clients are gone for good.
+
+    Without clients the run cannot reach its stop any more.
+
+    Raises:
+        ConfigError: later, from the clock, if the run has not ended by then.
+    """
+    config, deserted = world.run.config, population.deserted
+    if math.isinf(deserted) or config.stop.seconds:
+        return
+
+    def give_up() -> None:
+        if world.ended is None:
+            version = world.run.coordinator.state.version
+            raise ConfigError(
+                f"simulate: after {deserted:g} seconds no client is ever there again, "
+                f"and the run, at version {version}, has not reached its stop; give "
+                "availability.repeat: true, or stop earlier"
+            )
+
+    patience = config.timeouts.lost + (config.algorithm.deadline or 0.0)
+    world.clock.at(deserted + patience, give_up)
+
+
+def fewest_clients(config: AlgorithmConfig) -> int:
+    """How many clients the algorithm needs to make versions as it is meant to."""
+    filled = config.minimum if config.deadline is not None else config.buffer
+    return max(config.min_clients, filled if config.synchronous else 1)

@@ -1,0 +1,259 @@
+"""One simulation: the run on disk, the devices, the engine and the evaluator."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedcore.coordinator import Coordinator, CrowdCoordinator
+from fedcore.coordinator.events import Event
+from fedcore.coordinator.settings import StopConfig
+from fedcore.errors import ConfigError, LatecomerError
+from fedcore.training import initial_model
+from fedcore.typing import Seconds, Vector
+from fedcore.workload import FlatModel, StackedModel, Workload, user_code
+from fedrun.config import FederationConfig
+from fedrun.files import load_model
+from fedrun.journal import WITHOUT_UPDATES, exists
+from fedrun.results import Results
+from fedrun.run import Run, forget_failed, start_run
+from fedsim.arrivals import recorded_devices, recorded_start
+from fedsim.engines import (
+    Engine,
+    ExactEngine,
+    ReplayEngine,
+    StackedEngine,
+    fewest_clients,
+    simulated_clients,
+)
+from fedsim.evaluator import (
+    Measure,
+    SimulatedEvaluator,
+    evaluate_last,
+    own_evaluation,
+)
+from fedsim.population import Device, Population, devices_of
+from fedsim.stacked import Saved, make_crowd, reopen, stacked_model
+from fedsim.world import World
+
+_log = logging.getLogger(__name__)
+
+OnEvent = Callable[[Run, Event], str | None]
+"""A function that is told each event; a text that it returns ends the run."""
+
+
+class _Devices(NamedTuple):
+    """The devices of a simulation, drawn from a population or taken from a record."""
+
+    population: Population | None
+    """None in a replay."""
+    recorded: list[Device]
+    began: Seconds
+    spare: int
+    """How many clients may fail before the algorithm lacks some."""
+
+
+def simulate(
+    config: FederationConfig,
+    workload: Workload,
+    watching: Sequence[OnEvent],
+    *,
+    resume: bool,
+) -> Results:
+    """Simulates a federation in the folder ``server.journal``, to its end.
+
+    Args:
+        config: of the federation.
+        workload: of its clients and its evaluator.
+        watching: functions that are told each event.
+        resume: continue the run in the folder.
+
+    Raises:
+        ConfigError: the config cannot be simulated, or the folder holds a run.
+        UserCodeError: too few clients were left, since the user's code raised.
+    """
+    needed = _needed_metrics(config.stop, workload)
+    devices = _devices(config)
+    with user_code("the model"):
+        model = workload.flat()
+    stacked = stacked_model(config, workload, model, devices.population)
+    run, saved = _open_run(config, model, stacked, devices.began, resume=resume)
+    world = World(run, _as_one(run, watching))
+    with world.interrupts:
+        try:
+            measure: Measure | None = None
+            if config.evaluate.clients:
+                measure = own_evaluation(workload, model)
+            engine = _engine(world, devices, workload, model, stacked, saved, measure)
+            evaluator = _evaluator(world, workload, model, needed)
+
+            def is_over() -> bool:
+                evaluated = evaluator is None or evaluator.is_done
+                ended = world.ended is not None and evaluated
+                return ended or len(world.failures) > devices.spare
+
+            engine.execute(is_over)
+            if measure is not None and world.ended is not None:
+                evaluate_last(world, engine.clients(), measure)
+        except LatecomerError:
+            raise
+        except BaseException as error:  # Ctrl-C, or what a callback raises
+            folder = str(config.server.journal)
+            error.add_note(f"what there is of the run: Results({folder!r})")
+            raise
+        finally:
+            world.close()
+    if len(world.failures) > devices.spare and world.ended is None:
+        raise world.failures[0]
+    return Results(config.server.journal)
+
+
+def _devices(config: FederationConfig) -> _Devices:
+    """Draws the devices, or reads those of a recorded run.
+
+    Raises:
+        ConfigError: they are fewer than the algorithm needs.
+    """
+    arrivals = config.simulate.arrivals
+    if arrivals is None:
+        population = Population(config.simulate, config.seed)
+        count, fewest = population.count, fewest_clients(config.algorithm)
+        found = _Devices(population, [], 0.0, count - fewest)
+    else:
+        # Its rounds were filled, perhaps by a client that delivered twice.
+        recorded = recorded_devices(config.simulate, arrivals, config.seed)
+        count, fewest = len(recorded), config.algorithm.min_clients
+        found = _Devices(None, recorded, recorded_start(arrivals), count - fewest)
+    if found.spare < 0:
+        raise ConfigError(
+            f"{count} clients are simulated, the algorithm needs {fewest}"
+        )
+    return found
+
+
+def _open_run(
+    config: FederationConfig,
+    model: FlatModel,
+    stacked: StackedModel | None,
+    began: Seconds,
+    *,
+    resume: bool,
+) -> tuple[Run, Saved | None]:
+    """Starts a run on disk, or opens the one to resume with its last snapshot."""
+    if resume:
+        if stacked is None:
+            raise ConfigError(
+                "resume: clients that are simulated one by one cannot go on after an "
+                "interruption (simulate.engine); start the run anew"
+            )
+        return reopen(config, model.spec)
+    _make_room(config.server.journal)
+    run = start_run(
+        config,
+        model.spec,
+        _version_0(config, model),
+        began,
+        rest=model.rest(),
+        durable=False,
+        epoch="0" * 16,
+        kind=Coordinator if stacked is None else CrowdCoordinator,
+    )
+    if stacked is not None:
+        run.journal.store.note(WITHOUT_UPDATES, "yes")
+    return run, None
+
+
+def _engine(
+    world: World,
+    devices: _Devices,
+    workload: Workload,
+    model: FlatModel,
+    stacked: StackedModel | None,
+    saved: Saved | None,
+    measure: Measure | None,
+) -> Engine:
+    population = devices.population
+    if population is None:
+        arrivals = world.run.config.simulate.arrivals
+        assert arrivals is not None
+        clients = simulated_clients(world, devices.recorded, workload, model, measure)
+        return ReplayEngine(world, clients, arrivals)
+    if stacked is None:
+        drawn = devices_of(population)
+        clients = simulated_clients(world, drawn, workload, model, measure)
+        return ExactEngine(world, population, clients)
+    crowd = make_crowd(world, population, workload, stacked, measure)
+    return StackedEngine(world, population, crowd, saved)
+
+
+def _evaluator(
+    world: World, workload: Workload, model: FlatModel, needed: Collection[str]
+) -> SimulatedEvaluator | None:
+    """The evaluator, where the workload has test data; otherwise None."""
+    if workload.test_data is None:
+        if not world.run.config.evaluate.clients:
+            _log.warning(
+                "nothing is measured: the workload has no test_data=, and no "
+                "clients evaluate (evaluate.clients)"
+            )
+        return None
+    with user_code("test_data"):
+        test_data = workload.test_data()
+    return SimulatedEvaluator(world, model, test_data, needed)
+
+
+def _as_one(
+    run: Run, watching: Sequence[OnEvent]
+) -> Callable[[Event], str | None] | None:
+    """Calls all who watch; returns the first reason to stop."""
+    if not watching:
+        return None
+
+    def tell(event: Event) -> str | None:
+        reasons = [watch(run, event) for watch in watching]
+        return next((reason for reason in reasons if isinstance(reason, str)), None)
+
+    return tell
+
+
+def _make_room(folder: Path) -> None:
+    """Removes a simulation that failed before its first version.
+
+    Raises:
+        ConfigError: the folder holds any other run.
+    """
+    if exists(folder) and not forget_failed(folder):
+        raise ConfigError(
+            f"{folder}: holds a run already; name another folder, or go on with it "
+            "(--resume)"
+        )
+
+
+def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
+    """Loads version 0 from the file of ``model:``, or draws it if there is none."""
+    if "model" not in config.model_fields_set or not config.model.is_file():
+        return initial_model(model, config.seed)
+    spec, initial_D = load_model(config.model)
+    model.spec.require(spec, str(config.model))
+    _log.info("the run begins with %s", config.model)
+    return initial_D
+
+
+def _needed_metrics(stop: StopConfig, workload: Workload) -> Collection[str]:
+    """The metrics without which the simulation would never end.
+
+    Raises:
+        ConfigError: nothing ends the simulation.
+    """
+    if stop.versions or stop.updates or stop.seconds:
+        return ()
+    if not stop.target:
+        raise ConfigError(
+            "stop: a simulation needs an end: versions, updates, seconds or target"
+        )
+    if workload.test_data is None:
+        raise ConfigError(
+            "stop.target: nothing measures it, since the workload has no test_data; "
+            "say also versions, updates or seconds"
+        )
+    return stop.target
