@@ -202,6 +202,22 @@ def finite(x: Array) -> bool:
     return bool(xp.all(xp.isfinite(x)))
 
 
+def norms(x: Array) -> Any:
+    """The Euclidean norms along the last axis, of shape ``x.shape[:-1]``.
+
+    That of a single vector is summed in double precision. Those of a stack (N, D) are
+    summed in single precision, and once more in double where that overflows.
+    """
+    x = as_numpy(x)
+    if x.ndim == 1:
+        return np.float64(norm(x))
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm_N = np.sqrt(np.einsum("nd,nd->n", x, x))
+    for row in np.flatnonzero(~np.isfinite(norm_N)).tolist():
+        norm_N[row] = np.sqrt(np.square(x[row], dtype=np.float64).sum())
+    return norm_N
+
+
 def norm(x_D: Array) -> float:
     """The Euclidean norm, summed in double precision."""
     flat = as_numpy(x_D).reshape(-1)

@@ -15,6 +15,7 @@ from fedcore.typing import Bytes, Counts, Seconds
 Epoch = str  # 16 hexadecimal digits
 Proof = int  # a 64-bit MAC of the server, see fedcore.proofs; 0: none
 HISTORY = 16  # H: how many decided messages, and histories, both sides remember
+LARGEST = 2.0**100  # of an update; times its share, and added up, it must stay finite
 MOST_COUNTED = 1 << 40  # samples; what is added up from them fits into 64 bits
 
 

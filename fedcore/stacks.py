@@ -123,16 +123,6 @@ def _run(
     )
 
 
-def norms(rows_ND: Array) -> np.ndarray:
-    """The Euclidean norm of each row, (N,); what overflows is summed again."""
-    rows_ND = as_numpy(rows_ND)
-    with np.errstate(over="ignore", invalid="ignore"):
-        norm_N: np.ndarray = np.sqrt(np.einsum("nd,nd->n", rows_ND, rows_ND))
-    for row in np.flatnonzero(~np.isfinite(norm_N)).tolist():
-        norm_N[row] = np.sqrt(np.square(rows_ND[row], dtype=np.float64).sum())
-    return norm_N
-
-
 def _starts(base_D: Array | Sequence[Array]) -> Array:
     """One model a row, or the one that all start from as (1, D)."""
     if not isinstance(base_D, Sequence):

@@ -5,6 +5,7 @@ from fedcore.compressors.base import AnyCompressor as AnyCompressor
 from fedcore.compressors.base import Compressor as Compressor
 from fedcore.compressors.base import CompressorConfig as CompressorConfig
 from fedcore.compressors.base import Context as Context
+from fedcore.compressors.base import Keys as Keys
 from fedcore.compressors.cast import Cast as Cast
 from fedcore.compressors.cyclic import Cyclic as Cyclic
 from fedcore.compressors.dead_zone import DeadZone as DeadZone

@@ -7,9 +7,8 @@ import numpy as np
 from fedcore import payloads
 from fedcore.params import ParamSpec
 from fedcore.payloads import Declared, Payload
+from fedcore.protocol import LARGEST
 from fedcore.typing import Bytes
-
-LARGEST = 2.0**100  # times its share, and added up, it must still be finite
 
 
 class Opened(NamedTuple):

@@ -1,6 +1,11 @@
 """A client's side of the protocol, sans I/O."""
 
 from fedcore.participant.machine import Participant as Participant
+from fedcore.participant.message import comes_back as comes_back
+from fedcore.participant.message import encode as encode
+from fedcore.participant.message import fold as fold
+from fedcore.participant.message import why_unusable as why_unusable
+from fedcore.participant.message import work_after as work_after
 from fedcore.participant.state import Ledger as Ledger
 from fedcore.participant.state import Outcome as Outcome
 from fedcore.participant.state import OutdatedError as OutdatedError

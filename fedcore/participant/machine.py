@@ -16,11 +16,18 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.arrays import finite, norm
+from fedcore.arrays import norm, norms
 from fedcore.compressors import Context, ErrorFeedback, MemoryConfig
 from fedcore.errors import LatecomerError, PayloadError, ProtocolError
 from fedcore.params import content_digest, digest, is_named, version_0
-from fedcore.participant.memory import cap, fold, newest
+from fedcore.participant.history import newest
+from fedcore.participant.message import (
+    comes_back,
+    encode,
+    fold,
+    why_unusable,
+    work_after,
+)
 from fedcore.participant.state import (
     Outcome,
     OutdatedError,
@@ -34,6 +41,7 @@ from fedcore.patch import apply_patch
 from fedcore.payloads import dense_payload
 from fedcore.protocol import (
     HISTORY,
+    LARGEST,
     NOTHING_SETTLED,
     Abandoned,
     Ack,
@@ -268,35 +276,25 @@ class Participant:
         ``unusable`` says in words why the update was dropped, if it was.
         """
         state, self.unusable = self.state, ""
-        if not self._is_usable(trained.delta_D):
-            return False
+        if not norms(trained.delta_D) <= LARGEST:  # a NaN would stay in the memory
+            return self._refuse(trained.delta_D)
         if state.pending is not None or base.epoch != state.epoch:
             self._remember(trained)
             return False
-        memory_D, capped = state.memory_D, 0.0
-        if self._cap is not None and memory_D is not None:
-            memory_D, capped = cap(memory_D, self._cap * norm(trained.delta_D))
         uplink = self.algorithm.uplink.at(self._context)
-        payload, residual_D = uplink.encode(trained.delta_D, memory_D, key)
-        packed = payloads.pack(payload)
-        corrected_D = (
-            trained.delta_D if memory_D is None else memory_D + trained.delta_D
-        )
-        # Near the end of float32 a message may be infinite, and then what it leaves is.
-        for part_D in (corrected_D, residual_D):
-            if part_D is not None and not self._is_usable(part_D):
-                return False
-        self._send(packed, residual_D, trained, base, norm(corrected_D))
-        self._note(capped=state.ledger.capped + capped)
+        message = encode(uplink, trained.delta_D, state.memory_D, key, self._cap)
+        if not message.is_usable:
+            return self._refuse(trained.delta_D)
+        packed = payloads.pack(message.payload)
+        norms_ = float(message.update_norm), float(message.memory_norm)
+        self._send(packed, message.residual, trained, base, *norms_)
+        self._note(capped=state.ledger.capped + float(message.capped))
         self._change(kept=trained.kept)
         return True
 
-    def _is_usable(self, update_D: Vector) -> bool:
-        """Whether it is finite; one NaN would poison the memory for ever."""
-        if finite(update_D):
-            return True
-        tensor = self.algorithm.spec.beyond(update_D)
-        self.unusable = f"the update of tensor {tensor!r} is not finite; it is not sent"
+    def _refuse(self, delta_D: Vector) -> bool:
+        """Drops an update that cannot be sent."""
+        self.unusable = why_unusable(self.algorithm.spec, delta_D)
         self._note(nonfinite=self.state.ledger.nonfinite + 1)
         return False
 
@@ -349,6 +347,7 @@ class Participant:
         trained: Trained,
         base: ModelName,
         update_norm: float,
+        memory_norm: float = 0.0,
     ) -> None:
         state = self.state
         push = Push(
@@ -362,7 +361,7 @@ class Participant:
             samples=trained.samples,
             steps=trained.steps,
             update_norm=update_norm,
-            memory_norm=0.0 if residual_D is None else norm(residual_D),
+            memory_norm=memory_norm,
             oldest=state.oldest,
             counts=trained.counts,
             loss=trained.loss,
@@ -414,34 +413,31 @@ class Participant:
     def _settle(self, verdict: Verdict, proof: Proof) -> None:
         state, pending = self.state, self.state.pending
         assert pending is not None
-        push, ledger, memory_D = pending.push, state.ledger, state.memory_D
-        history, oldest, work = list(state.history), state.oldest, state.work
+        push, ledger = pending.push, state.ledger
+        history, oldest = list(state.history), state.oldest
+        returns = comes_back(verdict, sends_changes=self._sends_changes)
         if verdict is Verdict.ACCEPTED:
-            memory_D = self._fold(memory_D, pending.residual_D, None)
             history.append(Sent(push.seq, push.payload, in_model=True))
-            oldest, work = None, 1.0
+            oldest = None
             ledger = replace(ledger, accepted=ledger.accepted + 1)
         elif verdict.returns_mass:
-            if memory_D is None:
-                ledger = replace(ledger, lost=ledger.lost + push.update_norm)
-            memory_D = self._fold(memory_D, pending.residual_D, push.payload)
             history.append(Sent(push.seq, push.payload, in_model=False))
             oldest = push.oldest or push.base
-            ledger = replace(ledger, rejected=ledger.rejected + 1)
-            if verdict is Verdict.REJECTED_STALE and self._sendings == 1:
-                work = state.work / 2  # too slow; a message sent again was late anyhow
-        elif self._sends_changes:  # one that the server did not add is still to be sent
-            memory_D = self._fold(memory_D, pending.residual_D, push.payload)
-        else:
-            memory_D = self._fold(memory_D, pending.residual_D, None)
+            lost = push.update_norm if state.memory_D is None else 0.0
+            ledger = replace(
+                ledger, rejected=ledger.rejected + 1, lost=ledger.lost + lost
+            )
+        elif not returns:
             ledger = replace(ledger, discarded=ledger.discarded + push.update_norm)
         self._change(
-            memory_D=memory_D,
+            memory_D=self._fold(
+                state.memory_D, pending.residual_D, push.payload if returns else None
+            ),
             pending=None,
             settled=Settled(push.seq, verdict, proof),
             history=self._bounded(history),
             oldest=oldest,
-            work=work,
+            work=work_after(verdict, state.work, sent_once=self._sendings == 1),
             ledger=ledger,
         )
 
@@ -460,7 +456,11 @@ class Participant:
         packed: Bytes | None,
         sign: float = 1.0,
     ) -> Vector | None:
-        return fold(memory_D, residual_D, packed, self._layout, sign)
+        """E + residual ± message; nothing where there is no memory."""
+        if memory_D is None:
+            return None
+        message = None if packed is None else payloads.unpack(packed, self._layout)
+        return fold(memory_D, residual_D, message, sign)
 
     def _bounded(self, history: Sequence[Sent]) -> tuple[Sent, ...]:
         """Without a memory there is nowhere to fold back to; a cycle needs one."""

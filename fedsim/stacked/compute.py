@@ -12,6 +12,7 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
+from fedcore.arrays import as_numpy
 from fedcore.compressors import (
     Compressor,
     Context,
@@ -19,12 +20,12 @@ from fedcore.compressors import (
     Identity,
     MemoryConfig,
 )
-from fedcore.coordinator.opened import LARGEST
 from fedcore.errors import UserCodeError
+from fedcore.participant import encode, why_unusable
 from fedcore.payloads import Payload, dense_payload
 from fedcore.pool import Pool
 from fedcore.rng import Key
-from fedcore.stacks import StackedTasks, norms, train_stack
+from fedcore.stacks import StackedTasks, train_stack
 from fedcore.training import client_seed, task_key, task_seeds
 from fedcore.typing import Array, Indices, State, Vector
 from fedcore.workload import StackedModel, out_of_memory, user_code
@@ -187,38 +188,39 @@ class Computer:
         stack = Stack(updates, self._dense_bytes)
         if not self._plain:
             self._encode(tasks, models, stack)
+        for row, sound in enumerate(stack.sound):
+            if not sound:
+                delta_D = as_numpy(stack.delta_ND[row])
+                stack.unusable[row] = why_unusable(self._algorithm.spec, delta_D)
         return stack
 
     def _encode(self, tasks: Sequence[Task], models: Models, stack: Stack) -> None:
         """Messages, and the memories of what they leave out."""
         for places in self._alike(tasks, np.flatnonzero(stack.sound)):
             rows_ND, some = stack.delta_ND[places], [tasks[i] for i in places]
-            memory_ND = None
-            if self._has_memory:
-                sizes = [stack.update_norm[i] for i in places]
-                memory_ND = self._memories(some, sizes, rows_ND.shape)
-            messages, residual_ND = self._uplink(some[0], models).encode(
+            made = encode(
+                self._uplink(some[0], models),
                 rows_ND,
-                memory_ND,
+                self._memories(some, rows_ND.shape) if self._has_memory else None,
                 [self._key(task).fold_in("uplink") for task in some],
+                self._cap,
             )
-            corrected_ND = rows_ND if memory_ND is None else memory_ND + rows_ND
-            corrected_N = norms(corrected_ND).tolist()
-            left_N = [0.0] * len(places)
-            if residual_ND is not None:
-                left_N = norms(residual_ND).tolist()
-            for row, message in enumerate(payloads.rows(messages)):
+            usable, update_norm, memory_norm = (
+                each.tolist()
+                for each in (made.is_usable, made.update_norm, made.memory_norm)
+            )
+            for row, message in enumerate(payloads.rows(made.payload)):
                 place = places[row]
-                stack.sound[place] = bool(corrected_N[row] + left_N[row] <= LARGEST)
-                if not stack.sound[place]:
+                stack.sound[place] = usable[row]
+                if not usable[row]:
                     continue
                 packed = payloads.pack(message)
                 stack.messages[place] = message
                 stack.nbytes[place], stack.codec[place] = len(packed), codec_of(packed)
-                stack.update_norm[place] = corrected_N[row]
-                stack.memory_norm[place] = left_N[row]
-                if residual_ND is not None:
-                    stack.residual[place] = residual_ND[row]
+                stack.update_norm[place] = update_norm[row]
+                stack.memory_norm[place] = memory_norm[row]
+                if made.residual is not None:
+                    stack.residual[place] = made.residual[row]
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)
@@ -240,20 +242,12 @@ class Computer:
             groups.setdefault(tasks[place].version, []).append(place)
         return list(groups.values())
 
-    def _memories(
-        self, tasks: Sequence[Task], sizes: list[float], shape: tuple[int, ...]
-    ) -> Vector:
-        """One a row, zeros where there is none."""
+    def _memories(self, tasks: Sequence[Task], shape: tuple[int, ...]) -> Vector:
+        """The error memories (N, D) of these tasks; zeros where there is none."""
         memory_ND = np.zeros(shape, np.float32)
         for row, task in enumerate(tasks):
             if task.memory_D is not None:
                 memory_ND[row] = task.memory_D
-        if self._cap is None:
-            return memory_ND
-        for row, size in enumerate(norms(memory_ND).tolist()):
-            limit = self._cap * sizes[row]
-            if limit and size > limit:
-                memory_ND[row] *= np.float32(limit / size)
         return memory_ND
 
 

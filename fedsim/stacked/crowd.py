@@ -21,6 +21,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.coordinator.leases import Lease
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
+from fedcore.participant import work_after
 from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
@@ -52,7 +53,6 @@ from fedsim.stacked.agenda import (
 from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
-from fedsim.stacked.failure import Failure
 from fedsim.stacked.holdings import Holdings
 from fedsim.stacked.inbox import Given, Inbox, unfinished
 from fedsim.stacked.reports import Reports
@@ -404,7 +404,7 @@ class Crowd:
         """It has trained."""
         stack, row = self._work.result(who)
         if not stack.sound[row]:
-            self._waste(who, stack.failure)
+            self._waste(who, stack, row)
             return
         self._made(who, 0)
         self._upload(who)
@@ -415,10 +415,11 @@ class Crowd:
         self._seq[who] += 1
         self._pending[who], self._attempts[who] = True, attempts
 
-    def _waste(self, who: int, failure: Failure | None) -> None:
-        """The model or the loss raised, or its update holds what is not finite."""
+    def _waste(self, who: int, stack: Stack, row: int) -> None:
+        """The model or the loss raised, or the update cannot be sent."""
         self._work.drop(who)
-        unusable = DivergedError("the update is not finite; it is not sent")
+        failure = stack.failure
+        unusable = DivergedError(stack.unusable.get(row, ""))
         self._errors[who] = unusable if failure is None else failure.error()
         self._fail(who)
 
@@ -446,7 +447,7 @@ class Crowd:
         now = self._clock.now
         if self._direct and not self._pending[who]:
             if not stack.sound[row]:
-                self._waste(who, stack.failure)
+                self._waste(who, stack, row)
                 return
             self._made(who, 1)
         if self._take_in(who, now, stack, row):
@@ -540,15 +541,12 @@ class Crowd:
 
     def _hear(self, who: int) -> None:
         """It knows the verdict."""
-        verdict, returns_mass = self._refused.pop(who, None), False
-        if verdict is None:
-            self._share.pop(who, None)
-        else:
-            returns_mass = verdict.returns_mass
-            if verdict is Verdict.REJECTED_STALE and self._arrivals[who] == 1:
-                self._share[who] = self._share.get(who, 1.0) / 2
+        verdict = self._refused.pop(who, Verdict.ACCEPTED)
+        if verdict is not Verdict.ACCEPTED or who in self._share:
+            work, once = self._share.pop(who, 1.0), self._arrivals[who] == 1
+            self._share[who] = work_after(verdict, work, sent_once=once)
         del self._given[who]
-        self._work.settle(who, returns_mass=returns_mass)
+        self._work.settle(who, verdict)
         self._pending[who], self._arrivals[who] = False, 0
 
     # ------------------------------------------------------------------ resuming

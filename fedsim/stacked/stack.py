@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.arrays import as_numpy
-from fedcore.coordinator.opened import LARGEST
+from fedcore.arrays import as_numpy, norms
 from fedcore.errors import UserCodeError
 from fedcore.payloads import Layout, Payload, pack, unpack
-from fedcore.stacks import StackedUpdates, norms
+from fedcore.protocol import LARGEST
+from fedcore.stacks import StackedUpdates
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Vector
 from fedsim.stacked.failure import Failure
@@ -26,6 +26,7 @@ class Stack:
         self.update_norm = norms(updates.delta_ND).tolist()
         self.memory_norm = [0.0] * count
         self.sound = [size <= LARGEST for size in self.update_norm]
+        self.unusable: dict[int, str] = {}  # why rows that are not sound are not sent
         self.nbytes = [nbytes] * count
         self.codec = ["dense"] * count
         self.messages: list[Payload | None] = [None] * count  # None: all of Δ
@@ -63,6 +64,7 @@ class Stack:
             "update_norm": self.update_norm[row],
             "memory_norm": self.memory_norm[row],
             "sound": self.sound[row],
+            "unusable": self.unusable.get(row, ""),
             "nbytes": self.nbytes[row],
             "codec": self.codec[row],
             "counts": None if counts is None else counts.tolist(),
@@ -88,6 +90,7 @@ class Stack:
         stack.update_norm = [saved["update_norm"]]
         stack.memory_norm = [saved["memory_norm"]]
         stack.sound, stack.codec = [saved["sound"]], [saved["codec"]]
+        stack.unusable[0] = saved["unusable"]
         if message is not None:
             stack.messages = [unpack(message.tobytes(), layout)]
         residual_D = arrays.get(f"{name}.residual")

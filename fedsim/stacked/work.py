@@ -16,7 +16,9 @@ from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
 from fedcore.compressors import Identity, MemoryConfig
+from fedcore.participant import comes_back, fold
 from fedcore.payloads import Payload
+from fedcore.protocol import Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Seconds, State, Vector
 from fedsim.stacked.compute import Computes, Task, dense_bytes
@@ -99,13 +101,9 @@ class Work:
             found = self._done[client]
         return found
 
-    def settle(self, client: int, *, returns_mass: bool) -> None:
-        """The verdict on a client's update: what is left stays in its memory.
-
-        Args:
-            client: whose.
-            returns_mass: whether the client takes the message back.
-        """
+    def settle(self, client: int, verdict: Verdict) -> None:
+        """The verdict on a client's update settles its memory."""
+        returns = comes_back(verdict, sends_changes=False)
         stack, row = self._done.pop(client)
         if self._plain:
             if stack.kept[row] is not None:
@@ -120,10 +118,8 @@ class Work:
             self._previous[client] = message
         if residual_D is None:
             return
-        if returns_mass:
-            if not residual_D.flags.writeable:
-                residual_D = residual_D.copy()
-            payloads.add(message, residual_D)
+        if returns:
+            residual_D = fold(residual_D, None, message)
         self.memories.put(client, residual_D)
 
     def dump(self, arrays: Arrays) -> JSON:

@@ -51,7 +51,7 @@ def test_an_update_that_no_message_can_hold_does_not_reach_the_memory() -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         assert not one.finish(Trained(huge_D, samples=1), BASE, Key.root(0))
     assert one.state.ledger.nonfinite == 1
-    assert "tensor 'w' is not finite" in one.unusable
+    assert "norm of the update is above" in one.unusable
     memory_D = one.state.memory_D
     assert memory_D is not None
     assert not memory_D.any()

@@ -21,7 +21,7 @@ from fedcore.participant import (
     Trained,
     WrongModelError,
 )
-from fedcore.participant.memory import cap, newest
+from fedcore.participant.history import newest
 from fedcore.participant.state import Sent
 from fedcore.payloads import dense_payload, pack
 from fedcore.protocol import (
@@ -405,16 +405,6 @@ def test_a_memory_beyond_its_cap_is_scaled_down_and_the_rest_is_booked() -> None
         answered(one, Verdict.REJECTED_STALE)
     capped = (10 - 2) + (3 - 2)
     assert one.state.ledger.capped == pytest.approx(capped * norm(RAMP_D), rel=1e-5)
-
-
-def test_a_cap_scales_what_is_longer_and_nothing_else() -> None:
-    for limit in (0.0, norm(RAMP_D), 1e9):
-        same_D, removed = cap(RAMP_D, limit)
-        assert same_D is RAMP_D
-        assert removed == 0
-    shorter_D, removed = cap(RAMP_D, norm(RAMP_D) / 4)
-    np.testing.assert_allclose(shorter_D, RAMP_D / 4, rtol=1e-6)
-    assert removed == pytest.approx(norm(RAMP_D) * 3 / 4)
 
 
 # ------------------------------------------------------------------------ verdicts

@@ -13,9 +13,10 @@ from fedcore.workload import MOST_FAILURES, Client, Trained, TrainingTask
 from fedrun.report.lives import lives_of
 from fedrun.report.lost import what_was_lost
 from tests.fedsim import toys
-from tests.fedsim.toys import gradient, points, toy
+from tests.fedsim.toys import gradient, linear, points, toy
 
 ENGINES = pytest.mark.parametrize("engine", ["exact", "stacked"])
+TOYS = {"exact": toy, "stacked": linear}
 
 
 def broken_data(client: Client) -> tuple[Any, Any]:
@@ -44,9 +45,8 @@ def test_a_client_that_is_no_use_is_named(
     settings = toys.settings(
         simulate={"engine": {"kind": engine}}, stop={"versions": 400}
     )
-    results = latecomer.run(
-        settings, toy(train_data=train_data), folder=tmp_path / "run"
-    )
+    workload = TOYS[engine](train_data=train_data)
+    results = latecomer.run(settings, workload, folder=tmp_path / "run")
     assert results.summary["versions"] == 400
     assert len(results.of(Failed)) == MOST_FAILURES
     [(name, told)] = results.summary["failed"].items()
@@ -65,6 +65,24 @@ def test_a_run_in_which_nothing_is_finite_ends(tmp_path: Path, engine: str) -> N
     settings = toys.settings(simulate={"engine": {"kind": engine}})
     with pytest.raises(UserCodeError, match=r"5 times in a row: the update .*finite"):
         latecomer.run(settings, toy(gradient=nowhere), folder=tmp_path / "run")
+
+
+@ENGINES
+@pytest.mark.parametrize(("rate", "fails"), [(1e25, False), (1e32, True)])
+def test_an_update_counts_up_to_the_same_norm_in_both_engines(
+    tmp_path: Path, engine: str, rate: float, fails: bool
+) -> None:
+    settings = toys.settings(
+        algorithm={"client": {"kind": "local_sgd", "lr": rate, "steps": 1}},
+        simulate={"engine": {"kind": engine}},
+        stop={"versions": 1},
+    )
+    workload = TOYS[engine](test_data=None)
+    if not fails:
+        assert latecomer.run(settings, workload, folder=tmp_path / "run")
+        return
+    with pytest.raises(UserCodeError, match=r"norm of the update is above 1\.27e\+30"):
+        latecomer.run(settings, workload, folder=tmp_path / "run")
 
 
 def test_a_run_without_anything_to_measure_says_so(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcore.coordinator.opened import LARGEST, open_update
+from fedcore.coordinator.opened import open_update
 from fedcore.errors import PayloadError
 from fedcore.payloads import (
     decode,
@@ -12,6 +12,7 @@ from fedcore.payloads import (
     pack,
     values_payload,
 )
+from fedcore.protocol import LARGEST
 from tests.fedcore.coordinator.desk import SPEC
 
 ABSURD = "the update holds NaN, infinite or absurdly large values"

@@ -1,0 +1,132 @@
+"""How an update becomes a message, and what the verdict on it changes.
+
+Pure arithmetic along the last axis: one call serves a device, whose update has the
+shape (D,), and a stack of simulated clients, (N, D).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.arrays import norms
+from fedcore.compressors import Compressor, Keys
+from fedcore.params import ParamSpec
+from fedcore.payloads import Payload
+from fedcore.protocol import LARGEST, Verdict
+from fedcore.typing import Array, Vector
+
+
+class Message(NamedTuple):
+    """A message, or those of a stack, with one value of each field a row."""
+
+    payload: Payload
+    residual: Array | None
+    """The error memory that is left if the message counts; None without a memory."""
+    update_norm: Array
+    """Of the update with the memory, which is what the message stands for."""
+    memory_norm: Array
+    """Of the residual; 0 without a memory."""
+    capped: Array
+    """The norm that the cap removed from the memory."""
+
+    @property
+    def is_usable(self) -> Array:
+        """Whether the server can add it up.
+
+        Near the end of float32 a message may be infinite, and then its residual is.
+        """
+        return (self.update_norm <= LARGEST) & (self.memory_norm <= LARGEST)
+
+
+def encode(
+    uplink: Compressor,
+    delta: Array,
+    memory: Array | None,
+    key: Keys,
+    cap: float | None = None,
+) -> Message:
+    """The message of an update.
+
+    Args:
+        uplink: the compressor for this message.
+        delta: Δ = W - w, shape (D,) or (N, D).
+        memory: the error memory e, of the same shape; None where there is none.
+        key: for what the compressor draws; of a stack, one for each row.
+        cap: the memory may be at most this many times the norm of the update.
+    """
+    capped = np.zeros(delta.shape[:-1])
+    if cap is not None and memory is not None:
+        memory, capped = capped_memory(memory, cap * norms(delta))
+    payload, residual = uplink.encode(delta, memory, key)
+    corrected = delta if memory is None else memory + delta
+    left = np.zeros(delta.shape[:-1]) if residual is None else norms(residual)
+    return Message(payload, residual, norms(corrected), left, capped)
+
+
+def capped_memory(memory: Array, limit: Array) -> tuple[Array, Array]:
+    """The memory scaled down to the norm ``limit``, and the norm that was removed.
+
+    A limit of 0 comes from an empty round, which leaves the memory alone.
+
+    Args:
+        memory: shape (D,) or (N, D); left as it is.
+        limit: shape () or (N,).
+    """
+    size = norms(memory)
+    is_over = (limit > 0) & (size > limit)
+    if not is_over.any():
+        return memory, np.zeros(size.shape)
+    share = np.divide(limit, size, out=np.ones(size.shape), where=is_over)
+    removed = np.where(is_over, size - limit, 0.0)
+    return memory * share.astype(np.float32)[..., None], removed
+
+
+def why_unusable(spec: ParamSpec, delta_D: Vector) -> str:
+    """In words, why an update is not sent, though its message may be at fault."""
+    tensor = spec.beyond(delta_D)
+    if tensor is not None:
+        return f"the update of tensor {tensor!r} is not finite; it is not sent"
+    return f"the norm of the update is above {LARGEST:.3g}; it is not sent"
+
+
+def fold(
+    memory_D: Vector,
+    residual_D: Vector | None,
+    message: Payload | None,
+    sign: float = 1,
+) -> Vector:
+    """E + residual ± message: what a memory holds after a message was settled.
+
+    Args:
+        memory_D: e, shape (D,); left as it is.
+        residual_D: what the message left out; None: nothing is added for it.
+        message: what comes back into the memory; None: it does not.
+        sign: -1 takes the message out of the memory.
+    """
+    folded_D = memory_D.copy() if residual_D is None else memory_D + residual_D
+    if message is not None:
+        payloads.add(message, folded_D, sign)
+    return folded_D
+
+
+def comes_back(verdict: Verdict, *, sends_changes: bool) -> bool:
+    """Whether a message is still to be sent after this verdict.
+
+    A change that the server did not add is; of other messages, those that were
+    rejected and not discarded.
+    """
+    return verdict.returns_mass or (sends_changes and verdict is not Verdict.ACCEPTED)
+
+
+def work_after(verdict: Verdict, work: float, *, sent_once: bool) -> float:
+    """The share of the local work that the client's next task has.
+
+    It is halved after an update that was too late, if that was sent once: one that had
+    to be sent again may be late for that alone.
+    """
+    if verdict is Verdict.ACCEPTED:
+        return 1.0
+    if verdict is Verdict.REJECTED_STALE and sent_once:
+        return work / 2
+    return work
