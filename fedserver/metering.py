@@ -22,7 +22,9 @@ from fedcore.errors import HandlingError, ProtocolError
 from fedcore.typing import Bytes, Seconds
 from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
 from fedserver.connections import Disconnector
-from fedserver.service import FederationService, Stalled
+from fedserver.pulls import Stalled
+from fedserver.pushes import PushFrames
+from fedserver.service import FederationService
 
 LONGEST: Seconds = 60.0  # a short call is ended after this time
 Context = Any
@@ -96,7 +98,7 @@ class Metered:
                 reply = await self._service.push(upload, context)
         finally:
             cid = self._account(upload.key)
-            self._enter(cid, upload)
+            self._enter(cid, upload.transfer)
         data: bytes = reply.SerializeToString()
         self._control(cid, "down", data)
         return data
@@ -155,7 +157,6 @@ class _Transfer:
 
     def __init__(self, way: Way) -> None:
         self.way = way
-        self.key = b""
         self.codec = CONTROL
         self.framed = self.payload = 0
         self.is_whole = False
@@ -163,36 +164,22 @@ class _Transfer:
         self._size = -1  # of the payload; -1: the first message was not seen yet
 
     def saw(self, frame: bytes) -> None:
-        """A message has passed."""
+        """Counts a message that has passed."""
         self.framed += PREFIX + len(frame)
-        try:
+        with contextlib.suppress(ProtocolError):  # the service answers it
             if self._size < 0:
-                self._open(frame)
-            else:
-                self._go_on(frame)
-        except ProtocolError:  # it is the service that answers it
-            pass
+                self._size = 0
+                reply = read_reply(frame)
+                self.begin(reply.patch, sum(reply.lengths) or len(reply.patch))
+            elif self._size:
+                self._take(*peek_chunk(frame))
 
-    def _open(self, frame: bytes) -> None:
-        self._size = 0
-        if self.way == "up":
-            header = read_header(frame)
-            self.key = header.key
-            self._begin(header.payload, header.size or len(header.payload))
-        else:
-            reply = read_reply(frame)
-            self._begin(reply.patch, sum(reply.lengths) or len(reply.patch))
-
-    def _begin(self, payload: bytes, size: int) -> None:
-        """How large the payload is, and what of it was in the first message."""
+    def begin(self, payload: bytes, size: int) -> None:
+        """Counts the part of a payload of ``size`` bytes in the first message."""
         self._size = size
         if size:
             self.codec = UNKNOWN
         self._take(0, payload)
-
-    def _go_on(self, frame: bytes) -> None:
-        if self._size:
-            self._take(*peek_chunk(frame))
 
     def _take(self, offset: int, data: Bytes) -> None:
         if not len(data):
@@ -203,19 +190,27 @@ class _Transfer:
         self.is_whole = offset + len(data) == self._size
 
 
-class _Upload(_Transfer):
-    """The frames of a push, seen as the service takes them."""
+class _Upload(PushFrames):
+    """The messages of a push, counted as the service takes them."""
 
     def __init__(self, frames: AsyncIterator[bytes]) -> None:
-        super().__init__("up")
-        self._frames = frames
+        super().__init__(frames)
+        self.transfer = _Transfer("up")
+        self.key = b""
 
-    def __aiter__(self) -> "_Upload":
-        return self
+    async def header(self) -> pb.PushHeader:
+        frame = await anext(self._frames, None)
+        if frame is None:
+            return read_header(b"")  # raises what a missing header is answered with
+        self.transfer.framed += PREFIX + len(frame)
+        header = read_header(frame)
+        self.key = header.key
+        self.transfer.begin(header.payload, header.size or len(header.payload))
+        return header
 
     async def __anext__(self) -> bytes:
         frame = await anext(self._frames)
-        self.saw(frame)
+        self.transfer.saw(frame)
         return frame
 
 

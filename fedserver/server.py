@@ -204,7 +204,7 @@ class Server:
     def _all_know(self) -> bool:
         """Whether every client of the run has been told that it has ended."""
         rows = self.run.coordinator.state.clients.values()
-        return all(row.left or row.cid in self._service.told for row in list(rows))
+        return all(row.left or row.cid in self._service.informed for row in list(rows))
 
     def _fail(self, error: BaseException) -> None:
         """The core thread died: nothing that it held back may leave."""
@@ -278,7 +278,7 @@ class Server:
     async def _shut_down(self) -> None:
         """Takes nothing new, lets open uploads finish, and closes the journal."""
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
-        self._service.draining = True
+        self._service.drain()
         self._sessions.tell_all(pb.Notice.KIND_DRAINING, "the server is about to stop")
         self._answers.cancel_pulls()
         self._sessions.close()  # or their calls would use up the whole grace

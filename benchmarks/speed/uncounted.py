@@ -9,6 +9,7 @@ from fedwire.service import handlers
 
 from fedserver import server
 from fedserver.cli import main
+from fedserver.pushes import PushFrames
 
 
 class Plain:
@@ -24,6 +25,10 @@ class Plain:
     async def pull(self, request: Any, context: Any) -> None:
         """Model and work, once there is some."""
         await self._service.pull(request, context, context.write)
+
+    async def push(self, frames: Any, context: Any) -> Any:
+        """An update."""
+        return await self._service.push(PushFrames(frames), context)
 
 
 def plain_handlers(metered: Any) -> Any:

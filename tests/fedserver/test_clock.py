@@ -16,7 +16,7 @@ HOUR = 3600.0
 SERVER = (
     "fedserver.core",
     "fedserver.server",
-    "fedserver.service",
+    "fedserver.uploads",
     "fedserver.sessions",
     "tests.served",  # opens the run, as fedserver.serving does
 )

@@ -59,7 +59,7 @@ def test_an_open_upload_is_finished_before_the_server_ends(server: Served) -> No
             yield from chunk_frames([GOOD])
 
         push = peer.stub.push.future(frames(), timeout=CALL)
-        until(lambda: server.server._service._uploads._open, "it has begun")
+        until(lambda: server.server._service.pushes._uploads._open, "it has begun")
         stop = stopping(server)
         notice = next(notices)
         assert notice.kind == pb.Notice.KIND_DRAINING
@@ -82,7 +82,7 @@ def test_an_upload_that_stalls_does_not_keep_the_server(tmp_path: Path) -> None:
                 never.wait(CALL)
 
             push = peer.stub.push.future(frames(), timeout=CALL)
-            until(lambda: server.server._service._uploads._open, "it has begun")
+            until(lambda: server.server._service.pushes._uploads._open, "it has begun")
             server.stop()
             with pytest.raises(grpc.RpcError):
                 push.result()

@@ -47,7 +47,7 @@ def test_a_newer_pull_ends_the_one_before(tmp_path: Path) -> None:
         calls = [peer.stub.pull(request, timeout=CALL) for _ in range(3)]
         for call in calls[:2]:
             assert read_reply(next(call)).refused == pb.ANSWER_RETRY
-        assert len(server.server._service._pulls._calls) == 1
+        assert len(server.server._service.pulls._newest._calls) == 1
         calls[2].cancel()
 
 
@@ -61,7 +61,7 @@ def test_who_does_not_read_holds_no_place_for_long(tmp_path: Path) -> None:
         lazy = stack.enter_context(Peer(server.address, "lazy", LARGE))
         own = stack.enter_context(own_connection(server))
         call = unread(own, lazy)
-        places = server.server._service._downloads
+        places = server.server._service.pulls._downloads
         until(lambda: places.is_full, "it has the place")
         with Peer(server.address, "honest", LARGE) as honest:
             assert honest.pull().task == pb.TASK_KIND_TRAIN
@@ -84,7 +84,7 @@ def test_downloads_that_wait_hold_no_frame(tmp_path: Path) -> None:
         peers = [stack.enter_context(Peer(server.address, n, LARGE)) for n in names]
         own = stack.enter_context(own_connection(server))
         calls = [unread(own, peer) for peer in peers]
-        waiting = server.server._service._downloads
+        waiting = server.server._service.pulls._downloads
         until(lambda: waiting.waiting == 7, "all others wait")
         sent = server.progress.traffic.lanes()
         assert (
@@ -109,7 +109,7 @@ def test_a_crowd_that_does_not_read_makes_room_for_whoever_does(
             own = stack.enter_context(own_connection(server))
             lazy = stack.enter_context(Peer(server.address, f"lazy {number}", LARGE))
             stack.callback(unread(own, lazy).cancel)
-        places = server.server._service._downloads
+        places = server.server._service.pulls._downloads
         until(lambda: places.waiting == 4, "all others wait")
         with Peer(server.address, "honest", LARGE) as honest:
             for _ in range(3):
@@ -140,7 +140,7 @@ def test_updates_are_held_until_their_verdict_and_no_more_than_so_many(
         disk = Disk(server)
         disk.stop()
         calls = [pushed(peer) for peer in peers]
-        uploads = server.server._service._uploads
+        uploads = server.server._service.pushes._uploads
         until(
             lambda: sum(call.done() for call in calls) == 12,
             "there is room for four, and four more wait in the line",
@@ -149,7 +149,7 @@ def test_updates_are_held_until_their_verdict_and_no_more_than_so_many(
             pb.ANSWER_RETRY
         }
         assert uploads.nbytes <= 4 * (4 * DIM + 100)
-        judging = server.server._service._judging
+        judging = server.server._service.pushes._judging
         cancelled = next(
             call
             for peer, call in zip(peers, calls, strict=True)
@@ -181,7 +181,7 @@ def test_small_updates_are_counted_in_bytes(tmp_path: Path) -> None:
             header.payload, header.crc32 = payload, zlib.crc32(payload)
             frames = iter([header_frame(header)])
             calls.append(peer.stub.push.future(frames, timeout=CALL))
-        uploads = server.server._service._uploads
+        uploads = server.server._service.pushes._uploads
         until(lambda: len(uploads._lines[True]) == 6, "six wait in the line")
         assert uploads.nbytes == 3 * size
         disk.go()
@@ -197,7 +197,7 @@ def test_an_update_that_comes_again_waits_for_the_same_verdict(tmp_path: Path) -
         disk.until_it_waits()
         again, other = pushed(peer), pushed(peer, seq=2)
         assert other.result().answer == pb.ANSWER_RETRY  # one after the other
-        assert server.server._service._uploads.nbytes < 5 * DIM
+        assert server.server._service.pushes._uploads.nbytes < 5 * DIM
         disk.go()
         assert first.result() == again.result()
         assert first.result().answer == pb.ANSWER_ACCEPTED
@@ -248,7 +248,7 @@ def test_a_newer_upload_ends_the_one_before(server: Served) -> None:
     with Peer(server.address) as peer:
         peer.pull()
         size = 2 * CHUNK
-        server.server._service.max_update_bytes = size
+        server.server._service.pushes.max_update_bytes = size
         done, begun = threading.Event(), threading.Event()
 
         def stalled() -> Iterator[bytes]:
@@ -258,7 +258,7 @@ def test_a_newer_upload_ends_the_one_before(server: Served) -> None:
 
         first = peer.stub.push.future(stalled(), timeout=CALL)
         begun.wait(CALL)
-        uploads = server.server._service._uploads
+        uploads = server.server._service.pushes._uploads
         until(lambda: uploads.nbytes == size, "it has begun")
         assert peer.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
         assert first.result().answer == pb.ANSWER_RETRY

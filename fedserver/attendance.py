@@ -1,0 +1,68 @@
+"""Heartbeats and notices of clients that are there, and goodbyes of those that go."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from fedwire.v1 import federation_pb2 as pb
+
+from fedcore.coordinator.events import ClientLeft
+from fedcore.typing import Seconds
+from fedrun.run import Run
+from fedserver.callers import Callers
+from fedserver.core import Core
+from fedserver.sessions import Session, Sessions
+
+SILENT: Seconds = 60.0  # beyond ``timeouts.lost``, until a silent call ends
+Context = Any
+
+
+class Attendance:
+    """Hears clients while they are there."""
+
+    def __init__(
+        self, run: Run, core: Core, sessions: Sessions, callers: Callers
+    ) -> None:
+        self._run, self._core = run, core
+        self._sessions, self._callers = sessions, callers
+
+    async def attend(
+        self, beats: AsyncIterator[pb.Beat], context: Context
+    ) -> AsyncGenerator[pb.Notice, None]:
+        """Hears a client's heartbeats, and sends it notices."""
+        first = await anext(beats, None)
+        if first is None:
+            return
+        cid = await self._callers.cid(first.key, context)
+        if cid not in self._run.coordinator.state.clients:
+            return
+        session = self._sessions.attend(cid, first.session)
+        listener = asyncio.create_task(self._listen(session, beats))
+        try:
+            while (notice := await session.notices.get()) is not None:
+                yield notice
+        finally:
+            listener.cancel()
+            self._sessions.leave(session)
+
+    async def _listen(self, session: Session, beats: AsyncIterator[pb.Beat]) -> None:
+        silent = SILENT + self._run.config.timeouts.lost
+        try:
+            async with asyncio.timeout(silent) as limit:
+                async for _ in beats:
+                    self._sessions.hear(session.cid)
+                    limit.reschedule(asyncio.get_running_loop().time() + silent)
+        except TimeoutError:
+            pass  # a client that is there after all attends again
+        finally:
+            session.notices.put_nowait(None)
+
+    async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
+        """Journals that a client has left for good."""
+        cid = await self._callers.cid(request.key, context)
+        await self._callers.check_disk(context)
+        left = ClientLeft(at=self._core.now(), cid=cid)
+        await self._core.ask(lambda _: None, after=left)
+        self._sessions.forget(cid)
+        self._callers.enrolled.discard(cid)
+        return pb.LeaveReply()

@@ -1,0 +1,69 @@
+"""The checks that calls of the service begin with: who calls, and can it be served."""
+
+from typing import Any
+
+import grpc
+from fedwire.keys import cid_of
+
+from fedcore.errors import ProtocolError
+from fedcore.text import is_printable
+from fedrun.run import Run
+from fedserver.core import Core
+from fedserver.identity import Gate
+
+LONG_NAME = 256  # characters of a client's name: the server keeps them
+Context = Any
+
+
+class Callers:
+    """The clients of one run, as this process knows them.
+
+    Attributes:
+        enrolled: ids of the clients that this process has told its settings. A restart
+            may have changed the settings, so clients enrol anew with each process.
+        draining: whether the process is about to stop, and takes nothing new.
+    """
+
+    def __init__(self, run: Run, core: Core) -> None:
+        self._run, self._core = run, core
+        self.gate = Gate(run.config)
+        self.enrolled: set[str] = set()
+        self.draining = False
+
+    async def cid(self, key: bytes, context: Context) -> str:
+        """Returns the id of the client that has this key; aborts the call without one.
+
+        A client with a certificate of its own speaks for itself alone.
+        """
+        try:
+            cid = cid_of(key)
+        except ProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        row = self._run.coordinator.state.clients.get(cid)
+        name = self.gate.certified_name(context)
+        if name is not None and row is not None and row.name != name:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"the certificate is that of {name!r}, the client id that of another",
+            )
+        return cid
+
+    async def check_disk(self, context: Context) -> None:
+        """Aborts the call while the disk fails: no answer could be made durable."""
+        if self._core.trouble:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                "the server's disk is full or fails; come back later: nothing is lost, "
+                "and the run goes on once the disk works",
+            )
+
+
+async def check_text(which: str, text: str, context: Context) -> None:
+    """Aborts the call if a text is too long to be kept, or not printable."""
+    reason = ""
+    if len(text) > LONG_NAME:
+        reason = f"a {which} of {len(text)} characters, the limit is {LONG_NAME}"
+    elif not is_printable(text):
+        reason = f"a {which} must be printable text, got {text!a}"
+    if reason:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
