@@ -188,9 +188,9 @@ def evaluate(
     with _politely(given):
         if on_a_leash:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
-        from fedclient.commands import examine
+        from fedclient.commands import run_evaluator
 
-        examine(host, state, name, **given)
+        run_evaluator(host, state, name, **given)
 
 
 @main.command(

@@ -1,4 +1,4 @@
-"""What the commands of ``fedclient`` do."""
+"""The work behind the commands of ``fedclient``."""
 
 import contextlib
 import tempfile
@@ -9,7 +9,7 @@ from typing import Any
 from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
-from fedclient.examiner import Examiner
+from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.pace import read_pace
 from fedclient.store import ClientStore
@@ -39,7 +39,7 @@ def working(
     pace: str = "0",
     **trust: Any,
 ) -> Iterator[Worker]:
-    """A client ready to work."""
+    """A worker whose client is ready to join; its folder is released at the end."""
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     address, paces = parse_address(host, **trust), read_pace(pace)
@@ -62,7 +62,7 @@ def working(
         member.close()
 
 
-def examine(
+def run_evaluator(
     host: str,
     state: Path | None,
     name: str,
@@ -93,11 +93,11 @@ def examine(
         stack.callback(member.close)
         with user_code("test_data"):
             data = workload.test_data()
-        Examiner(member, model, data).run()
+        Evaluator(member, model, data).run()
 
 
 def write_model(app: str, out: Path, seed: int) -> str:
-    """Writes version 0 of an app's model."""
+    """Writes version 0 of an app's model; returns a sentence about the file."""
     model = load_app(app).flat()
     flat_D = initial_model(model, seed)
     save_model(out, model.spec, flat_D, rest=model.rest(), seed=str(seed))
@@ -105,7 +105,7 @@ def write_model(app: str, out: Path, seed: int) -> str:
 
 
 def score_model(app: str, path: Path, device: str | None = None) -> Iterator[str]:
-    """Evaluates a model file on the app's test data."""
+    """Evaluates a model file on the app's test data; yields lines to print."""
     workload = _on(load_app(app), device)
     if workload.test_data is None:
         raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
@@ -120,5 +120,5 @@ def score_model(app: str, path: Path, device: str | None = None) -> Iterator[str
 
 
 def _on(workload: Workload, device: str | None) -> Workload:
-    """The workload on the device that was asked for."""
+    """The workload on this device; as it is if no device is given."""
     return workload if device is None else workload.on(device)

@@ -28,7 +28,7 @@ from fedwire.frames import (
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
 
-from fedclient.moved import Moved
+from fedclient.transfer_counter import TransferCounter
 from fedcore.errors import ProtocolError, WorkloadError
 from fedcore.params import ParamSpec
 from fedcore.protocol import (
@@ -73,8 +73,8 @@ class Connection:
         self.address, self.key = address, key
         self._spec = spec
         self._channel = address.channel()
-        self.moved = Moved()
-        self._stub = Stub(self._channel, self.moved.count)
+        self.transferred = TransferCounter()
+        self._stub = Stub(self._channel, self.transferred.count)
         self._partial = Partial()
         self.session = secrets.randbits(64)
 
@@ -109,7 +109,7 @@ class Connection:
             if told.refused:
                 answer = read_answer(told.refused)
                 return Refusal(answer, told.retry_after)
-            self.moved.carry("down", 0, told.patch, len(told.patch))
+            self.transferred.carry("down", 0, told.patch, len(told.patch))
             body = told.patch or self._download(told, request, frames)
             next(frames, None)  # its end: a call that is left open is reset
         except grpc.RpcError as error:
@@ -134,7 +134,7 @@ class Connection:
             partial = self._partial = Partial(name, bytearray(size))
         for frame in frames:
             part = read_chunk(frame)
-            self.moved.carry("down", *part, size)
+            self.transferred.carry("down", *part, size)
             end = part.offset + len(part.data)
             if part.offset != partial.received or end > size:
                 raise ProtocolError(f"{self.address}: chunks of a patch do not fit")
@@ -163,11 +163,11 @@ class Connection:
 
     def _frames(self, push: Push, start: int) -> Iterator[bytes]:
         header = push_header(push, self.key)
-        self.moved.carry("up", 0, header.payload, len(header.payload))
+        self.transferred.carry("up", 0, header.payload, len(header.payload))
         yield header_frame(header)
         if header.size:
             for frame in chunk_frames([push.payload], start, growing()):
-                self.moved.carry("up", *peek_chunk(frame), header.size)
+                self.transferred.carry("up", *peek_chunk(frame), header.size)
                 yield frame
 
     def report(

@@ -249,6 +249,6 @@ class Membership:
         """Ends the session; the state stays on disk."""
         if self._attendance is not None:
             self._attendance.close()
-            _log.info("bytes of this session: %s", self.connection.moved)
+            _log.info("bytes of this session: %s", self.connection.transferred)
         self.connection.close()
         self.store.close()

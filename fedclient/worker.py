@@ -119,7 +119,7 @@ class Worker:
 
         Who leaves for good does not wait.
         """
-        passed = self._member.connection.moved.framed
+        passed = self._member.connection.transferred.framed
         self._participant.used(passed - self._charged, time.time())
         self._charged = passed
         wait = self._participant.rest(time.time(), BESIDE)

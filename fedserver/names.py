@@ -10,7 +10,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import UnavailableError
 from fedrun.run import free_name
-from fedserver.server import DOOR
+from fedserver.listening import DOOR
 
 _PATIENCE = 10.0  # seconds
 

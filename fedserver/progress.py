@@ -1,6 +1,5 @@
 """What a server has done so far: counted from the records as they become durable."""
 
-import heapq
 import threading
 import time
 from collections import Counter, deque
@@ -21,14 +20,13 @@ from fedcore.coordinator.records import (
 )
 from fedcore.protocol import Verdict
 from fedcore.text import printable
-from fedcore.typing import JSON, Seconds
-from fedrun.coverage import Coverage, Label, since
+from fedcore.typing import Seconds
+from fedrun.coverage import Coverage
 from fedrun.failures import USELESS, last_line
 from fedrun.journal.codec import Row
 from fedrun.run import Run
-from fedrun.traffic import Traffic, by_client, lanes_json, of_all
+from fedrun.traffic import Traffic
 
-MOST_LISTED = 2000  # clients in a status, which must fit into one message
 RECENT = 200  # steps from which rates are computed
 
 
@@ -129,61 +127,6 @@ class Progress:
         """A client's name."""
         return self.clients[cid].name if cid in self.clients else printable(cid)
 
-    def as_json(self, present: set[str]) -> JSON:
-        """The state of the run, for ``fedserver status``."""
-        state, config = self.run.coordinator.state, self.run.config
-        with self.lock:  # the core thread waits: no more than copies
-            facts = {
-                "run": self.run.run_id,
-                "journal": str(self.run.journal.folder),
-                "recipe": config.algorithm.kind,
-                "version": state.version,
-                "epoch": state.epoch,
-                "unproved": self.run.coordinator.unproved,
-                "stop": config.stop.model_dump(exclude_none=True),
-                "ended": state.closed,
-                "buffer": [state.count, config.algorithm.buffer],
-                "updates": dict(self.verdicts),
-                "updates_per_second": round(self.rate, 3),
-                "uptime": round(time.monotonic() - self.began, 1),
-                "payload_up": self.payload_up,
-                "payload_down": self.payload_down,
-                "metrics": dict(self.metrics[-1][1]) if self.metrics else {},
-                "measured": self.metrics[-1][0] if self.metrics else None,
-            }
-        traffic = {
-            "lanes": lanes_json(of_all(self.traffic.lanes())),
-            "values": self.run.coordinator.algorithm.spec.dim,
-        }
-        covered = coverage_json(self.coverage)
-        clients = self._clients_json(present)
-        return {**facts, "traffic": traffic, "coverage": covered, **clients}
-
-    def _clients_json(self, present: set[str]) -> JSON:
-        """The clients that were heard of last, and how many others there are."""
-        with self.lock:
-            latest = heapq.nlargest(
-                MOST_LISTED, self.clients.items(), key=lambda item: item[1].seen
-            )
-            listed = {
-                cid: {**vars(client), **_shares(self.coverage, cid)}
-                for cid, client in latest
-            }
-            unlisted = len(self.clients) - len(listed)
-            places = {cid: n for n, cid in enumerate(self.clients) if cid in listed}
-        lanes = by_client(self.traffic.lanes())
-        return {
-            "clients": [
-                {
-                    **listed[cid],
-                    "present": cid in present,
-                    "traffic": {"lanes": lanes_json(lanes.get(cid, {}))},
-                }
-                for cid in places
-            ],
-            "unlisted": unlisted,
-        }
-
     def _count(self, record: Row) -> None:
         client = self.clients.get(getattr(record, "cid", ""))
         if client is not None:
@@ -237,48 +180,6 @@ class Progress:
         client.payload_up += record.nbytes
         self.payload_up += record.nbytes
         client.doing = "idle"
-
-
-def coverage_json(coverage: Coverage) -> JSON:
-    """Who is in the model, and who is not."""
-    missing = coverage.missing
-    return {
-        "recent": coverage.recent_updates,
-        "half": [client.name for client in coverage.half[:MOST_LISTED]],
-        "missing": [
-            {"client": client.name, "since": since(client)}
-            for client in missing[:MOST_LISTED]
-        ],
-        "absence": coverage.absence,
-        "labels": {
-            str(label): found._asdict() for label, found in _largest(coverage.labels)
-        },
-        "warnings": coverage.warnings,
-    }
-
-
-def _largest(labels: dict[int, Label]) -> list[tuple[int, Label]]:
-    """The labels with the largest shares, in their order."""
-    found = heapq.nlargest(MOST_LISTED, labels.items(), key=lambda each: each[1].share)
-    return sorted(found)
-
-
-def _shares(coverage: Coverage, cid: str) -> JSON:
-    if cid not in coverage.clients:  # an evaluator
-        return {"share": 0.0, "recent_share": 0.0}
-    shares = coverage.share(cid), coverage.recent_share(cid)
-    return dict(zip(("share", "recent_share"), shares, strict=True))
-
-
-def without_clients(told: JSON) -> JSON:
-    """A status for whoever asks from elsewhere: sums, and nobody's name."""
-    unlisted = told["unlisted"] + len(told["clients"])
-    hidden = {
-        "journal": "",
-        "disk": "it is full or fails" if told["disk"] else "",
-        "coverage": {"absence": "", "warnings": []},
-    }
-    return {**told, **hidden, "clients": [], "unlisted": unlisted}
 
 
 def goals(run: Run) -> list[tuple[str, float, float]]:

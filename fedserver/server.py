@@ -2,19 +2,14 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import signal
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, assert_never
 
 import grpc
-from fedwire.certificates import require_pair
-from fedwire.connect import WINDOWS
-from fedwire.service import MESSAGE_LIMIT, SERVICE, raw_handlers
+from fedwire.service import SERVICE, raw_handlers
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
@@ -29,40 +24,24 @@ from fedcore.coordinator.actions import (
     SetTimer,
 )
 from fedcore.coordinator.events import ClientLost, TimerFired
-from fedcore.errors import ConfigError, UnavailableError
 from fedcore.typing import Seconds
-from fedrun.config import ServerConfig
-from fedrun.durable import make_private
 from fedrun.run import Run
 from fedrun.traffic import TrafficFile
 from fedserver.answers import Answers
-from fedserver.connections import Disconnector, most_connections
+from fedserver.connections import Disconnector
 from fedserver.core import Core
+from fedserver.listening import bind, open_door, options
 from fedserver.metering import Metered
-from fedserver.progress import MOST_LISTED, Progress, without_clients
+from fedserver.progress import Progress
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
 from fedserver.stall import stall
+from fedserver.status import Status
 
 _log = logging.getLogger(__name__)
-DOOR = "door"  # the file in a run's folder that says how its operator comes in
 _SWEEP: Seconds = 0.5
 _LOOK: Seconds = 0.1
-_STATUS: Seconds = 1.0
-_BOOK: Seconds = 2.0  # a server that is killed loses the counts of so long
-# Clients behind NAT keep their connection open by pings; see docs/protocol.md.
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-    ("grpc.max_send_message_length", MESSAGE_LIMIT),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.so_reuseport", 0),  # a port that is taken is an error
-    # Who says nothing for so long is no client: it attends, at least.
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 300_000),
-    *WINDOWS,
-)
+_BOOK: Seconds = 2.0  # between two writes of the byte counts
 
 
 @dataclass
@@ -90,14 +69,13 @@ class Server:
             UnavailableError: the port is taken.
             JournalError: the disk failed; nothing was acknowledged that is not on it.
         """
-        with _door(self.run.journal.folder) as self.door:
+        with open_door(self.run.journal.folder) as self.door:
             return await self._serve()
 
     async def _serve(self) -> str | None:
         self._failure: BaseException | None = None
         self._stop = asyncio.Event()
         self._answers = Answers()
-        self._asking, self._stale = asyncio.Lock(), 0.0
         self._sessions = Sessions(self.run.config.timeouts.lost)
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._core = Core(
@@ -108,13 +86,14 @@ class Server:
             self._start_again,
         )
         self.progress.watch(self.run)
+        status = Status(self.progress, self._sessions, self._core).text
         self._service = FederationService(
-            self.run, self._core, self._answers, self._sessions, self._status
+            self.run, self._core, self._answers, self._sessions, status
         )
         self._health = HealthServicer()
-        self._grpc = grpc.aio.server(options=_options(self.run.config.server))
+        self._grpc = grpc.aio.server(options=options(self.run.config.server))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
-        self.port = _bind(self._grpc, self.run.config.server)
+        self.port = bind(self._grpc, self.run.config.server)
         self._grpc.add_generic_rpc_handlers((raw_handlers(self._metered()),))
         if self.door is not None:
             self._grpc.add_insecure_port(self.door)
@@ -225,23 +204,6 @@ class Server:
                 _log.warning("%s", stalled)
             was_stalled = bool(stalled)
 
-    async def _status(self, everything: bool) -> str:
-        """The status as JSON; that of many clients is made once a second at most."""
-        loop = asyncio.get_running_loop()
-        async with self._asking:
-            is_small = len(self.progress.clients) <= MOST_LISTED
-            if is_small or loop.time() >= self._stale:
-                present, trouble = self._sessions.present, self._core.trouble
-                self._told = await asyncio.to_thread(self._tell, present, trouble)
-                self._stale = loop.time() + _STATUS
-            return self._told[everything]
-
-    def _tell(self, present: set[str], trouble: str | None) -> tuple[str, str]:
-        """What everybody may know, and all."""
-        stalled = stall(self.progress, trouble)
-        told = {**self.progress.as_json(present), "disk": trouble, "stalled": stalled}
-        return json.dumps(without_clients(told)), json.dumps(told)
-
     # ---------------------------------------------------------------- the book
 
     def _metered(self) -> Metered:
@@ -295,66 +257,9 @@ class Server:
             await self._health.set(name, status)
 
 
-@contextlib.contextmanager
-def _door(folder: Path) -> Iterator[str | None]:
-    """The address of a socket for the operator; None where there can be none."""
-    told = folder / DOOR
-    with contextlib.ExitStack() as stack:
-        try:
-            private = tempfile.TemporaryDirectory(prefix="latecomer-")  # mode 700
-            door = f"unix:{stack.enter_context(private)}/server"
-            make_private(told)
-            told.write_text(door, encoding="utf-8")
-        except OSError as error:
-            _log.warning("nobody can come in by the door: %s", error)
-            yield None
-            return
-        stack.callback(told.unlink, missing_ok=True)
-        yield door
-
-
 async def _until(condition: Callable[[], bool], seconds: Seconds) -> None:
     """Waits for something, but not for ever."""
     for _ in range(round(seconds / _LOOK)):
         if condition():
             break
         await asyncio.sleep(_LOOK)
-
-
-def _options(config: ServerConfig) -> list[tuple[str, int]]:
-    """How gRPC serves, and how many at a time."""
-    most = min(config.max_connections, most_connections())
-    return [
-        *_OPTIONS,
-        ("grpc.max_allowed_incoming_connections", most),
-        ("grpc.max_concurrent_streams", config.max_streams),
-    ]
-
-
-def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:
-    try:
-        if config.tls is None:
-            return int(server.add_insecure_port(config.listen))
-        return int(server.add_secure_port(config.listen, _credentials(config)))
-    except RuntimeError as error:
-        raise UnavailableError(
-            f"cannot listen on {config.listen}: the port is taken or the address is "
-            "not this machine's (server.listen)"
-        ) from error
-
-
-def _credentials(config: ServerConfig) -> grpc.ServerCredentials:
-    assert config.tls is not None
-    tls = config.tls
-    pair = (_read(tls.key), _read(tls.certificate))
-    names = f"server.tls: {tls.certificate} and {tls.key}"
-    require_pair(tls.certificate, tls.key, names)
-    ca = None if tls.client_ca is None else _read(tls.client_ca)
-    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
-
-
-def _read(path: Any) -> bytes:
-    try:
-        return bytes(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"server.tls: {path}: {error.strerror or error}") from error

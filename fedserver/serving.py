@@ -16,7 +16,7 @@ from fedrun.journal.codec import Row
 from fedrun.run import Run, open_run, require_run
 from fedserver.children import keep_evaluating, make_model
 from fedserver.connections import allow_many
-from fedserver.lines import JsonLines
+from fedserver.json_log import JsonLog
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import Server
@@ -65,10 +65,10 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
         server = Server(run, progress)
-        said: JsonLines | None = None
+        json_log: JsonLog | None = None
         if lines or not sys.stdout.isatty():
-            said = JsonLines(progress)
-            stack.callback(said.close)
+            json_log = JsonLog(progress)
+            stack.callback(json_log.close)
         else:
             stack.enter_context(LiveView(progress))
 
@@ -77,8 +77,8 @@ def serve(
             ready = asyncio.create_task(server.ready.wait())
             await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
-            if said is not None and server.ready.is_set():
-                said.say(
+            if json_log is not None and server.ready.is_set():
+                json_log.say(
                     "listening",
                     address=progress.address,
                     run=run.run_id,
@@ -95,8 +95,8 @@ def serve(
             finally:
                 if helper is not None:
                     await _let_finish(helper, server)
-                if said is not None:
-                    said.say("stopped", ended=server.ended)
+                if json_log is not None:
+                    json_log.say("stopped", ended=server.ended)
 
         return asyncio.run(both())
 

@@ -17,7 +17,7 @@ from fedcore.typing import Vector
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import save_model
 from fedrun.run import Run, open_run
-from fedserver.lines import JsonLines
+from fedserver.json_log import JsonLog
 from fedserver.progress import Progress
 from fedserver.server import Server
 
@@ -48,7 +48,7 @@ class Served:
         """Starts it; whatever stops the server before it listens is raised here."""
         self.error = None
         self.progress = Progress()
-        self.said = JsonLines(self.progress, self.out)
+        self.said = JsonLog(self.progress, self.out)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._work, name="server")
         self.run: Run = open_run(self.config, time.time(), amend=self.amend)

@@ -18,7 +18,7 @@ from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
 import fedclient.worker
-from fedclient.examiner import Examiner
+from fedclient.evaluator import Evaluator
 from fedclient.membership import (
     FIRST_WAIT,
     LONGEST_WAIT,
@@ -41,6 +41,7 @@ from fedcore.errors import (
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.exits import exit_status
 from fedrun.results import Results
+from fedserver.status import status_json
 from tests.served import DIM, Served, served, settings, until
 
 
@@ -129,7 +130,7 @@ def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
             with pytest.raises(AsleepError) as asleep:
                 ann.run()
             assert asleep.value.args[0] == pytest.approx(0.75 * DAY)
-            passed = ann._member.connection.moved.framed
+            passed = ann._member.connection.transferred.framed
             link = ann._participant.state.link
         assert link.used == passed <= 4000
         assert ann._accepted > 3
@@ -315,7 +316,7 @@ def test_an_evaluation_that_raises_is_told_and_tried_again(
         Identity(role=pb.ROLE_EVALUATOR, name="eva"),
     )
     with pytest.raises(UserCodeError, match="5 times in a row: evaluation raised"):
-        Examiner(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
+        Evaluator(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
     member.close()
     until(lambda: len(server.lines("failed")) == 5, "all five are told")
     assert not server.state.clients[member.participant.state.cid].left
@@ -370,7 +371,7 @@ def test_metrics_that_no_server_takes_are_the_users_mistake(
         Identity(role=pb.ROLE_EVALUATOR, name="eva"),
     )
     with pytest.raises(WorkloadError, match="evaluate: "):
-        Examiner(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
+        Evaluator(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
     member.close()
 
 
@@ -458,7 +459,7 @@ def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> Non
             ann._turn()
         until(lambda: len(server.lines("skipped")) == 2, "both are told")
         assert server.lines("skipped")[0]["level"] == "warning"
-        [client] = server.progress.as_json(set())["clients"]
+        [client] = status_json(server.progress, set())["clients"]
         assert (client["skipped"], client["why"]) == (4, "scan_17.png: truncated")
         assert client["failures"] == 0
     assert Results(tmp_path / "run").skipped["ann"].samples == 4

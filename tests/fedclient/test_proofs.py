@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedclient.examiner import Examiner
+from fedclient.evaluator import Evaluator
 from fedclient.store import ClientStore
 from fedcore.participant import ParticipantState
 from fedrun.config import FederationConfig
@@ -87,9 +87,9 @@ def test_a_client_proves_that_the_server_was_set_back_and_goes_on(
 def test_an_evaluator_proves_it_too(set_back: Served, tmp_path: Path) -> None:
     before = _state(tmp_path)
     with worker(set_back, tmp_path / "ann") as one:
-        examiner = Examiner(one._member, workload().flat(), None)
+        evaluator = Evaluator(one._member, workload().flat(), None)
         one._member.enrol()
-        answer = examiner._member.pull()
+        answer = evaluator._member.pull()
         assert one._participant.state.cid == before.cid
     assert answer.patch.epoch != before.epoch  # type: ignore[union-attr]
 

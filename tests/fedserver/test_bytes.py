@@ -173,7 +173,7 @@ def test_the_view_has_them_as_well(server: Served) -> None:
 def test_a_status_of_many_clients_lists_the_latest(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.progress.MOST_LISTED", 2)
+    monkeypatch.setattr("fedserver.status.MOST_LISTED", 2)
     for name in ("ann", "bob", "eve"):
         work(server, name)
     told = ask_status(server.address)

@@ -18,7 +18,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedserver import connections as module
 from fedserver.connections import Address, Disconnector, address_of
-from fedserver.server import _options
+from fedserver.listening import options
 from tests.peer import CALL, Peer, packed
 from tests.served import PATIENCE, ones, served, settings, until
 
@@ -92,7 +92,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def test_who_says_nothing_is_sent_away(tmp_path: Path) -> None:
-    told = dict(_options(settings(tmp_path).server))
+    told = dict(options(settings(tmp_path).server))
     assert told["grpc.server_handshake_timeout_ms"] == 10_000
     assert told["grpc.max_connection_idle_ms"] == 300_000
 

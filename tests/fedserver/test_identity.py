@@ -16,7 +16,9 @@ from fedwire.v1 import federation_pb2 as pb
 from fedcore.errors import ProtocolError
 from fedserver.cli import main
 from fedserver.identity import Gate, roles
+from fedserver.progress import Progress
 from fedserver.sessions import Sessions
+from fedserver.status import status_json
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings
@@ -364,15 +366,14 @@ def test_new_clients_are_let_in_at_a_rate(tmp_path: Path) -> None:
 def test_a_status_of_many_clients_is_made_once_a_second(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.server.MOST_LISTED", 1)
+    monkeypatch.setattr("fedserver.status.MOST_LISTED", 1)
     made = []
-    as_json = server.progress.as_json
 
-    def counted(present: set[str]) -> Any:
+    def counted(progress: Progress, present: set[str]) -> Any:
         made.append(1)
-        return as_json(present)
+        return status_json(progress, present)
 
-    monkeypatch.setattr(server.progress, "as_json", counted)
+    monkeypatch.setattr("fedserver.status.status_json", counted)
     with Peer(server.address, "ann") as ann, Peer(server.address, "bob"):
         began = time.monotonic()
         for _ in range(20):

@@ -12,9 +12,9 @@ from rich.console import Console, RenderableType
 from fedserver import server as server_module
 from fedserver import stall as module
 from fedserver.live import LiveView
-from fedserver.progress import without_clients
 from fedserver.remote import ask_status, status_table
 from fedserver.stall import stall
+from fedserver.status import without_clients
 from tests.peer import Peer, packed
 from tests.served import Served, ones, served, settings, until
 
@@ -124,7 +124,7 @@ def test_the_status_tells_who_is_in_the_model(tmp_path: Path) -> None:
 def test_a_status_lists_so_many_labels_as_fit_into_a_message(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.progress.MOST_LISTED", 3)
+    monkeypatch.setattr("fedserver.status.MOST_LISTED", 3)
     with Peer(server.address, "ann") as ann:
         ann.pull()
         ann.push(GOOD, counts=[1, 5, 1, 7, 1, 9], has_counts=True)

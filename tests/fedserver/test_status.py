@@ -16,11 +16,11 @@ from rich.console import Console, RenderableType
 from fedcore.coordinator.records import Failed
 from fedcore.errors import UnavailableError
 from fedserver.cli import main
-from fedserver.lines import JsonLines
+from fedserver.json_log import JsonLog
+from fedserver.listening import OPTIONS as SERVER_OPTIONS
 from fedserver.live import LiveView, sparkline
 from fedserver.progress import Progress
 from fedserver.remote import ask_health, ask_status, status_table
-from fedserver.server import _OPTIONS
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, settings
 
@@ -91,7 +91,7 @@ def test_a_server_that_drains_is_not_healthy(server: Served) -> None:
 
 
 def test_the_pings_of_clients_are_welcome() -> None:
-    client, server = dict(OPTIONS), dict(_OPTIONS)
+    client, server = dict(OPTIONS), dict(SERVER_OPTIONS)
     least = int(server["grpc.http2.min_recv_ping_interval_without_data_ms"])
     assert int(client["grpc.keepalive_time_ms"]) > least
     assert server["grpc.keepalive_time_ms"] == 60_000
@@ -126,7 +126,7 @@ def test_every_line_of_the_log_is_json_with_its_time(server: Served) -> None:
 def test_any_fact_is_one_line(facts: dict[str, Any]) -> None:
     out = io.StringIO()
     known = {"event", "level", "self", "time"}
-    lines = JsonLines(Progress(), out)
+    lines = JsonLog(Progress(), out)
     lines.say("happened", **{k: v for k, v in facts.items() if k not in known})
     lines.close()
     assert out.getvalue().count("\n") == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedclient.moved import Moved
+from fedclient.transfer_counter import TransferCounter
 from fedrun.traffic import WAYS, by_client, total
 from tests.fedclient.test_member import worker, workload
 from tests.served import served
@@ -15,24 +15,24 @@ DENSE = b"\1\0" + bytes(8)
 
 
 def test_what_passes_is_counted_by_direction() -> None:
-    moved = Moved()
-    moved.count("up", 17)
-    moved.carry("up", 0, DENSE, 10)
-    moved.carry("up", 0, b"", 0)
-    moved.carry("down", 0, DENSE[:4], 10)
-    up, down = moved.load("up"), moved.load("down")
+    counter = TransferCounter()
+    counter.count("up", 17)
+    counter.carry("up", 0, DENSE, 10)
+    counter.carry("up", 0, b"", 0)
+    counter.carry("down", 0, DENSE[:4], 10)
+    up, down = counter.load("up"), counter.load("down")
     assert (up.transfers, up.payload, up.framed) == (1, 10, 17)
     assert (down.transfers, down.payload, down.framed) == (0, 4, 0)
-    moved.carry("down", 4, DENSE[4:], 10)
-    assert moved.load("down").transfers == 1
-    assert str(moved) == (
+    counter.carry("down", 4, DENSE[4:], 10)
+    assert counter.load("down").transfers == 1
+    assert str(counter) == (
         "up: 1 payload of 10 B (dense) in messages of 17 B; "
         "down: 1 payload of 10 B (dense) in messages of 0 B"
     )
 
 
 def test_without_a_payload_it_says_so() -> None:
-    assert str(Moved()) == (
+    assert str(TransferCounter()) == (
         "up: 0 B in messages without a payload; down: 0 B in messages without a payload"
     )
 
@@ -47,12 +47,12 @@ def test_client_and_server_say_the_same(
             worker(server, tmp_path / "ann", workload(600_000)) as ann,
         ):
             ann.run()
-        moved = ann._member.connection.moved
+        counter = ann._member.connection.transferred
         server.wait()
     [lanes] = by_client(server.progress.traffic.lanes()).values()
     for way in WAYS:
         theirs = total(load for lane, load in lanes.items() if lane.way == way)
-        ours = moved.load(way)
+        ours = counter.load(way)
         assert (ours.transfers, ours.payload) == (theirs.transfers, theirs.payload)
         assert ours.framed == pytest.approx(theirs.framed, abs=60), way
     assert "bytes of this session: up: 3 payloads of " in caplog.text

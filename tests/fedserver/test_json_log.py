@@ -11,7 +11,7 @@ import pytest
 
 from fedcore.coordinator.records import Admitted, Decided, EpochOpened, Failed
 from fedcore.protocol import Verdict
-from fedserver.lines import JsonLines
+from fedserver.json_log import JsonLog
 from fedserver.progress import Progress
 from fedserver.writer import LineWriter, logging_aside
 from tests.peer import Peer, packed
@@ -68,7 +68,7 @@ def decided(at: float, **more: Any) -> Decided:
 
 def test_a_reader_that_is_too_slow_is_waited_for_by_nobody() -> None:
     pipe, progress = Pipe(), Progress()
-    lines = JsonLines(progress, pipe.stream, most=100)
+    lines = JsonLog(progress, pipe.stream, most=100)
     for number in range(5_000):  # 300 bytes each: far more than a pipe holds
         progress.observe([Failed(at=float(number), cid="a", error="x" * 200)])
     pipe.read()
@@ -108,7 +108,7 @@ def test_label_histograms_stay_in_the_journal(tmp_path: Path) -> None:
 
 def test_every_line_has_a_level() -> None:
     pipe, progress = Pipe(), Progress()
-    lines = JsonLines(progress, pipe.stream)
+    lines = JsonLog(progress, pipe.stream)
     progress.observe(
         [
             Admitted(at=0.0, cid="a", name="\x1b[31mann", role="trainer"),

@@ -1,4 +1,4 @@
-"""The evaluator: an enrolled process which owns the test set."""
+"""The evaluator: an enrolled process that owns the test set."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ from fedcore.workload import FlatModel, user_code
 _log = logging.getLogger("fedclient")
 
 
-class Examiner:
+class Evaluator:
     """Evaluates the versions that the server gives it."""
 
     def __init__(self, member: Membership, model: FlatModel, data: Any) -> None:
@@ -32,7 +32,7 @@ class Examiner:
                 answer = member.pull()
                 if isinstance(answer, Refusal):
                     self._heed(answer)
-                elif self._examine(answer):
+                elif self._evaluate(answer):
                     return
             except UnavailableError as error:
                 member.patience.wait(error)
@@ -48,8 +48,8 @@ class Examiner:
             wait = UnavailableError("the server is busy")
             self._member.patience.wait(wait, refusal.retry_after)
 
-    def _examine(self, reply: Reply) -> bool:
-        """Measures what came; True at the end."""
+    def _evaluate(self, reply: Reply) -> bool:
+        """Evaluates the model that a reply holds; returns whether the run has ended."""
         member = self._member
         member.participant.receive(reply)
         member.save()

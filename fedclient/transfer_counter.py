@@ -7,8 +7,8 @@ from fedrun.tables import size
 from fedrun.traffic import Load, Way, codec_of
 
 
-class Moved:
-    """What has passed in each direction; several threads count."""
+class TransferCounter:
+    """Messages and payloads in each direction; several threads may count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,12 +16,12 @@ class Moved:
         self._codecs: dict[Way, set[str]] = {"up": set(), "down": set()}
 
     def count(self, way: Way, nbytes: int) -> None:
-        """A message has passed; its bytes with those that gRPC puts before it."""
+        """Counts a message of ``nbytes``, with what gRPC puts before it."""
         with self._lock:
             self._loads[way].framed += nbytes
 
     def carry(self, way: Way, offset: int, data: Bytes, whole: int) -> None:
-        """Of a payload of ``whole`` bytes, these from a byte on were in a message."""
+        """Counts ``data``, which lies at ``offset`` in a payload of ``whole`` bytes."""
         if not len(data):
             return
         with self._lock:
@@ -38,16 +38,16 @@ class Moved:
             return sum(load.framed for load in self._loads.values())
 
     def load(self, way: Way) -> Load:
-        """What has passed so far."""
+        """A copy of the counts so far."""
         with self._lock:
             load = self._loads[way]
             return Load(load.transfers, load.payload, load.framed)
 
     def __str__(self) -> str:
-        """All of it in a line."""
-        return "; ".join(self._told(way) for way in self._loads)
+        """Both directions in one line."""
+        return "; ".join(self._line(way) for way in self._loads)
 
-    def _told(self, way: Way) -> str:
+    def _line(self, way: Way) -> str:
         load, codecs = self.load(way), ", ".join(sorted(self._codecs[way]))
         if not load.payload:
             return f"{way}: {size(load.framed)} in messages without a payload"

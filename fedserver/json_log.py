@@ -24,8 +24,8 @@ _LEFT_OUT: Mapping[str, Any] = {
 }
 
 
-class JsonLines:
-    """Writes what happens as JSON lines to a stream, on a thread of its own."""
+class JsonLog:
+    """Writes records as JSON lines to a stream, on a thread of its own."""
 
     def __init__(
         self,
@@ -33,22 +33,22 @@ class JsonLines:
         stream: TextIO = sys.stdout,
         most: int = MOST_LINES,
     ) -> None:
-        """At most so many lines wait for a reader; more are dropped, and counted."""
+        """``most`` lines may wait for a reader; more are dropped, and counted."""
         self._progress = progress
         self._writer = LineWriter(stream, _dropped, most)
         progress.listeners.append(self._record)
 
     def say(self, event: str, *, level: Level = "info", **facts: Any) -> None:
-        """Writes one line; never waits for its reader."""
+        """Writes one line. Never waits for the reader."""
         at = _now()
         self._writer.write(lambda: _line(at, level, event, facts))
 
     def flush(self) -> None:
-        """Waits a while for the lines so far to be written."""
+        """Waits a few seconds for the lines so far to be written."""
         self._writer.flush()
 
     def close(self) -> None:
-        """Writes what waits, and ends."""
+        """Writes the lines that wait, and ends the thread."""
         self._writer.close()
 
     def _record(self, record: Row) -> None:
@@ -62,7 +62,7 @@ class JsonLines:
 
 
 def _bare(record: Row) -> Row:
-    """The record without what is not printed, which is not to wait in memory."""
+    """The record without the fields that are not printed, to spare memory."""
     names = {field.name for field in fields(record)} & _LEFT_OUT.keys()
     left_out = {name: _LEFT_OUT[name] for name in names}
     return replace(record, **left_out) if left_out else record
