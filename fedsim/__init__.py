@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedsim.api import run as run
-    from fedsim.studies import compare_codecs as compare_codecs
-    from fedsim.studies import compare_runs as compare_runs
-    from fedsim.studies import run_sweep as run_sweep
+    from fedsim.experiments.api import compare_codecs as compare_codecs
+    from fedsim.experiments.api import compare_runs as compare_runs
+    from fedsim.experiments.api import run_sweep as run_sweep
 
 _HOMES = {
-    "compare_codecs": "fedsim.studies",
-    "compare_runs": "fedsim.studies",
+    "compare_codecs": "fedsim.experiments.api",
+    "compare_runs": "fedsim.experiments.api",
     "run": "fedsim.api",
-    "run_sweep": "fedsim.studies",
+    "run_sweep": "fedsim.experiments.api",
 }
 
 

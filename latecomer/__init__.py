@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from fedrun.callbacks import WandB as WandB
     from fedrun.results import Results as Results
     from fedsim.api import run as run
-    from fedsim.studies import compare_codecs as compare_codecs
-    from fedsim.studies import compare_runs as compare_runs
-    from fedsim.studies import run_sweep as run_sweep
+    from fedsim.experiments.api import compare_codecs as compare_codecs
+    from fedsim.experiments.api import compare_runs as compare_runs
+    from fedsim.experiments.api import run_sweep as run_sweep
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -39,10 +39,10 @@ _MODULES = {
     "TrainingTask": "fedcore.workload",
     "WandB": "fedrun.callbacks",
     "Workload": "fedcore.workload",
-    "compare_codecs": "fedsim.studies",
-    "compare_runs": "fedsim.studies",
+    "compare_codecs": "fedsim.experiments.api",
+    "compare_runs": "fedsim.experiments.api",
     "run": "fedsim.api",
-    "run_sweep": "fedsim.studies",
+    "run_sweep": "fedsim.experiments.api",
 }
 """The module that defines each name."""
 

@@ -20,7 +20,7 @@ from benchmarks.speed.measure import machine
 from fedcore.errors import LatecomerError
 from fedcore.typing import JSON
 from fedrun.exits import exit_status
-from fedsim.campaign.words import screen
+from fedsim.experiments.terminal import screen
 from fedsim.fidelity.command import Wanted, assess
 from fedsim.fidelity.comparison import Fidelity
 

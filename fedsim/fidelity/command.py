@@ -18,11 +18,10 @@ from fedrun.app import app_of, load_app
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.results import Results
 from fedsim.api import free_folder
-from fedsim.campaign.progress import tell
-from fedsim.campaign.words import screen
+from fedsim.experiments.terminal import screen, tell
 from fedsim.fidelity.comparison import Fidelity, InOrder, Prediction, compare
 from fedsim.fidelity.federation import RUN, federate
-from fedsim.fidelity.page import fidelity_page, screen_table
+from fedsim.fidelity.page import cells, fidelity_page
 from fedsim.fidelity.predict import Predictor
 from fedsim.fidelity.side import began_and_ended, read_side
 
@@ -54,7 +53,7 @@ def show_fidelity(wanted: Wanted) -> None:
         UnavailableError: the federation failed.
     """
     fidelity = assess(wanted)
-    screen().print(screen_table(fidelity))
+    screen().print(cells(fidelity).on_screen())
     for line in fidelity.sentences():
         click.echo(line)
 

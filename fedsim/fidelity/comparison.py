@@ -12,7 +12,7 @@ from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON, Seconds
 from fedrun.report import units
 from fedrun.report.thin import Floats
-from fedsim.campaign.trial import metric_of
+from fedsim.experiments.trial import metric_of
 from fedsim.fidelity.distance import Distance, distance
 from fedsim.fidelity.side import Side
 

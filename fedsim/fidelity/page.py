@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from fedrun.report import look, units
-from fedrun.report.page import Section, page, plot, table, text
-from fedsim.campaign.curves import COLOURS, Group, curves_figure
+from fedrun.report.page import Section, page, plot, text
+from fedsim.experiments.curves import COLOURS, Group, curves_figure
+from fedsim.experiments.terminal import Cells
 from fedsim.fidelity.comparison import Fidelity, Predicted, Prediction, Row
 
 if TYPE_CHECKING:
@@ -37,12 +35,13 @@ _NUMBERS = (
 )
 
 
-def cells(fidelity: Fidelity) -> tuple[list[str], list[list[str]]]:
+def cells(fidelity: Fidelity) -> Cells:
     """A heading, and a row for each quantity."""
     head = ["", fidelity.measured.name]
     for each in fidelity.predicted:
         head += [each.name, "error"]
-    return head, [*map(_row, fidelity.rows), *_tests(fidelity)]
+    rows = [*map(_row, fidelity.rows), *_tests(fidelity)]
+    return Cells(head, rows, " " + "r" * (len(head) - 1))
 
 
 def _row(row: Row) -> list[str]:
@@ -91,38 +90,15 @@ def _share(error: float) -> str:
     return f"{100 * error:+.1f} %" if error else "0"
 
 
-def screen_table(fidelity: Fidelity) -> Table:
-    """For a terminal."""
-    head, rows = cells(fidelity)
-    found = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for place, name in enumerate(head):
-        found.add_column(Text(name), justify="right" if place else "left")
-    for row in rows:
-        found.add_row(*map(Text, row))
-    return found
-
-
 def fidelity_page(fidelity: Fidelity, under: str) -> str:
     """The whole page; ``under`` says what was run."""
-    head, rows = cells(fidelity)
     groups = [
         Group(each.name, [side.trial for side in each.sides]) for each in _all(fidelity)
     ]
     curves = curves_figure(groups, fidelity.metric, fidelity.target)
     title = f"{fidelity.metric} over versions, time and payload"
     sections = [
-        Section(
-            "numbers",
-            "Numbers",
-            _NUMBERS,
-            [
-                table(
-                    [text(name) for name in head],
-                    [[text(cell) for cell in row] for row in rows],
-                    " " + "r" * (len(head) - 1),
-                )
-            ],
-        ),
+        Section("numbers", "Numbers", _NUMBERS, [cells(fidelity).on_page()]),
         Section(
             "curves",
             "Curves",

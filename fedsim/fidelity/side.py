@@ -15,7 +15,7 @@ from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
 from fedrun.report.thin import Floats, floats
 from fedrun.results import Results
-from fedsim.campaign.trial import Trial, read_trial
+from fedsim.experiments.trial import Trial, read_trial
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from threading import Thread, current_thread, main_thread
 from weakref import finalize
 
-from fedsim.campaign.pool import deaf, end_with_parent
+from fedsim.child_processes import deaf, end_with_parent
 from fedsim.stacked.channel import Channel
 from fedsim.stacked.crew import LinkLostError
 from fedsim.stacked.failure import Failure

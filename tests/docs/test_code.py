@@ -10,7 +10,7 @@ import yaml
 from fedcore.workload import FlatModel
 from fedrun.app import load_app
 from fedrun.config import parse_config
-from fedsim.codecs.grid import pairs_of, plain
+from fedsim.experiments.codecs.pairs import pairs_of, plain
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks
 
 # What a block may be. Another language is a mistake, or wants a test here.

@@ -30,7 +30,7 @@ from fedsim.fidelity.side import Side, began_and_ended, read_side
 from fedsim.traces import ClientTrace, Segment, read_trace, write_trace
 from fedsim.traces.format import What
 from fedsim.traces.journal import recorded_clients
-from tests.fedsim.test_compare import trial
+from tests.fedsim.experiments.test_compare import trial
 from tests.fedsim.toys import settings, toy
 from tests.integration.conftest import APP
 from tests.integration.typed import desk, typed
@@ -401,7 +401,7 @@ def test_a_pilot_that_saw_few_absences_is_named() -> None:
 
 def test_the_page_has_all_rows_and_plots() -> None:
     found = fidelity(target=0.8)
-    head, rows = cells(found)
+    head, rows, _ = cells(found)
     page = fidelity_page(found, "a run")
     assert all(len(row) == len(head) for row in rows)
     assert all(name in page for name in ("replayed", "calibrated", "never"))

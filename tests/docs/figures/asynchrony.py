@@ -8,7 +8,7 @@ from benchmarks.asynchrony.contenders import CONTENDERS, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome, Setting
 from benchmarks.asynchrony.problem import PROBLEMS
 from benchmarks.asynchrony.report import Outcomes, Ratio, sooner, times
-from fedsim.campaign.statistics import estimate
+from fedsim.experiments.statistics import estimate
 from tests.docs.figures.series import Series
 from tests.docs.pages import ROOT
 

@@ -1,1 +1,0 @@
-"""What commands share that simulate many times: processes, costs, statistics."""

@@ -1,0 +1,24 @@
+"""The command ``fedsim``."""
+
+import click
+
+from fedsim.cli import experiments, simulator
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="latecomer")
+def main() -> None:
+    """Simulate a federation on this machine, and study it."""
+
+
+for _command in (
+    simulator.run,
+    simulator.new,
+    simulator.trace,
+    simulator.data,
+    experiments.codecs,
+    experiments.sweep,
+    experiments.compare,
+    experiments.fidelity,
+):
+    main.add_command(_command)

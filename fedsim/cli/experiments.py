@@ -1,0 +1,237 @@
+"""The commands that simulate many times: ``codecs``, ``sweep`` and ``compare``."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedrun.command import (
+    data_changes,
+    data_option,
+    example,
+    in_sentences,
+    log_to_stderr,
+    set_option,
+    verbose_option,
+)
+from fedsim.cli.options import APP, CONFIG, JOBS, METRIC, PATH
+
+
+@click.command(
+    epilog=example(
+        "fedsim codecs federation.yaml --uplink top_k:ratio=0.01",
+        "fedsim codecs --app my_app:workload",
+    )
+)
+@click.argument("config", type=PATH, required=False)
+@APP
+@set_option
+@data_option
+@click.option(
+    "--uplink",
+    "uplinks",
+    multiple=True,
+    metavar="CODEC",
+    help="A codec to try for updates, such as top_k:ratio=0.01 or as YAML. May be "
+    "given several times.",
+)
+@click.option(
+    "--downlink",
+    "downlinks",
+    multiple=True,
+    metavar="CODEC",
+    help="A codec to try for models. May be given several times.",
+)
+@click.option(
+    "--versions",
+    "--rounds",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="How many versions each simulation makes.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How often each pair is simulated; the means are compared.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=0.005,
+    show_default=True,
+    help="How much worse than uncompressed the recommended pair may be.",
+)
+@click.option("-o", "--out", type=PATH, help="The folder for the page and numbers.")
+@JOBS
+@verbose_option
+@in_sentences
+def codecs(
+    jobs: int | None,
+    verbose: bool,
+    changes: tuple[str, ...],
+    data: tuple[str, ...],
+    **wanted: Any,
+) -> None:
+    """Compare codecs on your model, and recommend a pair.
+
+    CONFIG is the YAML file of the federation. Without it, the app is simulated with
+    all defaults.
+    """
+    log_to_stderr(verbose)
+    from fedsim.experiments.codecs.command import Wanted, compare_codecs
+    from fedsim.experiments.processes import usual_jobs
+
+    changes = (*changes, *data_changes(data))
+    jobs = jobs or usual_jobs()
+    compare_codecs(Wanted(jobs=jobs, verbose=verbose, changes=changes, **wanted))
+
+
+@click.command(
+    epilog=example(
+        "fedsim sweep federation.yaml --grid algorithm.buffer=4,8 --seeds 3",
+        "fedsim sweep federation.yaml --random 8 \\",
+        "    --range algorithm.client.lr=log:0.01:1",
+    )
+)
+@CONFIG
+@APP
+@set_option
+@data_option
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    metavar="FIELD=VALUE,VALUE",
+    help="Values to try, such as algorithm.buffer=4,8. With several, every "
+    "combination is tried.",
+)
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="FIELD=SCALE:LOW:HIGH",
+    help="An interval from which --random draws; the scale is linear, log or int, as "
+    "in algorithm.client.lr=log:0.01:1.",
+)
+@click.option(
+    "--random",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Draw this many points from the intervals of --range and the values of "
+    "--grid.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How often each point is simulated.",
+)
+@METRIC
+@click.option("-o", "--out", type=PATH, help="The folder of the sweep.")
+@click.option("--fresh", is_flag=True, help="Simulate again what is done already.")
+@click.option("--keep", is_flag=True, help="Keep the folders of the runs.")
+@JOBS
+@verbose_option
+@in_sentences
+def sweep(
+    jobs: int | None,
+    verbose: bool,
+    changes: tuple[str, ...],
+    data: tuple[str, ...],
+    **wanted: Any,
+) -> None:
+    """Try many settings of a federation.
+
+    CONFIG is the YAML file of the federation. Finished runs are kept in the folder of
+    the sweep: the same command, or one with more values or seeds, simulates only what
+    is new.
+    """
+    log_to_stderr(verbose)
+    from fedsim.experiments.processes import usual_jobs
+    from fedsim.experiments.sweep.command import Wanted, sweep_settings
+
+    changes = (*changes, *data_changes(data))
+    jobs = jobs or usual_jobs()
+    sweep_settings(Wanted(jobs=jobs, verbose=verbose, changes=changes, **wanted))
+
+
+@click.command(epilog=example("fedsim compare runs/a runs/b --target 0.9 -o page.html"))
+@click.argument("runs", nargs=-1, required=True)
+@METRIC
+@click.option(
+    "--target",
+    type=float,
+    help="Count costs up to this value of the metric. Without it, up to stop.target, "
+    "or to the best value that all runs reach.",
+)
+@click.option("-o", "--out", type=PATH, help="Also write a page with the curves.")
+@in_sentences
+def compare(
+    runs: tuple[str, ...], metric: str | None, target: float | None, out: Path | None
+) -> None:
+    """Compare runs or sweeps by metric and cost.
+
+    RUNS are their folders. Of a sweep the best point is taken, or another row:
+    FOLDER:2. Runs that differ only in their seeds are averaged.
+    """
+    from fedsim.experiments.compare.command import compare_runs
+
+    compare_runs(runs, metric, target, out)
+
+
+@click.command(epilog=example("fedsim fidelity federation.yaml --clients 8 --seeds 3"))
+@CONFIG
+@APP
+@set_option
+@data_option
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    help="How many clients. Without it, simulate.clients.",
+)
+@click.option(
+    "--run",
+    type=PATH,
+    metavar="RUN",
+    help="Compare with this finished run; no processes are started.",
+)
+@click.option(
+    "--pilot",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="How much of the run the simulation is calibrated on. Without it, a quarter.",
+)
+@METRIC
+@click.option(
+    "--target",
+    type=float,
+    help="Compare times up to this value of the metric. Without it, up to stop.target, "
+    "or to nine tenths of the gain.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How often each simulation is repeated.",
+)
+@click.option("-o", "--out", type=PATH, help="The folder for the page and the runs.")
+@verbose_option
+@in_sentences
+def fidelity(
+    verbose: bool, changes: tuple[str, ...], data: tuple[str, ...], **wanted: Any
+) -> None:
+    """Check a simulation against real processes.
+
+    CONFIG is the YAML file of the federation. A server and clients are started on this
+    machine, which are as slow, and come and go, as the section simulate says; then the
+    same federation is simulated, and both are compared.
+    """
+    log_to_stderr(verbose)
+    from fedsim.fidelity.command import Wanted, show_fidelity
+
+    show_fidelity(Wanted(changes=(*changes, *data_changes(data)), **wanted))

@@ -1,0 +1,59 @@
+"""The hint after Ctrl-C: one command that continues the simulation."""
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+
+class Hint:
+    """The command to type after an interruption, and what it will do."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """``words`` is the command that was typed."""
+        self.has_begun = False
+        self.say("interrupted before the run began; to begin again", words)
+
+    def say(self, what: str, words: Sequence[str]) -> None:
+        """Hints at another command from here on."""
+        self._what, self._words = what, words
+
+    def __str__(self) -> str:
+        """The hint; its command can be pasted into a shell."""
+        return f"{self._what}: {shlex.join(self._words)}"
+
+
+@contextmanager
+def hint_after_interruption(words: Sequence[str]) -> Iterator[Hint]:
+    """Ends the command with status 0 on Ctrl-C in the block, and prints the hint.
+
+    Until the run has begun there is nothing to tidy up, and an exception would pass
+    through the imports of libraries, which turn it into errors of their own: the
+    process ends at once.
+    """
+    hint, heard = Hint(words), []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        if hint.has_begun:
+            raise KeyboardInterrupt
+        click.echo(str(hint), err=True)
+        os._exit(0)
+
+    listens = callable(signal.getsignal(signal.SIGINT))  # not so behind a shell's &
+    before = signal.signal(signal.SIGINT, hear) if listens else None
+    try:
+        yield hint
+    except BaseException as error:
+        if not heard and not isinstance(error, KeyboardInterrupt):
+            raise
+        click.echo(str(hint), err=True)
+        sys.exit(0)
+    finally:
+        if listens:
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,144 @@
+"""What ``fedsim run`` and ``fedsim data`` do."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from fedcore.coordinator.events import Event
+from fedcore.errors import JournalError
+from fedrun.app import app_of, load_app
+from fedrun.callbacks import CALLBACKS, Notifier
+from fedrun.columns import formats
+from fedrun.config import load_config
+from fedrun.export import export_config, export_tables
+from fedrun.report import (
+    partition_page,
+    partition_table,
+    shares_of,
+    summary_table,
+    write_report,
+)
+from fedrun.results import Results
+from fedrun.run import Run
+from fedrun.tables import traffic_tables
+from fedrun.traffic import read_traffic
+from fedsim.api import free_folder
+from fedsim.api import run as run_simulation
+from fedsim.cli.interruption import Hint
+from fedsim.progress import RunProgress
+from fedsim.stacked import can_go_on
+
+TABLES = "tables"  # beside the report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line of ``fedsim run``."""
+
+    config: Path
+    changes: Sequence[str] = ()
+    app: str | None = None
+    out: Path | None = None
+    report: bool = True
+    log: Sequence[str] = ()
+    resume: Path | None = None
+
+
+def simulate(wanted: Wanted, hint: Hint, words: Sequence[str]) -> None:
+    """Runs a simulation, shows its progress, and prints and writes its results.
+
+    Args:
+        wanted: what was asked for.
+        hint: what an interruption prints.
+        words: the command as it was typed, without ``--out`` and ``--resume``.
+    """
+    config = load_config(wanted.config, wanted.changes)
+    app, place = app_of(wanted.app, config, wanted.config)
+    config = config.model_copy(update={"app": app})
+    workload = load_app(app, place)
+    console = Console(stderr=True)
+    notifier = Notifier([CALLBACKS[name]() for name in wanted.log])
+    folder = wanted.resume or wanted.out or free_folder(config)
+    with notifier, RunProgress(config.stop, console) as progress:
+
+        def told(run: Run, event: Event) -> str | None:
+            progress(run, event)
+            return notifier(run, event)
+
+        hint.has_begun = True
+        try:
+            results = run_simulation(
+                config,
+                workload,
+                folder=folder,
+                on_event=told,
+                resume=wanted.resume is not None,
+            )
+        except BaseException:  # said if this is what an interruption came to
+            _hint_at_continuing(hint, words, folder, wanted.out)
+            raise
+        hint.say("interrupted after the run; to look at it", _report_of(folder))
+        notifier.end(results)
+    export_config(results.folder, place)
+    shown = Console()
+    shown.print(summary_table(results))
+    traffic = read_traffic(results.folder)
+    if traffic is not None:
+        for table in traffic_tables(traffic, results.names, results.dim):
+            shown.print(table)
+    if wanted.report:
+        export_tables(results.folder, results.folder / TABLES)
+        tables = f"tables: {results.folder / TABLES} ({formats()})"
+        console.print(tables, soft_wrap=True, markup=False, highlight=False)
+        console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
+
+
+def _report_of(folder: Path) -> list[str]:
+    return ["fedserver", "report", str(folder)]
+
+
+def _hint_at_continuing(
+    hint: Hint, words: Sequence[str], folder: Path, out: Path | None
+) -> None:
+    """A stacked run can continue; one of the exact engine begins again elsewhere."""
+    results = Results(folder)
+    with suppress(JournalError):  # there is none yet
+        if can_go_on(folder):
+            hint.say("interrupted; to go on", [*words, "--resume", str(folder)])
+            return
+        if results.summary["ended"] is not None:
+            hint.say("interrupted after the run; to look at it", _report_of(folder))
+            return
+        versions = results.summary["versions"]
+        if not versions:
+            place = [] if out is None else ["--out", str(out)]
+            what = "interrupted before the first version; to begin again"
+            hint.say(what, [*words, *place])
+            return
+        if out is not None:
+            words = [*words, "--out", str(_other(out))]
+        hint.say(
+            f"interrupted at version {versions:,}; clients that are simulated one by "
+            "one cannot go on; to begin again",
+            words,
+        )
+
+
+def _other(folder: Path) -> Path:
+    """The next folder of this name that does not exist."""
+    number = 2
+    while (other := folder.with_name(f"{folder.name}-{number}")).exists():
+        number += 1
+    return other
+
+
+def show_data(
+    app: str, clients: int, out: Path, args: Mapping[str, str] | None = None
+) -> None:
+    """Shows how the data of an app are spread over its clients."""
+    shares = shares_of(load_app(app), clients, args)
+    Console().print(partition_table(shares))
+    Console(stderr=True).print(f"page: {partition_page(shares, out, app)}")

@@ -1,0 +1,180 @@
+"""The commands that simulate once, and what goes with a simulation.
+
+A command imports what it needs when it runs, so that ``--help`` is quick and an error
+of an import is told in a sentence.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from fedrun.command import (
+    data_changes,
+    data_option,
+    example,
+    in_sentences,
+    key_and_value,
+    log_to_stderr,
+    named_app,
+    set_option,
+    verbose_option,
+)
+from fedsim.cli.options import APP, CONFIG, PATH
+
+
+@click.command(
+    epilog=example(
+        "fedsim run federation.yaml",
+        "fedsim run federation.yaml --set algorithm.buffer=8 -o runs/buffer-8",
+    )
+)
+@CONFIG
+@APP
+@set_option
+@data_option
+@click.option("-o", "--out", type=PATH, help="The folder to write the run to.")
+@click.option(
+    "--no-report", is_flag=True, help="Write neither report.html nor the tables."
+)
+@click.option(
+    "--log",
+    multiple=True,
+    type=click.Choice(["tensorboard", "mlflow", "wandb"]),
+    help="Also log the metrics there, as they are measured.",
+)
+@click.option(
+    "--resume",
+    metavar="RUN",
+    type=PATH,
+    help="Continue the run in this folder, which was interrupted or killed.",
+)
+@verbose_option
+@in_sentences
+def run(
+    config: Path,
+    app: str | None,
+    changes: tuple[str, ...],
+    data: tuple[str, ...],
+    out: Path | None,
+    no_report: bool,
+    log: tuple[str, ...],
+    resume: Path | None,
+    verbose: bool,
+) -> None:
+    """Simulate a federation.
+
+    CONFIG is the YAML file that describes it. Ctrl-C stops the simulation and prints
+    the command that continues it.
+    """
+    from fedsim.cli.interruption import hint_after_interruption
+
+    flags = [*(["--no-report"] if no_report else []), *(["-v"] if verbose else [])]
+    words = ["fedsim", "run", str(config), *_repeated(app, changes, data, log), *flags]
+    placed = [*words, *_option("--out", out), *_option("--resume", resume)]
+    log_to_stderr(verbose)
+    with hint_after_interruption(placed) as hint:
+        from fedsim.cli.run import Wanted, simulate
+
+        wanted = Wanted(
+            config=config,
+            app=app,
+            changes=(*changes, *data_changes(data)),
+            out=out,
+            report=not no_report,
+            log=log,
+            resume=resume,
+        )
+        simulate(wanted, hint, words)
+
+
+def _option(name: str, value: object) -> list[str]:
+    """An option as it was typed, if it was."""
+    return [] if value is None else [name, str(value)]
+
+
+def _repeated(
+    app: str | None,
+    changes: tuple[str, ...],
+    data: tuple[str, ...],
+    log: tuple[str, ...],
+) -> Iterator[str]:
+    yield from _option("--app", app)
+    for name, values in (("--set", changes), ("--data", data), ("--log", log)):
+        for value in values:
+            yield from (name, value)
+
+
+@click.command(epilog=example("fedsim new my_project --kind numpy"))
+@click.argument("folder", type=PATH)
+@click.option(
+    "--kind",
+    type=click.Choice(["torch", "numpy", "sklearn"]),
+    default="torch",
+    show_default=True,
+    help="The library that the example app is written with.",
+)
+@in_sentences
+def new(folder: Path, kind: str) -> None:
+    """Create a project that runs as it is.
+
+    FOLDER gets an app, a federation.yaml and a README.
+    """
+    from fedsim.cli.project import make_project
+
+    for line in make_project(folder, kind):
+        click.echo(line)
+
+
+@click.command(epilog=example("fedsim trace runs/digits -o trace.csv"))
+@click.argument("folder", metavar="RUN", type=PATH)
+@click.option(
+    "-o",
+    "--out",
+    type=PATH,
+    default=Path("trace.csv"),
+    show_default=True,
+    help="The CSV file to write. simulate.trace reads it.",
+)
+@click.option(
+    "--fit",
+    "fitted",
+    is_flag=True,
+    help="Also print a section simulate: with distributions fitted to the run.",
+)
+@in_sentences
+def trace(folder: Path, out: Path, fitted: bool) -> None:
+    """Record when the clients of a run worked.
+
+    RUN is the folder of the run. The trace says how fast each client was and when it
+    was there; a simulation can replay it.
+    """
+    from fedsim.traces.command import trace_run
+
+    trace_run(folder, out, fitted=fitted)
+
+
+@click.command(epilog=example("fedsim data --app my_app:workload --clients 20"))
+@named_app
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="How many clients share the data.",
+)
+@data_option
+@click.option(
+    "-o",
+    "--out",
+    type=PATH,
+    default=Path("data.html"),
+    show_default=True,
+    help="The page to write.",
+)
+@in_sentences
+def data(app: str, clients: int, data: tuple[str, ...], out: Path) -> None:
+    """Show how an app's data are spread over its clients."""
+    from fedsim.cli.run import show_data
+
+    show_data(app, clients, out, dict(map(key_and_value, data)))

@@ -1,0 +1,1 @@
+"""Many simulations: sweeps over settings, comparisons of codecs and of runs."""

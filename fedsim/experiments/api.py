@@ -1,0 +1,222 @@
+"""``fedsim sweep``, ``codecs`` and ``compare`` from Python and notebooks."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedcore.errors import ConfigError
+from fedrun.results import Results
+from fedsim.experiments.codecs.command import Wanted as WantedCodecs
+from fedsim.experiments.codecs.command import compared
+from fedsim.experiments.codecs.comparison import Comparison as CodecComparison
+from fedsim.experiments.compare.command import write_page
+from fedsim.experiments.compare.comparison import Comparison, compare
+from fedsim.experiments.compare.sides import read_sides
+from fedsim.experiments.sweep.command import Wanted, swept
+from fedsim.experiments.sweep.outcome import Outcome
+
+
+def run_sweep(
+    config: str | Path,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    ranges: Mapping[str, tuple[str, float, float]] | None = None,
+    random: int | None = None,
+    seeds: int = 1,
+    metric: str | None = None,
+    app: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    keep: bool = False,
+    jobs: int = 1,
+) -> Outcome:
+    """Tries many settings of a federation, as ``fedsim sweep`` does.
+
+    Runs that are done are kept in the folder of the sweep, and not simulated again.
+
+    Args:
+        config: the path of the YAML file.
+        grid: values to try by field, such as ``{"algorithm.buffer": [4, 8]}``; with
+            several fields every combination is tried.
+        ranges: by field, the scale (linear, log or int), the low and the high end of an
+            interval, from which ``random`` points are drawn.
+        random: how many points are drawn, from ``ranges`` and ``grid``.
+        seeds: how often each point is simulated.
+        metric: to compare by; accuracy, or the first one measured, if left out.
+        app: ``module:attribute``, if not the config's.
+        changes: other values than the config's by field, for all points.
+        out: the folder of the sweep.
+        fresh: simulate again what is done already.
+        keep: keep the folders of the runs.
+        jobs: processes. A script that uses several must guard its own start with
+            ``if __name__ == "__main__"``, since they import it.
+
+    Returns:
+        The points, the best one first: ``table()``, ``runs()`` and ``curves()`` are
+        dicts of columns, ``rows[0]`` is the best point, ``verdict`` says it in a line.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        LatecomerError: no run at all ended well.
+    """
+    for name, given in (("grid", grid), ("ranges", ranges)):
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigError(
+                f"{name}: expected a mapping by field, such as "
+                f"{{'algorithm.buffer': ...}}, got {type(given).__name__}"
+            )
+    _check_count("seeds", seeds)
+    spans = (ranges or {}).items()
+    return swept(
+        Wanted(
+            config=_file(config),
+            app=app,
+            changes=_changes(changes),
+            grids=[_axis(field, values) for field, values in (grid or {}).items()],
+            ranges=[f"{field}={':'.join(map(str, span))}" for field, span in spans],
+            random=random,
+            seeds=seeds,
+            metric=metric,
+            out=_path(out),
+            fresh=fresh,
+            keep=keep,
+            jobs=jobs,
+            verbose=False,
+        )
+    )
+
+
+def compare_codecs(
+    config: str | Path | None = None,
+    *,
+    app: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    uplinks: Sequence[str] = (),
+    downlinks: Sequence[str] = (),
+    versions: int = 100,
+    seeds: int = 1,
+    tolerance: float = 0.005,
+    out: str | Path | None = None,
+    jobs: int = 1,
+) -> CodecComparison:
+    """Compares codecs on a model, as ``fedsim codecs`` does.
+
+    Args:
+        config: the path of the YAML file; without it the app is federated with all
+            defaults.
+        app: ``module:attribute``, if not the config's.
+        changes: other values than the config's, by field.
+        uplinks: codecs for updates, such as ``"top_k:ratio=0.01"`` or as YAML.
+        downlinks: codecs for models.
+        versions: of each simulation.
+        seeds: how often each pair is simulated.
+        tolerance: how much worse than uncompressed the recommended pair may be.
+        out: the folder of the page and the numbers.
+        jobs: processes, as in :func:`run_sweep`.
+
+    Returns:
+        The pairs, the uncompressed one first: ``rows``, ``values``, ``front``, and
+        ``advice`` and ``yaml`` of the recommended one.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        UserCodeError: the user's code raised.
+    """
+    for name, codecs in (("uplinks", uplinks), ("downlinks", downlinks)):
+        if isinstance(codecs, str):
+            raise ConfigError(f"{name}: expected a list of codecs, got {codecs!r}")
+    _check_count("seeds", seeds)
+    _check_count("versions", versions)
+    return compared(
+        WantedCodecs(
+            config=None if config is None else _file(config),
+            app=app,
+            changes=_changes(changes),
+            uplinks=uplinks,
+            downlinks=downlinks,
+            versions=versions,
+            seeds=seeds,
+            tolerance=tolerance,
+            out=_path(out),
+            jobs=jobs,
+            verbose=False,
+        )
+    )
+
+
+def compare_runs(
+    *runs: str | Path | Results,
+    metric: str | None = None,
+    target: float | None = None,
+    out: str | Path | None = None,
+) -> Comparison:
+    """Compares runs or sweeps, as ``fedsim compare`` does.
+
+    Args:
+        runs: their folders, or ``Results``; ``"FOLDER:2"`` is a row of a sweep.
+        metric: to compare by; accuracy, or the first one measured, if left out.
+        target: a value of it, up to which costs are counted.
+        out: a page with the curves, if one is wanted.
+
+    Returns:
+        ``sides``, what they cost and how they differ; ``sentences()`` says it.
+
+    Raises:
+        ConfigError: a name is no folder of a run or a sweep, or there is only one.
+    """
+    for run in runs:
+        if not isinstance(run, str | Path | Results):
+            raise ConfigError(
+                "compare_runs: expected folders or Results, one after the other, got "
+                f"{type(run).__name__}"
+            )
+    names = [str(run.folder if isinstance(run, Results) else run) for run in runs]
+    comparison = compare(read_sides(names), metric, target)
+    if out is not None:
+        write_page(comparison, Path(out))
+    return comparison
+
+
+def _file(config: object) -> Path:
+    """Other processes read it as well."""
+    if not isinstance(config, str | Path):
+        raise ConfigError(
+            "config: expected the path of a YAML file, which names the app, got "
+            f"{type(config).__name__}"
+        )
+    return Path(config)
+
+
+def _check_count(name: str, given: object) -> None:
+    if not isinstance(given, int) or given < 1:
+        raise ConfigError(f"{name}: expected 1 or more, got {given!r}")
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _changes(changes: Mapping[str, Any] | None) -> list[str]:
+    return [f"{field}={_text(value)}" for field, value in (changes or {}).items()]
+
+
+def _axis(field: str, values: Sequence[Any]) -> str:
+    """As ``--grid`` takes it."""
+    is_list = hasattr(values, "__len__") and not isinstance(values, str | Mapping)
+    if not is_list or not len(values):
+        raise ConfigError(
+            f"grid: {field}: expected a list of values such as [4, 8], got {values!r}"
+        )
+    return f"{field}={','.join(map(_text, values))}"
+
+
+def _text(value: Any) -> str:
+    """A value as ``--set`` takes it: YAML in a line."""
+    if isinstance(value, str):
+        return value
+    plain = value.item() if hasattr(value, "item") else value
+    text = yaml.safe_dump(plain, default_flow_style=True, width=10**6)
+    return str(text).removesuffix("...\n").strip()

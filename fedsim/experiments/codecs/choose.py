@@ -1,0 +1,48 @@
+"""Which pairs are worth having, and which one to take: pure functions of numbers."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """What a pair costs, and how well the model does with it."""
+
+    nbytes: float
+    score: float  # higher is better; NaN where nothing was learnt
+
+
+_SLACK = 1e-9  # 0.95 - 0.005 is a little more than 0.945
+
+
+def pareto_front(points: Sequence[Point]) -> list[bool]:
+    """Whether no other point is at least as good in both, and better in one."""
+    return [
+        _is_known(point) and not any(_dominates(other, point) for other in points)
+        for point in points
+    ]
+
+
+def recommended(points: Sequence[Point], tolerance: float) -> int | None:
+    """The place of the point with the fewest bytes among those that are good enough.
+
+    Good enough is whatever is at most ``tolerance`` worse than the first point, the
+    uncompressed one. Of equal bytes the better score is taken, then the earlier
+    place. None: the first point itself has learnt nothing.
+    """
+    if not points or not _is_known(points[0]):
+        return None
+    least = points[0].score - tolerance - _SLACK
+    enough = [i for i, p in enumerate(points) if _is_known(p) and p.score >= least]
+    return min(enough, key=lambda i: (points[i].nbytes, -points[i].score, i))
+
+
+def _dominates(one: Point, other: Point) -> bool:
+    if not _is_known(one):
+        return False
+    at_least = one.nbytes <= other.nbytes and one.score >= other.score
+    return at_least and (one.nbytes < other.nbytes or one.score > other.score)
+
+
+def _is_known(point: Point) -> bool:
+    return math.isfinite(point.nbytes) and math.isfinite(point.score)

@@ -1,0 +1,159 @@
+"""What ``fedsim codecs`` does: from a command line to a table, a page and advice."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from fedcore.errors import ConfigError
+from fedrun.app import app_of, load_app
+from fedrun.config import FederationConfig, load_config, parse_config
+from fedrun.config.load import change_config
+from fedsim.api import free_folder
+from fedsim.experiments.codecs.comparison import Comparison, summary
+from fedsim.experiments.codecs.measurements import Measurements
+from fedsim.experiments.codecs.numbers import as_json
+from fedsim.experiments.codecs.page import codecs_page
+from fedsim.experiments.codecs.pairs import pairs_of
+from fedsim.experiments.codecs.table import codecs_table
+from fedsim.experiments.processes import stoppable
+from fedsim.experiments.terminal import bars, screen, tell
+
+NARROW = 120  # a terminal with fewer columns breaks the names of codecs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    config: Path | None
+    app: str | None
+    changes: Sequence[str]
+    uplinks: Sequence[str]
+    downlinks: Sequence[str]
+    versions: int
+    seeds: int
+    tolerance: float
+    out: Path | None
+    jobs: int
+    verbose: bool
+
+
+def compare_codecs(wanted: Wanted) -> None:
+    """Measures all pairs, writes page and numbers, and says which pair to take.
+
+    Ctrl-C stops it; what was measured by then is told and written all the same.
+    """
+    console = Console(stderr=True)
+    found, out = _prepared(wanted)
+    try:
+        with stoppable():
+            _measure(found, out, wanted, console)
+    except KeyboardInterrupt:
+        console.print("stopped")
+    comparison = found.comparison()
+    if comparison is None:
+        console.print("nothing to tell: not even the uncompressed pair was measured")
+        return
+    _tell(comparison, out, console)
+
+
+def compared(wanted: Wanted) -> Comparison:
+    """The same for Python: nothing is printed, and the comparison is returned.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        UserCodeError: the user's code raised.
+    """
+    found, out = _prepared(wanted)
+    for _ in found.take_times():
+        pass
+    results = found.simulate(out, wanted.jobs, verbose=wanted.verbose)
+    with closing(results):
+        for _ in results:
+            pass  # it keeps them
+    comparison = found.comparison()
+    assert comparison is not None  # all was measured
+    _write(comparison, out)
+    return comparison
+
+
+def _prepared(wanted: Wanted) -> tuple[Measurements, Path]:
+    """What is to be measured, and the folder of what comes of it."""
+    config, app, place = _federation(wanted)
+    found = Measurements(
+        config=config,
+        app=app,
+        place=place,
+        workload=load_app(app, place),
+        pairs=pairs_of(config, wanted.uplinks, wanted.downlinks),
+        versions=wanted.versions,
+        seeds=wanted.seeds,
+        tolerance=wanted.tolerance,
+    )
+    found.check()
+    out = wanted.out or free_folder(config, "codecs")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: is a file, not a folder")
+    return found, out
+
+
+def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
+    """The config, the app, and the folder where the app is looked for."""
+    if wanted.config is not None:
+        config = load_config(wanted.config, wanted.changes)
+    else:
+        raw: dict[str, Any] = {}
+        for change in wanted.changes:
+            change_config(raw, change)
+        config = parse_config(raw)
+    return config, *app_of(wanted.app, config, wanted.config)
+
+
+def _measure(found: Measurements, out: Path, wanted: Wanted, console: Console) -> None:
+    """With a bar on a terminal, and a line for each pair elsewhere."""
+    pairs, live = len(found.pairs), console.is_terminal
+    with bars(console) as bar:
+        timed = bar.add_task("codecs timed", total=pairs, last="")
+        runs = bar.add_task("simulations", total=pairs * found.seeds, last="")
+        for pair in found.take_times():
+            bar.update(timed, advance=1, last=str(pair))
+        bar.update(timed, last="")
+        done = 0
+        results = found.simulate(out, wanted.jobs, verbose=wanted.verbose)
+        with closing(results):
+            for number, _ in results:
+                row = found.row(number)
+                bar.update(runs, advance=1, last=str(found.pairs[number]))
+                if row is None:
+                    continue
+                done += 1
+                if not live:
+                    tell(console, f"{done}/{pairs} {summary(row)}")
+
+
+def _tell(comparison: Comparison, out: Path, console: Console) -> None:
+    """The table, the files, and at the very end the pair to take."""
+    page, numbers = _write(comparison, out)
+    shown = screen()
+    shown.print(codecs_table(comparison, narrow=shown.width < NARROW))
+    tell(console, f"page: {page}")
+    tell(console, f"numbers: {numbers}")
+    for doubt in comparison.doubts:
+        click.echo(doubt)
+    click.echo(comparison.advice)
+    if comparison.yaml is not None:
+        click.echo(comparison.yaml)
+
+
+def _write(comparison: Comparison, out: Path) -> tuple[Path, Path]:
+    """The page and the numbers."""
+    out.mkdir(parents=True, exist_ok=True)
+    page, numbers = out / "codecs.html", out / "codecs.json"
+    page.write_text(codecs_page(comparison), encoding="utf-8")
+    numbers.write_text(as_json(comparison), encoding="utf-8")
+    return page, numbers

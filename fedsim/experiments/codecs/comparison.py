@@ -1,0 +1,172 @@
+"""The pairs side by side: means over seeds, the Pareto front, the pair to take."""
+
+import math
+import statistics
+from dataclasses import dataclass
+from functools import cached_property
+
+from fedcore.coordinator.settings import lower_is_better
+from fedrun.report import units
+from fedsim.experiments.codecs.choose import Point, pareto_front, recommended
+from fedsim.experiments.codecs.measure import down_per_update, last_means, up_per_update
+from fedsim.experiments.codecs.pairs import Pair
+from fedsim.experiments.codecs.timing import PairTimes
+from fedsim.experiments.statistics import ONE_SEED, standard_error
+from fedsim.experiments.trial import Trial, metric_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pair with what was measured."""
+
+    pair: Pair
+    trials: tuple[Trial, ...]  # one a seed
+    times: PairTimes
+
+    @cached_property
+    def bytes_up(self) -> float:
+        """Bytes up for each update, the mean over the seeds."""
+        return statistics.fmean(up_per_update(trial) for trial in self.trials)
+
+    @cached_property
+    def bytes_down(self) -> float:
+        """Bytes down for each update, the mean over the seeds."""
+        return statistics.fmean(down_per_update(trial) for trial in self.trials)
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes for each update, both directions together."""
+        return self.bytes_up + self.bytes_down
+
+    def values(self, metric: str) -> list[float]:
+        """The result of each seed; NaN where it was lost."""
+        return [last_means(trial).get(metric, math.nan) for trial in self.trials]
+
+
+def summary(row: Row) -> str:
+    """The pair, its result and its bytes, in a line."""
+    metric = metric_of(row.trials)
+    value = units.metric(statistics.fmean(row.values(metric)))
+    up, down = (f"{n:,.0f} bytes" for n in (row.bytes_up, row.bytes_down))
+    return f"{row.pair}: {metric} {value}, {up} up and {down} down for each update"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, the uncompressed one first."""
+
+    app: str
+    kind: str | None
+    """Of the algorithm, where the config has no such section yet."""
+    dim: int
+    versions: int
+    seeds: int
+    tolerance: float
+    rows: tuple[Row, ...]
+    asked: int
+    """Pairs that were to be compared; more than the rows if it was stopped."""
+
+    @cached_property
+    def metric(self) -> str:
+        """By which the pairs are compared."""
+        return metric_of(self.rows[0].trials)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the metric should fall."""
+        return lower_is_better(self.metric)
+
+    @cached_property
+    def values(self) -> list[float]:
+        """The metric of each row, the mean over its seeds."""
+        return [statistics.fmean(row.values(self.metric)) for row in self.rows]
+
+    @cached_property
+    def errors(self) -> list[float | None]:
+        """The standard error of each row's difference to the first one, over seeds."""
+        base = self.rows[0].values(self.metric)
+        return [
+            standard_error([v - b for v, b in zip(values, base, strict=True)])
+            for values in (row.values(self.metric) for row in self.rows)
+        ]
+
+    @cached_property
+    def _points(self) -> list[Point]:
+        sign = -1.0 if self.lower_is_better else 1.0
+        return [
+            Point(row.nbytes, sign * value)
+            for row, value in zip(self.rows, self.values, strict=True)
+        ]
+
+    @cached_property
+    def front(self) -> list[bool]:
+        """Which rows are on the Pareto front."""
+        return pareto_front(self._points)
+
+    @cached_property
+    def taken(self) -> int | None:
+        """The row to take."""
+        return recommended(self._points, self.tolerance)
+
+    def fewer(self, row: Row) -> float:
+        """How many times fewer bytes than uncompressed."""
+        return self.rows[0].nbytes / row.nbytes
+
+    def loss(self, place: int) -> float:
+        """How much worse than uncompressed; negative where it is better."""
+        return self._points[0].score - self._points[place].score
+
+    # ------------------------------------------------------------------ sentences
+
+    @property
+    def advice(self) -> str:
+        """Which pair to take, in one line."""
+        if self.taken is None:
+            return (
+                f"take none: uncompressed, too, {self.metric} was not measured at the "
+                "end; see first that the federation learns"
+            )
+        row, value = self.rows[self.taken], self.values[self.taken]
+        if self.taken == 0:
+            return (
+                f"take no compression: no pair with fewer bytes is within "
+                f"{self.tolerance:g} of its {self.metric}, {units.metric(value)}"
+            )
+        return (
+            f"take {row.pair}: {units.digits(self.fewer(row))} times fewer bytes, "
+            f"{self.metric} {units.metric(value)}, {self.against(self.taken)}"
+        )
+
+    @property
+    def yaml(self) -> str | None:
+        """The lines of the config that choose the pair to take."""
+        if self.taken is None:
+            return None
+        return self.rows[self.taken].pair.yaml(self.kind)
+
+    def against(self, place: int) -> str:
+        """A row's metric against that of the first one, in words."""
+        loss = self.loss(place)
+        if abs(loss) < 5e-5:
+            return "as good as uncompressed"
+        return f"{abs(loss):.4f} {'worse' if loss > 0 else 'better'} than uncompressed"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What should be known before the advice is followed."""
+        found = []
+        if len(self.rows) < self.asked:
+            found.append(
+                f"Stopped early: {len(self.rows)} of {self.asked} pairs were measured."
+            )
+        if self.taken:
+            error = self.errors[self.taken]
+            if error is None:
+                found.append(ONE_SEED)
+            elif 2 * error > self.tolerance:
+                found.append(
+                    f"Over {self.seeds} seeds the difference of the pair to take is "
+                    f"known to ±{2 * error:.4f} only; more seeds or versions tell it "
+                    "more surely."
+                )
+        return found

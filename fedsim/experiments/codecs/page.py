@@ -1,0 +1,259 @@
+"""The comparison as one self-contained page: the scatter, the front, the table."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedrun.report import look, units
+from fedrun.report.page import Section, copyable, note, page, plot, table, text
+from fedrun.report.ranges import axis_range
+from fedrun.report.thin import Floats
+from fedsim.experiments.codecs.comparison import Comparison
+from fedsim.experiments.codecs.table import CAPTION, HEAD, heading, mark, numbers
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_WORTH_A_LOOK = 3.0  # times the median of what pairs cost; worse ones squeeze the rest
+_INTRO = """<h1>Codecs for {app}</h1>
+<p class="under">{heading}</p>
+<div class="{kind}"><p><strong>{advice}</strong> {doubts}</p></div>"""
+
+
+def codecs_page(comparison: Comparison) -> str:
+    """The whole page."""
+    return page(
+        f"Codecs for {comparison.app}",
+        _intro(comparison),
+        [_scatter(comparison), _table(comparison)],
+    )
+
+
+def _intro(comparison: Comparison) -> str:
+    advice = comparison.advice
+    intro = _INTRO.format(
+        app=text(comparison.app),
+        heading=text(heading(comparison)),
+        kind="verdict" if comparison.taken else "verdict warn",
+        advice=text(f"{advice[0].upper()}{advice[1:]}."),
+        doubts=text(" ".join(comparison.doubts)),
+    )
+    return intro + (copyable(comparison.yaml) if comparison.yaml else "")
+
+
+def _scatter(comparison: Comparison) -> Section:
+    low = " (lower is better)" if comparison.lower_is_better else ""
+    lead = (
+        f"Each point is a pair: {text(comparison.metric)}{low}, the mean of the last "
+        "quarter of the evaluations, over the payload bytes up and down for each "
+        "update. On the Pareto front no other pair is better in both."
+    )
+    parts = [plot(codecs_figure(comparison), f"{comparison.metric} over bytes")]
+    lost = [
+        str(row.pair)
+        for row, value in zip(comparison.rows, comparison.values, strict=True)
+        if not math.isfinite(value + row.nbytes)
+    ]
+    if lost:
+        parts.append(
+            note(f"Not drawn, since nothing was learnt: {text('; '.join(lost))}.")
+        )
+    worse = _far_off(comparison)
+    if worse:
+        parts.append(note(text(_told_far_off(comparison, worse))))
+    return Section("front", "What bytes buy", lead, parts)
+
+
+def far_off(worse_by: Floats, front: Sequence[bool], tolerance: float) -> list[int]:
+    """Pairs that are so much worse than most that an axis with them shows no other.
+
+    Args:
+        worse_by: than the best pair, for each; NaN where nothing was learnt.
+        front: which of them are on the Pareto front; these stay, whatever they cost.
+        tolerance: how much worse a pair may be to be taken; that much is always shown.
+    """
+    known = np.flatnonzero(np.isfinite(worse_by)).tolist()
+    if not known:
+        return []
+    most = _WORTH_A_LOOK * max(float(np.median(worse_by[known])), tolerance)
+    if worse_by[known].max() <= 2 * most:
+        return []
+    return [i for i in known if worse_by[i] > most and i and not front[i]]
+
+
+def _far_off(comparison: Comparison) -> list[int]:
+    sizes = [row.nbytes for row in comparison.rows]
+    values = np.array(comparison.values) + 0 * np.array(sizes)  # NaN if either is none
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return []
+    lower = comparison.lower_is_better
+    worse_by = values - known.min() if lower else known.max() - values
+    return far_off(worse_by, comparison.front, comparison.tolerance)
+
+
+def _told_far_off(comparison: Comparison, worse: Sequence[int]) -> str:
+    pairs = "; ".join(
+        f"{comparison.rows[i].pair}: {comparison.values[i]:.4f}" for i in worse
+    )
+    return f"Triangles at the edge stand for pairs beyond the axis: {pairs}."
+
+
+def codecs_figure(comparison: Comparison) -> "Figure":
+    """The scatter on a logarithmic axis, the front as a line through its points."""
+    from plotly.graph_objects import Figure
+
+    figure = Figure()
+    known = [
+        i
+        for i, row in enumerate(comparison.rows)
+        if math.isfinite(row.nbytes + comparison.values[i])
+    ]
+    front = [i for i in known if comparison.front[i]]
+    front.sort(key=lambda i: comparison.rows[i].nbytes)
+    worse = _far_off(comparison)
+    rest = [i for i in known if i and not comparison.front[i] and i not in worse]
+    inside = np.array([comparison.values[i] for i in known if i not in worse])
+    goal = _least_accepted(comparison)
+    axis = axis_range(comparison.metric, inside, [inside, np.array([goal])])
+    edge = axis[1] if comparison.lower_is_better else axis[0]
+    groups: list[tuple[str, Sequence[int], dict[str, Any]]] = [
+        ("other pairs", rest, {"marker": {"color": look.GREY, "size": 8}}),
+        (
+            "Pareto front",
+            front,
+            {
+                "mode": "lines+markers",
+                "line": {"color": look.BLUE, "width": 2, "shape": "hv"},
+                "marker": {"color": look.BLUE, "size": 9},
+            },
+        ),
+        (
+            "uncompressed",
+            [i for i in known if i == 0],
+            {"marker": {"color": look.ORANGE, "size": 12, "symbol": "diamond"}},
+        ),
+        (
+            "the pair to take",
+            [i for i in known if i == comparison.taken],
+            {
+                "marker": {
+                    "color": look.GREEN,
+                    "size": 18,
+                    "symbol": "star",
+                    "line": {"width": 0},
+                }
+            },
+        ),
+    ]
+    for name, places, form in groups:
+        if places:
+            heights = [comparison.values[i] for i in places]
+            figure.add_trace(_points(comparison, name, places, heights, form))
+    if worse:
+        symbol = "triangle-up" if comparison.lower_is_better else "triangle-down"
+        form = {"marker": {"color": look.GREY, "size": 9, "symbol": symbol}}
+        heights = [edge] * len(worse)
+        beyond = _points(comparison, "beyond the axis", worse, heights, form)
+        figure.add_trace(beyond)
+    _accepted(figure, comparison)
+    figure.update_xaxes(
+        title_text="payload up and down for each update (log)",
+        type="log",
+        **_ticks([comparison.rows[i].nbytes for i in known]),
+    )
+    figure.update_yaxes(title_text=look.label(comparison.metric), range=axis)
+    return look.dress(figure, 520)
+
+
+def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
+    """At 1, 2 and 5 of each decade: a few times less is much here."""
+    if not nbytes:
+        return {}
+    low, high = (math.log10(end) for end in (min(nbytes), max(nbytes)))
+    edge = 0.08 * (high - low) + 0.05
+    decades = range(math.floor(low) - 1, math.ceil(high) + 1)
+    values = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    return {
+        "tickvals": values,
+        "ticktext": [units.in_bytes(value) for value in values],
+        "range": [low - edge, high + edge],
+    }
+
+
+def _points(
+    comparison: Comparison,
+    name: str,
+    places: Sequence[int],
+    heights: Sequence[float],
+    form: dict[str, Any],
+) -> Any:
+    from plotly.graph_objects import Scatter
+
+    rows = [comparison.rows[i] for i in places]
+    return Scatter(
+        x=[row.nbytes for row in rows],
+        y=heights,
+        name=name,
+        cliponaxis=False,
+        customdata=[
+            [
+                look.plain(str(comparison.rows[i].pair)),
+                units.digits(comparison.fewer(comparison.rows[i])),
+                comparison.values[i],
+            ]
+            for i in places
+        ],
+        hovertemplate="%{customdata[0]}<br>%{customdata[2]:.4f}<br>%{x:.4s}B, "
+        "%{customdata[1]} times fewer than uncompressed<extra></extra>",
+        **{"mode": "markers", **form},
+    )
+
+
+def _accepted(figure: "Figure", comparison: Comparison) -> None:
+    """A line at what is still good enough."""
+    value = _least_accepted(comparison)
+    if not math.isfinite(value):
+        return
+    figure.add_hline(
+        y=value,
+        line={"dash": "dot", "width": 1.5, "color": look.GREY},
+        annotation_text=f"uncompressed, and {comparison.tolerance:g} worse",
+        annotation_position="top right"
+        if comparison.lower_is_better
+        else "bottom right",
+    )
+
+
+def _least_accepted(comparison: Comparison) -> float:
+    """The value that a pair must reach to be taken; NaN if there is none."""
+    sign = 1 if comparison.lower_is_better else -1
+    return float(comparison.values[0] + sign * comparison.tolerance)
+
+
+def _table(comparison: Comparison) -> Section:
+    head = (
+        "uplink",
+        "downlink",
+        text(comparison.metric),
+        *HEAD,
+        "encode up, down",
+        "decode up, down",
+        "",
+    )
+    rows = []
+    for place, row in enumerate(comparison.rows):
+        up, down = row.times
+        cells = [
+            *row.pair.names,
+            *numbers(comparison, place),
+            f"{up.encode:.3f}, {down.encode:.3f}",
+            f"{up.decode:.3f}, {down.decode:.3f}",
+            mark(comparison, place),
+        ]
+        rows.append([text(cell) for cell in cells])
+    return Section(
+        "pairs", "All pairs", text(CAPTION), [table(head, rows, "  rrrrrrrr ")]
+    )

@@ -1,0 +1,210 @@
+"""Which pairs of codecs are compared, and how a user names others.
+
+A codec is named in short, ``top_k:ratio=0.01``, or as YAML, ``{kind: top_k, ratio:
+0.01}``. An uplink that is named in short gets an error memory wherever one is
+allowed, that is around a contraction; one that is written as YAML is taken as it
+is. The downlink's memory is the server's, so it is always named bare.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.compressors import CompressorConfig, ErrorFeedback, Identity, MemoryConfig
+from fedcore.config import Method, kind_of
+from fedcore.errors import ConfigError
+from fedrun.config import FederationConfig, parse_config
+from fedsim.experiments.terminal import split
+
+# An uplink, and the downlinks that it is tried with. Another line is all it takes.
+GRID: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("cast", ("cast",)),
+    ("natural", ("natural",)),
+    ("uniform:bits=8", ("uniform:bits=8",)),
+    ("uniform:bits=4", ("uniform:bits=4", "dead_zone:ratio=0.1")),
+    ("uniform:bits=2", ("uniform:bits=2", "dead_zone:ratio=0.1")),
+    ("qsgd:bits=4", ("uniform:bits=4",)),
+    ("sign_l1", ("sign_l1", "dead_zone:ratio=0.1")),
+    ("rotation", ("rotation", "dead_zone:ratio=0.1")),
+    ("random_k:ratio=0.1", ("dead_zone:ratio=0.1",)),
+    ("cyclic", ("cyclic",)),
+    ("low_rank", ("low_rank", "dead_zone:ratio=0.1")),
+    ("semi_discrete:bits=1", ("semi_discrete:bits=1", "dead_zone:ratio=0.1")),
+    ("semi_discrete:bits=0.3", ("semi_discrete:bits=0.5", "dead_zone:ratio=0.1")),
+    ("semi_discrete:bits=0.1", ("cyclic:ratio=0.2",)),
+    (
+        "per_tensor:inner.kind=stc,inner.ratio=0.05,exact_below=64",
+        ("dead_zone:ratio=0.1",),
+    ),
+    ("stc:ratio=0.05", ("stc:ratio=0.1", "dead_zone:ratio=0.1")),
+    ("gaussian_k:ratio=0.03", ("dead_zone:ratio=0.1",)),
+    ("top_k:ratio=0.1", ("top_k:ratio=0.1",)),
+    ("top_k:ratio=0.03", ("top_k:ratio=0.1",)),
+    ("top_k:ratio=0.01", ("top_k:ratio=0.05",)),
+    ("dead_zone:ratio=0.1", ("dead_zone:ratio=0.1", "stc:ratio=0.1")),
+    ("dead_zone:ratio=0.03", ("dead_zone:ratio=0.1",)),
+    ("dead_zone:ratio=0.01", ("dead_zone:ratio=0.05",)),
+)
+
+Side = Literal["uplink", "downlink"]
+
+
+class Pair(NamedTuple):
+    """A codec for each direction."""
+
+    uplink: CompressorConfig
+    downlink: CompressorConfig
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """How a user would name them."""
+        return uplink_name(self.uplink), short(self.downlink)
+
+    def yaml(self, kind: str | None = None) -> str:
+        """The lines that choose this pair; with ``kind`` they are a whole section."""
+        lines = ["algorithm:"]
+        if kind is not None:
+            lines.append(f"  kind: {kind}")
+        for side, method in zip(self._fields, self, strict=True):
+            lines.append(f"  {side}: {_flow(plain(method))}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return "{} up, {} down".format(*self.names)
+
+
+UNCOMPRESSED = Pair(Identity(), Identity())
+
+
+def pairs_of(
+    config: FederationConfig, uplinks: Sequence[str] = (), downlinks: Sequence[str] = ()
+) -> list[Pair]:
+    """The pairs to compare, the uncompressed one first.
+
+    Without candidates these are the grid and the federation's own pair. With some,
+    each uplink is tried with each downlink; a direction without candidates stays as
+    the federation has it.
+
+    Raises:
+        ConfigError: a candidate is none; the sentence is that of the config.
+    """
+    algorithm = config.algorithm
+    if algorithm.uplink.sends_changes:
+        raise ConfigError(
+            "the recipe ef21 cannot be compared with uncompressed pairs, since its "
+            "server adds up changes; compare its runs with those of fedsim run"
+        )
+    if uplinks or downlinks:
+        ups = [candidate("uplink", text, algorithm) for text in uplinks]
+        downs = [candidate("downlink", text, algorithm) for text in downlinks]
+        product = [
+            Pair(up, down)
+            for up in ups or [algorithm.uplink]
+            for down in downs or [algorithm.downlink]
+        ]
+        return _distinct([UNCOMPRESSED, *product])
+    grid = [
+        Pair(candidate("uplink", up, algorithm), candidate("downlink", down, algorithm))
+        for up, downs_of_it in GRID
+        for down in downs_of_it
+    ]
+    return _distinct([UNCOMPRESSED, Pair(algorithm.uplink, algorithm.downlink), *grid])
+
+
+def _distinct(pairs: Iterable[Pair]) -> list[Pair]:
+    seen: dict[str, Pair] = {}
+    for pair in pairs:
+        seen.setdefault(str([method.model_dump() for method in pair]), pair)
+    return list(seen.values())
+
+
+def candidate(side: Side, text: str, algorithm: AlgorithmConfig) -> CompressorConfig:
+    """The codec that a user named."""
+    source = f"--{side} {text}"
+    in_short = not text.lstrip().startswith("{")
+    given = _from_short(source, text) if in_short else _from_yaml(source, text)
+    raw = {"algorithm": {"kind": kind_of(type(algorithm)), side: given}}
+    method: CompressorConfig = getattr(parse_config(raw, source).algorithm, side)
+    if side == "uplink" and in_short and _wants_memory(method):
+        return ErrorFeedback(inner=method)
+    return method
+
+
+def _wants_memory(method: CompressorConfig) -> bool:
+    """Whether something is left out, and a memory of it does not diverge."""
+    return method.bias == "contraction" and not isinstance(
+        method, MemoryConfig | Identity
+    )
+
+
+def _from_yaml(source: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: is not a YAML value") from error
+
+
+def _from_short(source: str, text: str) -> dict[str, Any]:
+    """Reads ``kind:field=value,field.field=value``; values are YAML, as of --set."""
+    kind, _, settings = text.strip().partition(":")
+    given: dict[str, Any] = {"kind": kind}
+    for setting in filter(None, split(settings)):
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(
+                f"{source}: expected kind:field=value, such as top_k:ratio=0.01"
+            )
+        place: Any = given
+        *parents, last = name.strip().split(".")
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{source}: {parent!r} is a value, not a section")
+        place[last] = _from_yaml(source, value)
+    return given
+
+
+# ----------------------------------------------------------------------------- names
+
+
+def plain(method: Method) -> dict[str, Any]:
+    """A method as plain data: its kind and what was set."""
+    given: dict[str, Any] = {"kind": kind_of(type(method))}
+    for name in type(method).model_fields:
+        if name in method.model_fields_set and name != "kind":
+            value = getattr(method, name)
+            given[name] = plain(value) if isinstance(value, Method) else value
+    return given
+
+
+def uplink_name(method: CompressorConfig) -> str:
+    """The name that stands for this uplink: in short where that means the same."""
+    if isinstance(method, ErrorFeedback):
+        usual = ErrorFeedback(inner=method.inner)
+        as_usual = usual.model_dump() == method.model_dump()
+        inner = method.inner
+        return short(inner if as_usual and _wants_memory(inner) else method)
+    return _flow(plain(method)) if _wants_memory(method) else short(method)
+
+
+def short(method: CompressorConfig) -> str:
+    """``top_k:ratio=0.01``."""
+    (_, kind), *settings = _leaves(plain(method), "")
+    return f"{kind}:{','.join(f'{k}={v}' for k, v in settings)}".removesuffix(":")
+
+
+def _leaves(given: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", _flow(value)
+
+
+def _flow(value: Any) -> str:
+    """A value on one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,128 @@
+"""What ``fedsim compare`` does: a table, what differs, and what it means."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from fedrun.report import units
+from fedrun.report.page import Section, note, page, plot, text
+from fedsim.experiments.compare.comparison import COSTS, Comparison, compare
+from fedsim.experiments.compare.sides import read_sides
+from fedsim.experiments.curves import Group, curves_figure
+from fedsim.experiments.terminal import (
+    Cells,
+    column,
+    largest,
+    screen,
+    tell,
+    with_interval,
+)
+
+_INTRO = """<h1>Comparison by {metric}</h1>
+<div class="verdict plain">{sentences}</div>"""
+
+
+def compare_runs(
+    names: Sequence[str], metric: str | None, target: float | None, out: Path | None
+) -> None:
+    """Compares what these folders hold.
+
+    Args:
+        names: of folders of runs or sweeps; ``FOLDER:2`` is a row of a sweep.
+        metric: to compare by.
+        target: a value of it, up to which costs are told.
+        out: a page, if one is wanted.
+    """
+    comparison = compare(read_sides(names), metric, target)
+    screen().print(_cells(comparison).on_screen())
+    for line in _differences(comparison):
+        click.echo(line)
+    for line in comparison.sentences():
+        click.echo(line)
+    if out is not None:
+        write_page(comparison, out)
+        tell(Console(stderr=True), f"page: {out}")
+
+
+def write_page(comparison: Comparison, out: Path) -> None:
+    """Writes the page with the curves."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(_page(comparison), encoding="utf-8")
+
+
+def _differences(comparison: Comparison) -> list[str]:
+    """How the configs differ from the first one."""
+    first, *others = comparison.sides
+    found = []
+    for side in others:
+        lines = first.differences(side) or ["the config is the same"]
+        found += [f"{side.name}: {line}" for line in lines]
+    return found
+
+
+def _cells(comparison: Comparison) -> Cells:
+    sides, goal = comparison.sides, f"to {comparison.target:.4g}"
+    costs = {name: [comparison.cost(side, name) for side in sides] for name in COSTS}
+    used = {
+        "seconds": units.time_unit(largest(costs["seconds"])),
+        "updates": units.Unit(1.0, "updates"),
+        "nbytes": units.byte_unit(largest(costs["nbytes"])),
+    }
+    columns = [
+        [side.name for side in sides],
+        [str(len(side.trials)) for side in sides],
+        [with_interval(comparison.final(side)) for side in sides],
+        [with_interval(comparison.best(side)) for side in sides],
+        *(column(costs[name], used[name]) for name in COSTS),
+        [
+            f"{missed} never" if (missed := comparison.missed(side)) else ""
+            for side in sides
+        ],
+    ]
+    head = [
+        "",
+        "seeds",
+        f"final {comparison.metric}",
+        "best",
+        *(f"{_cost(name, used[name])} {goal}" for name in COSTS),
+        "",
+    ]
+    return Cells(head, list(zip(*columns, strict=True)), " rrrrrr ")
+
+
+def _cost(name: str, unit: units.Unit) -> str:
+    return f"payload {unit.name}" if name == "nbytes" else unit.name
+
+
+def _paragraph(line: str) -> str:
+    """A line of the terminal: a heading, one of the points below it, or a remark."""
+    if line.startswith("  "):
+        return f'<p class="point">{text(line.strip())}</p>'
+    if line.endswith(":"):
+        return f"<p><strong>{text(line)}</strong></p>"
+    return f"<p>{text(line)}</p>"
+
+
+def _page(comparison: Comparison) -> str:
+    groups = [Group(s.name, list(s.trials.values())) for s in comparison.sides]
+    figure = curves_figure(groups, comparison.metric, comparison.target)
+    title = f"{comparison.metric} over versions, time and payload"
+    lead = "The mean over the seeds with its 95 % interval; the target is dotted."
+    sentences = "".join(map(_paragraph, comparison.sentences()))
+    differences = "".join(note(text(line)) for line in _differences(comparison))
+    return page(
+        f"Comparison by {comparison.metric}",
+        _INTRO.format(metric=text(comparison.metric), sentences=sentences),
+        [
+            Section("curves", "Curves", lead, [plot(figure, title)]),
+            Section(
+                "sides",
+                "Numbers",
+                "Means with 95 % intervals (Student t) over the seeds; payload counts "
+                "up and down, without what carried it.",
+                [_cells(comparison).on_page(), differences],
+            ),
+        ],
+    )

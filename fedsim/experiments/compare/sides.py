@@ -1,0 +1,83 @@
+"""What is compared: runs of one config, one a seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedcore.errors import ConfigError
+from fedrun.results import Results
+from fedrun.run import differences
+from fedsim.experiments.sweep.files import INDEX, read_point
+from fedsim.experiments.trial import Trial, read_trial
+
+_WHERE = ("server", "journal", "model", "seed")  # what makes no other federation
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of several things to compare."""
+
+    name: str
+    config: dict[str, Any]
+    trials: dict[int, Trial]
+    """By their seeds."""
+
+    def differences(self, other: "Side") -> list[str]:
+        """How another side's config differs, as ``field: ours -> theirs``."""
+        return differences(_federation(self.config), _federation(other.config))
+
+
+def read_sides(names: Sequence[str]) -> list[Side]:
+    """The sides that folders hold, in the order in which they were named.
+
+    Runs which differ in their seeds alone are one side, unless there is no other.
+
+    Raises:
+        ConfigError: a name is no folder of a run or a sweep, or there is one side.
+        JournalError: a run is damaged.
+    """
+    singles = [_read(name) for name in names]
+    sides = _together(singles)
+    if len(sides) < 2:
+        sides = singles
+    if len(sides) < 2:
+        raise ConfigError("compare needs two runs at least; of a sweep, name two rows")
+    return sides
+
+
+def _read(name: str) -> Side:
+    folder, colon, rank = name.rpartition(":")
+    if colon and rank.isdigit() and not Path(name).exists():
+        return _of_sweep(Path(folder), int(rank))
+    path = Path(name)
+    if not path.is_dir():
+        raise ConfigError(f"{name}: is no folder of a run or a sweep")
+    if (path / INDEX).is_file():
+        return _of_sweep(path, 1)
+    results = Results(path)
+    trial = read_trial(results)
+    return Side(path.name, results.configured.config, {trial.seed: trial})
+
+
+def _of_sweep(folder: Path, rank: int) -> Side:
+    name, config, trials = read_point(folder, rank)
+    of = {trial.seed: trial for trial in trials}
+    return Side(f"{folder.name}:{rank} {name}", config, of)
+
+
+def _together(singles: Sequence[Side]) -> list[Side]:
+    """Puts sides of one config together, as long as their seeds differ."""
+    sides: list[Side] = []
+    for one in singles:
+        for place, side in enumerate(sides):
+            if not side.trials.keys() & one.trials.keys() and not side.differences(one):
+                sides[place] = Side(side.name, side.config, side.trials | one.trials)
+                break
+        else:
+            sides.append(one)
+    return sides
+
+
+def _federation(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in _WHERE}

@@ -1,0 +1,149 @@
+"""Curves of several runs each, as means with bands."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fedrun.report import look, units
+from fedrun.report.ranges import axis_range, limits
+from fedrun.report.thin import Floats, thinned
+from fedsim.experiments.statistics import student_t
+from fedsim.experiments.trial import Trial
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+COLOURS = (
+    look.BLUE,
+    look.VERMILION,
+    look.GREEN,
+    look.PINK,
+    look.ORANGE,
+    look.SKY,
+    look.YELLOW,
+    look.GREY,
+)
+MOST_CURVES = len(COLOURS)
+MOST_POINTS = 200
+AXES = ("version", "seconds", "nbytes")
+
+
+class Group(NamedTuple):
+    """Runs that differ in their seed alone."""
+
+    name: str
+    trials: Sequence[Trial]
+
+
+class Band(NamedTuple):
+    """A mean curve; low and high are equal to it where there is one run.
+
+    The interval ends where the metric does: no accuracy is above 1.
+    """
+
+    over: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def band(trials: Sequence[Trial], metric: str, axis: str) -> Band | None:
+    """The mean over runs with its 95 % interval, where all of them have been.
+
+    Between two evaluations a run's curve is a straight line.
+    """
+    curves = [trial.curve(metric, axis) for trial in trials]
+    curves = [(over, values) for over, values in curves if len(over)]
+    if not curves:
+        return None
+    start = max(over[0] for over, _ in curves)
+    end = min(over[-1] for over, _ in curves)
+    grid = np.unique(np.concatenate([over for over, _ in curves]))
+    grid = grid[(grid >= start) & (grid <= end)]
+    if not len(grid):
+        return None
+    grid = grid[thinned(len(grid), MOST_POINTS)]
+    values_RG = np.stack([np.interp(grid, over, values) for over, values in curves])
+    least, most = limits(metric, np.concatenate([values for _, values in curves]))
+    mean, count = values_RG.mean(0), len(values_RG)
+    if count == 1:
+        return Band(grid, mean, mean, mean)
+    half = student_t(count - 1) * values_RG.std(0, ddof=1) / np.sqrt(count)
+    low, high = np.clip([mean - half, mean + half], least, most)
+    return Band(grid, mean, low, high)
+
+
+def curves_figure(
+    groups: Sequence[Group], metric: str, target: float | None = None
+) -> "Figure":
+    """The metric over versions, time and bytes, a column each."""
+    from plotly.subplots import make_subplots
+
+    groups = groups[:MOST_CURVES]
+    trials = [trial for group in groups for trial in group.trials]
+    clock = units.time_unit(max((t.seconds for t in trials), default=0.0))
+    weight = units.byte_unit(max((t.nbytes for t in trials), default=0))
+    sizes = {"version": 1.0, "seconds": clock.size, "nbytes": weight.size}
+    figure = make_subplots(rows=1, cols=3, shared_yaxes=True, horizontal_spacing=0.03)
+    drawn: list[Floats] = [] if target is None else [np.array([target])]
+    for colour, group in zip(COLOURS, groups, strict=False):
+        for column, axis in enumerate(AXES, 1):
+            found = band(group.trials, metric, axis)
+            if found is not None:
+                over = found.over / sizes[axis]
+                drawn += [found.mean, found.low, found.high]
+                for trace in _traces(group.name, colour, found._replace(over=over)):
+                    trace.showlegend = bool(column == 1 and trace.name)
+                    figure.add_trace(trace, row=1, col=column)
+    titles = (
+        "version",
+        f"time ({clock.name})",
+        f"payload, up and down ({weight.name})",
+    )
+    for column, title in enumerate(titles, 1):
+        figure.update_xaxes(title_text=title, rangemode="tozero", row=1, col=column)
+        if target is not None:
+            figure.add_hline(
+                y=target,
+                line={"dash": "dot", "width": 1.5, "color": look.GREY},
+                row=1,
+                col=column,
+            )
+    measured = [trial.curve(metric, "version")[1] for trial in trials]
+    known = np.concatenate([*measured, np.empty(0)])
+    figure.update_yaxes(range=axis_range(metric, known, drawn))
+    figure.update_yaxes(title_text=look.label(metric), row=1, col=1)
+    return look.dress(figure, 420 + look.legend_height(len(groups)))
+
+
+def _traces(name: str, colour: str, found: Band) -> list[Any]:
+    """The band below the line of the mean."""
+    from plotly.graph_objects import Scatter
+
+    name = look.plain(name)
+    around = Scatter(
+        x=np.concatenate([found.over, found.over[::-1]]),
+        y=np.concatenate([found.high, found.low[::-1]]),
+        mode="lines",  # by default, a short line has dots
+        fill="toself",
+        fillcolor=look.soft(colour, 0.18),
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup=name,
+    )
+    line = Scatter(
+        x=found.over,
+        y=found.mean,
+        name=name,
+        legendgroup=name,
+        mode="lines" if len(found.over) > 1 else "markers",
+        line={"color": colour, "width": 2},
+        marker={"color": colour, "size": 7},
+        customdata=np.stack([found.low, found.high], -1),
+        hovertemplate=f"{name}<br>%{{y:.4g}} (%{{customdata[0]:.4g}} to "
+        "%{customdata[1]:.4g})<br>at %{x:.4g}<extra></extra>",
+    )
+    has_band = bool((found.high > found.low).any())
+    return [around, line] if has_band else [line]

@@ -1,0 +1,143 @@
+"""Means with intervals over seeds, and whether two sides differ by more than chance."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcore.rng import Key
+
+LEVEL = 0.95
+ALPHA = 0.05
+ONE_SEED = "One seed does not tell a small difference from chance; --seeds 3 does."
+_MOST_EXACT = 16  # differences whose signs are all tried
+_DRAWS = 1 << 16  # of signs, where they are more
+_SLACK = 1e-9  # sums of the same numbers in another order are equal
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds."""
+
+    mean: float
+    """NaN where there was nothing."""
+    half: float | None
+    """Half the width of its 95 % interval; None for less than two values."""
+    size: int
+    """How many values there were."""
+
+
+class Paired(NamedTuple):
+    """The differences of two sides, seed by seed."""
+
+    difference: Estimate
+    p: float | None
+    """Of the exact sign-flip test, two-sided; None for less than two seeds."""
+
+
+def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate:
+    """Mean and interval (Student t); what is no number is left out."""
+    known = [float(value) for value in values if math.isfinite(value)]
+    count = len(known)
+    if count < 2:
+        return Estimate(known[0] if known else math.nan, None, count)
+    error = standard_error(known)
+    assert error is not None
+    half = student_t(count - 1, level) * error
+    return Estimate(math.fsum(known) / count, half, count)
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """The standard error of the mean; None for less than two values."""
+    count = len(values)
+    if count < 2:
+        return None
+    mean = math.fsum(values) / count
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    return math.sqrt(variance / count)
+
+
+def student_t(freedom: int, level: float = LEVEL) -> float:
+    """The t that a share ``level`` of Student's distribution lies within, both ways.
+
+    Found by bisection on the angle θ = arctan(t / √ν).
+
+    Args:
+        freedom: degrees of freedom ν, a positive integer.
+        level: between 0 and 1.
+    """
+    if freedom < 1 or not 0 < level < 1:
+        raise ValueError(f"no quantile for {freedom} degrees of freedom at {level}")
+    low, high = 0.0, math.pi / 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        if _within(middle, freedom) < level:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """P(|T| < √ν tan θ), a finite sum for each integer ν.
+
+    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
+    """
+    sine, cosine = math.sin(angle), math.cos(angle)
+    is_odd = freedom % 2
+    if freedom == 1:
+        return 2 * angle / math.pi
+    term = cosine if is_odd else 1.0
+    total = term
+    for step in range(2 + is_odd, freedom - 1, 2):
+        term *= (step - 1) / step * cosine**2
+        total += term
+    return 2 / math.pi * (angle + sine * total) if is_odd else sine * total
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired:
+    """How much more ours is, over the seeds for which both are known."""
+    differences = [
+        ours[seed] - theirs[seed]
+        for seed in sorted(ours.keys() & theirs.keys())
+        if math.isfinite(ours[seed]) and math.isfinite(theirs[seed])
+    ]
+    p = sign_flip_p(differences) if len(differences) > 1 else None
+    return Paired(estimate(differences), p)
+
+
+def sign_flip_p(differences: Sequence[float]) -> float:
+    """The two-sided p-value of Fisher's permutation test for paired samples.
+
+    The share of all ways to give the differences signs whose sum is at least as far
+    from 0 as theirs is; nothing is assumed but that, without an effect, each sign is
+    as likely as the other. All 2^n ways are tried, or of more than 2^16 a sample.
+    """
+    count = len(differences)
+    sizes_S = np.abs(np.asarray(differences, np.float64))
+    seen = abs(math.fsum(differences)) - _SLACK * float(sizes_S.sum())
+    if count <= _MOST_EXACT:
+        sums_W = np.zeros(1)
+        for size in sizes_S:
+            sums_W = np.concatenate([sums_W + size, sums_W - size])
+        return float((np.abs(sums_W) >= seen).mean())
+    rng = Key.root(0).fold_in("sign flips").generator()
+    signs_WS = rng.integers(0, 2, (_DRAWS, count), np.int8) * 2.0 - 1
+    beyond = int((np.abs(signs_WS @ sizes_S) >= seen).sum())
+    return (1 + beyond) / (1 + _DRAWS)
+
+
+def least_p(count: int) -> float:
+    """The smallest p-value that so many seeds can give."""
+    return float(2.0 ** (1 - count))
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """P-values adjusted for their number (Holm, 1979); None stays."""
+    known = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    least = 0.0
+    for rank, (p, place) in enumerate(known):
+        least = max(least, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = least
+    return adjusted

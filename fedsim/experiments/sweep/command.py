@@ -1,0 +1,185 @@
+"""What ``fedsim sweep`` does: from a command line to a table and a page."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from fedcore.errors import ConfigError, LatecomerError
+from fedrun.app import app_of, load_app
+from fedrun.columns import formats
+from fedrun.config import load_config
+from fedrun.report import units
+from fedsim.experiments.processes import stoppable
+from fedsim.experiments.runner import Failure, require_measured
+from fedsim.experiments.sweep.files import write_sweep
+from fedsim.experiments.sweep.outcome import Outcome, outcome_of
+from fedsim.experiments.sweep.points import points_of, read_axis, read_span
+from fedsim.experiments.sweep.sweep import Cell, Sweep
+from fedsim.experiments.sweep.table import sweep_table
+from fedsim.experiments.terminal import bars, screen, tell
+from fedsim.experiments.trial import Trial
+
+_ALL_FAILED = "every run of the sweep ended with an error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    config: Path
+    app: str | None
+    changes: Sequence[str]
+    grids: Sequence[str]
+    ranges: Sequence[str]
+    random: int | None
+    seeds: int
+    metric: str | None
+    out: Path | None
+    fresh: bool
+    keep: bool
+    jobs: int
+    verbose: bool
+
+
+def sweep_settings(wanted: Wanted) -> None:
+    """Simulates what is new, and tells and writes the whole.
+
+    Ctrl-C stops it; what was done by then is told and kept.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        LatecomerError: no run at all ended well.
+    """
+    console = Console(stderr=True)
+    sweep = _sweep(wanted)
+    cells = sweep.cells()
+    for number, why in sweep.refused.items():
+        tell(console, f"{sweep.name(number)}: is left out: {why}")
+    left = cells if wanted.fresh else sweep.recall(cells)
+    if len(left) < len(cells):
+        known = units.counted(len(cells) - len(left), "run")
+        tell(console, f"known from before: {known} of {len(cells):,}")
+    try:
+        with stoppable():
+            _simulate(sweep, left, wanted, console)
+    except KeyboardInterrupt:
+        undone = len(cells) - len(sweep.trials) - len(sweep.failures)
+        tell(
+            console,
+            f"stopped: {units.counted(len(sweep.trials), 'run')} of {len(cells):,} "
+            f"done and kept; the same command goes on with the other {undone:,}",
+        )
+    _tell(sweep, wanted, console)
+
+
+def swept(wanted: Wanted) -> Outcome:
+    """The same for Python: nothing is printed, and the outcome is returned.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        LatecomerError: no run at all ended well.
+    """
+    sweep = _sweep(wanted)
+    cells = sweep.cells()
+    left = cells if wanted.fresh else sweep.recall(cells)
+    with closing(sweep.simulate(left, wanted.jobs, verbose=wanted.verbose)) as results:
+        for _ in results:
+            pass  # it keeps them
+    outcome = outcome_of(sweep, wanted.metric)
+    if outcome is None:
+        first = next(iter(sweep.failures.values()))
+        raise LatecomerError(f"{_ALL_FAILED}: {first.sentence}")
+    write_sweep(sweep, outcome)
+    return outcome
+
+
+def _sweep(wanted: Wanted) -> Sweep:
+    config = load_config(wanted.config, wanted.changes)
+    app, place = app_of(wanted.app, config, wanted.config)
+    require_measured(load_app(app, place), config, app, "points")
+    folder = wanted.out or _usual_folder(config.server.journal)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--out {folder}: is a file, not a folder")
+    points = points_of(
+        [read_axis(text) for text in wanted.grids],
+        [read_span(text) for text in wanted.ranges],
+        wanted.random,
+        config.seed,
+    )
+    return Sweep(
+        config=wanted.config,
+        changes=tuple(wanted.changes),
+        app=app,
+        place=place,
+        points=points,
+        seeds=range(config.seed, config.seed + wanted.seeds),
+        folder=folder,
+        keep=wanted.keep,
+    )
+
+
+def _usual_folder(journal: Path) -> Path:
+    """Always the same one, so that a sweep goes on where it was."""
+    return journal.with_name(f"{journal.name}-sweep")
+
+
+def _simulate(sweep: Sweep, left: list[Cell], wanted: Wanted, console: Console) -> None:
+    """With a bar on a terminal, and a line for each run elsewhere."""
+    if not left:
+        return
+    done = 0
+    with bars(console) as bar:
+        task = bar.add_task("simulations", total=len(left), last="")
+        results = sweep.simulate(left, wanted.jobs, verbose=wanted.verbose)
+        with closing(results):
+            for cells, found in results:
+                done += len(cells)
+                line = _line(sweep, cells[0], found)
+                bar.update(task, advance=len(cells), last=line)
+                if not console.is_terminal:
+                    tell(console, f"{done}/{len(left)} {line}")
+
+
+def _line(sweep: Sweep, cell: Cell, found: Trial | Failure) -> str:
+    """A run in a line."""
+    name = f"{sweep.name(cell.number)}, seed {cell.seed}"
+    if isinstance(found, Failure):
+        return f"{name}: {found.sentence}"
+    values = (f"{metric} {units.metric(v[-1])}" for metric, v in found.metrics.items())
+    return f"{name}: {', '.join(values) or 'nothing measured'}"
+
+
+def _tell(sweep: Sweep, wanted: Wanted, console: Console) -> None:
+    """The table, the files, the errors, and at the very end the best point."""
+    _tell_errors(sweep, console)
+    outcome = outcome_of(sweep, wanted.metric)
+    if outcome is None:
+        if sweep.failures:
+            raise LatecomerError(_ALL_FAILED)
+        tell(console, "nothing to tell: no run was done")
+        return
+    page = write_sweep(sweep, outcome)
+    screen().print(sweep_table(outcome))
+    tell(console, f"page: {page}")
+    tell(console, f"tables: {sweep.folder} ({formats()})")
+    for doubt in outcome.doubts:
+        click.echo(doubt)
+    click.echo(outcome.verdict)
+
+
+def _tell_errors(sweep: Sweep, console: Console) -> None:
+    """Each once, with where it was; of the first, the user's traceback as well."""
+    where: dict[str, list[str]] = {}
+    for (number, seed), failure in sorted(sweep.failures.items()):
+        name = f"{sweep.name(number)}, seed {seed}"
+        where.setdefault(failure.sentence, []).append(name)
+    traces = [failure.trace for failure in sweep.failures.values() if failure.trace]
+    if traces:
+        tell(console, traces[0].rstrip())
+    for sentence, names in where.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        tell(console, f"failed: {names[0]}{more}: {sentence}")

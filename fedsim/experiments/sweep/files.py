@@ -1,0 +1,71 @@
+"""What a sweep leaves in its folder, besides its runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedcore.errors import ConfigError
+from fedrun.columns import write_columns
+from fedsim.experiments.cache import Cache
+from fedsim.experiments.sweep.outcome import Outcome
+from fedsim.experiments.sweep.page import sweep_page
+from fedsim.experiments.sweep.sweep import Sweep
+from fedsim.experiments.trial import Trial
+
+INDEX = "sweep.json"
+
+
+def write_sweep(sweep: Sweep, outcome: Outcome) -> Path:
+    """Writes page, tables and index; returns where the page is.
+
+    The tables are ``table`` (a row for each point), ``runs`` and ``curves``.
+    """
+    folder = sweep.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    write_columns(outcome.table(), folder / "table")
+    write_columns(outcome.runs(), folder / "runs")
+    write_columns(outcome.curves(), folder / "curves")
+    index = {
+        "app": sweep.app,
+        "metric": outcome.metric,
+        "points": [
+            {
+                "name": row.name,
+                "set": dict(row.point.settings),
+                "runs": {s: sweep.keys[row.number, s] for s in row.trials},
+            }
+            for row in outcome.rows
+        ],
+    }
+    text = json.dumps(index, indent=1) + "\n"
+    (folder / INDEX).write_text(text, encoding="utf-8")
+    page = folder / "sweep.html"
+    page.write_text(sweep_page(outcome), encoding="utf-8")
+    return page
+
+
+def read_point(folder: Path, rank: int) -> tuple[str, dict[str, Any], list[Trial]]:
+    """A point of a sweep that is done: its name, a config of it, and its runs.
+
+    Args:
+        folder: of the sweep.
+        rank: its number in the table, from 1.
+
+    Raises:
+        ConfigError: there is no such point, or a file is damaged.
+    """
+    path = folder / INDEX
+    try:
+        points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        known = [(point["name"], list(point["runs"].values())) for point in points]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: is not the index of a sweep") from error
+    if not 0 < rank <= len(known):
+        raise ConfigError(
+            f"{folder}:{rank}: the sweep has the points 1 to {len(known)}"
+        )
+    name, keys = known[rank - 1]
+    if not keys:
+        raise ConfigError(f"{folder}:{rank}: {name} has no run that ended well")
+    runs = [Cache(folder).read(key) for key in keys]
+    return name, runs[0][0], [trial for _, trial in runs]

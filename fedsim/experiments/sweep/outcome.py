@@ -1,0 +1,221 @@
+"""A sweep's result: a row for each point, the best one first."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedcore.coordinator.settings import lower_is_better
+from fedrun.report import units
+from fedsim.experiments.statistics import (
+    ALPHA,
+    ONE_SEED,
+    Estimate,
+    estimate,
+    paired,
+)
+from fedsim.experiments.sweep.points import Point, numbers
+from fedsim.experiments.sweep.sweep import Sweep
+from fedsim.experiments.terminal import with_interval
+from fedsim.experiments.trial import Place, Trial, metric_of
+
+COSTS = ("versions", "updates", "nbytes", "seconds")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point with its runs."""
+
+    number: int
+    point: Point
+    name: str
+    trials: dict[int, Trial]
+    """By their seeds."""
+    errors: int
+    """Runs that ended with an error."""
+    metric: str
+
+    @cached_property
+    def final(self) -> Estimate:
+        """The metric at the end."""
+        return estimate([t.final(self.metric) for t in self.trials.values()])
+
+    @cached_property
+    def best(self) -> Estimate:
+        """The metric where it was best."""
+        return estimate([t.best(self.metric) for t in self.trials.values()])
+
+    def cost(self, name: str) -> Estimate:
+        """What a run took: one of ``COSTS``."""
+        return estimate([getattr(t, name) for t in self.trials.values()])
+
+    @property
+    def lost(self) -> int:
+        """Runs which ended without a model that is any good."""
+        return len(self.trials) - self.final.size
+
+    @property
+    def finals(self) -> dict[int, float]:
+        """The metric at the end, by seeds."""
+        return {seed: t.final(self.metric) for seed, t in self.trials.items()}
+
+    @property
+    def remark(self) -> str:
+        """What is not as it should be."""
+        found = [f"{self.errors} failed"] if self.errors else []
+        return ", ".join([*found, f"{self.lost} diverged"] if self.lost else found)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The rows in order, and what was asked for."""
+
+    app: str
+    metric: str
+    fields: dict[str, str]
+    seeds: int
+    asked: int
+    """Runs that were to be."""
+    rows: tuple[Row, ...]
+
+    @property
+    def done(self) -> int:
+        """Runs that ended, with an error or without."""
+        return sum(len(row.trials) + row.errors for row in self.rows)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the metric should fall."""
+        return lower_is_better(self.metric)
+
+    @property
+    def verdict(self) -> str:
+        """The best point in a line."""
+        first = self.rows[0]
+        if not first.final.size:
+            return f"best: none; no run ended with a {self.metric}"
+        value = with_interval(first.final)
+        seeds = units.counted(first.final.size, "seed")
+        return f"best: {first.name}: {self.metric} {value} over {seeds}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What should be known before the best point is taken."""
+        if self.seeds == 1:
+            return [ONE_SEED] if len(self.rows) > 1 else []
+        if len(self.rows) < 2:
+            return []
+        first, second = self.rows[:2]
+        found = paired(first.finals, second.finals)
+        if found.p is None or found.difference.half is None:
+            return []
+        return [
+            f"against the second, {second.name}: {found.difference.mean:+.2g} ± "
+            f"{found.difference.half:.2g} over {found.difference.size} seeds, "
+            + (
+                f"more than chance (p = {found.p:.2g})"
+                if found.p < ALPHA
+                else f"which may be chance (p = {found.p:.2g})"
+            )
+        ]
+
+    def table(self) -> dict[str, list[Any]]:
+        """The rows as columns: settings, then means with half widths of intervals."""
+        columns: dict[str, list[Any]] = {"rank": list(range(1, len(self.rows) + 1))}
+        for place, field in enumerate(self.fields):
+            texts = [row.point.settings[place][1] for row in self.rows]
+            columns[field] = list(numbers(texts))
+        columns["runs"] = [len(row.trials) for row in self.rows]
+        columns["diverged"] = [row.lost for row in self.rows]
+        columns["failed"] = [row.errors for row in self.rows]
+        estimates = {
+            f"final_{self.metric}": [row.final for row in self.rows],
+            f"best_{self.metric}": [row.best for row in self.rows],
+            **{
+                name.replace("nbytes", "bytes"): [row.cost(name) for row in self.rows]
+                for name in COSTS
+            },
+        }
+        for name, found in estimates.items():
+            means = [each.mean for each in found]
+            columns[f"{name}_mean"] = [m if math.isfinite(m) else None for m in means]
+            columns[f"{name}_half_width_95"] = [each.half for each in found]
+        return columns
+
+    def runs(self) -> dict[str, list[Any]]:
+        """A row for each run that ended."""
+        each = [(row, seed, t) for row in self.rows for seed, t in row.trials.items()]
+        columns: dict[str, list[Any]] = {
+            field: list(numbers([row.point.settings[place][1] for row, _, _ in each]))
+            for place, field in enumerate(self.fields)
+        }
+        columns["seed"] = [seed for _, seed, _ in each]
+        finals = [trial.final(self.metric) for _, _, trial in each]
+        bests = [trial.best(self.metric) for _, _, trial in each]
+        columns[f"final_{self.metric}"] = [v if v == v else None for v in finals]
+        columns[f"best_{self.metric}"] = [v if v == v else None for v in bests]
+        for name in ("versions", "updates", "bytes_up", "bytes_down", "seconds"):
+            columns[name] = [getattr(trial, name) for _, _, trial in each]
+        return columns
+
+    def curves(self) -> dict[str, list[Any]]:
+        """A row for each evaluation of each run, with all metrics."""
+        metrics = list(
+            dict.fromkeys(
+                name
+                for row in self.rows
+                for trial in row.trials.values()
+                for name in trial.metrics
+            )
+        )
+        rows = [
+            {**dict(row.point.settings), "seed": seed, **measured}
+            for row in self.rows
+            for seed, trial in row.trials.items()
+            for measured in trial.rows()
+        ]
+        heads = (*self.fields, "seed", *Place._fields, *metrics)
+        columns = {
+            name.replace("nbytes", "bytes"): [row.get(name) for row in rows]
+            for name in heads
+        }
+        for name in self.fields:
+            columns[name] = list(numbers([str(value) for value in columns[name]]))
+        return columns
+
+
+def outcome_of(sweep: Sweep, metric: str | None) -> Outcome | None:
+    """What is known so far; None while nothing is.
+
+    Raises:
+        WorkloadError: the metric was not measured.
+    """
+    if not sweep.trials:
+        return None
+    name = metric_of(list(sweep.trials.values()), metric)
+    rows = [_row(sweep, number, name) for number in range(len(sweep.points))]
+    sign = 1 if lower_is_better(name) else -1
+    known = [row for row in rows if row.trials or row.errors]
+
+    def order(row: Row) -> tuple[bool, bool, float]:
+        mean = row.final.mean
+        return not row.final.size, bool(row.remark), sign * mean if mean == mean else 0
+
+    return Outcome(
+        app=sweep.app,
+        metric=name,
+        fields=sweep.fields,
+        seeds=len(sweep.seeds),
+        asked=sweep.size,
+        rows=tuple(sorted(known, key=order)),
+    )
+
+
+def _row(sweep: Sweep, number: int, metric: str) -> Row:
+    trials = {
+        seed: sweep.trials[number, seed]
+        for seed in sweep.seeds
+        if (number, seed) in sweep.trials
+    }
+    failed = sum(1 for place, _ in sweep.failures if place == number)
+    return Row(number, sweep.points[number], sweep.name(number), trials, failed, metric)

@@ -1,0 +1,150 @@
+"""All runs of a sweep; it may be stopped at any point, and go on later."""
+
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from fedcore.errors import ConfigError
+from fedrun.config import FederationConfig, load_config
+from fedsim.experiments.cache import Cache
+from fedsim.experiments.identity import identity, program, sources
+from fedsim.experiments.processes import run_all
+from fedsim.experiments.runner import Failure, Task, attempt
+from fedsim.experiments.sweep.points import Point, short_names
+from fedsim.experiments.trial import Trial
+
+
+class Cell(NamedTuple):
+    """A point with a seed."""
+
+    number: int
+    seed: int
+    key: str
+    settings: dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class Sweep:
+    """The points of one federation, and what came of their runs so far."""
+
+    config: Path
+    changes: tuple[str, ...]
+    app: str
+    place: Path
+    """Where the app is looked for."""
+    points: list[Point]
+    seeds: range
+    folder: Path
+    keep: bool = False
+    """Run folders are kept."""
+    trials: dict[tuple[int, int], Trial] = field(default_factory=dict)  # point, seed
+    failures: dict[tuple[int, int], Failure] = field(default_factory=dict)
+    keys: dict[tuple[int, int], str] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)  # point: why
+
+    @cached_property
+    def fields(self) -> dict[str, str]:
+        """The fields that the points set, and their short names."""
+        return short_names([name for name, _ in self.points[0].settings])
+
+    @cached_property
+    def cache(self) -> Cache:
+        """Runs that are done."""
+        return Cache(self.folder)
+
+    @property
+    def size(self) -> int:
+        """How many runs there are to be."""
+        return (len(self.points) - len(self.refused)) * len(self.seeds)
+
+    def name(self, number: int) -> str:
+        """A point in short."""
+        return self.points[number].name(self.fields) or "as configured"
+
+    def cells(self) -> list[Cell]:
+        """Every run that can be; a point that is no federation is refused.
+
+        Raises:
+            ConfigError: all points are refused.
+        """
+        found, first = [], None
+        code, ours = sources(self.app, self.place), program()
+        for number, point in enumerate(self.points):
+            try:
+                config = load_config(self.config, (*self.changes, *point.changes))
+            except ConfigError as error:
+                first = first or error
+                self.refused[number] = str(error)
+                continue
+            for seed in self.seeds:
+                seeded = config.model_copy(update={"seed": seed})
+                cell = self._cell(number, seed, seeded, code, ours)
+                self.keys[number, seed] = cell.key
+                found.append(cell)
+        if first is not None and not found:
+            raise first
+        return found
+
+    @staticmethod
+    def _cell(
+        number: int, seed: int, config: FederationConfig, code: str, ours: str
+    ) -> Cell:
+        key = identity(config, code, ours)
+        return Cell(number, seed, key, config.model_dump(mode="json"))
+
+    def recall(self, cells: list[Cell]) -> list[Cell]:
+        """Takes what is done already; returns what is not."""
+        left = []
+        for cell in cells:
+            trial = self.cache.get(cell.key, whole=self.keep)
+            if trial is None:
+                left.append(cell)
+            else:
+                self.trials[cell.number, cell.seed] = trial
+        return left
+
+    def simulate(
+        self, cells: list[Cell], jobs: int, *, verbose: bool = False
+    ) -> Generator[tuple[list[Cell], Trial | Failure]]:
+        """Simulates these, and keeps each result as soon as it is there.
+
+        Cells that come to the same config are simulated once, and told together.
+
+        Args:
+            cells: of the sweep.
+            jobs: processes.
+            verbose: of their warnings.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        same: dict[str, list[Cell]] = {}
+        for cell in cells:
+            same.setdefault(cell.key, []).append(cell)
+        with TemporaryDirectory(prefix=".scratch-", dir=self.folder) as scratch:
+            tasks = [self._task(group[0], Path(scratch)) for group in same.values()]
+            with closing(run_all(attempt, tasks, jobs, verbose=verbose)) as results:
+                for task, found in results:
+                    if isinstance(found, Trial):
+                        self.cache.put(task.key, task.settings, found)
+                    for cell in same[task.key]:
+                        self._note(cell, found)
+                    yield same[task.key], found
+
+    def _task(self, cell: Cell, scratch: Path) -> Task[str]:
+        return Task(
+            key=cell.key,
+            app=self.app,
+            place=self.place,
+            settings=cell.settings,
+            scratch=scratch,
+            kept=self.cache.run_folder(cell.key) if self.keep else None,
+        )
+
+    def _note(self, cell: Cell, found: Trial | Failure) -> None:
+        if isinstance(found, Trial):
+            self.trials[cell.number, cell.seed] = found
+        else:
+            self.failures[cell.number, cell.seed] = found

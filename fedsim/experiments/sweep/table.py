@@ -1,0 +1,60 @@
+"""A sweep in the terminal, and as cells of a page."""
+
+from rich.table import Table
+
+from fedrun.report import units
+from fedsim.experiments.sweep.outcome import COSTS, Outcome
+from fedsim.experiments.terminal import Cells, column, largest, with_interval
+
+CAPTION = (
+    "Means with 95 % intervals (Student t) over the seeds, the best first. Updates are "
+    "accepted ones; payload counts up and down; time is virtual."
+)
+
+
+def sweep_table(outcome: Outcome) -> Table:
+    """A row for each point, for a terminal."""
+    title = heading(outcome)
+    return cells(outcome).on_screen(title=title, caption=CAPTION, highlighted=0)
+
+
+def heading(outcome: Outcome) -> str:
+    """What was swept."""
+    points = units.counted(len(outcome.rows), "point")
+    seeds = units.counted(outcome.seeds, "seed")
+    runs = units.counted(outcome.asked, "run")
+    done = "" if outcome.done == outcome.asked else f", {outcome.done:,} done"
+    return f"{outcome.app}: {points}, {seeds} each, {runs}{done}"
+
+
+def cells(outcome: Outcome) -> Cells:
+    """A row for each point: its settings, its results and its costs."""
+    rows = outcome.rows
+    costs = {name: [row.cost(name) for row in rows] for name in COSTS}
+    used = {
+        "versions": units.Unit(1.0, "versions"),
+        "updates": units.Unit(1.0, "updates"),
+        "nbytes": units.byte_unit(largest(costs["nbytes"])),
+        "seconds": units.time_unit(largest(costs["seconds"])),
+    }
+    columns = [
+        [str(place) for place in range(1, len(rows) + 1)],
+        *(
+            [row.point.settings[place][1] for row in rows]
+            for place in range(len(outcome.fields))
+        ),
+        [with_interval(row.final) for row in rows],
+        [with_interval(row.best) for row in rows],
+        *(column(costs[name], used[name]) for name in COSTS),
+        [row.remark for row in rows],
+    ]
+    head = [
+        "#",
+        *outcome.fields.values(),
+        f"final {outcome.metric}",
+        "best",
+        *(("payload " if name == "nbytes" else "") + used[name].name for name in COSTS),
+        "",
+    ]
+    align = "r" + " " * len(outcome.fields) + "r" * (2 + len(COSTS)) + " "
+    return Cells(head, list(zip(*columns, strict=True)), align)

@@ -1,0 +1,125 @@
+"""What experiments read from a command line, and print: words, bars and tables."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from fedrun.report import page, units
+from fedsim.experiments.statistics import Estimate
+
+WIDTH = 140  # of the table where there is no terminal
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas, except for those inside a list or a section."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "[{") - (char in "]}")
+        if char == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def with_interval(found: Estimate) -> str:
+    """A metric's mean with its 95 % interval: ``0.9062 ± 0.0031``."""
+    if not found.size:
+        return "–"
+    around = f" ± {found.half:.2g}" if found.half else ""
+    return f"{units.metric(found.mean)}{around}"
+
+
+def column(estimates: Sequence[Estimate], unit: units.Unit) -> list[str]:
+    """Costs with their intervals, all in one unit: ``1,230 ± 12``."""
+    return [
+        f"{units.digits(e.mean / unit.size)} ± {units.digits(e.half / unit.size)}"
+        if e.half
+        else units.digits(e.mean / unit.size)
+        if e.size
+        else "–"
+        for e in estimates
+    ]
+
+
+def largest(estimates: Sequence[Estimate]) -> float:
+    """The largest mean, for the unit of a column."""
+    return max((e.mean for e in estimates if e.size), default=0.0)
+
+
+def screen() -> Console:
+    """Where a wide table is printed; off a terminal it is as wide as it likes."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
+def bars(console: Console) -> Progress:
+    """Bars with a count, the time left, and the field ``last``; on a terminal only."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}", markup=False),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def tell(console: Console, line: str) -> None:
+    """Prints a line as it is, without markup and line breaks."""
+    console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+class Cells(NamedTuple):
+    """A table of texts, for a terminal and for a page."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    """For each column ``r`` for right, or a space for left."""
+
+    def on_screen(
+        self, *, title: str = "", caption: str = "", highlighted: int | None = None
+    ) -> Table:
+        """The table for a terminal.
+
+        Args:
+            title: a line above it.
+            caption: a line below it.
+            highlighted: the row that is shown in green.
+        """
+        table = Table(
+            title=Text(title) if title else None,
+            title_justify="left",
+            caption=Text(caption) if caption else None,
+            caption_justify="left",
+            box=box.SIMPLE,
+            padding=(0, 1, 0, 0),
+        )
+        for name, mark in zip(self.head, self.align, strict=True):
+            table.add_column(
+                Text(name), justify="right" if mark == "r" else "left", overflow="fold"
+            )
+        for place, row in enumerate(self.rows):
+            style = "bold green" if place == highlighted else ""
+            table.add_row(*map(Text, row), style=style)
+        return table
+
+    def on_page(self) -> str:
+        """The table as HTML, escaped."""
+        rows = [[page.text(cell) for cell in row] for row in self.rows]
+        return page.table([page.text(name) for name in self.head], rows, self.align)

@@ -1,0 +1,182 @@
+"""The result of one run: its curve and its costs, as plain data.
+
+Bytes are those of the payloads that travelled. Counted are updates that got a verdict,
+and what went down to clients with their tasks, patches included; what the evaluator is
+given is not counted, since it is there to compare alone.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.errors import WorkloadError
+from fedcore.protocol import Verdict
+from fedrun.models import main_metric
+from fedrun.report.flow import Flow, published_at
+from fedrun.report.thin import Floats, floats
+from fedrun.results import NOT_METRICS, Results, Table, is_number
+
+
+class Place(NamedTuple):
+    """A point of a run: what it had taken until a version was published."""
+
+    seconds: float
+    version: int
+    updates: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One run."""
+
+    seed: int
+    versions: int
+    updates: int
+    """Accepted ones."""
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    """Virtual ones, of a simulation."""
+    places: list[Place]
+    """Where models were measured, in the order of versions."""
+    metrics: dict[str, list[float | None]]
+    """What was measured there."""
+    broken: bool = False
+    """No version was made any more, or the updates were not finite."""
+    decided: int = 0
+    """Updates that got a verdict; 0 in files that an older version wrote."""
+
+    @property
+    def nbytes(self) -> int:
+        """Both directions."""
+        return self.bytes_up + self.bytes_down
+
+    def final(self, metric: str) -> float:
+        """The last value; NaN where the model was lost, or never measured."""
+        values = self.metrics.get(metric, [])
+        return _number(values[-1]) if values and not self.broken else math.nan
+
+    def best(self, metric: str) -> float:
+        """The best value."""
+        known = [v for v in map(_number, self.metrics.get(metric, [])) if v == v]
+        pick = min if lower_is_better(metric) else max
+        return pick(known) if known else math.nan
+
+    def reach(self, metric: str, target: float) -> Place | None:
+        """Where the metric was first at least as good as a target."""
+        sign = -1 if lower_is_better(metric) else 1
+        for place, value in zip(self.places, self.metrics.get(metric, []), strict=True):
+            if is_number(value) and sign * (_number(value) - target) >= 0:
+                return place
+        return None
+
+    def curve(self, metric: str, axis: str) -> tuple[Floats, Floats]:
+        """The known values over ``seconds``, ``version``, ``updates`` or ``nbytes``."""
+        values = floats(self.metrics.get(metric, []))
+        over = floats([getattr(place, axis) for place in self.places])[: len(values)]
+        known = np.isfinite(values)
+        return over[known], values[known]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each evaluation: its place, and the metrics."""
+        for number, place in enumerate(self.places):
+            values = {name: column[number] for name, column in self.metrics.items()}
+            yield {**place._asdict(), **values}
+
+    def evaluations(self) -> Table:
+        """The evaluations as columns: version, seconds, and the metrics."""
+        return {
+            "version": [place.version for place in self.places],
+            "seconds": [place.seconds for place in self.places],
+            **self.metrics,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data; what is no number is null."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> "Trial":
+        """The trial that :meth:`as_json` wrote."""
+        return cls(**{**raw, "places": [Place(*place) for place in raw["places"]]})
+
+
+def read_trial(results: Results, *, broken: bool = False) -> Trial:
+    """The trial that a run folder holds, of a simulation or of a deployment."""
+    table, decided = _evaluations(results), results.of(Decided)
+    down = (r.nbytes for r in results.of(Leased) if r.cid not in results.evaluators)
+    versions = table.get("version", [])
+    published = published_at(results, versions)
+    measured = floats(table.get("seconds", []))
+    seconds = np.where(np.isfinite(published), published, measured)
+    counts = _counts(results, seconds)
+    names = [name for name in table if name not in NOT_METRICS]
+    return Trial(
+        seed=results.configured.seed,
+        versions=results.summary["versions"],
+        updates=results.summary["accepted"],
+        bytes_up=sum(record.nbytes for record in decided),
+        bytes_down=sum(down),
+        seconds=results.seconds,
+        places=[
+            Place(float(at), int(version), int(updates), int(nbytes))
+            for at, version, updates, nbytes in zip(
+                seconds, versions, *counts, strict=True
+            )
+        ],
+        metrics={
+            name: [value if is_number(value) else None for value in table[name]]
+            for name in names
+        },
+        broken=broken,
+        decided=len(decided),
+    )
+
+
+def _evaluations(results: Results) -> Table:
+    """Those of the evaluator; where there is none, those of the clients."""
+    central = results.central
+    return central if central.get("version") else results.federated
+
+
+def _counts(results: Results, seconds: Floats) -> tuple[Floats, Floats]:
+    """Accepted updates, and bytes of clients, until each of these moments."""
+    decided = results.of(Decided)
+    accepted = [r for r in decided if r.verdict is Verdict.ACCEPTED]
+    down = [r for r in results.of(Leased) if r.cid not in results.evaluators]
+
+    def until(records: Sequence[Any], each: Sequence[int]) -> Floats:
+        at = floats([record.at - results.started for record in records])
+        return Flow(at, np.array(each, np.int64), 0).up_to(seconds)
+
+    nbytes = until(decided, [r.nbytes for r in decided])
+    return (
+        until(accepted, [1] * len(accepted)),
+        nbytes + until(down, [r.nbytes for r in down]),
+    )
+
+
+def metric_of(trials: Sequence[Trial], wanted: str | None = None) -> str:
+    """The metric to compare runs by: the wanted one, accuracy, or the first measured.
+
+    Raises:
+        WorkloadError: it was not measured, or nothing was.
+    """
+    measured = list(dict.fromkeys(name for t in trials for name in t.metrics))
+    if wanted is not None and wanted not in measured:
+        have = f"measured: {', '.join(measured)}" if measured else "nothing was"
+        raise WorkloadError(f"--metric {wanted}: was not measured; {have}")
+    name = wanted or main_metric(measured)
+    if name is None:
+        raise WorkloadError("nothing was measured to compare the runs by")
+    return name
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
