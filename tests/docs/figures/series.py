@@ -43,6 +43,11 @@ class Series(NamedTuple):
         pairs = zip(self.values, other.values, strict=True)
         return Series.of(mine / theirs for mine, theirs in pairs)
 
+    def less(self, other: "Series") -> "Series":
+        """The differences, run by run."""
+        pairs = zip(self.values, other.values, strict=True)
+        return Series.of(mine - theirs for mine, theirs in pairs)
+
     def times(self, factor: float) -> "Series":
         return Series.of(value * factor for value in self.values)
 
