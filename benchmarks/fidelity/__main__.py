@@ -1,64 +1,134 @@
 """``python -m benchmarks.fidelity``: what simulations predict of real federations.
 
-Each setting is run by processes on this machine, a server, an evaluator and ten clients
-which sleep as slow devices would, for half a minute or so; then it is simulated, from
-all of its journal and from its beginning.
+A federation is run by processes on this machine: a server, an evaluator and clients,
+which sleep as slow devices would. Then it is simulated, from all of its journal and
+from its beginning alone, and both are compared.
 """
 
-import argparse
 import json
-import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import yaml
+import click
 from rich.table import Table
 
-from benchmarks.fidelity.settings import PILOT, SETTINGS
+from benchmarks.fidelity.assess import Wanted, assess, show
+from benchmarks.fidelity.comparison import Fidelity
+from benchmarks.fidelity.settings import PILOT, SETTINGS, write_setting
 from benchmarks.speed.measure import machine
-from fedcore.errors import LatecomerError
 from fedcore.typing import JSON
-from fedrun.exits import exit_status
+from fedrun.command import (
+    data_changes,
+    data_option,
+    example,
+    in_sentences,
+    log_to_stderr,
+    set_option,
+    verbose_option,
+)
+from fedsim.cli.options import APP, METRIC, PATH
 from fedsim.experiments.terminal import screen
-from fedsim.fidelity.command import Wanted, assess
-from fedsim.fidelity.comparison import Fidelity
 
 RESULTS = Path(__file__).parent.parent / "results" / "fidelity.json"
 GOAL = 0.15  # of the time to the target
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the settings that are named, or all."""
-    options = _options(arguments)
-    folder = Path(options.folder or tempfile.mkdtemp(prefix="fidelity-"))
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=example(
+        "python -m benchmarks.fidelity federation.yaml --clients 8 --seeds 3",
+        "python -m benchmarks.fidelity synchronous FedBuff -o runs/fidelity --save",
+    ),
+)
+@click.argument("federations", nargs=-1)
+@APP
+@set_option
+@data_option
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    help="How many clients. Without it, simulate.clients.",
+)
+@click.option(
+    "--run",
+    type=PATH,
+    metavar="RUN",
+    help="Compare with this finished run; no processes are started.",
+)
+@click.option(
+    "--pilot",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="How much of the run the simulation is calibrated on. Without it, a quarter.",
+)
+@METRIC
+@click.option(
+    "--target",
+    type=float,
+    help="Compare times up to this value of the metric. Without it, up to stop.target, "
+    "or to nine tenths of the gain.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How often each simulation is repeated.",
+)
+@click.option("-o", "--out", type=PATH, help="The folder for the page and the runs.")
+@click.option("--save", is_flag=True, help=f"Write {RESULTS.name} of the settings.")
+@verbose_option
+@in_sentences
+def main(
+    federations: tuple[str, ...],
+    changes: tuple[str, ...],
+    data: tuple[str, ...],
+    out: Path | None,
+    *,
+    save: bool,
+    verbose: bool,
+    **wanted: Any,
+) -> None:
+    """Check simulations against real processes.
+
+    FEDERATIONS is the YAML file of one, or names of built-in settings; without any, all
+    built-in settings are run. Of these, runs that are in the folder of --out already
+    are not run again.
+    """
+    log_to_stderr(verbose)
+    changes = (*changes, *data_changes(data))
+    named = [name for name in federations if name in SETTINGS]
+    if len(named) == len(federations):
+        folder = out or Path(tempfile.mkdtemp(prefix="fidelity-"))
+        _run_settings(named or list(SETTINGS), folder, changes, save=save)
+        return
+    if len(federations) > 1 or save:
+        raise click.UsageError(
+            f"expected one YAML file, or settings of {'; '.join(SETTINGS)}"
+        )
+    config = Path(federations[0])
+    show(Wanted(config=config, changes=changes, out=out, **wanted))
+
+
+def _run_settings(
+    names: list[str], folder: Path, changes: tuple[str, ...], *, save: bool
+) -> None:
     found: dict[str, Fidelity] = {}
-    for name in options.settings or SETTINGS:
-        path = folder / _file_name(name) / "fed.yaml"
+    for name in names:
+        path = write_setting(name, folder)
         run = path.with_name("out") / "run"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(SETTINGS[name], sort_keys=False))
-        changes = (f"simulate.engine.kind={options.engine}",)
         wanted = Wanted(
             config=path,
-            changes=changes,
+            changes=("simulate.engine.kind=stacked", *changes),
             out=path.with_name("out"),
             run=run if run.exists() else None,
             pilot=PILOT if "timeouts" in SETTINGS[name] else None,
         )
-        try:
-            found[name] = assess(wanted)
-        except LatecomerError as error:
-            print(f"error: {name}: {error}", file=sys.stderr)
-            return exit_status(error)
+        found[name] = assess(wanted)
     screen().print(_table(found))
-    if options.save:
+    if save:
         _save(found)
-    return 0
-
-
-def _file_name(name: str) -> str:
-    return name.replace(", ", "-").replace(" ", "-")
 
 
 def _table(found: dict[str, Fidelity]) -> Table:
@@ -110,31 +180,5 @@ def _save(found: dict[str, Fidelity]) -> None:
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity")
-    parser.add_argument(
-        "settings", nargs="*", type=_setting, help=f"of {'; '.join(SETTINGS)}"
-    )
-    parser.add_argument(
-        "--folder", help="where runs are kept; those that are there are not run again"
-    )
-    parser.add_argument(
-        "--engine",
-        default="stacked",
-        choices=["stacked", "exact"],
-        help="that simulates",
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
-    return parser.parse_args(arguments)
-
-
-def _setting(text: str) -> str:
-    if text not in SETTINGS:
-        raise argparse.ArgumentTypeError(
-            f"no setting {text!r}; there are {'; '.join(SETTINGS)}"
-        )
-    return text
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m benchmarks.fidelity")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 APP = Path(__file__).with_name("app.py")
 CLIENTS = 10
 CLIENT = {"kind": "local_sgd", "lr": 0.1, "steps": 8, "batch": 16}
@@ -55,3 +57,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "FedBuff, dropout": _federation({**_BUFFER, "client": SLOWER}, 120, 2, **DROPOUT),
     "synchronous, dropout": _federation(_ROUNDS, 40, 1, **DROPOUT),
 }
+
+
+def write_setting(name: str, folder: Path) -> Path:
+    """Writes the YAML file of a setting into a folder of its own; returns its path."""
+    path = folder / name.replace(", ", "-").replace(" ", "-") / "fed.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(SETTINGS[name], sort_keys=False))
+    return path

@@ -19,6 +19,5 @@ for _command in (
     experiments.codecs,
     experiments.sweep,
     experiments.compare,
-    experiments.fidelity,
 ):
     main.add_command(_command)

@@ -4,14 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.fidelity import __main__ as command
+from benchmarks.fidelity.assess import Wanted
+from benchmarks.fidelity.comparison import Fidelity, InOrder
+from benchmarks.fidelity.federation import must_be_playable
 from benchmarks.fidelity.settings import SETTINGS
 from fedrun.config import parse_config
-from fedsim.fidelity.command import Wanted
-from fedsim.fidelity.comparison import Fidelity, InOrder
-from fedsim.fidelity.federation import must_be_playable
-from tests.fedsim.test_fidelity import fidelity
+from tests.benchmarks.test_fidelity_of_a_run import fidelity
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -20,7 +21,7 @@ def test_every_setting_can_be_played_by_processes(name: str) -> None:
 
 
 def test_all_values_are_kept_and_settings_that_were_not_run_keep_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Wanted] = []
 
@@ -38,12 +39,20 @@ def test_all_values_are_kept_and_settings_that_were_not_run_keep_theirs(
 
     monkeypatch.setattr(command, "assess", assess)
     monkeypatch.setattr(command, "RESULTS", tmp_path / "fidelity.json")
+    shown = ""
     for name in ("FedBuff", "FedBuff, dropout"):
-        assert command.main([name, "--folder", str(tmp_path), "--save"]) == 0
+        done = CliRunner().invoke(command.main, [name, "-o", str(tmp_path), "--save"])
+        assert done.exit_code == 0, done.output
+        shown += done.output
     assert [wanted.pilot is None for wanted in asked] == [True, False]
     assert all(wanted.run is None and wanted.config.is_file() for wanted in asked)
     told = json.loads((tmp_path / "fidelity.json").read_text())
     assert list(told["settings"]) == ["FedBuff", "FedBuff, dropout"]
-    shown = capsys.readouterr().out
     assert "2.2 (+10.0%)" in shown
     assert "exact" in shown
+
+
+def test_a_file_and_a_setting_are_not_taken_together() -> None:
+    done = CliRunner().invoke(command.main, ["fed.yaml", "FedBuff"])
+    assert done.exit_code == 2
+    assert "expected one YAML file, or settings of synchronous;" in done.output

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.fidelity.distance import Distance, distance
+from benchmarks.fidelity.side import Side
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON, Seconds
 from fedrun.report import units
 from fedrun.report.thin import Floats
 from fedsim.experiments.trial import metric_of
-from fedsim.fidelity.distance import Distance, distance
-from fedsim.fidelity.side import Side
 
 Value = Callable[[Side], float]
 FEW = 10  # of them the mean is off by a third, one time in three

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from benchmarks.fidelity.processes import Process
 from fedcore.errors import ConfigError, UnavailableError
 from fedcore.typing import Counts, Seconds
 from fedcore.workload import Workload, user_code
 from fedrun.config import FederationConfig
-from fedsim.fidelity.processes import Process
 from fedsim.population import Population
 
 _LOOK: Seconds = 0.02

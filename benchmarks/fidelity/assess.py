@@ -1,4 +1,4 @@
-"""The command ``fedsim fidelity``."""
+"""Runs a federation with real processes, or takes a finished run, and simulates it."""
 
 import json
 import math
@@ -10,6 +10,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from benchmarks.fidelity.comparison import Fidelity, InOrder, Prediction, compare
+from benchmarks.fidelity.federation import RUN, federate
+from benchmarks.fidelity.page import cells, fidelity_page
+from benchmarks.fidelity.predict import Predictor
+from benchmarks.fidelity.side import began_and_ended, read_side
 from fedcore.coordinator.records import Closed, Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
@@ -19,11 +24,6 @@ from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.results import Results
 from fedsim.api import free_folder
 from fedsim.experiments.terminal import screen, tell
-from fedsim.fidelity.comparison import Fidelity, InOrder, Prediction, compare
-from fedsim.fidelity.federation import RUN, federate
-from fedsim.fidelity.page import cells, fidelity_page
-from fedsim.fidelity.predict import Predictor
-from fedsim.fidelity.side import began_and_ended, read_side
 
 PILOT = 0.25  # of the run, if nothing else is said
 PAGE, NUMBERS = "fidelity.html", "fidelity.json"
@@ -31,7 +31,7 @@ PAGE, NUMBERS = "fidelity.html", "fidelity.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """What was asked for on the command line."""
 
     config: Path
     app: str | None = None
@@ -45,8 +45,8 @@ class Wanted:
     out: Path | None = None
 
 
-def show_fidelity(wanted: Wanted) -> None:
-    """Prints and writes predicted against measured.
+def show(wanted: Wanted) -> None:
+    """Prints and writes what was predicted beside what was measured.
 
     Raises:
         ConfigError: the config has mistakes, or the run cannot be simulated.
@@ -59,7 +59,7 @@ def show_fidelity(wanted: Wanted) -> None:
 
 
 def assess(wanted: Wanted) -> Fidelity:
-    """Runs a federation, or takes one that has been, and simulates it."""
+    """Runs a federation, or takes a finished run, and compares its simulations."""
     changes = wanted.changes
     if wanted.clients is not None:
         changes = (*changes, f"simulate.clients={wanted.clients}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.fidelity.side import began_and_ended
 from fedcore.coordinator.records import Admitted
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
@@ -23,13 +24,12 @@ from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig, parse_config
 from fedrun.results import Results
 from fedsim.api import run
-from fedsim.fidelity.side import began_and_ended
 from fedsim.traces import ClientTrace, write_trace
 from fedsim.traces.format import Segment
 from fedsim.traces.journal import recorded_clients
 from fedsim.traces.write import DIGITS
 
-_AHEAD = 4  # so many times longer than the run may its prediction be
+_AHEAD = 4  # a prediction may last this many times as long as the run
 _LEAST: Seconds = 1e-3
 
 
@@ -41,7 +41,7 @@ class Stretches:
     """Infinite: nobody was seen to go."""
     away: Seconds
     returns: int = 0
-    """So many absences had ended; the fewer, the less is known of them."""
+    """How many absences had ended; from few, little is known."""
 
 
 class Predictor:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.fidelity.comparison import Fidelity, Predicted, Prediction, Row
 from fedrun.report import look, units
 from fedrun.report.page import Section, page, plot, text
 from fedsim.experiments.curves import COLOURS, Group, curves_figure
 from fedsim.experiments.terminal import Cells
-from fedsim.fidelity.comparison import Fidelity, Predicted, Prediction, Row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -1,4 +1,4 @@
-"""``fedsim fidelity``: a real federation against its simulation."""
+"""A real federation against its simulation."""
 
 import json
 import math
@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import latecomer
+from benchmarks.fidelity.__main__ import main
+from benchmarks.fidelity.comparison import Fidelity, Prediction, compare
+from benchmarks.fidelity.distance import distance
+from benchmarks.fidelity.page import cells, fidelity_page
+from benchmarks.fidelity.predict import Predictor, go_on, stretches
+from benchmarks.fidelity.side import Side, began_and_ended, read_side
 from fedcore.coordinator.records import Admitted, Closed, Decided, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
@@ -22,18 +29,13 @@ from fedrun.config import parse_config
 from fedrun.journal import Configured
 from fedrun.report.thin import Floats
 from fedrun.results import Results
-from fedsim.fidelity.comparison import Fidelity, Prediction, compare
-from fedsim.fidelity.distance import distance
-from fedsim.fidelity.page import cells, fidelity_page
-from fedsim.fidelity.predict import Predictor, go_on, stretches
-from fedsim.fidelity.side import Side, began_and_ended, read_side
 from fedsim.traces import ClientTrace, Segment, read_trace, write_trace
 from fedsim.traces.format import What
 from fedsim.traces.journal import recorded_clients
 from tests.fedsim.experiments.test_compare import trial
 from tests.fedsim.toys import settings, toy
 from tests.integration.conftest import APP
-from tests.integration.typed import desk, typed
+from tests.integration.typed import Ended, desk, typed
 
 VARIED: dict[str, Any] = {
     "clients": 8,
@@ -411,6 +413,12 @@ def test_the_page_has_all_rows_and_plots() -> None:
 # ------------------------------------------------------------------- the command
 
 
+def checked(*words: str) -> Ended:
+    """Runs ``python -m benchmarks.fidelity`` in this process."""
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    return Ended(done.exit_code, done.stdout, done.stderr)
+
+
 def config(simulate: str, more: str = "") -> None:
     Path("fed.yaml").write_text(
         f"app: {APP}:workload\n"
@@ -431,14 +439,14 @@ def config(simulate: str, more: str = "") -> None:
 )
 def test_what_processes_cannot_play_is_said(simulate: str, sentence: str) -> None:
     config(simulate)
-    assert sentence in typed("fedsim", "fidelity", "fed.yaml").sentence(64 + 14)
+    assert sentence in checked("fed.yaml").sentence(64 + 14)
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_folder_that_is_there_is_left_alone() -> None:
     config("{clients: 3}")
     Path("out").mkdir()
-    ended = typed("fedsim", "fidelity", "fed.yaml", "-o", "out")
+    ended = checked("fed.yaml", "-o", "out")
     assert "is there already; name another folder" in ended.sentence(64 + 14)
 
 
@@ -446,7 +454,7 @@ def test_a_folder_that_is_there_is_left_alone() -> None:
 @pytest.mark.processes
 def test_a_real_federation_is_predicted() -> None:
     config("{step_seconds: 0.05, speed: {kind: uniform, low: 0.5, high: 2}}")
-    ended = typed("fedsim", "fidelity", "fed.yaml", "--clients", "3", "-o", "out")
+    ended = checked("fed.yaml", "--clients", "3", "-o", "out")
     assert ended.status == 0, ended.err
     assert "16 of 16 versions have the same bits, and the bytes up are exact" in (
         ended.out
@@ -461,7 +469,7 @@ def test_a_real_federation_is_predicted() -> None:
     assert end["replayed"]["value"] == pytest.approx(end["measured"], rel=0.3)
     assert "Fidelity" in Path("out/fidelity.html").read_text()
     again = ("--run", "out/run", "--target", "0.5", "-o", "out2")
-    assert typed("fedsim", "fidelity", "fed.yaml", *again).status == 0
+    assert checked("fed.yaml", *again).status == 0
 
 
 @pytest.mark.usefixtures("folder")
@@ -474,7 +482,7 @@ def test_a_client_that_fails_is_told_with_its_last_words() -> None:
     Path("bad.py").write_text(app)
     text = Path("fed.yaml").read_text().replace(str(APP), "bad.py")
     Path("fed.yaml").write_text(text)
-    ended = typed("fedsim", "fidelity", "fed.yaml", "-o", "out")
+    ended = checked("fed.yaml", "-o", "out")
     assert ended.status != 0
     assert any("fedclient join ended with status" in line for line in ended.errors)
 
@@ -487,6 +495,6 @@ def test_a_template_is_predicted_as_it_is_made(kind: str) -> None:
     words = ["--clients", "3", "--set", "stop.versions=6", "--seeds", "1", "-o", "out"]
     for quick in ("step_seconds=0.02", "away_seconds=0.1"):
         words += ["--set", f"simulate.{quick}"]
-    ended = typed("fedsim", "fidelity", "project/federation.yaml", *words)
+    ended = checked("project/federation.yaml", *words)
     assert ended.status == 0, ended.err
     assert "6 of 6 versions have the same bits" in ended.out

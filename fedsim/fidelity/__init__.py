@@ -1,1 +1,0 @@
-"""``fedsim fidelity``: a real federation against its simulation."""
