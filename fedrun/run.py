@@ -144,7 +144,6 @@ def start_run(
     rest: Rest = NO_REST,
     durable: bool = True,
     epoch: str | None = None,
-    kind: type[Coordinator] = Coordinator,
     secret: bytes | None = None,
 ) -> Run:
     """A fresh run from this model, on the grid if messages are to add up.
@@ -165,7 +164,7 @@ def start_run(
         facts=facts,
         durable=durable,
     )
-    coordinator = new_coordinator(config, spec, initial_D, epoch, kind, secret)
+    coordinator = new_coordinator(config, spec, initial_D, epoch, secret)
     return _begun(Run(config, run_id, journal, coordinator, [], None), at)
 
 

@@ -22,6 +22,7 @@ from fedcore.coordinator.actions import (
     SendAck,
     SendReply,
     SetTimer,
+    StartTask,
 )
 from fedcore.coordinator.events import ClientLost, TimerFired
 from fedcore.typing import Seconds
@@ -133,8 +134,8 @@ class Server:
                     self._set_timer(action)
                 case Finish():
                     self._finish(action.reason)
-                case Persist():
-                    raise AssertionError("a record was not persisted")
+                case Persist() | StartTask():
+                    raise AssertionError(f"no action for a server: {action}")
                 case _:
                     assert_never(action)
 

@@ -23,11 +23,12 @@ def stall(progress: Progress, disk: str | None = None) -> str | None:
 
 def _reason(progress: Progress, disk: str | None) -> str:
     run = progress.run.coordinator
-    here, trainers = len(run.leases.present), run.state.trainers
+    leases = run.rounds.leases
+    here, trainers = len(leases.present), run.state.trainers
     failed = sum(client.doing == "failed" for client in list(progress.clients.values()))
     counts = (
-        (len(run.leases.busy), f"of {trainers:,} trains", f"of {trainers:,} train"),
-        (len(run.leases.parked), "waits for a task", "wait for a task"),
+        (len(leases.busy), f"of {trainers:,} trains", f"of {trainers:,} train"),
+        (len(leases.waiting), "waits for a task", "wait for a task"),
         (trainers - here, "is away", "are away"),
         (failed, "failed last", "failed last"),
     )

@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.coordinator.events import ModelMeasured
 from fedcore.coordinator.settings import StopConfig
 from fedcore.typing import Seconds
+from fedrun.callbacks import Notice
 from fedrun.report import units
 from fedrun.run import Run
 
@@ -53,11 +54,11 @@ class RunProgress:
         self._is_known = bool(stop.versions or stop.updates or stop.seconds)
         self._console = console
         self._display: Display | None = None
-        self._latest: tuple[Run, Event] | None = None
+        self._latest: tuple[Run, Notice] | None = None
         self._shown = 0.0
         self._measured = ""
 
-    def __call__(self, run: Run, event: Event) -> None:
+    def __call__(self, run: Run, event: Notice) -> None:
         """Something has happened."""
         self._latest = run, event
         if isinstance(event, ModelMeasured):
@@ -207,7 +208,7 @@ def in_notebook() -> Callable[[str], None]:
     return draw
 
 
-def nearest(stop: StopConfig, run: Run, event: Event) -> Goal:
+def nearest(stop: StopConfig, run: Run, event: Notice) -> Goal:
     """Which end of a run is nearest, and how far it is."""
     state = run.coordinator.state
     started = event.at if state.started is None else state.started

@@ -5,13 +5,12 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcore.coordinator import Coordinator, CrowdCoordinator
-from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError, LatecomerError
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
 from fedcore.workload import FlatModel, StackedModel, Workload, user_code
+from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig
 from fedrun.files import load_model
 from fedrun.journal import WITHOUT_UPDATES, exists
@@ -38,7 +37,7 @@ from fedsim.world import World
 
 _log = logging.getLogger(__name__)
 
-OnEvent = Callable[[Run, Event], str | None]
+OnEvent = Callable[[Run, Notice], str | None]
 """A function that is told each event; a text that it returns ends the run."""
 
 
@@ -156,7 +155,6 @@ def _open_run(
         rest=model.rest(),
         durable=False,
         epoch="0" * 16,
-        kind=Coordinator if stacked is None else CrowdCoordinator,
     )
     if stacked is not None:
         run.journal.store.note(WITHOUT_UPDATES, "yes")
@@ -204,12 +202,12 @@ def _evaluator(
 
 def _as_one(
     run: Run, watching: Sequence[OnEvent]
-) -> Callable[[Event], str | None] | None:
+) -> Callable[[Notice], str | None] | None:
     """Calls all who watch; returns the first reason to stop."""
     if not watching:
         return None
 
-    def tell(event: Event) -> str | None:
+    def tell(event: Notice) -> str | None:
         reasons = [watch(run, event) for watch in watching]
         return next((reason for reason in reasons if isinstance(reason, str)), None)
 

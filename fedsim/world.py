@@ -18,6 +18,7 @@ from fedcore.coordinator.actions import (
     SendAck,
     SendReply,
     SetTimer,
+    StartTask,
 )
 from fedcore.coordinator.events import (
     Event,
@@ -27,11 +28,13 @@ from fedcore.coordinator.events import (
     TimerFired,
     UpdatePushed,
 )
+from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import StepReason
 from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.protocol import Ack, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
+from fedrun.callbacks import Notice
 from fedrun.commit import GroupCommit
 from fedrun.divergence import Divergence, classes_of
 from fedrun.journal import WITHOUT_UPDATES
@@ -57,7 +60,7 @@ class World:
     """One run under a virtual clock."""
 
     def __init__(
-        self, run: Run, on_event: Callable[[Event], str | None] | None = None
+        self, run: Run, on_event: Callable[[Notice], str | None] | None = None
     ) -> None:
         self.run = run
         self.actors: dict[str, Actor] = {}
@@ -69,6 +72,7 @@ class World:
         self.closing: list[Callable[[], None]] = []  # what is to be written at the end
         self.moved: Iterable[LaneRow] | None = None  # what others have counted
         self.follow: Callable[[], None] = lambda: None  # after the server's actions
+        self.start: Callable[[Lease], None] | None = None  # a task, without a pull
         self._group = GroupCommit(run)
         self._group.snapshots = not run.journal.store.noted(WITHOUT_UPDATES)
         self._book = TrafficFile(run.journal.folder)
@@ -123,7 +127,7 @@ class World:
             actions = self._group.commit(lazy_too=True)
         self._carry_out(actions)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Notice) -> None:
         """Whoever watches is told, and may say why the run is to end here."""
         if isinstance(event, ModelMeasured):
             row = self.run.coordinator.state.clients[event.cid]
@@ -179,6 +183,9 @@ class World:
                     self.actors[action.cid].acknowledged(action.ack)
                 case SetTimer():
                     self._set_timer(action)
+                case StartTask():
+                    assert self.start is not None, "every client pulls"
+                    self.start(action.lease)
                 case Finish():
                     self.ended = action.reason
                 case Refuse():
@@ -207,6 +214,8 @@ class World:
         return self._key.fold_in(self._nonce).digest.hex()[:16]
 
     def _set_timer(self, action: SetTimer) -> None:
+        if action.timer.kind == "hold" and self.start is not None:
+            return  # where no client pulls, no connection can break: a pull may wait
         self.clock.at(action.at, Alarm(self, action.timer))
 
 
@@ -224,4 +233,4 @@ class Alarm:
     @property
     def is_void(self) -> bool:
         """Whether the server has stopped waiting for it."""
-        return self.world.run.coordinator.is_void(self.timer)
+        return self.world.run.coordinator.rounds.is_void(self.timer)

@@ -13,9 +13,10 @@ import numpy as np
 import latecomer
 from benchmarks.asynchrony.contenders import Contender, Rates
 from benchmarks.asynchrony.problem import Problem
-from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.coordinator.events import ModelMeasured
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
+from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig, parse_config
 from fedrun.results import Results
 from fedrun.run import Run
@@ -121,7 +122,7 @@ class _Watch:
         self.accuracy: list[float] = []
         self._target, self._gives_up = target, gives_up
 
-    def __call__(self, run: Run, event: Event) -> None:
+    def __call__(self, run: Run, event: Notice) -> None:
         if not isinstance(event, ModelMeasured):
             return
         self.seconds.append(event.at)

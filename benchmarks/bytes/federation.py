@@ -16,7 +16,6 @@ from benchmarks.bytes.count import Count
 from benchmarks.bytes.settings import Setting
 from benchmarks.bytes.tasks import Task
 from benchmarks.speed.processes import Helper, cpu_seconds
-from fedcore.coordinator import Coordinator
 from fedcore.coordinator.records import Decided, Leased, Stepped
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds, Vector
@@ -177,7 +176,7 @@ def versions(run: Path) -> Iterator[tuple[int, Vector]]:
         spec, initial_D = journal.initial()
         told = journal.configurations()[0][1]
         state = new_coordinator(
-            parse_config(told.config), spec, initial_D, told.epoch, Coordinator
+            parse_config(told.config), spec, initial_D, told.epoch
         ).state
         yield 0, initial_D
         for _, record in journal.entries():

@@ -33,7 +33,7 @@ from fedcore.compressors import (
 )
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.records import StepReason
+from fedcore.coordinator.events import Event
 from fedcore.partitions import dirichlet
 
 CLIENTS, COHORT = 50, 10
@@ -71,9 +71,11 @@ class Outcome(NamedTuple):
 class Forgetful(Coordinator):
     """The wrong variant: what a downlink message leaves out is forgotten, X = W."""
 
-    def _step(self, reason: StepReason) -> list[Action]:
-        actions = super()._step(reason)
-        self.state.exact_D = self.state.published.public_D
+    def handle(self, event: Event) -> list[Action]:
+        """Handles an event, and forgets W - X after a new version."""
+        version, actions = self.state.version, super().handle(event)
+        if self.state.version != version:
+            self.state.exact_D = self.state.published.public_D
         return actions
 
 

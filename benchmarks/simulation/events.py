@@ -18,7 +18,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedcore.coordinator import CrowdCoordinator
 from fedcore.pool import Pool
 from fedcore.samples import Subset
 from fedcore.stacks import StackedUpdates
@@ -86,9 +85,7 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
             np.zeros(1, np.float32),
             0.0,
             durable=False,
-            kind=CrowdCoordinator,
         )
-        assert isinstance(run.coordinator, CrowdCoordinator)
         world = World(run)
         work = Work(run.coordinator.algorithm, Nobody(), most=1024, memory_bytes=0)
         population = Population(config.simulate, 0)

@@ -10,7 +10,7 @@ import torch
 import latecomer
 from benchmarks.simulation.peers.problem import Course, Floats
 from benchmarks.simulation.workload import workload
-from fedcore.coordinator.events import Event
+from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig, parse_config
 from fedrun.run import Run
 
@@ -50,7 +50,7 @@ def main() -> None:
         config = federation(course, Path(folder))
         versions = 0
 
-        def on_event(run: Run, event: Event) -> None:
+        def on_event(run: Run, event: Notice) -> None:
             nonlocal versions
             state = run.coordinator.state
             while versions < state.version:

@@ -18,6 +18,7 @@ from fedcore.params import on_grid
 from fedcore.patch import publish
 from fedcore.protocol import Held
 from fedcore.rng import Key
+from fedcore.trees import Arrays
 
 EPOCH = "0" * 16
 MODEL = "one model"
@@ -79,9 +80,8 @@ def _held(published: Published, version: int) -> Held:
 def _anew(published: Published) -> Published:
     """The same model and past, with no patch made yet."""
     anew = Published(published.public_D, epoch=EPOCH, layout=published.layout)
-    anew.restore(
-        published.version, published.public_D, published.origin, published.ring
-    )
+    arrays: Arrays = {}
+    anew.load(published.dump(arrays), arrays)
     return anew
 
 

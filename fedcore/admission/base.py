@@ -24,6 +24,8 @@ class AdmissionConfig(Method):
     """Settings of an admission rule."""
 
     role: ClassVar[str] = "admission"
+    accepts_all: ClassVar[bool] = False
+    """Whether no update is ever refused."""
 
     @property
     def uses_labels(self) -> bool:

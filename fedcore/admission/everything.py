@@ -1,6 +1,6 @@
 """Every update is used."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedcore.admission.base import Admission, AdmissionConfig
 
@@ -9,6 +9,7 @@ class Everything(AdmissionConfig):
     """Refuses nothing."""
 
     kind: Literal["everything"] = "everything"
+    accepts_all: ClassVar[bool] = True
 
     def build(self) -> Admission:
         """The rule."""

@@ -1,12 +1,13 @@
-"""What the coordinator wants done.
+"""What the coordinator's driver has to do.
 
-``Persist`` comes first: nothing that follows from a record may leave the process
-before the record is on disk.
+A driver carries out ``Persist`` before all actions that come after it: nothing that
+follows from a record may leave the process before the record is on disk.
 """
 
 from dataclasses import dataclass
 
 from fedcore.coordinator.events import Timer
+from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import Record
 from fedcore.protocol import Ack, Answer, Reply
 from fedcore.typing import Seconds
@@ -37,7 +38,7 @@ class SendReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """Answer a pull, or an enrolment (nonce 0), without a model."""
+    """Answer a pull without a model, or refuse an enrolment (nonce 0)."""
 
     cid: str
     nonce: int
@@ -53,10 +54,17 @@ class SetTimer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask:
+    """Let a simulated client train; it waits for a task without a pull."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The run has ended."""
+    """Note that the run has ended."""
 
     reason: str
 
 
-Action = Persist | SendAck | SendReply | Refuse | SetTimer | Finish
+Action = Persist | SendAck | SendReply | Refuse | SetTimer | StartTask | Finish

@@ -130,14 +130,6 @@ class HistoryReopened:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatesEntered:
-    """Updates of simulated clients have made a version; whoever watches is told."""
-
-    at: Seconds
-    count: int  # of all updates that are in the model
-
-
 Event = (
     ClientEnrolled
     | NameFreed
@@ -151,5 +143,4 @@ Event = (
     | TimerFired
     | StopRequested
     | HistoryReopened
-    | UpdatesEntered
 )

@@ -1,80 +1,122 @@
-"""Who may train now.
+"""Which clients are here, and which of them may train now.
 
-None of this is durable: a restart forgets it, clients pull again, and an update
-of a forgotten lease is weighed by its staleness like any other. A lease limits
-concurrency, never the right to deliver.
+A lease limits how many clients train at a time. It is no condition for delivering: an
+update whose lease has ended is weighed by its staleness like any other. Nothing here
+is durable: after a restart, clients pull again.
 
-What an event costs does not depend on how many clients there are.
+A client is in one of the states of :class:`ClientState`, and ``TRANSITIONS`` says what
+each method makes of them. Where a cohort trains each version (``synchronous``), a
+client that is here also has one of four places in the cohort of this version:
+
+- *fresh*: it may be invited. These are all clients that have none of the other places.
+- *invited*: it gets a lease as soon as it waits for a task.
+- *busy*: it trains, on this version or on an older one.
+- *delivered*: it has delivered an update to this version, and is invited again only if
+  no client is fresh. It may be invited or busy at the same time.
+
+These invariants hold between two calls; :meth:`Leases.validate` checks them:
+
+- Clients that wait and clients that are busy are different ones, and all are here.
+- Each lease names its client, and no two leases have the same number.
+- Leases that have not ended are counted.
+- Invited clients are here and not busy. Those of them that wait are *ready*.
+- Fresh clients are those that are here and neither invited, busy nor have delivered.
+- Without cohorts, no client has a place in one.
+
+The cost of a call does not depend on the number of clients.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from itertools import chain, islice
-from typing import Any, Generic, TypeVar
 
 from fedcore.algorithm import Algorithm
 from fedcore.rng import Key
 from fedcore.typing import JSON
 
-Wish = TypeVar("Wish")  # what a waiting client asked with
-SORTING = 4  # as long as trying so many names, for each that is sorted
+SORTING = 4  # sorting one name takes as long as looking up this many
 
 
-_SETS = (
-    "present",
-    "parked",
-    "_invited",
-    "_ready",
-    "_delivered",
-    "_fresh",
-    "_known",
-)
+class ClientState(Enum):
+    """What the server knows of what a client does."""
+
+    AWAY = "away"  # it has not come yet, or is lost
+    IDLE = "idle"  # it is here, and neither waits nor trains
+    WAITING = "waiting"  # for a task
+    TRAINING = "training"  # it has a lease
+    LATE = "late"  # its lease has ended, and it has not delivered yet
+
+
+_AWAY, _IDLE, _WAITING, _TRAINING, _LATE = ClientState
+
+TRANSITIONS: Mapping[str, Mapping[ClientState, ClientState]] = {
+    "arrive": dict.fromkeys(ClientState, _WAITING),
+    "withdraw": {_WAITING: _IDLE},
+    "grant": {_WAITING: _TRAINING},
+    "expire": {_TRAINING: _LATE},
+    "deliver": {_AWAY: _IDLE, _TRAINING: _IDLE, _LATE: _IDLE},
+    "lose": dict.fromkeys(ClientState, _AWAY),
+    "new_cohort": {_TRAINING: _LATE},  # if synchronous, of all clients
+}
+"""What the methods of :class:`Leases` make of each state; others stay as they are."""
+
+_SETS = ("present", "waiting", "_invited", "_ready", "_delivered", "_fresh", "_known")
 
 
 @dataclass(slots=True)
 class Lease:
-    """Leave to train on one version."""
+    """Leave for a client to train on one version."""
 
+    cid: str
     version: int
     number: int
 
 
-class Leases(Generic[Wish]):
-    """The clients that are there, those that wait, and those that train."""
+class Leases:
+    """The clients that are here, those that wait, and those that train."""
 
     def __init__(
         self, algorithm: Algorithm, key: Key, name_of: Callable[[str], str]
     ) -> None:
-        self._config = algorithm.config
+        """Nobody is here yet.
+
+        Args:
+            algorithm: says how many clients may train, and which are preferred.
+            key: of the random choices.
+            name_of: the name of a client id; choices do not depend on ids.
+        """
         self._cohort = algorithm.config.cohort
         self._least = algorithm.config.min_clients
+        self._concurrency = algorithm.config.concurrency
         self._synchronous = algorithm.config.synchronous
         self._order = algorithm.selection.order
         self._in_turn = algorithm.config.selection.in_turn
         self._name_of = name_of
         self._key = key.fold_in("selection")
-        self.present: dict[str, None] = {}  # an ordered set
-        self.parked: dict[str, Wish] = {}  # waiting for a task, in order of arrival
+        # Dicts of None are sets in the order of arrival.
+        self.present: dict[str, None] = {}
+        self.waiting: dict[str, None] = {}
         # None: the lease has ended, and the client trains on.
         self.busy: dict[str, Lease | None] = {}
         self._training = 0  # leases that have not ended
         self._invited: dict[str, None] = {}
         self._ready: dict[str, None] = {}  # invited, and waiting
         self._delivered: dict[str, None] = {}  # to this version
-        # Who may be invited, being neither busy nor invited: first those that have
-        # not delivered to this version.
         self._fresh: dict[str, None] = {}
-        self._known: dict[str, None] = {}
+        self._known: dict[str, None] = {}  # everyone who was ever here
         self._by_name: list[str] = []  # those known, in the order of their names
         self._number = 0
         self.attempt = 0  # the cohort of this version, counted from 0
 
-    def arrive(self, cid: str, wish: Wish) -> None:
-        """A client waits for a task. Whatever it did before, it does no more."""
+    # ------------------------------------------------------------ transitions
+
+    def arrive(self, cid: str) -> None:
+        """A client waits for a task; it has stopped whatever it did before."""
         self.present[cid] = self._known[cid] = None
         self._free(cid)
-        self.parked.pop(cid, None)
-        self.parked[cid] = wish
+        self.waiting.pop(cid, None)
+        self.waiting[cid] = None
         if not self._synchronous:
             return
         if cid in self._invited:
@@ -82,13 +124,13 @@ class Leases(Generic[Wish]):
         elif cid not in self._delivered:
             self._fresh[cid] = None
 
-    def withdraw(self, cid: str) -> Wish | None:
+    def withdraw(self, cid: str) -> None:
         """A waiting client gets no task, and may wait again."""
         self._ready.pop(cid, None)
-        return self.parked.pop(cid, None)
+        self.waiting.pop(cid, None)
 
     def deliver(self, cid: str) -> None:
-        """A client is through with its task."""
+        """A client has finished its task, with or without an update."""
         self.present.pop(cid, None)
         self.present[cid] = self._known[cid] = None
         self._free(cid)
@@ -97,34 +139,25 @@ class Leases(Generic[Wish]):
             self._delivered[cid] = None
 
     def lose(self, cid: str) -> bool:
-        """A client is gone; says whether it was there."""
-        was_there = cid in self.present
+        """A client is gone; returns whether it was here."""
+        was_here = cid in self.present
         self._free(cid)
-        places: tuple[dict[str, Any], ...]
-        places = self.present, self.parked, self._invited, self._ready, self._fresh
+        places: tuple[dict[str, None], ...]
+        places = self.present, self.waiting, self._invited, self._ready, self._fresh
         for place in places:
             place.pop(cid, None)
-        return was_there
+        return was_here
 
     def expire(self, cid: str, number: int) -> bool:
-        """A lease ends; the client may still deliver. Says whether it was held."""
+        """Ends a lease, and returns whether it was held; the client may deliver."""
         if not self.holds(cid, number):
             return False
         self.busy[cid] = None
         self._training -= 1
         return True
 
-    def holds(self, cid: str, number: int) -> bool:
-        """Whether a client trains on this lease."""
-        lease = self.busy.get(cid)
-        return lease is not None and lease.number == number
-
-    def is_settled(self, accepted: int) -> bool:
-        """Whether :meth:`grant` finds nobody, whoever arrives and whatever is in."""
-        return self._synchronous and not self._invited and self._room(accepted) <= 0
-
     def new_cohort(self, *, same_version: bool) -> None:
-        """A version was published, or the cohort of this one melted away."""
+        """Starts the cohort of a new version, or another one of the same version."""
         self.attempt = self.attempt + 1 if same_version else 0
         if not self._synchronous:
             return
@@ -136,14 +169,13 @@ class Leases(Generic[Wish]):
         self.busy = dict.fromkeys(self.busy)
         self._training = 0
 
-    def has_room(self, accepted: int) -> bool:
-        """Whether :meth:`grant` might find somebody, at little cost."""
-        if not self._synchronous:
-            return bool(self.parked)
-        return bool(self._ready) or self._room(accepted) > 0
+    def grant(self, version: int, accepted: int) -> list[Lease]:
+        """Gives leases to the waiting clients that may train now.
 
-    def grant(self, version: int, accepted: int) -> list[tuple[str, Wish, Lease]]:
-        """The waiting clients that shall train now, ``accepted`` updates being in."""
+        Args:
+            version: the version that they train on.
+            accepted: the updates to this version that have arrived.
+        """
         if len(self.present) < self._least:
             return []
         chosen: Collection[str]
@@ -156,6 +188,71 @@ class Leases(Generic[Wish]):
             chosen = self._free_places()
         return [self._lease(cid, version) for cid in chosen]
 
+    # ---------------------------------------------------------------- questions
+
+    def state_of(self, cid: str) -> ClientState:
+        """What a client does."""
+        if cid not in self.present:
+            return _AWAY
+        if cid in self.waiting:
+            return _WAITING
+        if cid not in self.busy:
+            return _IDLE
+        return _LATE if self.busy[cid] is None else _TRAINING
+
+    def holds(self, cid: str, number: int) -> bool:
+        """Whether a client trains on this lease."""
+        lease = self.busy.get(cid)
+        return lease is not None and lease.number == number
+
+    def is_settled(self, accepted: int) -> bool:
+        """Whether :meth:`grant` gives no lease, no matter who arrives or delivers."""
+        return self._synchronous and not self._invited and self._room(accepted) <= 0
+
+    def has_room(self, accepted: int) -> bool:
+        """Whether :meth:`grant` might give a lease; cheaper than asking it."""
+        if not self._synchronous:
+            return bool(self.waiting)
+        return bool(self._ready) or self._room(accepted) > 0
+
+    def validate(self) -> None:
+        """Checks the invariants of this module.
+
+        Raises:
+            AssertionError: one of them does not hold; says which.
+        """
+        present, busy = self.present.keys(), self.busy.keys()
+        held = [lease for lease in self.busy.values() if lease is not None]
+        invited, delivered = self._invited.keys(), self._delivered.keys()
+        places = invited | self._ready.keys() | delivered | self._fresh.keys()
+        fresh = present - busy - invited - delivered
+        invariants = {
+            "clients that are here are known": present <= self._known.keys(),
+            "clients that wait are here": self.waiting.keys() <= present,
+            "clients that are busy are here": busy <= present,
+            "no client waits and is busy": not self.waiting.keys() & busy,
+            "leases name their client": all(
+                lease is None or lease.cid == cid for cid, lease in self.busy.items()
+            ),
+            "numbers of leases differ": len({x.number for x in held}) == len(held),
+            "numbers of leases were given": all(
+                0 < lease.number <= self._number for lease in held
+            ),
+            "leases are counted": self._training == len(held),
+            "invited clients are here": invited <= present,
+            "invited clients are not busy": not invited & busy,
+            "ready clients are invited and wait": self._ready.keys()
+            == invited & self.waiting.keys(),
+            "fresh clients have no other place": not self._synchronous
+            or self._fresh.keys() == fresh,
+            "places are for cohorts": self._synchronous or not places,
+        }
+        broken = [what for what, holds in invariants.items() if not holds]
+        if broken:
+            raise AssertionError(f"leases: it is not so that {'; '.join(broken)}")
+
+    # ------------------------------------------------------------------ choices
+
     def _room(self, accepted: int) -> int:
         """How many more clients the cohort of this version takes."""
         return self._cohort - self._training - len(self._invited) - accepted
@@ -166,20 +263,21 @@ class Leases(Generic[Wish]):
             self._training -= 1
 
     def _free_places(self) -> Collection[str]:
-        limit = self._config.concurrency
+        """The waiting clients that may train where there is no cohort."""
+        limit = self._concurrency
         if limit is None:
-            return list(self.parked)
+            return list(self.waiting)
         room = limit - self._training
-        if room <= 0 or not self.parked:
+        if room <= 0 or not self.waiting:
             return ()
-        return self._choose(self.parked, room, self._key.fold_in(self._number))
+        return self._choose(self.waiting, room, self._key.fold_in(self._number))
 
     def _invite(self, version: int, room: int) -> None:
-        """Fills the cohort from all idle clients, waiting or about to pull.
+        """Fills the cohort from all idle clients, whether they wait or will pull.
 
-        Whoever has delivered to this version comes again only if nobody else is idle.
-        A draw by lot does not depend on who came first: with all clients present, a
-        seed gives the same cohorts on any machine.
+        A client that has delivered to this version is invited again only if no other
+        client is idle. A random choice does not depend on who came first: with all
+        clients present, a seed gives the same cohorts on any machine.
         """
         idle: Collection[str] = self._fresh or [
             cid
@@ -192,22 +290,24 @@ class Leases(Generic[Wish]):
         for cid in self._choose(idle, room, key):
             self._fresh.pop(cid, None)
             self._invited[cid] = None
-            if cid in self.parked:
+            if cid in self.waiting:
                 self._ready[cid] = None
 
     def _choose(self, idle: Collection[str], room: int, key: Key) -> list[str]:
+        """The clients that the selection rule prefers, at most ``room`` of them."""
         if len(idle) <= room:
             return list(idle)
         preferred = self._order(self._candidates(idle, room), key)
         return list(islice((cid for cid in preferred if cid in idle), room))
 
     def _candidates(self, idle: Collection[str], room: int) -> list[str]:
-        """A list that holds those who are idle, in the order that the rule wants.
+        """A list that includes all idle clients, in the order that the rule wants.
 
-        It is of everybody where trying names costs less than sorting the idle ones.
+        It includes everyone who is known where trying names costs less than sorting
+        the idle ones.
         """
-        if self._in_turn:  # whoever has waited longest comes first
-            return list(dict.fromkeys(chain(self.parked, self.present)))
+        if self._in_turn:  # the client that has waited longest comes first
+            return list(dict.fromkeys(chain(self.waiting, self.present)))
         if SORTING * len(idle) ** 2 < room * len(self._known):
             return self._sorted(idle)
         if len(self._by_name) != len(self._known):
@@ -215,20 +315,23 @@ class Leases(Generic[Wish]):
         return self._by_name
 
     def _sorted(self, cids: Collection[str]) -> list[str]:
-        """By their names; a client's id is random."""
+        """Sorts by name, since a client's id is random."""
         return sorted(cids, key=lambda cid: (self._name_of(cid), cid))
 
-    def _lease(self, cid: str, version: int) -> tuple[str, Wish, Lease]:
+    def _lease(self, cid: str, version: int) -> Lease:
         self._number += 1
         self._training += 1
-        lease = Lease(version, self._number)
+        lease = Lease(cid, version, self._number)
         self._invited.pop(cid, None)
         self._ready.pop(cid, None)
+        del self.waiting[cid]
         self.busy[cid] = lease
-        return cid, self.parked.pop(cid), lease
+        return lease
+
+    # ----------------------------------------------------------------- snapshots
 
     def dump(self) -> JSON:
-        """Who is there and trains, for one who does not want to forget it."""
+        """All that :meth:`load` needs to go on in another process."""
         sets = {name: list(getattr(self, name)) for name in _SETS}
         busy = [
             [cid, None if lease is None else [lease.version, lease.number]]
@@ -236,14 +339,18 @@ class Leases(Generic[Wish]):
         ]
         return {**sets, "busy": busy, "number": self._number, "attempt": self.attempt}
 
-    def load(self, saved: JSON, wish: Wish) -> None:
-        """What :meth:`dump` gave; all who wait asked with the same wish."""
+    def load(self, saved: JSON) -> None:
+        """Takes over what :meth:`dump` returned.
+
+        Raises:
+            AssertionError: it breaks an invariant.
+        """
         for name in _SETS:
             setattr(self, name, dict.fromkeys(saved[name]))
-        self.parked = dict.fromkeys(saved["parked"], wish)
         self.busy = {
-            cid: None if lease is None else Lease(*lease)
+            cid: None if lease is None else Lease(cid, *lease)
             for cid, lease in saved["busy"]
         }
         self._training = sum(lease is not None for lease in self.busy.values())
         self._number, self.attempt = saved["number"], saved["attempt"]
+        self.validate()

@@ -8,8 +8,9 @@ coordinates that were touched since then are known for ever (D/8 bytes). Message
 moved W without rounding may be sent as their sum.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ from fedcore.params import digest, is_named
 from fedcore.patch import moved_exactly
 from fedcore.payloads import Layout, Payload, dense_payload, values_payload
 from fedcore.protocol import Epoch, Held, Patch, PatchKind
-from fedcore.typing import Bytes, Vector
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Bytes, Vector
 
 LEAST_VERSIONS, MOST_VERSIONS = 64, 4096
 
@@ -100,12 +102,39 @@ class Published:
         self.epoch = epoch
         self._start_ring([Entry(self.version, self.digest)])
 
-    def restore(
-        self, version: int, public_D: Vector, origin: str, entries: Iterable[Entry]
-    ) -> None:
-        """The state that a snapshot holds."""
-        self.version, self.public_D, self.origin = version, public_D, origin
-        self.digest = digest(public_D)
+    def dump(self, arrays: Arrays) -> JSON:
+        """The state as JSON; its vectors go to ``arrays``."""
+        arrays["public"] = self.public_D
+        if self.touched_D is not None:
+            arrays["touched"] = np.packbits(self.touched_D)
+        for entry in self.ring:
+            if entry.message is not None:
+                message = np.frombuffer(entry.message, np.uint8)
+                arrays[f"message.{entry.version}"] = message
+            if entry.support is not None:
+                arrays[f"support.{entry.version}"] = entry.support
+        return {
+            "epoch": self.epoch,
+            "version": self.version,
+            "origin": self.origin,
+            "ring": [[entry.version, entry.digest, entry.exact] for entry in self.ring],
+        }
+
+    def load(self, scalars: JSON, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Takes over the state that :meth:`dump` gave."""
+        self.epoch, self.version = scalars["epoch"], scalars["version"]
+        self.origin, self.public_D = scalars["origin"], arrays["public"]
+        self.digest = digest(self.public_D)
+        touched, dim = arrays.get("touched"), len(self.public_D)
+        self.touched_D = (
+            None if touched is None else np.unpackbits(touched, count=dim).view(bool)
+        )
+        entries = []
+        for version, named, exact in scalars["ring"]:
+            saved = arrays.get(f"message.{version}")
+            message = None if saved is None else saved.tobytes()
+            support = arrays.get(f"support.{version}")
+            entries.append(Entry(version, named, message, support, exact))
         self._start_ring(entries)
 
     def patch(self, held: Held | None) -> Patch:

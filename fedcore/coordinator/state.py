@@ -14,7 +14,7 @@ from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.clients import ClientRow
-from fedcore.coordinator.published import Entry, Published
+from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import (
     Admitted,
     Closed,
@@ -92,6 +92,8 @@ class ServerState:
         self.admission = algorithm.admission.init()
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
+        self.limit = algorithm.latest(0)
+        """How many versions late an update may be."""
         self._placed: dict[tuple[int, int], list[str]] = {}  # ids by parts of the data
         self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
@@ -104,11 +106,6 @@ class ServerState:
     def version(self) -> int:
         """T."""
         return self.published.version
-
-    @property
-    def limit(self) -> int:
-        """How many versions late an update may be."""
-        return self.algorithm.latest(self.trainers)
 
     @property
     def epoch(self) -> Epoch:
@@ -149,9 +146,9 @@ class ServerState:
                     row = ClientRow(record.cid, record.name, record.role)
                     self.clients[record.cid] = row
                 else:
-                    self.trainers -= row.trains
+                    self._count_trainers(-row.trains)
                     row.name, row.role = record.name, record.role
-                self.trainers += row.trains
+                self._count_trainers(row.trains)
                 row.index, row.count = record.index, record.count
                 if record.owner:
                     self.owners[record.name] = record.owner
@@ -162,7 +159,7 @@ class ServerState:
                 self.published.open_epoch(record.epoch)
             case Departed():
                 row = self.clients[record.cid]
-                self.trainers -= row.trains
+                self._count_trainers(-row.trains)
                 row.left = True
             case Measured():
                 if self.clients[record.cid].role == "evaluator":
@@ -179,6 +176,10 @@ class ServerState:
                 pass
             case _:
                 assert_never(record)
+
+    def _count_trainers(self, more: int) -> None:
+        self.trainers += more
+        self.limit = self.algorithm.latest(self.trainers)
 
     def _take_place(self, row: ClientRow) -> None:
         """Takes note of whose data it has, where data are shared out among clients."""
@@ -301,6 +302,7 @@ class ServerState:
         The buffer must be empty if the aggregator changes.
         """
         old, self.algorithm = self.algorithm, algorithm
+        self._count_trainers(0)
         dim = algorithm.spec.dim
         if not algorithm.config.server.keeps_state(old.config.server):
             self.optimizer = algorithm.server.init(dim)
@@ -325,28 +327,14 @@ class ServerState:
 
     def dump(self) -> tuple[JSON, Arrays]:
         """The state as JSON and arrays, which later events leave as they are."""
-        arrays: Arrays = {"exact": self.exact_D, "public": self.published.public_D}
-        if self.published.touched_D is not None:
-            arrays["touched"] = np.packbits(self.published.touched_D)
-        for entry in self.published.ring:
-            if entry.message is not None:
-                arrays[f"message.{entry.version}"] = np.frombuffer(
-                    entry.message, np.uint8
-                )
-            if entry.support is not None:
-                arrays[f"support.{entry.version}"] = entry.support
+        arrays: Arrays = {"exact": self.exact_D}
+        published = self.published.dump(arrays)
         for version, base_D in self.bases.items():
             arrays[f"base.{version}"] = base_D
         scalars = {
             "at": self.at,
             "started": self.started,
-            "epoch": self.epoch,
-            "version": self.version,
-            "origin": self.published.origin,
-            "ring": [
-                [entry.version, entry.digest, entry.exact]
-                for entry in self.published.ring
-            ],
+            **published,
             "bases": list(self.bases),
             "count": self.count,
             "samples": self.samples,
@@ -371,7 +359,8 @@ class ServerState:
         self.clients = {
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
         }
-        self.trainers = sum(row.trains for row in self.clients.values())
+        self.trainers = 0
+        self._count_trainers(sum(row.trains for row in self.clients.values()))
         self.owners = dict(scalars.get("owners", {}))  # none in those of before
         self._placed.clear()
         for row in self.clients.values():
@@ -383,34 +372,11 @@ class ServerState:
         for role in _ROLES:
             tree = load_tree(getattr(self, role), scalars["roles"][role], arrays)
             setattr(self, role, tree)
-        published = self.published
-        published.epoch = scalars["epoch"]
-        dim = self.algorithm.spec.dim
-        touched = arrays.get("touched")
-        published.touched_D = (
-            None if touched is None else np.unpackbits(touched, count=dim).view(bool)
-        )
-        entries = [
-            Entry(
-                version,
-                digest,
-                _message(arrays.get(f"message.{version}")),
-                arrays.get(f"support.{version}"),
-                exact,
-            )
-            for version, digest, exact in scalars["ring"]
-        ]
-        published.restore(
-            scalars["version"], arrays["public"], scalars["origin"], entries
-        )
+        self.published.load(scalars, arrays)
 
 
 _MOST_AT_A_PLACE = 8  # clients of one part of the data that are told of
 _ROLES = ("optimizer", "buffer", "staleness", "admission")
-
-
-def _message(saved: npt.NDArray[Any] | None) -> bytes | None:
-    return None if saved is None else saved.tobytes()
 
 
 def counts_array(counts: tuple[int, ...] | None) -> Counts | None:

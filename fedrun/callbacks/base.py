@@ -1,6 +1,7 @@
 """What a callback is told, and who tells it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +10,21 @@ from fedcore.coordinator.events import Event, ModelMeasured
 from fedcore.typing import Seconds
 from fedrun.results import Results, is_number
 from fedrun.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatesDecided:
+    """The stacked simulator has decided on updates, and perhaps made a version.
+
+    Only those who watch the run are told; the coordinator knows no such event.
+    """
+
+    at: Seconds
+    count: int  # all updates that are in the model
+
+
+Notice = Event | UpdatesDecided
+"""What those who watch a run are told of."""
 
 TOTALS = ("seconds", "versions", "accepted", "bytes_up", "bytes_down")
 
@@ -63,7 +79,7 @@ class Notifier:
         self._callbacks = callbacks
         self._began, self._ended = False, False
 
-    def __call__(self, run: Run, event: Event) -> str | None:
+    def __call__(self, run: Run, event: Notice) -> str | None:
         """Something has happened in a run; returns why it is to end here, if it is."""
         if not self._began:
             self._began = True

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass
-from typing import TypeVar
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.records import Stepped
@@ -29,19 +28,15 @@ class Recovered:
     replayed: int  # records applied after it
 
 
-Kind = TypeVar("Kind", bound=Coordinator)
-
-
 def new_coordinator(
     config: FederationConfig,
     spec: ParamSpec,
     initial_D: Vector,
     epoch: Epoch,
-    kind: type[Kind],
     secret: bytes | None = None,
-) -> Kind:
+) -> Coordinator:
     """A coordinator at version 0."""
-    return kind(
+    return Coordinator(
         config.algorithm.build(spec),
         initial_D,
         epoch=epoch,
@@ -94,7 +89,7 @@ def recover_from(
     spec, initial_D = _initial(journal, newest)
     config = parse_config(newest.config)
     coordinator = new_coordinator(
-        config, spec, initial_D, newest.epoch, Coordinator, secret_of(journal)
+        config, spec, initial_D, newest.epoch, secret_of(journal)
     )
     algorithms = {
         n: parse_config(each.config).algorithm.build(spec) for n, each in told

@@ -79,7 +79,7 @@ class Replay:
         chosen = config or parse_config(first.config)
         endless = chosen.model_copy(update={"stop": StopConfig()})
         self.coordinator: Coordinator = new_coordinator(
-            endless, spec, initial_D, first.epoch, Coordinator
+            endless, spec, initial_D, first.epoch
         )
         self._journal, self._config = journal, config
         self._without = set(without)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedcore.coordinator.events import Event
 from fedcore.errors import JournalError
 from fedrun.app import app_of, load_app
-from fedrun.callbacks import CALLBACKS, Notifier
+from fedrun.callbacks import CALLBACKS, Notice, Notifier
 from fedrun.columns import formats
 from fedrun.config import load_config
 from fedrun.export import export_config, export_tables
@@ -64,7 +63,7 @@ def simulate(wanted: Wanted, hint: Hint, words: Sequence[str]) -> None:
     folder = wanted.resume or wanted.out or free_folder(config)
     with notifier, RunProgress(config.stop, console) as progress:
 
-        def told(run: Run, event: Event) -> str | None:
+        def told(run: Run, event: Notice) -> str | None:
             progress(run, event)
             return notifier(run, event)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
-from fedcore.coordinator.events import Event
 from fedcore.errors import (
     DivergedError,
     LatecomerError,
@@ -15,6 +14,7 @@ from fedcore.errors import (
 )
 from fedcore.workload import Workload, last_words, user_code
 from fedrun.app import load_app
+from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig
 from fedrun.results import Results
 from fedrun.run import Run
@@ -129,7 +129,7 @@ class _Patience:
         self._most = PATIENCE * settings["simulate"]["clients"]
         self._version, self._events = 0, 0
 
-    def __call__(self, run: Run, event: Event) -> None:
+    def __call__(self, run: Run, event: Notice) -> None:
         """Counts the events between two versions."""
         version = run.coordinator.state.version
         if version != self._version:

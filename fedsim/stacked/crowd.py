@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop
 
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.crowd import CrowdCoordinator
-from fedcore.coordinator.events import (
-    ClientFailed,
-    ClientLost,
-    Event,
-    UpdatesEntered,
-)
+from fedcore.coordinator.events import ClientFailed, ClientLost, Event
 from fedcore.coordinator.leases import Lease
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
 from fedcore.participant import work_after
@@ -33,6 +27,7 @@ from fedcore.workload import (
     Workload,
     last_words,
 )
+from fedrun.callbacks import UpdatesDecided
 from fedsim.client import RETRY, coming
 from fedsim.evaluator import Measure
 from fedsim.population import Population
@@ -89,9 +84,10 @@ class Crowd:
     ) -> None:
         """``measure`` is what clients evaluate with, where they do."""
         coordinator = world.run.coordinator
-        assert isinstance(coordinator, CrowdCoordinator)
         self._world, self._clock = world, world.clock
         self._coordinator, self._state = coordinator, coordinator.state
+        self._rounds, self._leases = coordinator.rounds, coordinator.rounds.leases
+        self._granted: list[Lease] = []  # after events of the coordinator
         self._population, self._work = population, work
         self._lease, self._lost = coordinator.timeouts.lease, coordinator.timeouts.lost
         count = self.count = population.count
@@ -118,10 +114,10 @@ class Crowd:
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._failures: dict[int, int] = {}
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
-        self._reports = Reports(measure, coordinator, population.client)
+        self._reports = Reports(measure, coordinator.evaluations, population.client)
         self._downloads = Downloads(self._state.published)
         self._books = Books(world, self._names, population.place)
-        self._inbox = Inbox(coordinator, self._books)
+        self._inbox = Inbox(self._rounds, self._books)
         self._holdings = Holdings(
             workload,
             pool,
@@ -146,7 +142,7 @@ class Crowd:
         if population.needs_labels:
             population.show_labels(self._holdings.label_counts)
         world.closing.append(self._end)
-        world.follow = self._follow
+        world.follow, world.start = self._follow, self._granted.append
 
     def clients(self) -> Iterator[Client]:
         """All of them, one after the other."""
@@ -224,13 +220,14 @@ class Crowd:
         self._follow()
 
     def _follow(self) -> None:
-        """Does what the coordinator has decided on beside its actions."""
+        """Does what follows from a new version and from granted tasks."""
         if self._state.version != self._downloads.version:
             self._downloads.step_made()
             self._books.flush_if_due()
             self._snapshots.look()
-        if self._coordinator.granted:
-            granted, self._coordinator.granted = self._coordinator.granted, []
+        if self._granted:
+            granted = [*self._granted]
+            self._granted.clear()
             self._start(granted)
 
     def _end(self) -> None:
@@ -301,27 +298,34 @@ class Crowd:
 
     def _ready(self, who: int) -> None:
         """It waits for a task."""
-        actions = self._coordinator.ready(self._names[who], self._clock.now)
-        if actions or self._coordinator.granted:
-            self._do(actions)
+        self._leases.arrive(self._names[who])
+        self._give_tasks()
+
+    def _give_tasks(self) -> None:
+        """Starts the clients that wait and may train now."""
+        leases, timers = self._rounds.grant(self._clock.now)
+        if timers:
+            self._world.carry_out_now([*timers])
+        if leases:
+            self._start(leases)
 
     def _expire(self) -> None:
         """A lease ends."""
         now, _, who, number = self._agenda.expiries.popleft()
         self._clock.now = now
-        actions = self._coordinator.expire(self._names[who], number, now)
-        if actions or self._coordinator.granted:
-            self._do(actions)
+        if self._leases.expire(self._names[who], number):
+            self._give_tasks()
 
-    def _start(self, granted: Sequence[tuple[str, Lease]]) -> None:
+    def _start(self, leases: Sequence[Lease]) -> None:
         """They may train; the model is on its way to each of them."""
         now, agenda, population = self._clock.now, self._agenda, self._population
         end, public_D = now + self._lease, self._state.published.public_D
         size = self._work.fixed_bytes or 0
-        for cid, lease in granted:
-            who, version = self._places[cid], lease.version
+        for lease in leases:
+            cid, version = lease.cid, lease.version
+            who = self._places[cid]
             agenda.put_expiry(end, who, lease.number)
-            evaluates = self._reports.asks(cid)
+            evaluates = self._reports.asks(cid, version)
             held, seq = self._held[who], self._seq[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
@@ -425,7 +429,7 @@ class Crowd:
 
     def _tell(self) -> None:
         """Whoever watches is told that something was decided."""
-        event = UpdatesEntered(at=self._clock.now, count=self._state.applied)
+        event = UpdatesDecided(at=self._clock.now, count=self._state.applied)
         self._world.tell(event)
 
     # ------------------------------------------------------------------ updates
@@ -452,8 +456,8 @@ class Crowd:
             self._made(who, 1)
         if self._take_in(who, now, stack, row):
             self._decide()
-        elif self._arrivals[who] == 1 and self._coordinator.may_grant():
-            self._do(self._coordinator.hand_out(now))
+        elif self._arrivals[who] == 1:
+            self._give_tasks()
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
             self._at(now + RETRY, UPLOADS, who)
         else:
@@ -467,7 +471,7 @@ class Crowd:
             return False
         given, samples = self._given[who], self._holdings.samples[who]
         self._inbox.put(who, now, self._seq[who], given, samples, stack, row)
-        return self._coordinator.deliver(self._names[who], given.version)
+        return self._rounds.deliver(self._names[who], given.version)
 
     def _arrive_in_a_row(self) -> bool:
         """Updates arrive until the server decides on them; says whether time passed.
@@ -475,7 +479,7 @@ class Crowd:
         Nobody gets a task meanwhile, so it makes no difference to others when a client
         hears that its update is there.
         """
-        if not self._coordinator.is_settled:
+        if not self._rounds.is_settled:
             return False
         end, events, lives = self._next_other(), self._agenda.events, self._life
         now, passed, decides = self._clock.now, False, False
@@ -507,7 +511,7 @@ class Crowd:
     def _next_other(self) -> tuple[float, ...]:
         """When something happens next that is no client's doing."""
         expiries, others = self._agenda.expiries, self._clock.queue
-        while expiries and not self._coordinator.trains(
+        while expiries and not self._leases.holds(
             self._names[expiries[0][2]], expiries[0][3]
         ):
             expiries.popleft()
@@ -525,13 +529,14 @@ class Crowd:
     def _hear_and_wait(self, who: int) -> None:
         """It knows the verdict, and nobody can get a task."""
         self._hear(who)
-        self._coordinator.wait(self._names[who])
+        self._leases.arrive(self._names[who])
 
     def _decide(self) -> None:
         """The server decides on what has arrived."""
         refused, actions = self._inbox.decide()
         self._refused.update(refused)
-        self._do(actions)
+        self._do([*actions, *self._coordinator.answer()])
+        self._give_tasks()
         self._tell()
 
     def _acknowledged(self, who: int) -> None:
@@ -564,7 +569,8 @@ class Crowd:
             "errors": [[who, str(error)] for who, error in self._errors.items()],
             "reports": self._reports.dump(),
             "entering": self._inbox.dump(arrays),
-            "coordinator": self._coordinator.dump(),
+            "rounds": self._rounds.dump(),
+            "evaluations": self._coordinator.evaluations.dump(),
             "work": self._work.dump(arrays),
             "moved": self._books.dump(),
         }
@@ -587,4 +593,5 @@ class Crowd:
             self._holdings.read(who)
         self._inbox.load(saved["entering"], arrays)
         self._books.load(saved["moved"])
-        self._do(self._coordinator.load(saved["coordinator"]))
+        self._coordinator.evaluations.load(saved["evaluations"])
+        self._do(self._rounds.load(saved["rounds"]))

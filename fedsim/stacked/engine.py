@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.coordinator import CrowdCoordinator
 from fedcore.errors import LatecomerError, NotStackableError
 from fedcore.pool import Pool
 from fedcore.rng import Key
@@ -101,7 +100,6 @@ def make_crowd(
     ``measure`` is what they evaluate with, where they do.
     """
     run = world.run
-    assert isinstance(run.coordinator, CrowdCoordinator)
     config, algorithm = run.config, run.coordinator.algorithm
     check_fit(workload, algorithm)
     keep_memory()

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fedcore.coordinator import Rounds
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.crowd import CrowdCoordinator
 from fedcore.payloads import Payload
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
@@ -44,8 +44,8 @@ class Entering(NamedTuple):
 class Inbox:
     """What has arrived, in this order."""
 
-    def __init__(self, coordinator: CrowdCoordinator, books: Books) -> None:
-        self._coordinator, self._books = coordinator, books
+    def __init__(self, rounds: Rounds, books: Books) -> None:
+        self._rounds, self._books = rounds, books
         self._entering: list[Entering] = []
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Inbox:
     def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
         """Who got another verdict than that it is accepted, and what follows."""
         entering, self._entering = self._entering, []
-        decisions, actions = self._coordinator.enter(
+        decisions, actions = self._rounds.enter(
             entering, entering[-1].at, _rows(entering)
         )
         refused, add = list[tuple[int, Verdict]](), self._books.add
@@ -125,7 +125,7 @@ class Inbox:
 
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
         """What :meth:`dump` gave."""
-        layout = self._coordinator.algorithm.spec.sizes
+        layout = self._rounds.algorithm.spec.sizes
         for place, (who, at, seq, given, samples, row) in enumerate(saved):
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
             self.put(who, at, seq, Given(*given), samples, stack, 0)

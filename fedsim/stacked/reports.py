@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fedcore.coordinator.crowd import CrowdCoordinator
+from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import ModelMeasured
 from fedcore.typing import JSON, Seconds, Vector
 from fedcore.workload import Client
@@ -18,16 +18,16 @@ class Reports:
     def __init__(
         self,
         measure: Measure | None,
-        coordinator: CrowdCoordinator,
+        evaluations: Evaluations,
         client: Callable[[int], Client],
     ) -> None:
         """``measure`` is what clients evaluate with; None: they do not."""
-        self._measure, self._coordinator, self._client = measure, coordinator, client
+        self._measure, self._evaluations, self._client = measure, evaluations, client
         self._waiting: dict[int, tuple[int, dict[str, float], int]] = {}
 
-    def asks(self, cid: str) -> bool:
+    def asks(self, cid: str, version: int) -> bool:
         """Whether a client that is given a task shall evaluate its model."""
-        return self._measure is not None and self._coordinator.shall_evaluate(cid)
+        return self._measure is not None and self._evaluations.asks(cid, version)
 
     def prepare(self, who: int, version: int, public_D: Vector) -> None:
         """A client evaluates what is on its way to it.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcore.coordinator import CrowdCoordinator
 from fedcore.coordinator.records import Closed
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
@@ -21,7 +20,7 @@ from fedrun.journal import WITHOUT_UPDATES, Journal, exists, new_coordinator
 from fedrun.run import Run, differences
 
 _KEPT = 2  # snapshots
-_LAYOUT = 2  # of what they hold; another one cannot be read
+_LAYOUT = 3  # of what they hold; another one cannot be read
 _SERVER = "server."
 # What may be another after an interruption.
 _FREE = ("server", "stop", "simulate.engine", "journal", "app", "model")
@@ -134,9 +133,7 @@ def _reopened(
     known.require(spec, "this workload's model")
     if number < journal.store.last or journal.loss is not None:
         journal.store.cut(number + 1)
-    coordinator = new_coordinator(
-        config, known, initial_D, told.epoch, CrowdCoordinator
-    )
+    coordinator = new_coordinator(config, known, initial_D, told.epoch)
     servers = {
         name.removeprefix(_SERVER): values
         for name, values in arrays.items()

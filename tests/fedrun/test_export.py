@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import latecomer
-from fedcore.coordinator.events import Event
 from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, JournalError
 from fedcore.params import digest
+from fedrun.callbacks import Notice
 from fedrun.columns import text_of, write_columns
 from fedrun.config import load_config
 from fedrun.export import TABLES, export_config, export_model, export_tables
@@ -206,7 +206,7 @@ def test_a_run_in_stacks_has_the_versions_of_its_snapshots(tmp_path: Path) -> No
 
     folder = tmp_path / "run"
 
-    def interrupt(run: Run, event: Event) -> None:
+    def interrupt(run: Run, event: Notice) -> None:
         if run.coordinator.state.version == 5:
             signal.raise_signal(signal.SIGINT)
 

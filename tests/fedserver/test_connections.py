@@ -111,7 +111,7 @@ def test_one_connection_has_so_many_calls_at_a_time(tmp_path: Path) -> None:
         for peer in peers:
             request = pb.PullRequest(key=peer.key, epoch=peer.epoch)
             stack.callback(pull(request.SerializeToString(), timeout=CALL).cancel)
-        parked = server.run.coordinator.leases.parked
+        parked = server.run.coordinator.rounds.leases.waiting
         until(lambda: len(parked) == 4, "the first calls have arrived")
         peers[0].enrol()  # a call that begins after all of them
         assert len(parked) == 4

@@ -130,13 +130,15 @@ def test_who_waits_for_work_is_told_to_ask_again(tmp_path: Path) -> None:
         with Peer(server.address) as peer, Peer(server.address, "other") as other:
             request = pb.PullRequest(key=peer.key, epoch=peer.epoch)
             waiting = peer.stub.pull(request, timeout=CALL)
-            until(lambda: server.run.coordinator.leases.parked, "the pull waits")
+            until(
+                lambda: server.run.coordinator.rounds.leases.waiting, "the pull waits"
+            )
             model = pb.ModelName(epoch=other.epoch, version=0)
             report = pb.ReportRequest(key=other.key, model=model, values={"loss": 1.0})
             with refused("INTERNAL", "cannot handle this: KeyError: 'a mistake'"):
                 other.stub.report(report, timeout=CALL)
             assert read_reply(next(waiting)).refused == pb.ANSWER_RETRY
-        assert server.run.coordinator.leases.parked == {}
+        assert server.run.coordinator.rounds.leases.waiting == {}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_timers_of_the_coordinator_before_do_not_fire(tmp_path: Path) -> None:
         Peer(server.address) as peer,
     ):
         waiting = peer.stub.pull(pb.PullRequest(key=peer.key, epoch=peer.epoch))
-        until(lambda: server.run.coordinator.leases.parked, "the pull waits")
+        until(lambda: server.run.coordinator.rounds.leases.waiting, "the pull waits")
         until(lambda: server.server._timers, "it would be answered after a while")
         with raising("_leave"), refused("INTERNAL", "a mistake"):
             peer.stub.leave(pb.LeaveRequest(key=peer.key))
@@ -185,7 +187,7 @@ def test_timers_of_the_coordinator_after_do_fire(tmp_path: Path) -> None:
             with raising("_leave"), refused("INTERNAL", "a mistake"):
                 peer.stub.leave(pb.LeaveRequest(key=peer.key))
         assert not peer.pull().refused  # it is not held for ever
-        assert server.run.coordinator.leases.parked == {}
+        assert server.run.coordinator.rounds.leases.waiting == {}
 
 
 def test_a_run_that_has_ended_ends_once(tmp_path: Path) -> None:

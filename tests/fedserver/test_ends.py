@@ -98,8 +98,8 @@ def test_who_waits_for_work_is_told_to_come_again(tmp_path: Path) -> None:
         frames = peer.stub.pull(
             pb.PullRequest(key=peer.key, epoch=peer.epoch), timeout=CALL
         )
-        leases = server.run.coordinator.leases
-        until(lambda: peer.cid in leases.parked, "the pull waits")
+        leases = server.run.coordinator.rounds.leases
+        until(lambda: peer.cid in leases.waiting, "the pull waits")
         server.stop()
         reply = read_reply(next(frames))
         assert reply.refused == pb.ANSWER_RETRY

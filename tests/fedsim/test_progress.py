@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 import latecomer
-from fedcore.coordinator.events import Event
 from fedcore.coordinator.settings import StopConfig
+from fedrun.callbacks import Notice
 from fedrun.run import Run
 from fedsim import progress
 from fedsim.progress import Cell, Goal, RunProgress, nearest
@@ -21,7 +21,7 @@ def goals(folder: Path, **stop: Any) -> list[Goal]:
     """The nearest end after each event of a run."""
     found = []
 
-    def look(run: Run, event: Event) -> None:
+    def look(run: Run, event: Notice) -> None:
         found.append(nearest(run.config.stop, run, event))
 
     given = settings()
@@ -95,7 +95,7 @@ def test_below_a_cell_of_a_notebook_there_is_one_bar_that_grows(tmp_path: Path) 
     drawn: list[str] = []
     cell = Cell(drawn.append, is_known=True)
 
-    def look(run: Run, event: Event) -> None:
+    def look(run: Run, event: Notice) -> None:
         cell.show(nearest(run.config.stop, run, event), "loss <0.5")
 
     latecomer.run(settings(), toy(), folder=tmp_path / "run", on_event=look)

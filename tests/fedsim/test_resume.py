@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import latecomer
-from fedcore.coordinator import CrowdCoordinator
+from fedcore.coordinator import Rounds
 from fedcore.coordinator.records import Decided, Measured, Stepped
 from fedcore.errors import ConfigError
 from fedrun.results import Results
@@ -78,15 +78,15 @@ def test_what_follows_is_what_would_have_followed(name: str, tmp_path: Path) -> 
 def test_an_interruption_between_two_versions_is_as_good(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, deliver = SETTINGS[name], CrowdCoordinator.deliver
+    settings, deliver = SETTINGS[name], Rounds.deliver
     whole = latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
     interrupt = InterruptAt(8)
 
-    def delivered(self: CrowdCoordinator, cid: str, base: int) -> bool:
+    def delivered(self: Rounds, cid: str, base: int) -> bool:
         interrupt()
         return deliver(self, cid, base)
 
-    monkeypatch.setattr(CrowdCoordinator, "deliver", delivered)
+    monkeypatch.setattr(Rounds, "deliver", delivered)
     for count in (7, 8, 10, 0):
         interrupt.left, folder = count, tmp_path / "parts"
         try:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.coordinator.events import ModelMeasured
 from fedcore.coordinator.records import Failed
 from fedcore.errors import ConfigError, UserCodeError, WorkloadError
 from fedcore.workload import Client, Workload
+from fedrun.callbacks import Notice
 from fedrun.config import parse_config
 from fedrun.run import Run
 from tests.fedsim import toys
@@ -188,9 +189,9 @@ def test_the_last_and_the_best_model_are_kept(tmp_path: Path) -> None:
 
 
 def test_whoever_watches_sees_every_event_with_its_run(tmp_path: Path) -> None:
-    seen: list[Event] = []
+    seen: list[Notice] = []
 
-    def watch(run: Run, event: Event) -> None:
+    def watch(run: Run, event: Notice) -> None:
         assert run.coordinator.state.at >= event.at
         seen.append(event)
 

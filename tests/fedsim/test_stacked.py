@@ -13,7 +13,7 @@ import pytest
 
 import latecomer
 from fedcore.bandwidth import DAY
-from fedcore.coordinator import CrowdCoordinator
+from fedcore.coordinator import Rounds
 from fedcore.coordinator.records import Decided, Failed, Leased, Measured, Stepped
 from fedcore.errors import JournalError, UserCodeError
 from fedcore.workload import Client
@@ -382,7 +382,7 @@ def test_acknowledgements_may_not_wait_while_somebody_may_get_a_task(
 ) -> None:
     settings = SETTINGS["links_that_differ"]
     right = simulated(tmp_path / "right", "stacked", settings)
-    monkeypatch.setattr(CrowdCoordinator, "is_settled", True)
+    monkeypatch.setattr(Rounds, "is_settled", True)
     wrong = simulated(tmp_path / "wrong", "stacked", settings)
     assert told(wrong) != told(right)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedclient import store as store_module
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator import Coordinator
+from fedcore.coordinator import Coordinator, Rounds
 from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
 from fedcore.coordinator.answers import acknowledged
@@ -277,7 +277,7 @@ def epoch_counted_up(stack: ExitStack) -> None:
 
 @mutant
 def rollback_goes_unnoticed(stack: ExitStack) -> None:
-    _swap(stack, Coordinator, "_claims", lambda *_: [])
+    _swap(stack, coordinator_module, "later_states", lambda *_: [])
 
 
 @mutant
@@ -591,12 +591,12 @@ def samples_do_not_weigh(stack: ExitStack) -> None:
 
 @mutant
 def old_deadline_makes_a_version(stack: ExitStack) -> None:
-    _swap(stack, Coordinator, "is_void", lambda *_: False)
+    _swap(stack, Rounds, "is_void", lambda *_: False)
 
 
 @mutant
 def deadline_makes_a_version_after_the_end(stack: ExitStack) -> None:
-    def passed(self: Coordinator, timer: Any) -> Any:
+    def passed(self: Rounds, timer: Any) -> Any:
         closed, self.state.closed = self.state.closed, None
         if self.is_void(timer) or not self.state.count:
             self.state.closed = closed
@@ -605,13 +605,13 @@ def deadline_makes_a_version_after_the_end(stack: ExitStack) -> None:
         self.state.closed = closed
         return actions
 
-    _swap(stack, Coordinator, "_deadline_passed", passed)
-    _swap(stack, Coordinator, "is_void", lambda *_: False)
+    _swap(stack, Rounds, "deadline_passed", passed)
+    _swap(stack, Rounds, "is_void", lambda *_: False)
 
 
 @mutant
 def old_lease_ends_a_newer_one(stack: ExitStack) -> None:
-    def holds(self: Leases[Any], cid: str, number: int) -> bool:
+    def holds(self: Leases, cid: str, number: int) -> bool:
         return self.busy.get(cid) is not None
 
     _swap(stack, Leases, "holds", holds)
@@ -620,7 +620,7 @@ def old_lease_ends_a_newer_one(stack: ExitStack) -> None:
 @mutant
 def old_hold_answers_a_newer_pull(stack: ExitStack) -> None:
     def passed(self: Coordinator, timer: Any) -> Any:
-        pull = self._waits(timer.subject)
+        pull = self._pulls.get(timer.subject)
         if pull is None:
             return []
         return old(self, timer._replace(number=pull.nonce))

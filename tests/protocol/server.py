@@ -72,8 +72,9 @@ class CheckedServer:
     def feed(self, event: Event) -> None:
         """Handles an event; nothing leaves before the commit."""
         before, said = len(self.group._records), len(self.group._actions)
-        busy = dict(self.run.coordinator.leases.busy)
+        busy = dict(self.run.coordinator.rounds.leases.busy)
         self.group.feed(event)
+        self.run.coordinator.rounds.leases.validate()
         records = self.group._records[before:]
         actions = self.group._actions[said:]
         if isinstance(event, TimerFired):
@@ -98,7 +99,7 @@ class CheckedServer:
         if made and (timer != self._armed or self.ghost.closed):
             raise ViolationError(f"I18: {timer} made a version")
         for cid, lease in busy.items():
-            now = self.run.coordinator.leases.busy.get(cid)
+            now = self.run.coordinator.rounds.leases.busy.get(cid)
             if lease is None:
                 continue
             ended = now is None or now.number != lease.number

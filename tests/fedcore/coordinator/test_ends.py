@@ -128,7 +128,7 @@ def test_a_run_that_has_ended_says_so_at_its_next_start() -> None:
 def test_a_run_goes_on_if_its_end_was_moved_away() -> None:
     desk = served(updates=1)
     desk.push("a", 1)
-    desk.coordinator.stop = StopConfig(updates=5)
+    desk.coordinator.rounds.stop = StopConfig(updates=5)
     desk.actions = desk.coordinator.begin(9.0, reopen=True)
     assert desk.records(Reopened)
     desk.push("a", 2)

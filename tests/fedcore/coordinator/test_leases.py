@@ -1,13 +1,14 @@
 """Who may train: random walks beside a plain account, and what each rule is for."""
 
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator.leases import Lease, Leases
+from fedcore.coordinator.leases import TRANSITIONS, ClientState, Lease, Leases
 from fedcore.params import ParamSpec
 from fedcore.recipes import FedAvg, FedBuff
 from fedcore.rng import Key
@@ -17,8 +18,31 @@ SPEC = ParamSpec.of({"w": np.zeros(2, np.float32)})
 CLIENTS = tuple("abcdefg")
 
 
-def leases(config: AlgorithmConfig) -> Leases[str]:
-    return Leases(config.build(SPEC), Key.root(0), name_of=lambda cid: cid)
+class Watched(Leases):
+    """Leases of which each call must do what the table of transitions says."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return partial(self._checked, name, found) if name in TRANSITIONS else found
+
+    def _checked(self, name: str, method: Any, *args: Any, **options: Any) -> Any:
+        before = {cid: self.state_of(cid) for cid in CLIENTS}
+        result = method(*args, **options)
+        if name == "grant":
+            touched = {lease.cid for lease in result}
+        elif name == "new_cohort":
+            touched = set(CLIENTS) if self._synchronous else set()
+        else:  # a lease that is not held does not expire
+            touched = set() if (name, result) == ("expire", False) else {args[0]}
+        for cid, state in before.items():
+            expected = TRANSITIONS[name].get(state, state) if cid in touched else state
+            assert self.state_of(cid) is expected, (name, cid, state)
+        self.validate()
+        return result
+
+
+def leases(config: AlgorithmConfig, kind: type[Leases] = Leases) -> Leases:
+    return kind(config.build(SPEC), Key.root(0), name_of=lambda cid: cid)
 
 
 class Plain:
@@ -27,7 +51,7 @@ class Plain:
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config
         self.present: list[str] = []
-        self.parked: dict[str, str] = {}
+        self.waiting: dict[str, None] = {}
         self.leases: dict[str, int | None] = {}  # None: ended, and not heard of since
         self.invited: set[str] = set()
         self.delivered: list[str] = []
@@ -39,20 +63,20 @@ class Plain:
 
     @property
     def ready(self) -> set[str]:
-        return self.invited & self.parked.keys()
+        return self.invited & self.waiting.keys()
 
     def room(self, accepted: int) -> int:
         return self.config.cohort - self.training - len(self.invited) - accepted
 
-    def arrive(self, cid: str, wish: str) -> None:
+    def arrive(self, cid: str) -> None:
         if cid not in self.present:
             self.present.append(cid)
         self.leases.pop(cid, None)
-        self.parked.pop(cid, None)
-        self.parked[cid] = wish
+        self.waiting.pop(cid, None)
+        self.waiting[cid] = None
 
-    def withdraw(self, cid: str) -> str | None:
-        return self.parked.pop(cid, None)
+    def withdraw(self, cid: str) -> None:
+        self.waiting.pop(cid, None)
 
     def deliver(self, cid: str) -> None:
         self.present = [other for other in self.present if other != cid] + [cid]
@@ -63,7 +87,7 @@ class Plain:
     def lose(self, cid: str) -> bool:
         was_there = cid in self.present
         self.present = [other for other in self.present if other != cid]
-        self.parked.pop(cid, None)
+        self.waiting.pop(cid, None)
         self.leases.pop(cid, None)
         self.invited.discard(cid)
         return was_there
@@ -84,10 +108,10 @@ class Plain:
 
     def has_room(self, accepted: int) -> bool:
         if not self.config.synchronous:
-            return bool(self.parked)
+            return bool(self.waiting)
         return bool(self.ready) or self.room(accepted) > 0
 
-    def grant(self, accepted: int) -> set[tuple[str, str]]:
+    def grant(self, accepted: int) -> set[str]:
         if len(self.present) < self.config.min_clients:
             return set()
         if self.config.synchronous:
@@ -95,17 +119,19 @@ class Plain:
             chosen = self.ready
         else:
             limit = self.config.concurrency
-            room = len(self.parked) if limit is None else limit - self.training
-            chosen = set(list(self.parked)[: max(0, room)])
+            room = len(self.waiting) if limit is None else limit - self.training
+            chosen = set(list(self.waiting)[: max(0, room)])
         for cid in chosen:
             self.leases[cid] = 0  # the number is the real one's to give
         self.invited -= chosen
-        return {(cid, self.parked.pop(cid)) for cid in chosen}
+        for cid in chosen:
+            del self.waiting[cid]
+        return chosen
 
     def _idle(self) -> list[str]:
         """Whoever has waited longest comes first, those who have delivered last."""
         free = [c for c in self.present if c not in self.leases.keys() | self.invited]
-        waiting = [cid for cid in self.parked if cid in free]
+        waiting = [cid for cid in self.waiting if cid in free]
         in_turn = waiting + [cid for cid in free if cid not in waiting]
         fresh = [cid for cid in in_turn if cid not in self.delivered]
         return fresh or in_turn
@@ -125,17 +151,18 @@ CONFIGS = {
 def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) -> None:
     rng, config = random.Random(seed), CONFIGS[name]
     clients = CLIENTS[: 2 + seed]
-    real, plain = leases(config), Plain(config)
+    real, plain = leases(config, Watched), Plain(config)
     version = accepted = 0
     ended: list[tuple[str, int]] = [("a", 0)]  # leases of the past
-    for number in range(600):
+    for _ in range(600):
         cid = rng.choice(clients)
         what = rng.choice(["arrive", "arrive", "deliver", "lose", "expire", "withdraw"])
         if what == "arrive":
-            real.arrive(cid, f"wish {number}")
-            plain.arrive(cid, f"wish {number}")
+            real.arrive(cid)
+            plain.arrive(cid)
         elif what == "withdraw":
-            assert real.withdraw(cid) == plain.withdraw(cid)
+            real.withdraw(cid)
+            plain.withdraw(cid)
         elif what == "lose":
             assert real.lose(cid) == plain.lose(cid)
         elif what == "deliver":
@@ -151,31 +178,30 @@ def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) 
             plain.new_cohort()
             accepted = accepted % config.buffer
         if rng.random() < 0.05:  # what is saved is all that there is
-            saved, real = real.dump(), leases(config)
-            real.load(saved, "again")
-            plain.parked = dict.fromkeys(plain.parked, "again")
+            saved, real = real.dump(), leases(config, Watched)
+            real.load(saved)
         assert real.is_settled(accepted) == plain.is_settled(accepted)
         assert real.has_room(accepted) == plain.has_room(accepted)
         if rng.random() < 0.3:
             continue  # several things happen before anybody is granted anything
         given = real.grant(version, accepted)
-        assert {(cid, wish) for cid, wish, _ in given} == plain.grant(accepted)
-        for cid, _, lease in given:
+        assert {lease.cid for lease in given} == plain.grant(accepted)
+        for lease in given:
             assert lease.version == version
-            assert real.holds(cid, lease.number)
-            plain.leases[cid] = lease.number
-            ended.append((cid, lease.number))
+            assert real.holds(lease.cid, lease.number)
+            plain.leases[lease.cid] = lease.number
+            ended.append((lease.cid, lease.number))
         assert list(real.present) == plain.present
-        assert list(real.parked) == list(plain.parked)
+        assert list(real.waiting) == list(plain.waiting)
         assert real.busy.keys() == plain.leases.keys()
 
 
 def test_a_lease_that_has_ended_ends_no_newer_one() -> None:
     real = leases(FedBuff(buffer=2, concurrency=1, selection=All()))
-    real.arrive("a", "")
-    ((_, _, first),) = real.grant(0, 0)
-    real.arrive("a", "")
-    ((_, _, second),) = real.grant(0, 0)
+    real.arrive("a")
+    (first,) = real.grant(0, 0)
+    real.arrive("a")
+    (second,) = real.grant(0, 0)
     for other in (first.number, second.number + 1):
         assert not real.expire("a", other)
         assert not real.holds("a", other)
@@ -187,18 +213,18 @@ def test_a_lease_that_has_ended_ends_no_newer_one() -> None:
 def test_no_two_leases_have_the_same_number() -> None:
     real = leases(FedBuff(buffer=2, selection=All()))
     for cid in CLIENTS:
-        real.arrive(cid, "")
-    numbers = [lease.number for _, _, lease in real.grant(7, 0)]
-    real.arrive("a", "")
-    numbers += [lease.number for _, _, lease in real.grant(7, 0)]
+        real.arrive(cid)
+    numbers = [lease.number for lease in real.grant(7, 0)]
+    real.arrive("a")
+    numbers += [lease.number for lease in real.grant(7, 0)]
     assert len(set(numbers)) == len(CLIENTS) + 1
 
 
-def drawn(real: Leases[str], version: int, count: int = 60) -> list[str]:
+def drawn(real: Leases, version: int, count: int = 60) -> list[str]:
     """The cohort of one version, out of many clients that wait."""
     for number in range(count):
-        real.arrive(f"c{number:02}", "")
-    return sorted(cid for cid, _, _ in real.grant(version, 0))
+        real.arrive(f"c{number:02}")
+    return sorted(lease.cid for lease in real.grant(version, 0))
 
 
 def test_each_cohort_is_drawn_by_a_lot_of_its_own() -> None:
@@ -222,9 +248,9 @@ def test_a_place_that_becomes_free_is_drawn_anew() -> None:
     real = leases(FedBuff(buffer=5, concurrency=1))
     chosen = set()
     for number in range(30):
-        chosen |= {cid for cid, _, _ in (real.grant(0, 0) if number else ())}
+        chosen |= {lease.cid for lease in (real.grant(0, 0) if number else ())}
         for cid in CLIENTS:
-            real.arrive(cid, "")
+            real.arrive(cid)
     assert chosen == set(CLIENTS)
 
 
@@ -233,29 +259,56 @@ def test_a_draw_takes_only_clients_that_are_idle(known: int) -> None:
     """Few idle ones among many, and many among few: both ways to make the list."""
     real = leases(FedAvg(buffer=2))
     for number in range(known):
-        real.arrive(f"c{number:03}", "")
+        real.arrive(f"c{number:03}")
     for number in range(known - 4):
         real.lose(f"c{number:03}")
     staying = {f"c{number:03}" for number in range(known - 4, known)}
-    given = [cid for cid, _, _ in real.grant(0, 0)]
+    given = [lease.cid for lease in real.grant(0, 0)]
     assert len(given) == 2
     assert set(given) <= staying
-    real.arrive("new", "")  # a name that was not there when the list was made
+    real.arrive("new")  # a name that was not there when the list was made
     for cid in staying:
         real.lose(cid)
-    assert [cid for cid, _, _ in real.grant(0, 0)] == ["new"]
+    assert [lease.cid for lease in real.grant(0, 0)] == ["new"]
 
 
 def test_what_is_saved_tells_who_trains_on_what() -> None:
     real = leases(FedBuff(buffer=2, concurrency=2, selection=All()))
     for cid in "abc":
-        real.arrive(cid, "")
+        real.arrive(cid)
     real.grant(3, 0)
     real.expire("b", 2)
     real.new_cohort(same_version=True)
     saved: Any = real.dump()
     again = leases(FedBuff(buffer=2, concurrency=2, selection=All()))
-    again.load(saved, "wish")
-    assert again.busy == {"a": Lease(3, 1), "b": None}
-    assert (again.parked, again.attempt) == ({"c": "wish"}, 1)
-    assert again.grant(4, 0) == [("c", "wish", Lease(4, 3))]
+    again.load(saved)
+    assert again.busy == {"a": Lease("a", 3, 1), "b": None}
+    assert (again.waiting, again.attempt) == ({"c": None}, 1)
+    assert again.grant(4, 0) == [Lease("c", 4, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("clients that wait are here", {"present": []}),
+        ("no client waits and is busy", {"waiting": ["a", "b"]}),
+        ("numbers of leases differ", {"busy": [["a", [0, 1]], ["c", [0, 1]]]}),
+        ("numbers of leases were given", {"number": 0}),
+        ("places are for cohorts", {"_invited": ["b"]}),
+    ],
+)
+def test_what_breaks_an_invariant_is_not_loaded(name: str, broken: Any) -> None:
+    real = leases(FedBuff(buffer=2, concurrency=1, selection=All()))
+    for cid in "abc":
+        real.arrive(cid)
+    real.grant(0, 0)
+    saved: Any = real.dump()
+    again = leases(FedBuff(buffer=2, concurrency=1, selection=All()))
+    with pytest.raises(AssertionError, match=name):
+        again.load({**saved, **broken})
+
+
+def test_each_state_has_its_transitions() -> None:
+    assert {state for to in TRANSITIONS.values() for state in to.values()} == {
+        *ClientState
+    }

@@ -14,7 +14,6 @@ from fedcore.coordinator.events import (
     ClientLeft,
     HistoryReopened,
     StopRequested,
-    UpdatesEntered,
 )
 from fedcore.coordinator.records import (
     Admitted,
@@ -61,7 +60,7 @@ def test_other_settings_hold_from_the_next_event_on() -> None:
     amended(desk, FedBuff(buffer=1, concurrency=1, staleness=Inverse()), versions=2)
     desk.pull("a")
     desk.pull("b")
-    assert desk.coordinator.leases.parked.keys() == {"b"}  # there is one place
+    assert desk.coordinator.rounds.leases.waiting.keys() == {"b"}  # there is one place
     leases = [at for t, at in desk.timers.items() if t.kind == "lease"]
     holds = [at for t, at in desk.timers.items() if t.kind == "hold"]
     assert (leases, holds) == ([77.0], [5.0])
@@ -212,7 +211,7 @@ def test_who_leaves_makes_room_and_leaves_once() -> None:
     desk.feed(ClientLeft(at=1.0, cid="stranger"))
     assert desk.actions == []
     desk.feed(ClientLeft(at=1.0, cid="judge"))
-    assert desk.coordinator.examinations.waiting == {}
+    assert desk.coordinator.evaluations.waiting == {}
     desk.pull("a")
     assert desk.refused == [Answer.UNKNOWN]
 
@@ -345,20 +344,13 @@ def test_what_is_over_does_not_end_again() -> None:
     assert desk.coordinator.state.closed == "over"
 
 
-def test_updates_that_were_decided_elsewhere_are_only_told() -> None:
-    desk = desk_of("a")
-    desk.feed(UpdatesEntered(at=1.0, count=5))
-    assert desk.actions == []
-    assert desk.coordinator.state.at == 1.0
-
-
 def test_an_ended_run_says_so_and_sets_its_timer_when_it_starts() -> None:
     desk = Desk(FedBuff(), StopConfig(seconds=30.0))
     desk.feed(StopRequested(at=1.0, reason="over"))
     actions = desk.coordinator.begin(2.0)
     assert actions[-1] == Finish(reason="over")
     assert [a.at for a in actions if isinstance(a, SetTimer)] == [30.0]
-    desk.coordinator.stop = StopConfig()
+    desk.coordinator.rounds.stop = StopConfig()
     actions = desk.coordinator.begin(3.0, reopen=True)
     (record,) = (a.record for a in actions if isinstance(a, Persist))
     assert record == Reopened(at=3.0)
@@ -441,7 +433,7 @@ def test_two_cohorts_of_one_version_are_drawn_apart() -> None:
     desk.enrol(*names)
     for name in names:
         desk.pull(name)
-    first = set(desk.coordinator.leases.busy)
+    first = set(desk.coordinator.rounds.leases.busy)
     desk.fire("deadline")
     assert len(desk.given) == 2
     assert not first & set(desk.given)

@@ -88,7 +88,7 @@ def test_the_next_cohort_is_drawn_from_all_idle_clients() -> None:
         desk.pull(name)
         chosen |= set(desk.given)
     for seq in range(1, 60):
-        busy = desk.coordinator.leases.busy
+        busy = desk.coordinator.rounds.leases.busy
         who = next((n for n, lease in busy.items() if lease is not None), None)
         if who is None:
             break
@@ -233,7 +233,7 @@ def test_an_evaluator_that_fails_is_no_trainer_for_that() -> None:
     desk = Desk(FedBuff(buffer=2))
     desk.enrol("eva", role="evaluator")
     desk.feed(ClientFailed(at=0.0, cid="eva", error="division by zero"))
-    assert not desk.coordinator.leases.present
+    assert not desk.coordinator.rounds.leases.present
 
 
 def cohorts(arrival: str, ids: dict[str, str], selection: AnySelection) -> list[str]:

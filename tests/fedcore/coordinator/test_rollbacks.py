@@ -72,7 +72,7 @@ def test_a_claim_of_a_later_state_is_to_be_proved_and_changes_nothing(
     assert desk.refused == [Answer.PROVE]
     assert not desk.records(EpochOpened)
     assert desk.coordinator.state.epoch == EPOCH
-    assert not desk.coordinator.leases.parked
+    assert not desk.coordinator.rounds.leases.waiting
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=IDS)
@@ -274,7 +274,7 @@ def test_pulls_that_wait_are_led_into_the_new_history() -> None:
         assert reply.patch.kind == "full"
         assert reply.left == desk.proofs.left(EPOCH)
         assert reply.proof == desk.proofs.version(FRESH, 0)
-    assert not desk.coordinator.leases.parked
+    assert not desk.coordinator.rounds.leases.waiting
 
 
 def test_no_proof_lies_in_the_state_of_the_server(desk: Desk) -> None:

@@ -60,7 +60,7 @@ def test_the_deadline_of_a_full_buffer_comes_too_late() -> None:
     assert desk.version == 1
     desk.pull("a")
     desk.push("a", 2)
-    assert desk.coordinator.is_void(first)
+    assert desk.coordinator.rounds.is_void(first)
     fire(desk, first)
     assert (desk.actions, desk.version) == ([], 1)
 
@@ -74,7 +74,7 @@ def test_after_a_step_the_next_cohort_has_a_deadline_of_its_own() -> None:
     second = timer(desk, "deadline")
     assert desk.timers[second] == 8.0
     assert second == Timer("deadline", "0", 1)  # its first attempt
-    assert not desk.coordinator.is_void(second)
+    assert not desk.coordinator.rounds.is_void(second)
     desk.push("a", 2)
     fire(desk, second)
     assert desk.version == 2
@@ -224,13 +224,13 @@ def test_leases_of_a_cohort_before_end_nothing_in_this_one() -> None:
     for late in old:
         fire(desk, late)
         assert desk.given == []
-    assert desk.coordinator.leases.busy["a"] is not None
+    assert desk.coordinator.rounds.leases.busy["a"] is not None
 
 
 def test_a_lease_ends_when_the_config_says() -> None:
     desk = desk_of(FedBuff(buffer=9), "a")
     lease = timer(desk, "lease", "a")
-    assert not desk.coordinator.is_void(lease)
+    assert not desk.coordinator.rounds.is_void(lease)
     assert desk.timers[lease] == desk.coordinator.timeouts.lease
 
 
@@ -243,7 +243,7 @@ def test_the_hold_of_an_earlier_pull_answers_no_newer_one() -> None:
     desk.pull("b")
     fire(desk, old)
     assert desk.actions == []
-    assert "b" in desk.coordinator.leases.parked
+    assert "b" in desk.coordinator.rounds.leases.waiting
     fire(desk, timer(desk, "hold", "b"))
     assert desk.answered == ["b"]
 
@@ -274,7 +274,7 @@ def test_an_evaluator_is_held_no_longer_either() -> None:
     fire(desk, hold)
     assert desk.answered == ["judge"]
     assert desk.given == []
-    assert desk.coordinator.examinations.waiting == {}
+    assert desk.coordinator.evaluations.waiting == {}
     fire(desk, hold)
     assert desk.actions == []
 

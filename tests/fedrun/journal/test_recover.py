@@ -139,7 +139,11 @@ def test_a_restart_draws_with_the_seed_of_the_run(tmp_path: Path) -> None:
     run = written(tmp_path, seed=7)
     with opened(run.folder) as journal:
         found = recover(journal).coordinator
-    assert found._key == run.run.coordinator._key == Key.root(7).fold_in("server")
+    assert (
+        found.rounds.key
+        == run.run.coordinator.rounds.key
+        == Key.root(7).fold_in("server")
+    )
 
 
 @pytest.mark.parametrize("start", [None, 4, 6])

@@ -1,4 +1,4 @@
-"""A crowd in its server's process: updates that enter together count as one by one."""
+"""Rounds alone and inside the protocol: the same updates lead to the same model."""
 
 import random
 from typing import Any, NamedTuple
@@ -10,17 +10,24 @@ from fedcore import algorithm as limits
 from fedcore.admission import FleetController
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator import CrowdCoordinator
-from fedcore.coordinator.actions import Action, Finish, Persist, SendReply, SetTimer
+from fedcore.coordinator import Coordinator, Rounds
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Persist,
+    SendReply,
+    SetTimer,
+    StartTask,
+)
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLeft,
     ClientLost,
     ClientPulled,
     ModelMeasured,
-    StopRequested,
     TimerFired,
 )
+from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import Closed, Stepped
 from fedcore.coordinator.settings import StopConfig
 from fedcore.payloads import Payload, dense_payload
@@ -64,33 +71,45 @@ class Crowd:
         self.config, self.stop, self.stacks = config, stop, stacks
         self.coordinator = self._new()
         self.actions: list[Action] = self.coordinator.begin(0.0)
+        self.granted: list[Lease] = []
         self.inbox: list[tuple[Arrived, tuple[Any, int]]] = []
         self.decided: list[Verdict] = []
         for name in NAMES:
             event = ClientEnrolled(at=0.0, cid=name, name=name)
             self.coordinator.handle(event)
 
-    def _new(self) -> CrowdCoordinator:
+    @property
+    def rounds(self) -> Rounds:
+        return self.coordinator.rounds
+
+    def _new(self) -> Coordinator:
         initial_D = np.zeros(SPEC.dim, np.float32)
         algorithm = self.config.build(SPEC)
-        return CrowdCoordinator(algorithm, initial_D, epoch=EPOCH, stop=self.stop)
+        return Coordinator(algorithm, initial_D, epoch=EPOCH, stop=self.stop)
 
     def restart(self) -> list[SetTimer]:
         """Another process goes on where this one was; its deadline, if there is one."""
         old, self.coordinator = self.coordinator, self._new()
         self.coordinator.state.load(*old.state.dump())
-        actions = self.coordinator.load(old.dump())
-        assert len(actions) == (old._deadline is not None)
-        assert self.coordinator.dump() == old.dump()
+        saved = old.rounds.dump()
+        actions = self.rounds.load(saved)
+        assert len(actions) == (saved["deadline"] is not None)
+        assert self.rounds.dump() == saved
         return [action for action in actions if isinstance(action, SetTimer)]
 
     def ready(self, name: str, at: float) -> None:
         """It waits for a task."""
-        if self.coordinator.is_settled:
-            self.coordinator.wait(name)
-            self.actions = []
-        else:
-            self.actions = self.coordinator.ready(name, at)
+        settled = self.rounds.is_settled
+        self.rounds.leases.arrive(name)
+        self.actions = []
+        self.grant(at)
+        assert not (settled and self.granted)
+
+    def grant(self, at: float) -> None:
+        """Gives tasks to the clients that wait."""
+        leases, timers = self.rounds.grant(at)
+        self.granted += leases
+        self.actions = [*self.actions, *timers]
 
     def deliver(self, name: str, at: float, update: Arrived) -> None:
         """Its update is there."""
@@ -100,12 +119,12 @@ class Crowd:
             update = update._replace(payload=None)
         self.inbox.append((update, row))
         self.actions = []
-        settled = self.coordinator.is_settled
-        if self.coordinator.deliver(name, update.base):
+        settled = self.rounds.is_settled
+        if self.rounds.deliver(name, update.base):
             self.decide(at)
-        elif self.coordinator.may_grant():
-            self.actions = self.coordinator.hand_out(at)
-            assert not (settled and self.coordinator.granted)
+        else:
+            self.grant(at)
+            assert not (settled and self.granted)
 
     def decide(self, at: float) -> None:
         """On all that were delivered."""
@@ -113,25 +132,26 @@ class Crowd:
             return
         updates, rows = zip(*self.inbox, strict=True)
         self.inbox = []
-        decisions, actions = self.coordinator.enter(
-            updates, at, rows if self.stacks else ()
-        )
+        decisions, actions = self.rounds.enter(updates, at, rows if self.stacks else ())
         self.decided += [decision.verdict for decision in decisions]
-        self.actions = [*self.actions, *actions]
+        self.actions = [*self.actions, *actions, *self.coordinator.answer()]
+        self.grant(at)
 
     def feed(self, event: Any) -> None:
         """What is no client's doing."""
         self.actions = []
         self.decide(event.at)
         self.actions = [*self.actions, *self.coordinator.handle(event)]
+        started = [a.lease for a in self.actions if isinstance(a, StartTask)]
+        self.granted += started
 
     def given(self) -> dict[str, int]:
         """Who may train now, on which version."""
-        granted, self.coordinator.granted = self.coordinator.granted, []
-        for name, lease in granted:
-            assert self.coordinator.trains(name, lease.number)
-            assert not self.coordinator.trains(name, lease.number + 1)
-        return {name: lease.version for name, lease in granted}
+        granted, self.granted = self.granted, []
+        for lease in granted:
+            assert self.rounds.leases.holds(lease.cid, lease.number)
+            assert not self.rounds.leases.holds(lease.cid, lease.number + 1)
+        return {lease.cid: lease.version for lease in granted}
 
 
 def dense_of(update: Arrived) -> Any:
@@ -219,7 +239,7 @@ class Course:
             assert self.crowd.decided[-1] is self.desk.ack.answer
 
     def expire(self, name: str) -> None:
-        lease = self.crowd.coordinator.leases.busy[name]
+        lease = self.crowd.rounds.leases.busy[name]
         self.late[name] = self.training.pop(name)
         if lease is None:  # it was of an earlier cohort
             self.desk.actions = self.crowd.actions = []
@@ -227,9 +247,11 @@ class Course:
         timers = [t for t in self.desk.timers if (t.kind, t.subject) == ("lease", name)]
         newest = max(timers, key=lambda timer: timer.number)
         self.desk.feed(TimerFired(at=self.at, timer=newest))
-        coordinator = self.crowd.coordinator
-        self.crowd.actions = coordinator.expire(name, lease.number, self.at)
-        assert not coordinator.trains(name, lease.number)
+        leases = self.crowd.rounds.leases
+        assert leases.expire(name, lease.number)
+        self.crowd.actions = []
+        self.crowd.grant(self.at)
+        assert not leases.holds(name, lease.number)
 
     def lose(self, name: str) -> None:
         self.training.pop(name, None)
@@ -334,16 +356,15 @@ def test_an_evaluator_waits_for_as_long_as_it_takes() -> None:
     for tasks in (1, 0):
         crowd.feed(ClientPulled(at=1.0, pull=pull, fresh_epoch=FRESH))
         assert sum(isinstance(each, SendReply) for each in crowd.actions) == tasks
-        assert not any(isinstance(each, SetTimer) for each in crowd.actions)
         values = {"accuracy": 0.1}
         crowd.feed(
             ModelMeasured(at=2.0, cid="judge", version=0, values=values, samples=1)
         )
 
 
-def crowd_of(config: AlgorithmConfig, **stop: Any) -> CrowdCoordinator:
-    """A coordinator of a crowd of which nobody has asked yet."""
-    return Crowd(config, StopConfig(**stop), stacks=False).coordinator
+def crowd_of(config: AlgorithmConfig, **stop: Any) -> Rounds:
+    """The rounds of clients of which nobody has asked for a task yet."""
+    return Crowd(config, StopConfig(**stop), stacks=False).rounds
 
 
 def ones(base: int) -> Arrived:
@@ -391,8 +412,9 @@ def test_an_update_that_may_be_refused_is_decided_on_at_once(
 def test_nobody_gets_a_task_while_the_cohort_trains() -> None:
     crowd = crowd_of(FedAvg(buffer=1))
     assert not crowd.is_settled
-    crowd.ready("c0", 0.0)
+    crowd.leases.arrive("c0")
+    assert len(crowd.grant(0.0)[0]) == 1
     assert crowd.is_settled
-    assert not crowd.may_grant()
-    crowd.handle(StopRequested(at=1.0, reason="over"))
+    assert crowd.grant(0.0) == ((), ())
+    crowd.close("over")
     assert not crowd.is_settled  # the next update is rejected

@@ -1,0 +1,58 @@
+"""What a peer claims before it is known: who it is, and what it knows."""
+
+from fedcore.coordinator.actions import Refuse
+from fedcore.coordinator.clients import ClientRow
+from fedcore.coordinator.events import ClientEnrolled
+from fedcore.coordinator.records import Admitted
+from fedcore.coordinator.state import ServerState
+from fedcore.proofs import Authenticator
+from fedcore.protocol import Answer, Pull
+
+
+def enrolment(event: ClientEnrolled, state: ServerState) -> Admitted | Refuse | None:
+    """The record of an enrolment, or its refusal; None if it changes nothing.
+
+    A client that has left stays out, and a name belongs to its first owner.
+    """
+    row = state.clients.get(event.cid)
+    if row is not None and row.left:
+        return Refuse(cid=event.cid, nonce=0, answer=Answer.OBSOLETE)
+    owner = state.owners.get(event.name, "")
+    if owner not in ("", event.owner) and not event.certified:
+        return Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)
+    told = (event.name, event.role, event.owner, event.index, event.count)
+    if row is not None and (row.name, row.role, owner, *row.place) == told:
+        return None
+    return Admitted(
+        at=state.at,
+        cid=event.cid,
+        name=event.name,
+        role=event.role,
+        index=event.index,
+        count=event.count,
+        owner=event.owner,
+    )
+
+
+def later_states(
+    row: ClientRow, pull: Pull, state: ServerState, proofs: Authenticator
+) -> list[bool]:
+    """A pull's claims of a later state than the server's; each: whether it is proved.
+
+    No client can know a later state of this history unless the server was set back.
+    """
+    claims = [
+        proofs.confirms(left.proof, proofs.left(left.epoch))
+        for left in pull.abandoned
+        if left.epoch == state.epoch
+    ]
+    if pull.epoch != state.epoch:
+        return claims
+    held, settled = pull.held, pull.settled
+    if held is not None and held.version > state.version:
+        made = proofs.version(state.epoch, held.version)
+        claims.append(proofs.confirms(held.proof, made))
+    if row.contradicts(settled):
+        made = proofs.verdict(state.epoch, row.cid, settled.seq, settled.verdict)
+        claims.append(proofs.confirms(settled.proof, made))
+    return claims

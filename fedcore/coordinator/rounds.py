@@ -1,0 +1,305 @@
+"""The rounds of a federation, for clients that are told everything and lose nothing.
+
+:class:`Rounds` decides which clients train, what an update counts for, when a version
+is made, and when the run ends. Synchronous, semi-synchronous and asynchronous
+federations are one machine. A simulation drives it directly; for clients whose
+messages can be lost, :class:`fedcore.coordinator.Coordinator` is built around it.
+
+What happens outside is returned as actions: ``Persist``, ``SetTimer`` and ``Finish``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedcore import payloads
+from fedcore.algorithm import Algorithm
+from fedcore.arrays import norm
+from fedcore.compressors import Identity
+from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
+from fedcore.coordinator.events import Timer
+from fedcore.coordinator.leases import Lease, Leases
+from fedcore.coordinator.records import Closed, Stepped, StepReason
+from fedcore.coordinator.settings import StopConfig
+from fedcore.coordinator.state import ServerState, Update
+from fedcore.coordinator.verdicts import judge_update
+from fedcore.payloads import Payload
+from fedcore.protocol import Epoch, Verdict
+from fedcore.rng import Key
+from fedcore.typing import JSON, Row, Seconds, Vector
+
+
+class Decision(NamedTuple):
+    """What the server decided on an update."""
+
+    verdict: Verdict
+    weight: float  # λ
+    staleness: int
+
+
+class Rounds:
+    """Leases, decisions, versions and the end. One owner, one thread."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        initial_D: Vector,
+        *,
+        epoch: Epoch,
+        seed: int = 0,
+        stop: StopConfig | None = None,
+    ) -> None:
+        """A run at version 0.
+
+        Args:
+            algorithm: what the federation does.
+            initial_D: version 0.
+            epoch: the name of the first history.
+            seed: of all random choices.
+            stop: when the run ends.
+        """
+        self.state = ServerState(algorithm, initial_D, epoch)
+        self.stop = stop or StopConfig()
+        self.key = Key.root(seed).fold_in("server")
+        self._deadline: SetTimer | None = None  # of the present cohort
+        self._delivered = 0  # updates that have arrived and wait for their decision
+        self._use(algorithm)
+
+    def amend(self, algorithm: Algorithm, stop: StopConfig) -> None:
+        """Goes on with other settings; before the first event of a process."""
+        self.state.amend(algorithm)
+        self.stop = stop
+        self._use(algorithm)
+
+    def _use(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.leases = Leases(
+            algorithm, self.key, lambda cid: self.state.clients[cid].name
+        )
+        config = algorithm.config
+        self._buffer = config.buffer
+        # Whether no update in time can be refused.
+        self._accepts_all = (
+            config.admission.accepts_all and not algorithm.aggregator.mixes_models
+        )
+
+    # --------------------------------------------------------------------- tasks
+
+    def grant(self, at: Seconds) -> tuple[Sequence[Lease], Sequence[Action]]:
+        """Gives leases to the waiting clients that may train now.
+
+        Returns:
+            The leases, and the timer of the deadline if they start a cohort.
+        """
+        accepted = self.state.count + self._delivered
+        if self.state.closed or not self.leases.has_room(accepted):
+            return (), ()
+        granted = self.leases.grant(self.state.version, accepted)
+        if not granted:
+            return (), ()
+        self.state.touch(at)
+        return granted, self._start_deadline()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no client can get a lease by arriving, delivering or waiting.
+
+        This may change with the next decision, lost client or end of a lease.
+        """
+        accepted = self.state.count + self._delivered
+        return self.leases.is_settled(accepted) and self.state.closed is None
+
+    # ------------------------------------------------------------------- updates
+
+    def deliver(self, cid: str, base: int) -> bool:
+        """A client's update has arrived; :meth:`enter` decides on it later.
+
+        Args:
+            cid: the client.
+            base: the version that the update was trained on.
+
+        Returns:
+            Whether all updates that wait must be decided on now: they fill the buffer
+            or end the run, or it is not certain that this one is accepted.
+        """
+        self.leases.deliver(cid)
+        self._delivered += 1
+        state = self.state
+        pending, last = state.count + self._delivered, self.stop.updates
+        return (
+            pending >= self._buffer
+            or state.version - base > state.limit
+            or not self._accepts_all
+            or state.closed is not None
+            or (last is not None and state.applied + pending >= last)
+        )
+
+    def enter(
+        self, updates: Sequence[Update], at: Seconds, rows: Sequence[Row] = ()
+    ) -> tuple[list[Decision], list[Action]]:
+        """Decides on the updates that were delivered, in their order.
+
+        Args:
+            updates: all that were delivered and not decided on; their values are
+                finite and not too large.
+            at: when the last one of them arrived.
+            rows: the values of those updates that are rows of a stack.
+        """
+        self._delivered = 0
+        self.state.touch(at)
+        if self._accepts_all and self.algorithm.staleness.memoryless:
+            decisions = self._decide_by_bases(updates)
+        else:
+            decisions = [self._decide_and_observe(update) for update in updates]
+        accepted, weights = updates, [decision.weight for decision in decisions]
+        if any(decision.verdict is not Verdict.ACCEPTED for decision in decisions):
+            places = [
+                place
+                for place, decision in enumerate(decisions)
+                if decision.verdict is Verdict.ACCEPTED
+            ]
+            accepted = [updates[place] for place in places]
+            weights = [weights[place] for place in places]
+            rows = [rows[place] for place in places] if rows else rows
+        if accepted:
+            self.state.take(accepted, weights, rows)
+        return decisions, self.advance()
+
+    def _decide_by_bases(self, updates: Sequence[Update]) -> list[Decision]:
+        """The decisions, where they depend on the base version alone."""
+        known = {
+            update.base: self._decide(update)
+            for update in {each.base: each for each in updates}.values()
+        }
+        return [known[update.base] for update in updates]
+
+    def _decide_and_observe(self, update: Update) -> Decision:
+        """The decision on one update, which decisions on later ones may depend on."""
+        decision = self._decide(update)
+        if decision.verdict is Verdict.ACCEPTED:
+            self.state.observe(update, decision.staleness, decision.weight)
+        return decision
+
+    def _decide(self, update: Update) -> Decision:
+        verdict, _, weight = judge_update(
+            self.state, update.base, update.samples, update.counts
+        )
+        return Decision(verdict, weight, self.state.version - update.base)
+
+    # ------------------------------------------------------------------ versions
+
+    def advance(self) -> list[Action]:
+        """Makes a version if the buffer is full, and ends the run if that is due."""
+        actions: list[Action] = []
+        if self.state.count >= self._buffer:
+            actions += self._step("buffer")
+        return actions + self.close_if_due()
+
+    def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
+        """Makes a version of the updates in the buffer, if there are any."""
+        self.state.touch(at)
+        return self._step(reason) if self.state.count else []
+
+    def _step(self, reason: StepReason) -> list[Action]:
+        state, count, samples = self.state, self.state.count, self.state.samples
+        packed = state.step(self._message)
+        gap = 0.0
+        if packed:
+            gap = norm(state.published.public_D - state.exact_D)
+        self._deadline = None
+        self.leases.new_cohort(same_version=False)
+        record = Stepped(
+            at=state.at,
+            version=state.version,
+            reason=reason,
+            count=count,
+            samples=samples,
+            digest=state.published.digest,
+            gap_norm=gap,
+            nbytes=len(packed) or state.published.model_bytes,
+            payload=packed,
+        )
+        return [Persist(record=record)]
+
+    def _message(self, gap_D: Vector) -> tuple[bytes, Payload] | None:
+        """The message for W - X, packed and decoded; None where X is published."""
+        if isinstance(self.algorithm.config.downlink, Identity):
+            return None
+        key = self.key.fold_in("downlink", self.state.version + 1)
+        downlink = self.algorithm.downlink.at(self.state.published.context)
+        payload, _ = downlink.encode(gap_D, None, key)
+        packed = payloads.pack(payload)
+        return packed, payloads.unpack(packed, self.algorithm.spec.sizes)
+
+    # ------------------------------------------------------------------ deadline
+
+    def _start_deadline(self) -> list[Action]:
+        """Sets the timer of this cohort's deadline, if it has one and none is set."""
+        seconds = self.algorithm.config.deadline
+        if seconds is None or self._deadline is not None:
+            return []
+        timer = Timer("deadline", str(self.leases.attempt), self.state.version)
+        self._deadline = SetTimer(timer=timer, at=self.state.at + seconds)
+        return [self._deadline]
+
+    def is_void(self, timer: Timer) -> bool:
+        """Whether this timer is the deadline of an earlier cohort."""
+        return timer.kind == "deadline" and (
+            self._deadline is None or timer != self._deadline.timer
+        )
+
+    def deadline_passed(self, timer: Timer) -> list[Action]:
+        """Makes a version if there are enough updates, otherwise a new cohort."""
+        if self.is_void(timer) or self.state.closed:
+            return []
+        self._deadline = None
+        if self.state.count >= self.algorithm.config.minimum:
+            return [*self._step("deadline"), *self.close_if_due()]
+        self.leases.new_cohort(same_version=True)
+        return self._start_deadline()
+
+    # ----------------------------------------------------------------------- end
+
+    def stop_reason(self) -> str | None:
+        """Why the run ends now, or None if it goes on."""
+        state = self.state
+        updates = state.applied + state.count
+        return self.stop.reason(state.version, updates, state.started, state.at)
+
+    def close_if_due(self) -> list[Action]:
+        """Ends the run if its time has come."""
+        reason = None if self.state.closed else self.stop_reason()
+        return self.close(reason) if reason else []
+
+    def close(self, reason: str) -> list[Action]:
+        """Applies the updates in the buffer and ends the run, unless it has ended."""
+        if self.state.closed:
+            return []
+        actions = self.flush(self.state.at)
+        record = Closed(at=self.state.at, version=self.state.version, reason=reason)
+        self.state.note(record)
+        return [*actions, Persist(record=record), Finish(reason=reason)]
+
+    # ----------------------------------------------------------------- snapshots
+
+    def dump(self) -> JSON:
+        """All that the state does not hold, for :meth:`load`."""
+        deadline = self._deadline
+        return {
+            "leases": self.leases.dump(),
+            "deadline": None if deadline is None else [*deadline.timer, deadline.at],
+            "delivered": self._delivered,
+        }
+
+    def load(self, saved: JSON) -> list[Action]:
+        """Takes over what :meth:`dump` returned, after the state was loaded.
+
+        Returns:
+            The timer of the deadline, if there is one.
+        """
+        self.leases.load(saved["leases"])
+        self._delivered = saved["delivered"]
+        if saved["deadline"] is None:
+            return []
+        *timer, at = saved["deadline"]
+        self._deadline = SetTimer(timer=Timer(*timer), at=at)
+        return [self._deadline]
