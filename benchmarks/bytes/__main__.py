@@ -94,17 +94,20 @@ def save(task: str, rounds: int, rows: dict[str, Row]) -> None:
 
 def read() -> JSON:
     """What is known of each task."""
-    if not RESULTS.is_file():
-        return {}
-    kept: JSON = json.loads(RESULTS.read_text())["tasks"]
-    return kept
+    return _file().get("tasks", {})
 
 
-def write(kept: JSON) -> None:
-    """Writes what is known of all tasks."""
-    told = {"machine": machine(), "tasks": {n: kept[n] for n in TASKS if n in kept}}
+def write(kept: JSON, *, ran: bool = True) -> None:
+    """Writes what is known of all tasks, and on which machine the last of them ran."""
+    where = machine() if ran else _file().get("machine", machine())
+    told = {"machine": where, "tasks": {n: kept[n] for n in TASKS if n in kept}}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+def _file() -> JSON:
+    kept: JSON = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    return kept
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from benchmarks.bytes.tasks import TASKS
 from benchmarks.series import runs
 from tests.docs.figures import asynchrony
 from tests.docs.figures.series import Pool, Saved, Series, pool, saved
@@ -93,9 +94,18 @@ def _bytes() -> Iterator[Quote]:
     )
     chosen = pool(tasks["text"]["rates"])
     yield Quote("`make bytes`", "Text", chosen, text)
+    about = (r"of \.1 is not|rows \.2 comes|costs at \.2",)
+    yield Quote("`make bytes`", "The learning rate of .1", pool(more=tried()), about)
     counted = tasks["digits"]["settings"]["top_k 1/.2 %"]["seeds"][0]["counted"]
     for way in ("up", "down"):
         yield Quote("`make bytes` / bytes of the run", way, pool(counted[way]))
+
+
+def tried() -> list[Series]:
+    """The perceptron's rates on held-out rows, and what the best one gains on ours."""
+    rates = saved("bytes")["tasks"]["mlp_decay"]["rates"]
+    gained = max(rates.values()) - rates[f"{TASKS['mlp_decay'].lr:g}"]
+    return [*map(Series.of, ([rate] for rate in rates.values())), Series.of([gained])]
 
 
 # ------------------------------------------------------------------------ hostile
