@@ -4,11 +4,14 @@ One step of N models; set ``OPENBLAS_NUM_THREADS=1``, torch gets one thread anyw
 bare products are written for one network by hand, with nothing but what it needs; the
 plain loop is forward and backward of an ordinary module, once for each model. GFLOP/s
 count products and convolutions alone, of the stack and of the plain loop; a product of
-two large matrices says what the core is able to do.
+two large matrices says what the core is able to do. ``--save`` keeps every round.
 """
 
+import argparse
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +21,19 @@ from rich.table import Table
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.series import join
+from benchmarks.speed.measure import machine
+from fedcore.clients import LocalSGD
 from fedcore.rng import Key
+from fedcore.workload import StackedModel, Steps
 from fedtorch import models
 from fedtorch.flat import FlatModule
 
+RESULTS = Path(__file__).parent.parent / "results" / "gradients.json"
 ROUNDS = 40
+STACKED, PLAIN = "stacked", "plain loop"
+RATIOS = ("compiled", "flat loop", PLAIN, "bare torch.bmm", "bare numpy")
+Micros = Mapping[str, Sequence[float]]  # of each contender, a value for each round
 LARGE = 2048
 FEATURES, HIDDEN, CLASSES = 64, 32, 10
 
@@ -52,22 +63,31 @@ TASKS = (
 )
 
 
-def main() -> None:
-    """Prints a table."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a table of ratios to the stack; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation.gradients")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    table = Table("model", "N", "B", "stacked µs", "flat loop", "plain loop", "way")
-    for title in ("GFLOP/s", "plain"):
-        table.add_column(title)
-    for title in ("torch.bmm", "numpy"):
-        table.add_column(f"bare {title}")
+    table = Table("model", "N", "B", "stacked µs", *RATIOS, "way", "GFLOP/s", "plain")
+    found = {}
     for task in TASKS:
-        table.add_row(*_row(task))
+        where = machine()
+        way, micros, flops = _measured(task, options.rounds)
+        table.add_row(*_row(task, way, micros, flops))
+        name = f"{task.name}, N {task.n}, B {task.b}"
+        series = {contender: {"values": values} for contender, values in micros.items()}
+        found[name] = {"machine": where, "way": way, "flops": flops, "µs": series}
     console = Console(width=150)
     console.print(table)
     left = torch.rand(LARGE, LARGE)
-    (micros,) = _times([lambda: left @ left])
-    rate = 2 * LARGE**3 / micros / 1e3
+    (taken,) = _times({"product": lambda: left @ left}, options.rounds).values()
+    rate = 2 * LARGE**3 / float(np.median(taken)) / 1e3
     console.print(f"a product of {LARGE} by {LARGE} numbers: {rate:.0f} GFLOP/s")
+    if options.save:
+        join(RESULTS, found)
+    return 0
 
 
 def _flops(task: Task, x: Any, y: Any) -> int:
@@ -81,36 +101,55 @@ def _flops(task: Task, x: Any, y: Any) -> int:
     return int(task.n * counter.get_total_flops())
 
 
-def _row(task: Task) -> Sequence[str]:
+def _measured(task: Task, rounds: int) -> tuple[str, Micros, int]:
+    """Which way the stack goes, the times of all, and the operations of a step."""
     model = FlatModule(task.build, nn.CrossEntropyLoss(), None, lambda data, _: data)
     w_ND = np.stack([model.initial(Key.root(i)) for i in range(task.n)])
     x, y = _drawn(task)
     sizes_N = np.full(task.n, task.b)
     stacked = model.stacked()
-    contenders: list[Callable[[], Any]] = [
-        lambda: stacked.gradient(w_ND, x, y, sizes_N),
-        lambda: [model.gradient(w_ND[i], x[i], y[i]) for i in range(task.n)],
-        _plain_loop(task, x, y),
-    ]
+    contenders: dict[str, Callable[[], Any]] = {
+        STACKED: lambda: stacked.gradient(w_ND, x, y, sizes_N),
+        "flat loop": lambda: [
+            model.gradient(w_ND[i], x[i], y[i]) for i in range(task.n)
+        ],
+        PLAIN: _plain_loop(task, x, y),
+    }
+    compiled = _compiled(stacked, w_ND, x, y)
+    if compiled() is not None:
+        contenders["compiled"] = compiled
     if task.name == "mlp 64-32-10":
-        contenders += [_bare_torch(w_ND, x, y), _bare_numpy(w_ND, x, y)]
-    micros = _times(contenders)
-    ratios = [f"{other / micros[0]:.2f}" for other in micros[1:]]
-    flops = _flops(task, x, y)
+        contenders["bare torch.bmm"] = _bare_torch(w_ND, x, y)
+        contenders["bare numpy"] = _bare_numpy(w_ND, x, y)
+    micros = _times(contenders, rounds)
     way = "vmap" if "vmap" in stacked.how else "layers"
     if "graph" in stacked.how:
         way = "graph"
+    return way, micros, _flops(task, x, y)
+
+
+def _row(task: Task, way: str, micros: Micros, flops: int) -> Sequence[str]:
+    """A line of the table: how many times as long as the stack others take."""
+    medians = {name: float(np.median(values)) for name, values in micros.items()}
+    ours = medians[STACKED]
     return (
-        task.name,
-        str(task.n),
-        str(task.b),
-        f"{micros[0]:.0f}",
-        *ratios[:2],
+        *(task.name, str(task.n), str(task.b), f"{ours:.0f}"),
+        *(f"{medians[name] / ours:.2f}" if name in medians else "" for name in RATIOS),
         way,
-        f"{flops / micros[0] / 1e3:.0f}",
-        f"{flops / micros[2] / 1e3:.0f}",
-        *(ratios[2:] or ["", ""]),
+        *(f"{flops / medians[name] / 1e3:.0f}" for name in (STACKED, PLAIN)),
     )
+
+
+def _compiled(stacked: StackedModel, w_ND: Any, x: Any, y: Any) -> Callable[[], Any]:
+    """One step of SGD in the compiled loop; it returns None where that takes none."""
+    descent = LocalSGD(lr=0.1).build().descent
+    assert descent is not None
+    n, b = x.shape[:2]
+    rows_NSB = np.arange(n * b).reshape(n, 1, b)
+    samples, targets = x.reshape(n * b, *x.shape[2:]), y.reshape(n * b, *y.shape[2:])
+    sizes_NS = np.full((n, 1), b)
+    steps = Steps(descent, samples, targets, rows_NSB, sizes_NS, w_ND, None)
+    return lambda: stacked.descend(steps)
 
 
 def _drawn(task: Task) -> tuple[Any, Any]:
@@ -122,21 +161,21 @@ def _drawn(task: Task) -> tuple[Any, Any]:
     return x, chance.integers(0, task.classes, (task.n, task.b, *task.y_shape))
 
 
-def _times(contenders: Sequence[Callable[[], Any]]) -> list[float]:
-    """The median of each, in microseconds, taken in turns."""
-    for contender in contenders:
+def _times(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> Micros:
+    """What each takes in every round, in microseconds, in turns."""
+    for contender in contenders.values():
         contender()
         contender()
-    taken: list[list[float]] = [[] for _ in contenders]
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
     end = time.perf_counter() + 12
-    for _ in range(ROUNDS):
-        for contender, found in zip(contenders, taken, strict=True):
+    for _ in range(rounds):
+        for name, contender in contenders.items():
             start = time.perf_counter()
             contender()
-            found.append(time.perf_counter() - start)
+            taken[name].append(round((time.perf_counter() - start) * 1e6, 1))
         if time.perf_counter() > end:
             break
-    return [float(np.median(found)) * 1e6 for found in taken]
+    return taken
 
 
 def _plain_loop(task: Task, x: Any, y: Any) -> Callable[[], None]:
@@ -219,4 +258,4 @@ def _bare_numpy(w_ND: Any, x: Any, y: Any) -> Callable[[], Any]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks.series import runs
 from benchmarks.simulation import __main__ as command
-from benchmarks.simulation import environments, tasks
+from benchmarks.simulation import environments, gradients, tasks
 from benchmarks.simulation.environments import (
     ENVIRONMENTS,
     Environment,
@@ -37,6 +37,7 @@ from benchmarks.simulation.peers.torch_vmap import TorchVmap
 from benchmarks.simulation.problems import PROBLEMS
 from benchmarks.simulation.race import Outcome, RaceError, race
 from benchmarks.simulation.report import Row, Rows, show, to_json
+from fedcore.kernels import descent
 
 STACKS: dict[str, Callable[[Problem], Stack]] = {
     "NumPy": BatchedNumpy,
@@ -319,3 +320,19 @@ def test_every_contender_has_a_program_a_problem_and_an_environment() -> None:
             assert each.environment in {"", *environments.ENVIRONMENTS}
             assert each.warm < each.rounds
             assert (each.check or task.check) <= each.rounds
+
+
+def test_the_times_of_gradients_are_saved_by_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gradients, "RESULTS", tmp_path / "gradients.json")
+    monkeypatch.setattr(gradients, "TASKS", gradients.TASKS[:1])
+    monkeypatch.setattr(gradients, "LARGE", 64)
+    assert gradients.main(["--rounds", "2", "--save"]) == 0
+    assert "mlp 64-32-10" in capsys.readouterr().out
+    (found,) = json.loads(gradients.RESULTS.read_text()).values()
+    contenders = {"stacked", "flat loop", "plain loop", "bare torch.bmm", "bare numpy"}
+    if descent.available:
+        contenders.add("compiled")
+    assert set(found["µs"]) == contenders
+    assert all(len(each["values"]) == 2 for each in found["µs"].values())
