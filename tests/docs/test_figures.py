@@ -9,6 +9,7 @@ import pytest
 from tests.docs.figures import (
     benchmarks_page,
     codecs_page,
+    deploy_page,
     papers_page,
     readme_page,
     simulation_page,
@@ -28,6 +29,7 @@ KILLS = json.loads(
 PAGES = (
     benchmarks_page,
     codecs_page,
+    deploy_page,
     papers_page,
     readme_page,
     simulation_page,
