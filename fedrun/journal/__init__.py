@@ -3,9 +3,9 @@
 from fedrun.journal.backup import backup as backup
 from fedrun.journal.backup import restore as restore
 from fedrun.journal.codec import Configured as Configured
+from fedrun.journal.folder import exists as exists
+from fedrun.journal.folder import remove as remove
 from fedrun.journal.journal import Journal as Journal
-from fedrun.journal.journal import exists as exists
-from fedrun.journal.journal import remove as remove
 from fedrun.journal.recover import WITHOUT_UPDATES as WITHOUT_UPDATES
 from fedrun.journal.recover import Recovered as Recovered
 from fedrun.journal.recover import new_coordinator as new_coordinator

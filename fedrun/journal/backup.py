@@ -23,9 +23,11 @@ from fedrun.durable import make_folder, make_private, sync_folder
 from fedrun.files import rename
 from fedrun.journal.codec import Configured
 from fedrun.journal.disk import writing
-from fedrun.journal.journal import BACKUP, BEING_CUT, Journal, exists
+from fedrun.journal.folder import exists
+from fedrun.journal.journal import BACKUP, Journal
 from fedrun.journal.recover import recover
 from fedrun.journal.snapshots import Snapshots
+from fedrun.journal.soundness import BEING_CUT
 from fedrun.journal.sqlite import HISTORY, SqliteStore
 from fedrun.journal.store import WholeRow
 from fedrun.lock import FolderLock

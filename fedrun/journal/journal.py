@@ -6,13 +6,8 @@ aside in ``cut/``, and a new history begins. All other damage is an error that n
 place, and so is whatever cannot be read.
 """
 
-import filecmp
 import logging
-import shutil
-import sqlite3
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedcore.coordinator.records import Cut
@@ -20,29 +15,30 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import NO_REST, ParamSpec, Rest
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, Vector
-from fedrun.durable import make_folder, make_private, sync_file, sync_folder
+from fedrun.durable import sync_folder
 from fedrun.files import load_model, load_rest, save_model
-from fedrun.journal import wal
+from fedrun.journal.aside import copy_file, keep_aside
 from fedrun.journal.codec import Configured, Row
-from fedrun.journal.disk import reading, writing
-from fedrun.journal.mark import read_marks
+from fedrun.journal.disk import writing
+from fedrun.journal.folder import exists
 from fedrun.journal.snapshots import Snapshots
-from fedrun.journal.sqlite import FILE, SqliteStore, connect_to_read
-from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss, Store
+from fedrun.journal.soundness import (
+    BEING_CUT,
+    damage_as_loss,
+    examine,
+    gap_as_loss,
+    log_gap,
+    lost,
+    refusal,
+    snapshots_of,
+)
+from fedrun.journal.sqlite import SqliteStore
+from fedrun.journal.store import NO_FACTS, Entry, Facts, Loss, Store
 from fedrun.lock import FolderLock, is_locked
 
 _log = logging.getLogger(__name__)
-BEING_CUT = "being cut"  # the fact that names the first record that was cut off
 BACKUP = "backup"  # the fact that marks a copy, which refuses a plain start
 KEPT_SNAPSHOTS = 3
-PARTS = (
-    "journal.mark",
-    "journal.sqlite3*",
-    "segments",
-    "snapshots",
-    "models",
-    "traffic.sqlite3*",
-)
 
 
 class Journal:
@@ -51,10 +47,7 @@ class Journal:
     def __init__(self, folder: Path, store: Store, lock: FolderLock | None) -> None:
         self.folder = folder
         self.store = store
-        first = store.noted(BEING_CUT)
-        self.snapshots = Snapshots(
-            folder / "snapshots", before=None if first is None else int(first)
-        )
+        self.snapshots = snapshots_of(folder, store)
         self.loss: Loss | None = None
         """What is damaged or missing, and hidden; :meth:`cut` must come first."""
         self._lock = lock
@@ -114,7 +107,7 @@ class Journal:
             return cls._open_to_read(folder)
         lock = FolderLock(folder, JournalError, "server")
         try:
-            loss = _examine(folder, repairing=repairing)
+            loss = examine(folder, repairing=repairing)
             if loss is not None and not (loss.at_end or repairing):
                 raise CorruptJournalError(refusal(folder, loss))
             journal = cls(folder, SqliteStore(folder, lenient=repairing), lock)
@@ -133,12 +126,12 @@ class Journal:
     @classmethod
     def _open_to_read(cls, folder: Path) -> "Journal":
         served = is_locked(folder)  # then it changes, and its server has looked
-        gap = None if served else _gap(folder)
+        gap = None if served else log_gap(folder)
         journal = cls(folder, SqliteStore(folder, read_only=True), None)
         if gap is not None:
-            journal.loss = _gap_as_loss(folder, gap)
+            journal.loss = gap_as_loss(folder, gap)
         elif not served:
-            journal.loss = _lost(journal)
+            journal.loss = lost(journal.store, journal.snapshots)
         if journal.loss is not None:
             _log.warning(
                 "%s; what is read here is what there is",
@@ -188,9 +181,9 @@ class Journal:
             for number in self.snapshots.numbers():
                 if number >= first:
                     path = self.snapshots.path(number)
-                    _copy_file(path, kept / path.name)
+                    copy_file(path, kept / path.name)
 
-        return _keep(self.folder, f"{first:012d}", copy)
+        return keep_aside(self.folder, f"{first:012d}", copy)
 
     def _finish_cut(self) -> None:
         """Snapshots of what was cut off go, before there are others in their place."""
@@ -216,7 +209,7 @@ class Journal:
         """
         damage = self.store.damage()
         if damage is not None:
-            loss = _damaged(damage, self.store.last)
+            loss = damage_as_loss(damage, self.store.last)
             raise CorruptJournalError(
                 f"{self.folder}: {loss.reason}; the next start cuts it off, keeps it "
                 "aside and begins a new history"
@@ -300,180 +293,3 @@ class Journal:
         self.store.close()
         if self._lock is not None:
             self._lock.release()
-
-
-def exists(folder: Path) -> bool:
-    """Whether there is a run in this folder, whole or not.
-
-    What a process left that was killed while it made one is none.
-
-    Raises:
-        JournalError: the folder cannot be read.
-    """
-    file = folder / FILE
-    with reading(folder):
-        if read_marks(folder):
-            return True
-        if not file.is_file():
-            return False
-        if file.with_name(f"{FILE}-journal").is_file():
-            return False  # it was about to get its log, before its first record
-        if wal.gap(file.with_name(f"{FILE}-wal"), file) is not None:
-            return True
-    try:
-        db = connect_to_read(file)
-        try:
-            if not db.execute("PRAGMA user_version").fetchone()[0]:
-                return bool(db.execute("SELECT 1 FROM sqlite_master").fetchone())
-            return bool(db.execute("SELECT 1 FROM records LIMIT 1").fetchone())
-        finally:
-            db.close()
-    except sqlite3.Error:
-        return True  # whatever it is, it was something
-
-
-def remove(folder: Path) -> None:
-    """Removes a run from its folder, and nothing else that lies there."""
-    with writing(folder):
-        for part in PARTS:
-            for path in folder.glob(part):
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-
-
-def refusal(folder: Path, loss: Loss) -> str:
-    """What is wrong with a run, and what to do."""
-    return (
-        f"{folder}: {loss.reason}; bring back a backup with fedserver restore, or go "
-        f"on without what is lost: fedserver journal repair {folder}"
-    )
-
-
-def _examine(folder: Path, *, repairing: bool) -> Loss | None:
-    """What is damaged or missing, before anything is written."""
-    gap = _gap(folder)
-    if gap is not None and not repairing:
-        return _gap_as_loss(folder, gap)
-    with closing(SqliteStore(folder, read_only=True)) as store:
-        if repairing:
-            store.check_pages()
-        journal = Journal(folder, store, None)
-        if gap is None:
-            lost = _lost(journal)  # raises if there is nothing at all
-        else:
-            lost = _gap_as_loss(folder, gap)
-            _keep_database(folder)
-            store.prove_loss()
-        start = journal.newest_snapshot() or 0
-        damage = store.damage(start, unreadable=repairing)
-    if gap is not None:
-        _end_log(folder, gap)
-    if damage is None:
-        return lost
-    loss = _damaged(damage, max(journal.store.last, lost.last if lost else 0))
-    return loss._replace(at_end=loss.at_end and lost is None)
-
-
-def _damaged(damage: Damage, last: int) -> Loss:
-    behind = "" if damage.at_end else " and sound records follow it"
-    wrong = f"damaged{behind}: {damage.reason}" if damage.reason else f"missing{behind}"
-    reason = f"record {damage.number} is {wrong}"
-    return Loss(damage.number, last, reason, at_end=damage.at_end)
-
-
-def _gap(folder: Path) -> wal.Gap | None:
-    """Whether SQLite's log has a gap, which SQLite would take for its end."""
-    file, log = folder / FILE, folder / f"{FILE}-wal"
-    with reading(log):
-        if not file.is_file():
-            last = max((mark.number for mark in read_marks(folder)), default=0)
-            raise CorruptJournalError(
-                f"{file} is missing, and has held {last} records (is the volume "
-                "mounted?); bring back a backup with fedserver restore"
-            )
-        return wal.gap(log, file)
-
-
-def _gap_as_loss(folder: Path, gap: wal.Gap) -> Loss:
-    later = gap.frames - gap.frame - 1
-    return Loss(
-        sys.maxsize,
-        0,
-        f"{FILE}-wal is damaged at byte {gap.offset} (frame {gap.frame}), and "
-        f"{later} frames that were written later follow",
-    )
-
-
-def _lost(journal: Journal) -> Loss | None:
-    """Records that were durable once, behind the last one."""
-    store = journal.store
-    lost = store.loss()
-    newest = max(journal.snapshots.numbers(), default=0)
-    if lost is None and newest > store.last and not store.volatile:
-        name = journal.snapshots.path(newest).name
-        reason = f"snapshots/{name} holds record {newest}, the journal's last one is"
-        lost = Loss(store.last + 1, newest, f"{reason} {store.last}")
-    return lost
-
-
-def _keep_database(folder: Path) -> None:
-    """Copies the database and its log as they were found."""
-
-    def copy(kept: Path) -> None:
-        for name in (FILE, f"{FILE}-wal"):
-            _copy_file(folder / name, kept / name)
-
-    _keep(folder, "database", copy)
-
-
-def _end_log(folder: Path, gap: wal.Gap) -> None:
-    """SQLite's log ends where it is damaged.
-
-    It writes over what lies behind; the rest of that would look like another gap. With
-    what it writes it syncs the end, too.
-    """
-    log = folder / f"{FILE}-wal"
-    with writing(log), log.open("r+b") as file:
-        file.truncate(gap.offset)
-
-
-def _keep(folder: Path, name: str, copy: Callable[[Path], None]) -> Path:
-    """What ``copy`` puts into a folder below ``cut``; it is there whole, durably.
-
-    What an earlier call left makes room, or is taken if it is whole and the same.
-    """
-    parent = folder / "cut"
-    making, kept, count = parent / ".making", parent / name, 1
-    with writing(parent):
-        if making.exists():
-            shutil.rmtree(making)
-        make_folder(making)
-        copy(making)
-        for file in making.iterdir():
-            sync_file(file)
-        sync_folder(making)
-        while kept.exists() and not _is_same(kept, making):
-            count += 1
-            kept = parent / f"{name}-{count}"
-        if kept.exists():
-            shutil.rmtree(making)
-        else:
-            making.rename(kept)
-        sync_folder(parent)
-    return kept
-
-
-def _is_same(folder: Path, other: Path) -> bool:
-    """Whether two folders hold the same files."""
-    names = sorted(path.name for path in folder.iterdir())
-    if names != sorted(path.name for path in other.iterdir()):
-        return False
-    return all(filecmp.cmp(folder / n, other / n, shallow=False) for n in names)
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    """A copy for nobody but this user."""
-    make_private(target)
-    shutil.copyfile(source, target)

@@ -21,7 +21,7 @@ from fedcore.errors import JournalError
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_file, sync_folder
 from fedrun.journal import Journal, recover, repair
-from fedrun.journal import sqlite as sqlite_module
+from fedrun.journal import rows as rows_module
 from fedrun.journal.mark import FILE as MARK
 from tests.power.lives import CIDS, Life, in_a_process, push_of
 from tests.power.noting import note
@@ -92,7 +92,7 @@ class Damaged:
 
     def fill_log(self) -> None:
         """The log holds three transactions that are nowhere else, with all payloads."""
-        sqlite_module.LARGE = 1 << 20  # for this process: no segment tells of a loss
+        rows_module.LARGE = 1 << 20  # for this process: no segment tells of a loss
         self.push(3)
         while len(ends := self.transactions()) < 3 or ends[-1] >= CHECKPOINT:
             self.push(1)

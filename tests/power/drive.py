@@ -23,8 +23,8 @@ from fedcore.coordinator.actions import Action
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_folder
 from fedrun.files import save_model
+from fedrun.journal import rows as rows_module
 from fedrun.journal import segments as segments_module
-from fedrun.journal import sqlite as sqlite_module
 from fedrun.run import start_run
 from tests.power.damage import damaged
 from tests.power.lives import config_of, failing, killed, operate
@@ -70,7 +70,7 @@ def small(root: Path, large: int, segment_bytes: int, **journal: int) -> Iterato
         return database
 
     with (
-        patch.object(sqlite_module, "LARGE", large),
+        patch.object(rows_module, "LARGE", large),
         patch.object(segments_module.Segments, "__init__", small_segments),
         patch.object(sqlite3, "connect", connected),
         patch.object(world_module, "FederationConfig", config),

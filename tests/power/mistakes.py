@@ -83,9 +83,9 @@ def segment_recycled_before_its_rows_let_go(stack: ExitStack) -> None:
     drop = SqliteStore.drop_payloads
 
     def dropped(store: SqliteStore, up_to: int) -> None:
-        store._db.execute("PRAGMA synchronous=OFF")
+        store._db.connection.execute("PRAGMA synchronous=OFF")
         drop(store, up_to)
-        store._db.execute("PRAGMA synchronous=FULL")
+        store._db.connection.execute("PRAGMA synchronous=FULL")
 
     stack.enter_context(patch.object(SqliteStore, "drop_payloads", dropped))
 

@@ -11,8 +11,8 @@ import pytest
 
 from fedcore.coordinator.records import Cut
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
-from fedrun.journal import Journal, exists, journal, repair
-from fedrun.journal.journal import _keep
+from fedrun.journal import Journal, aside, exists, journal, repair
+from fedrun.journal.aside import keep_aside
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.wal import gap
 from tests.fedrun.journal.runs import Written, change, records, written
@@ -241,13 +241,13 @@ class Noted:
         self.before: list[str] = []
         synced: list[str] = []
         for name in ("sync_file", "sync_folder"):
-            real = getattr(journal, name)
+            real = getattr(aside, name)
 
             def sync(path: Path, real: Any = real) -> None:
                 synced.append(str(path.relative_to(folder)))
                 real(path)
 
-            patch.setattr(journal, name, sync)
+            patch.setattr(aside, name, sync)
         cut = SqliteStore.cut
 
         def noting(store: SqliteStore, *given: Any) -> int:
@@ -270,15 +270,15 @@ def test_what_is_put_aside_is_on_disk_before_it_is_cut(
     with opened(run.folder, repairing=True) as there:
         there.cut(1.0, [])
         assert there.snapshots.numbers() == [4, 6]
-    aside = run.folder / "cut" / "000000000007"
+    kept = run.folder / "cut" / "000000000007"
     assert sorted(noted.before[:2]) == [
         "cut/.making/000000000007.safetensors",
         "cut/.making/records.sqlite3",
     ]
     assert noted.before[2:] == ["cut/.making", "cut"]
-    names = sorted(path.name for path in aside.iterdir())
+    names = sorted(path.name for path in kept.iterdir())
     assert names == ["000000000007.safetensors", "records.sqlite3"]
-    assert (aside / "records.sqlite3").stat().st_mode & 0o777 == 0o600
+    assert (kept / "records.sqlite3").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_repair_keeps_the_database_as_it_was_found(
@@ -314,7 +314,7 @@ def _write(place: Path, text: str) -> None:
 
 def test_what_was_put_aside_before_stays(tmp_path: Path) -> None:
     def keep(text: str) -> str:
-        return _keep(tmp_path, "aside", lambda place: _write(place, text)).name
+        return keep_aside(tmp_path, "aside", lambda place: _write(place, text)).name
 
     assert [keep(text) for text in "abcab"] == [
         "aside",

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from fedcore.coordinator.records import Cut, EpochOpened
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
-from fedrun.journal import Journal, backup, exists, recover, repair, verify
-from fedrun.journal import journal as journal_module
+from fedrun.journal import Journal, aside, backup, exists, recover, repair, verify
+from fedrun.journal.rows import Rows
 from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.wal import gap
@@ -221,7 +221,7 @@ def test_a_kill_between_the_cut_and_its_record_leaves_neither(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteStore, "_insert", killed)
+        patched.setattr(Rows, "insert", killed)
         with pytest.raises(KeyboardInterrupt):
             open_run(run.config, 2.0)
     count = sqlite3.connect(run.folder / "journal.sqlite3").execute(
@@ -327,7 +327,7 @@ def test_a_log_that_is_used_anew_is_sound(tmp_path: Path) -> None:
     assert isinstance(store, SqliteStore)
     for _ in range(5):
         run.push()
-    store._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    store._db.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     run.push()
     log, file = (run.folder / f"journal.sqlite3{end}" for end in ("-wal", ""))
     assert gap(log, file) is None
@@ -340,7 +340,7 @@ def test_a_torn_head_of_a_log_that_is_used_anew_is_sound(tmp_path: Path) -> None
     assert isinstance(store, SqliteStore)
     for _ in range(5):
         run.push()
-    store._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    store._db.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     shutil.copytree(run.folder, tmp_path / "copy")
     run.close()
     log, file = (tmp_path / "copy" / f"journal.sqlite3{end}" for end in ("-wal", ""))
@@ -440,7 +440,7 @@ def killed_in_the_cut(run: Written, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteStore, "_insert", killed)
+        patched.setattr(Rows, "insert", killed)
         with pytest.raises(KeyboardInterrupt):
             repair(run.folder, "d" * 16)
 
@@ -582,7 +582,7 @@ def test_attempts_that_fail_leave_one_folder(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(journal_module, "sync_file", full)
+        patched.setattr(aside, "sync_file", full)
         for _ in range(3):
             with pytest.raises(DiskError, match="the disk is full"):
                 open_run(run.config, 2.0)
@@ -639,9 +639,9 @@ def test_a_run_that_was_killed_while_it_was_made_begins(tmp_path: Path) -> None:
         if step == "schema":  # as an older program left it
             db = sqlite3.connect(run.folder / "journal.sqlite3", isolation_level=None)
             db.execute("PRAGMA journal_mode=WAL")
-            from fedrun.journal.sqlite import _SCHEMA
+            from fedrun.journal.database import SCHEMA
 
-            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version=1; COMMIT;")
+            db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version=1; COMMIT;")
             db.close()
         assert not exists(run.folder)
         Written(tmp_path).close()
@@ -656,7 +656,7 @@ def test_schema_and_first_record_are_one_transaction(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteStore, "_insert", killed)
+        patched.setattr(Rows, "insert", killed)
         with pytest.raises(KeyboardInterrupt):
             Written(tmp_path)
     assert not exists(tmp_path / "run")

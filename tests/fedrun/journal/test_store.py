@@ -18,10 +18,12 @@ from fedcore.errors import (
     JournalError,
     JournalVersionError,
 )
+from fedrun.journal.database import connect_to_read
 from fedrun.journal.mark import FILE as MARK
 from fedrun.journal.mark import Mark, MarkFile, read_marks
+from fedrun.journal.rows import LARGE
 from fedrun.journal.segments import Segments
-from fedrun.journal.sqlite import HISTORY, LARGE, SqliteStore, connect_to_read
+from fedrun.journal.sqlite import HISTORY, SqliteStore
 from fedrun.journal.store import Damage, Entry, Loss
 from tests.fedrun.journal.runs import change
 
@@ -118,7 +120,7 @@ def test_payloads_of_some_size_lie_in_segments(tmp_path: Path) -> None:
             stepped(2, LARGE),
             stepped(3, LARGE + 1),
         ]
-        rows = one._query("SELECT segment, start, size, payload IS NULL FROM records")
+        rows = one._db.rows("SELECT segment, start, size, payload IS NULL FROM records")
     assert rows == [
         (None, None, LARGE - 1, 0),
         (1, 40, LARGE, 1),
@@ -131,7 +133,7 @@ def test_after_a_restart_payloads_lie_behind_the_others(tmp_path: Path) -> None:
         with store(tmp_path) as one:
             one.append([stepped(number, LARGE)])
     with store(tmp_path, read_only=True) as one:
-        places = one._query("SELECT segment, start FROM records")
+        places = one._db.rows("SELECT segment, start FROM records")
     assert places == [(1, 40), (1, 80 + LARGE)]
 
 
@@ -153,7 +155,7 @@ def test_facts_are_kept_beside_records_or_not_at_all(
             raise sqlite3.OperationalError("disk I/O error")
 
         with monkeypatch.context() as broken:
-            broken.setattr(one, "_note", failing)
+            broken.setattr(one._db, "put_facts", failing)
             with pytest.raises(DiskError, match=r"journal.sqlite3: disk I/O error"):
                 one.append([lost(3)], {"b": "5"})
         assert one.last == 2
@@ -166,9 +168,9 @@ def test_a_store_is_private_and_waits_for_the_disk(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with store(folder) as one:
         one.append([stepped(1, LARGE)])
-        assert one._one("PRAGMA synchronous") == 2
-        assert one._one("PRAGMA journal_mode") == "wal"
-        assert one._one("PRAGMA user_version") == 1
+        assert one._db.value("PRAGMA synchronous") == 2
+        assert one._db.value("PRAGMA journal_mode") == "wal"
+        assert one._db.value("PRAGMA user_version") == 1
         assert not one.volatile
         assert folder.stat().st_mode & 0o777 == 0o700
         files = [path for path in folder.rglob("*") if path.is_file()]
@@ -179,7 +181,7 @@ def test_a_store_is_private_and_waits_for_the_disk(tmp_path: Path) -> None:
 def test_a_store_that_never_waits_stays_one(tmp_path: Path) -> None:
     with store(tmp_path, durable=False) as one:
         one.append([lost(1)])
-        assert one._one("PRAGMA synchronous") == 0
+        assert one._db.value("PRAGMA synchronous") == 0
         assert one.volatile
     with store(tmp_path) as one:
         one.append([stepped(2, LARGE)])
@@ -240,7 +242,7 @@ def test_payloads_of_an_append_that_failed_are_overwritten(
                     with pytest.raises(DiskError, match="Input/output error"):
                         one.append([stepped(number, LARGE)])
             one.append([stepped(number, LARGE)])
-        places = one._query("SELECT segment, start FROM records")
+        places = one._db.rows("SELECT segment, start FROM records")
     assert places == [(1, 40), (1, 80 + LARGE)]
 
 
@@ -253,12 +255,12 @@ def test_a_transaction_that_failed_leaves_nothing(
     with store(tmp_path) as one:
         for number in (1, 2):
             with monkeypatch.context() as broken:
-                broken.setattr(one, "_insert", killed)
+                broken.setattr(one._rows, "insert", killed)
                 with pytest.raises(KeyboardInterrupt):
                     one.append([stepped(number, LARGE)])
             assert one.last == number - 1
             assert one.append([stepped(number, LARGE)]) == number
-        assert one._query("SELECT start FROM records") == [(40,), (80 + LARGE,)]
+        assert one._db.rows("SELECT start FROM records") == [(40,), (80 + LARGE,)]
 
 
 # ------------------------------------------------------------------ what is missing
@@ -314,7 +316,7 @@ def test_a_store_that_cannot_be_used_is_closed(
         SqliteStore(tmp_path)
     [one] = closed
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        one._db.execute("SELECT 1")
+        one._db.connection.execute("SELECT 1")
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
@@ -548,7 +550,7 @@ def test_the_room_of_what_was_cut_off_is_used_again(tmp_path: Path) -> None:
     with store(tmp_path) as one:
         one.cut(3, [lost(3)])
         one.append([stepped(4, LARGE)])
-        places = one._query("SELECT segment, start FROM records WHERE number > 3")
+        places = one._db.rows("SELECT segment, start FROM records WHERE number > 3")
     assert places == [(1, 40 + 2 * (40 + LARGE))]
 
 
@@ -566,7 +568,7 @@ def test_the_end_is_copied_with_its_payloads_as_it_is(tmp_path: Path) -> None:
     target = tmp_path / "copy.sqlite3"
     with store(tmp_path / "run") as one:
         one.copy_end(2, target)
-        whole = one._query("SELECT * FROM records WHERE number > 1")
+        whole = one._db.rows("SELECT * FROM records WHERE number > 1")
     db = sqlite3.connect(target)
     copied = db.execute("SELECT * FROM records ORDER BY number").fetchall()
     db.close()
@@ -668,9 +670,9 @@ def test_a_copy_has_payloads_and_goes_on_like_what_was_copied(tmp_path: Path) ->
         assert copy.loss() is None
         assert copy.append([lost(7)]) == 7
         rows = "SELECT number, kind, body, size, checksum, dropped FROM records"
-        assert copy._query(rows)[:6] == one._query(rows)
+        assert copy._db.rows(rows)[:6] == one._db.rows(rows)
         where = "SELECT number FROM records WHERE segment IS NOT NULL"
-        assert copy._query(where) == [(5,), (6,)]
+        assert copy._db.rows(where) == [(5,), (6,)]
 
 
 def test_what_is_taken_over_or_put_in_the_place_of_others_is_synced(

@@ -1,0 +1,199 @@
+"""The SQLite file of a journal: records and facts, in transactions that survive.
+
+WAL with ``synchronous=FULL``: a committed transaction survives a power cut.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedcore.errors import JournalError, JournalVersionError
+from fedrun.durable import make_private, make_private_folder, sync_database
+from fedrun.journal.disk import explained
+from fedrun.journal.store import NO_FACTS, Facts
+
+FILE = "journal.sqlite3"
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE records (
+  number INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  body TEXT NOT NULL,
+  payload BLOB,
+  segment INTEGER, start INTEGER, size INTEGER NOT NULL,
+  checksum INTEGER NOT NULL,
+  dropped INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX taken ON records (segment) WHERE segment IS NOT NULL;
+CREATE INDEX kept ON records (number, size) WHERE dropped = 0 AND size > 0;
+CREATE INDEX gone ON records (number) WHERE dropped = 1;
+"""
+
+
+class Database:
+    """An open database file.
+
+    Attributes:
+        file: its path.
+        connection: SQLite's own; use it only to read.
+        is_fresh: whether there is no schema yet; the first transaction makes it.
+        first_facts: facts that the first transaction of a fresh file writes.
+    """
+
+    def __init__(self, file: Path, *, read_only: bool, durable: bool) -> None:
+        """Opens the file, and makes it if it is missing.
+
+        Args:
+            file: of the database.
+            read_only: change nothing; the file must exist.
+            durable: a transaction is on disk when it ends.
+
+        Raises:
+            JournalError: it cannot be opened.
+            JournalVersionError: a newer program wrote it.
+        """
+        self.file = file
+        self.first_facts = NO_FACTS
+        try:
+            if not read_only:
+                make_private_folder(file.parent)
+                make_private(file)
+                sync_database(file)
+            self.connection = (
+                connect_to_read(file) if read_only else _connect_to_write(file, durable)
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise explained(file, error) from error
+        try:
+            self.is_fresh = self._is_fresh()
+        except BaseException:
+            self.close()
+            raise
+
+    def _is_fresh(self) -> bool:
+        version = self.value("PRAGMA user_version")
+        if version > SCHEMA_VERSION:
+            raise JournalVersionError(
+                f"{self.file} has schema {version}, this program knows up to "
+                f"{SCHEMA_VERSION}: use the newer program that wrote it"
+            )
+        return bool(version == 0)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Makes all of the block's changes durable, or none.
+
+        Raises:
+            JournalError: SQLite or the operating system failed; nothing was changed.
+        """
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            if self.is_fresh:
+                self._make_schema()
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error | OSError):
+                raise explained(self.file, error) from error
+            raise
+        self.is_fresh = False  # SQLite has synced the names of its files, too
+
+    def _make_schema(self) -> None:
+        for statement in SCHEMA.split(";"):
+            self.connection.execute(statement)
+        self.connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        self.put_facts(self.first_facts)
+
+    def put_facts(self, facts: Facts) -> None:
+        """Writes facts, and removes those that are None; within a transaction."""
+        for key, value in facts.items():
+            if value is None:
+                self.connection.execute("DELETE FROM facts WHERE key = ?", (key,))
+            else:
+                self.connection.execute(
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value)
+                )
+
+    def fact(self, key: str) -> str | None:
+        """A fact; None if there is none of this key."""
+        if self.is_fresh:
+            return None
+        rows = self.rows("SELECT value FROM facts WHERE key = ?", key)
+        return str(rows[0][0]) if rows else None
+
+    def value(self, query: str) -> Any:
+        """The one value that a query finds."""
+        return self.rows(query)[0][0]
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        """All rows that a query finds.
+
+        Raises:
+            JournalError: the file cannot be read.
+        """
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise explained(self.file, error) from error
+
+    def close(self) -> None:
+        """Releases the file."""
+        self.connection.close()
+
+
+def _connect_to_write(file: Path, durable: bool) -> sqlite3.Connection:
+    db = connect(file, "mode=rwc")
+    try:
+        mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise JournalError(
+                f"{file}: this file system cannot hold a journal: SQLite's "
+                f"write-ahead log needs shared memory there, expected journal_mode "
+                f"wal, got {mode}; use a local disk"
+            )
+        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect(file: Path, how: str) -> sqlite3.Connection:
+    """A connection that commits when it is told to; ``how``: ``mode=ro``, and so on."""
+    return sqlite3.connect(
+        f"{file.absolute().as_uri()}?{how}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=5.0,
+    )
+
+
+def never_wait(connection: sqlite3.Connection) -> None:
+    """Has SQLite write without waiting for the disk; the caller syncs the file."""
+    connection.execute("PRAGMA journal_mode=OFF")
+    connection.execute("PRAGMA synchronous=OFF")
+
+
+def connect_to_read(file: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, also where nothing can be written."""
+    if os.access(file.parent, os.W_OK):
+        return connect(file, "mode=ro")
+    log = file.with_name(f"{file.name}-wal")
+    if not log.is_file() or not log.stat().st_size:
+        return connect(file, "immutable=1")
+    with tempfile.TemporaryDirectory() as copy:  # SQLite needs a file beside a log
+        for each in (file, log):
+            shutil.copyfile(each, Path(copy) / each.name)
+        db = connect(Path(copy) / file.name, "mode=rw")
+        db.execute("SELECT count(*) FROM sqlite_master")
+        return db

@@ -1,0 +1,253 @@
+"""The rows of a journal's records: written with checksums, and checked when read.
+
+Small payloads lie in the rows, large ones in segments. Every row has a checksum over
+all it says.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fedcore.errors import CorruptJournalError, JournalError
+from fedrun.durable import make_private
+from fedrun.journal.codec import Row, checksum, from_row, to_row
+from fedrun.journal.database import Database, connect, never_wait
+from fedrun.journal.disk import explained
+from fedrun.journal.segments import Place, Segments
+from fedrun.journal.store import Damage, WholeRow
+
+LARGE = 64 << 10  # payloads of at least this many bytes go to segments
+_AT_ONCE = 64  # rows that are read together
+_COLUMNS = "number, kind, body, payload, segment, start, size, checksum, dropped"
+_INSERT = f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * 9)})"
+_SELECT = f"SELECT {_COLUMNS} FROM records"
+_SELECT_BARE = (  # as if all payloads had been dropped
+    "SELECT number, kind, body, NULL, NULL, NULL, size, checksum, 1 FROM records"
+)
+Values = tuple[Any, ...]  # of one row, in the order of the columns
+
+
+class Rows:
+    """Reads and writes the rows of one database and its segments."""
+
+    def __init__(self, database: Database, segments: Segments) -> None:
+        self._database, self._segments = database, segments
+
+    # ------------------------------------------------------------------ writing
+
+    def values(self, number: int, record: Row, history: bytes, durable: int) -> Values:
+        """The values of a new row; a large payload is written to a segment.
+
+        Args:
+            number: of the record.
+            record: to write.
+            history: what the numbers count.
+            durable: the number of the last record that is on disk.
+        """
+        kind, body, payload = to_row(record)
+        size, check = len(payload), checksum(number, kind, body, payload)
+        if size >= LARGE:
+            place = self._segments.write(payload, history, number, durable)
+            place_values = place.segment, place.offset
+            return number, kind, body, None, *place_values, size, check, 0
+        return number, kind, body, payload or None, None, None, size, check, 0
+
+    def copied_values(self, row: WholeRow, history: bytes, durable: int) -> Values:
+        """The same for a row of another store."""
+        head, tail = row[:3], (row.size, row.check, int(row.dropped))
+        if row.payload is None or len(row.payload) < LARGE:
+            return *head, row.payload, None, None, *tail
+        place = self._segments.write(row.payload, history, row.number, durable)
+        return *head, None, place.segment, place.offset, *tail
+
+    def insert(self, rows: Iterable[Values]) -> None:
+        """Writes rows, within a transaction."""
+        self._database.connection.executemany(_INSERT, rows)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, row: Values) -> tuple[Row | None, str]:
+        """The record of a row, or what is wrong with its bytes."""
+        number, kind, body, payload, segment, start, size, check, dropped = row
+        if segment is not None:
+            payload = self._segments.read(Place(segment, start, size))
+        payload = payload or b""
+        if not dropped:
+            if len(payload) != size:
+                return None, f"{size} bytes of payload expected, {len(payload)} found"
+            if checksum(number, kind, body, payload) != check:
+                where = f"segment {segment} at byte {start}" if segment else "its row"
+                return None, f"its checksum is wrong (payload in {where})"
+        try:
+            return from_row(kind, body, payload), ""
+        except (ValueError, KeyError) as error:
+            return None, f"{kind}: {error}"
+
+    def in_order(
+        self, after: int, last: int, *, payloads: bool
+    ) -> Iterator[tuple[int, Row]]:
+        """The records from ``after`` + 1 to ``last``, with their numbers.
+
+        Without payloads they are read faster, and not checked.
+
+        Raises:
+            CorruptJournalError: one is damaged or missing.
+        """
+        expected = after
+        try:
+            for row in self._between(
+                after, last, _SELECT if payloads else _SELECT_BARE
+            ):
+                expected += 1
+                if row[0] != expected:
+                    raise CorruptJournalError(
+                        f"{self._database.file}: record {expected} is missing"
+                    )
+                yield expected, self._sound(row)
+        except sqlite3.Error as error:
+            raise self._unreadable(expected, error) from error
+
+    def of_kind(self, kind: str, last: int) -> Iterator[tuple[int, Row]]:
+        """The records of a kind up to ``last``, with their numbers."""
+        query = f"{_SELECT} WHERE kind = ? AND number <= ? ORDER BY number"
+        for row in self._database.rows(query, kind, last):
+            yield row[0], self._sound(row)
+
+    def _sound(self, row: Values) -> Row:
+        record, reason = self.read(row)
+        if record is None:
+            raise CorruptJournalError(
+                f"{self._database.file}: record {row[0]}: {reason}"
+            )
+        return record
+
+    def _between(self, after: int, last: int, select: str) -> Iterator[Values]:
+        query = f"{select} WHERE number > ? AND number <= ? ORDER BY number"
+        yield from self._database.connection.execute(query, (after, last))
+
+    def _unreadable(self, number: int, error: sqlite3.Error) -> CorruptJournalError:
+        return CorruptJournalError(
+            f"{self._database.file}: after record {number}: {error}"
+        )
+
+    # ----------------------------------------------------------------- checking
+
+    def damage(self, after: int, last: int, *, unreadable: bool) -> Damage | None:
+        """The first damaged row from ``after`` + 1 to ``last``.
+
+        Raises:
+            JournalError: a payload cannot be read, which is no damage; but if
+                ``unreadable``, it is.
+        """
+        found: Damage | None = None
+        expected = after
+        try:
+            for row in self._between(after, last, _SELECT):
+                expected += 1
+                if row[0] != expected:
+                    found = found or Damage(expected, "", at_end=False)
+                    return found._replace(at_end=False)
+                reason = self._wrong(row, unreadable=unreadable)
+                if found is None and reason:
+                    found = Damage(row[0], reason, at_end=True)
+                elif found is not None and not reason:
+                    return found._replace(at_end=False)
+        except sqlite3.Error as error:
+            raise self._unreadable(expected, error) from error
+        return found
+
+    def _wrong(self, row: Values, *, unreadable: bool) -> str:
+        try:
+            return self.read(row)[1]
+        except JournalError as error:
+            if not unreadable:
+                raise
+            return str(error)
+
+    # ------------------------------------------------------------------ copying
+
+    def whole(self, after: int) -> Iterator[WholeRow]:
+        """The rows behind a number with their payloads, also while a run goes on.
+
+        Raises:
+            CorruptJournalError: a row is damaged or missing.
+        """
+        query = f"{_SELECT} WHERE number > ? ORDER BY number LIMIT {_AT_ONCE}"
+        while rows := self._database.rows(query, after):
+            for row in rows:
+                after += 1
+                if row[0] != after:
+                    raise CorruptJournalError(
+                        f"{self._database.file}: record {after} cannot be copied: it "
+                        "is missing"
+                    )
+                yield self._whole(row)
+
+    def _whole(self, row: Values) -> WholeRow:
+        wrong = self._wrong(row, unreadable=True)
+        if wrong:  # or the payload was dropped since the row was read
+            [row] = self._database.rows(f"{_SELECT} WHERE number = ?", row[0])
+            wrong = self._wrong(row, unreadable=True)
+        number, kind, body, payload, segment, start, size, check, dropped = row
+        if wrong:
+            raise CorruptJournalError(
+                f"{self._database.file.parent}: record {number} cannot be copied: "
+                f"{wrong}"
+            )
+        if segment is not None:
+            payload = self._segments.read(Place(segment, start, size))
+        return WholeRow(number, kind, body, payload, size, check, bool(dropped))
+
+    def copy_end(self, number: int, target: Path) -> None:
+        """Copies this record and all behind it, as they are, with their payloads.
+
+        The file is on disk once it is synced.
+        """
+        make_private(target)
+        copy = connect(target, "mode=rwc")
+        try:
+            never_wait(copy)
+            copy.execute(f"CREATE TABLE records ({_COLUMNS})")
+            copy.execute("BEGIN")
+            query = f"{_SELECT} WHERE number >= ?"
+            for row in self._database.connection.execute(query, (number,)):
+                values = list(row)
+                if row[4] is not None:
+                    with contextlib.suppress(JournalError):
+                        values[3] = self._segments.read(Place(*row[4:7]))
+                copy.execute(_INSERT, values)
+            copy.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise explained(target, error) from error
+        finally:
+            copy.close()
+
+    # ----------------------------------------------------------------- payloads
+
+    def segments_in_use(self) -> dict[int, int]:
+        """The segments that rows name, and where each one's last payload ends."""
+        return dict(
+            self._database.rows(
+                "SELECT segment, max(start + size) FROM records"
+                " WHERE segment IS NOT NULL GROUP BY segment"
+            )
+        )
+
+    def forget_unreadable(self) -> int:
+        """Marks payloads whose segment is gone as dropped; returns how many.
+
+        Must run within a transaction.
+        """
+        forgotten = 0
+        for number, end in self.segments_in_use().items():
+            try:
+                self._segments.require({number: end})
+            except JournalError:
+                forgotten += self._database.connection.execute(
+                    "UPDATE records SET segment = NULL, start = NULL, dropped = 1"
+                    " WHERE segment = ?",
+                    (number,),
+                ).rowcount
+        return forgotten

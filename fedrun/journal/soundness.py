@@ -1,0 +1,126 @@
+"""What is damaged or missing in the folder of a run."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from fedcore.errors import CorruptJournalError
+from fedrun.journal import wal
+from fedrun.journal.aside import copy_file, keep_aside
+from fedrun.journal.database import FILE
+from fedrun.journal.disk import reading, writing
+from fedrun.journal.mark import read_marks
+from fedrun.journal.snapshots import Snapshots
+from fedrun.journal.sqlite import SqliteStore
+from fedrun.journal.store import Damage, Loss, Store
+
+BEING_CUT = "being cut"  # the fact that names the first record that was cut off
+
+
+def refusal(folder: Path, loss: Loss) -> str:
+    """The sentence that says what is wrong with a run, and what to do."""
+    return (
+        f"{folder}: {loss.reason}; bring back a backup with fedserver restore, or go "
+        f"on without what is lost: fedserver journal repair {folder}"
+    )
+
+
+def examine(folder: Path, *, repairing: bool) -> Loss | None:
+    """Finds what is damaged or missing, before anything else is written.
+
+    Args:
+        folder: of the run.
+        repairing: also take what cannot be read for damaged, and end a log at its gap.
+    """
+    gap = log_gap(folder)
+    if gap is not None and not repairing:
+        return gap_as_loss(folder, gap)
+    with closing(SqliteStore(folder, read_only=True)) as store:
+        if repairing:
+            store.check_pages()
+        snapshots = snapshots_of(folder, store)
+        if gap is None:
+            found = lost(store, snapshots)  # raises if there is nothing at all
+        else:
+            found = gap_as_loss(folder, gap)
+            _keep_database(folder)
+            store.prove_loss()
+        start = max((n for n in snapshots.numbers() if n <= store.last), default=0)
+        damage = store.damage(start, unreadable=repairing)
+    if gap is not None:
+        _end_log(folder, gap)
+    if damage is None:
+        return found
+    loss = damage_as_loss(damage, max(store.last, found.last if found else 0))
+    return loss._replace(at_end=loss.at_end and found is None)
+
+
+def damage_as_loss(damage: Damage, last: int) -> Loss:
+    """A damaged row, as the loss of it and all behind it up to ``last``."""
+    behind = "" if damage.at_end else " and sound records follow it"
+    wrong = f"damaged{behind}: {damage.reason}" if damage.reason else f"missing{behind}"
+    reason = f"record {damage.number} is {wrong}"
+    return Loss(damage.number, last, reason, at_end=damage.at_end)
+
+
+def log_gap(folder: Path) -> wal.Gap | None:
+    """A gap in SQLite's log, which SQLite would take for the log's end."""
+    file, log = folder / FILE, folder / f"{FILE}-wal"
+    with reading(log):
+        if not file.is_file():
+            last = max((mark.number for mark in read_marks(folder)), default=0)
+            raise CorruptJournalError(
+                f"{file} is missing, and has held {last} records (is the volume "
+                "mounted?); bring back a backup with fedserver restore"
+            )
+        return wal.gap(log, file)
+
+
+def gap_as_loss(folder: Path, gap: wal.Gap) -> Loss:
+    """A gap in the log, as the loss of an unknown number of records."""
+    later = gap.frames - gap.frame - 1
+    return Loss(
+        sys.maxsize,
+        0,
+        f"{FILE}-wal is damaged at byte {gap.offset} (frame {gap.frame}), and "
+        f"{later} frames that were written later follow",
+    )
+
+
+def lost(store: Store, snapshots: Snapshots) -> Loss | None:
+    """Records that were durable once, behind the last one."""
+    found = store.loss()
+    newest = max(snapshots.numbers(), default=0)
+    if found is None and newest > store.last and not store.volatile:
+        name = snapshots.path(newest).name
+        reason = f"snapshots/{name} holds record {newest}, the journal's last one is"
+        found = Loss(store.last + 1, newest, f"{reason} {store.last}")
+    return found
+
+
+def snapshots_of(folder: Path, store: Store) -> Snapshots:
+    """The snapshots of a run, without those of records that are being cut off."""
+    first = store.noted(BEING_CUT)
+    before = None if first is None else int(first)
+    return Snapshots(folder / "snapshots", before=before)
+
+
+def _keep_database(folder: Path) -> None:
+    """Copies the database and its log as they were found."""
+
+    def copy(kept: Path) -> None:
+        for name in (FILE, f"{FILE}-wal"):
+            copy_file(folder / name, kept / name)
+
+    keep_aside(folder, "database", copy)
+
+
+def _end_log(folder: Path, gap: wal.Gap) -> None:
+    """Ends SQLite's log where it is damaged.
+
+    SQLite writes over what lies behind, and the rest of that would look like another
+    gap. With what it writes it syncs the end, too.
+    """
+    log = folder / f"{FILE}-wal"
+    with writing(log), log.open("r+b") as file:
+        file.truncate(gap.offset)
