@@ -11,19 +11,16 @@ import secrets
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedcore.bandwidth import Link
+from fedclient.saved_state import facts_of, require_whole, state_of, vectors_of
 from fedcore.errors import StateError
-from fedcore.params import content_digest
-from fedcore.participant import Ledger, ParticipantState, Pending, Sent
-from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
-from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import Bytes, Vector
+from fedcore.participant import ParticipantState
+from fedcore.trees import Arrays, save_tree
+from fedcore.typing import Bytes
 from fedrun.durable import make_private, sync_database
 from fedrun.lock import FolderLock
 
@@ -42,7 +39,6 @@ _FORGET = (
     "DELETE FROM history",
     "DELETE FROM checks WHERE key NOT IN ('facts/name', 'facts/owner key')",
 )
-_VECTORS = ("public", "memory", "residual", "payload")
 
 
 class ClientStore:
@@ -109,8 +105,8 @@ class ClientStore:
                 self._require(f"vectors/{key}", value)
             for seq, in_model, payload in sent:
                 self._require(f"history/{seq}", payload, str(in_model))
-            state = _from_rows(json.loads(text), vectors, sent, kept_template)
-            _check(state)
+            state = state_of(json.loads(text), vectors, sent, kept_template)
+            require_whole(state)
         except sqlite3.Error as error:
             raise self._explained(error) from error
         except (ValueError, KeyError, TypeError) as error:
@@ -131,7 +127,7 @@ class ClientStore:
         self._saved, self._kept_names = state, kept_names
 
     def forget(self) -> None:
-        """Empties the folder but for name and owner: the client begins anew."""
+        """Removes all but name and owner: the client begins anew."""
         try:
             with self._transaction():
                 for statement in _FORGET:
@@ -149,7 +145,7 @@ class ClientStore:
         self._keep("name", name)
 
     def key(self) -> bytes:
-        """The key of this client, by which the server knows it; made at need."""
+        """The key by which the server knows this client; made if there is none."""
         return self._secret("client key")
 
     def owner(self) -> bytes:
@@ -157,7 +153,7 @@ class ClientStore:
         return self._secret("owner key")
 
     def _secret(self, which: str) -> bytes:
-        """A random key that is on the disk before anybody is shown it."""
+        """A random key, which is on disk before it is returned."""
         kept = self._fact(which)
         if kept is None:
             kept = secrets.token_hex(16)
@@ -187,7 +183,7 @@ class ClientStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it becomes durable, or nothing."""
+        """Makes all of the block's changes durable, or none."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -198,19 +194,19 @@ class ClientStore:
             raise
 
     def close(self) -> None:
-        """Lets others use the folder."""
+        """Releases the folder."""
         self._db.close()
         self._lock.release()
 
     def _write(
         self, state: ParticipantState, old: ParticipantState | None
     ) -> tuple[str, ...]:
-        """Writes what has changed; says under which names what is kept lies."""
+        """Writes what has changed; returns the names of what ``state.kept`` holds."""
         kept: Arrays = {}
-        facts = _facts(state, save_tree(state.kept, "kept", kept))
+        facts = facts_of(state, save_tree(state.kept, "kept", kept))
         self._put_fact("state", json.dumps(facts))
-        before = {} if old is None else _vectors(old)
-        for key, value in _vectors(state).items():
+        before = {} if old is None else vectors_of(old)
+        for key, value in vectors_of(state).items():
             if old is None or value is not before[key]:
                 self._put(key, value)
         if old is None or state.kept is not old.kept:
@@ -256,7 +252,7 @@ class ClientStore:
     # ---------------------------------------------------------------- checksums
 
     def _check(self, key: str, content: Bytes, more: str = "") -> None:
-        """Keeps the checksum of what was written."""
+        """Writes the checksum of a value."""
         check = _checksum(key, content, more)
         self._db.execute("INSERT OR REPLACE INTO checks VALUES (?, ?)", (key, check))
 
@@ -264,7 +260,7 @@ class ClientStore:
         self._db.execute("DELETE FROM checks WHERE key = ?", (key,))
 
     def _require(self, key: str, content: Bytes, more: str = "") -> None:
-        """What was read is what was written; an older program wrote no checksums.
+        """Checks that a value is what was written; an older program wrote no checksums.
 
         Raises:
             StateError: it is not.
@@ -291,7 +287,7 @@ def _checksum(key: str, content: Bytes, more: str) -> int:
 
 
 def _called(key: str) -> str:
-    """What a person calls a part of the state."""
+    """The name of a part of the state in sentences."""
     table, _, name = key.partition("/")
     names = {
         "vectors/public": "the public model",
@@ -302,109 +298,3 @@ def _called(key: str) -> str:
     }
     told = f"message {name} of the history" if table == "history" else f"the {name}"
     return names.get(key, told)
-
-
-def _check(state: ParticipantState) -> None:
-    """Bytes that the server would ask for again and again are damage."""
-    if state.pending is not None:
-        push = state.pending.push
-        if content_digest(push.payload) != push.digest:
-            raise ValueError("the message in flight is not what was written")
-
-
-def _vectors(state: ParticipantState) -> dict[str, Any]:
-    pending = state.pending
-    return {
-        "public": state.public_D,
-        "memory": state.memory_D,
-        "residual": pending.residual_D if pending else None,
-        "payload": pending.push.payload if pending else None,
-    }
-
-
-def _facts(state: ParticipantState, kept: Any) -> dict[str, Any]:
-    """All of the state but its vectors."""
-    pending = None
-    if state.pending is not None:
-        bare = replace(state.pending.push, payload=b"")
-        counts = state.pending.push.counts
-        pending = asdict(bare) | {
-            "payload": None,
-            "counts": None if counts is None else counts.tolist(),
-        }
-    return {
-        "cid": state.cid,
-        "run_id": state.run_id,
-        "epoch": state.epoch,
-        "held": state.held,
-        "seq": state.seq,
-        "settled": state.settled,
-        "pending": pending,
-        "abandoned": state.abandoned,
-        "oldest": state.oldest,
-        "kept": kept,
-        "ledger": asdict(state.ledger),
-        "link": asdict(state.link),
-        "work": state.work,
-        "complaint": state.complaint,
-        "left": state.left,
-    }
-
-
-def _from_rows(
-    facts: dict[str, Any],
-    vectors: dict[str, bytes],
-    history: list[tuple[int, int, bytes]],
-    kept_template: Any,
-) -> ParticipantState:
-    pending = None
-    if facts["pending"] is not None:
-        push = facts["pending"]
-        push["payload"] = vectors["payload"]
-        push["base"] = ModelName(*push["base"])
-        push["settled"] = _settled(push["settled"])
-        push["oldest"] = ModelName(*push["oldest"]) if push["oldest"] else None
-        if push["counts"] is not None:
-            push["counts"] = np.array(push["counts"], np.int64)
-        pending = Pending(Push(**push), _vector(vectors.get("residual")))
-    arrays = {
-        name: np.frombuffer(blob, np.float32)
-        for name, blob in vectors.items()
-        if name not in _VECTORS
-    }
-    return ParticipantState(
-        cid=facts["cid"],
-        run_id=facts["run_id"],
-        epoch=facts["epoch"],
-        held=Held(*facts["held"]) if facts["held"] else None,
-        public_D=_vector(vectors.get("public")),
-        memory_D=_vector(vectors.get("memory")),
-        seq=facts["seq"],
-        settled=_settled(facts["settled"]),
-        pending=pending,
-        history=tuple(
-            Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
-        ),
-        abandoned=tuple(map(_abandoned, facts["abandoned"])),
-        oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
-        kept=load_tree(kept_template, facts["kept"], arrays),
-        ledger=Ledger(**facts["ledger"]),
-        link=Link(**facts.get("link", {})),
-        work=facts["work"],
-        complaint=facts["complaint"],
-        left=facts["left"],
-    )
-
-
-def _abandoned(saved: list[Any] | str) -> Abandoned:
-    """An epoch with its proof; without, if it was written before there were proofs."""
-    return Abandoned(saved) if isinstance(saved, str) else Abandoned(*saved)
-
-
-def _settled(saved: list[Any]) -> Settled:
-    seq, verdict, *proof = saved
-    return Settled(seq, None if verdict is None else Verdict(verdict), *proof)
-
-
-def _vector(blob: bytes | None) -> Vector | None:
-    return None if blob is None else np.frombuffer(blob, np.float32)

@@ -55,7 +55,10 @@ def targets() -> list[Target]:
         *_package("fedcore/participant", _PARTICIPANT),
         *_package("fedrun/journal", _JOURNAL),
         Target("fedrun/commit.py", ("tests/fedrun/test_commit.py", *_JOURNAL)),
-        Target("fedclient/store.py", ("tests/fedclient/test_store.py", *MODEL_CHECK)),
+        *(
+            Target(path, ("tests/fedclient/test_store.py", *MODEL_CHECK))
+            for path in ("fedclient/saved_state.py", "fedclient/store.py")
+        ),
         Target(
             "fedserver/core.py",
             ("tests/fedserver/test_core.py", "tests/fedserver/test_disk.py"),

@@ -1,0 +1,131 @@
+"""A client's state as facts and vectors, the form in which it is saved."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from fedcore.bandwidth import Link
+from fedcore.params import content_digest
+from fedcore.participant import Ledger, ParticipantState, Pending, Sent
+from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
+from fedcore.trees import load_tree
+from fedcore.typing import Vector
+
+_VECTORS = ("public", "memory", "residual", "payload")
+
+
+def require_whole(state: ParticipantState) -> None:
+    """Checks the message in flight, which the server would refuse again and again.
+
+    Raises:
+        ValueError: its payload is not what was written.
+    """
+    if state.pending is not None:
+        push = state.pending.push
+        if content_digest(push.payload) != push.digest:
+            raise ValueError("the message in flight is not what was written")
+
+
+def vectors_of(state: ParticipantState) -> dict[str, Any]:
+    """The vectors of a state and the payload in flight; None for those it lacks."""
+    pending = state.pending
+    return {
+        "public": state.public_D,
+        "memory": state.memory_D,
+        "residual": pending.residual_D if pending else None,
+        "payload": pending.push.payload if pending else None,
+    }
+
+
+def facts_of(state: ParticipantState, kept: Any) -> dict[str, Any]:
+    """A state without vectors and payloads, for JSON; ``kept`` goes in as it is."""
+    pending = None
+    if state.pending is not None:
+        bare = replace(state.pending.push, payload=b"")
+        counts = state.pending.push.counts
+        pending = asdict(bare) | {
+            "payload": None,
+            "counts": None if counts is None else counts.tolist(),
+        }
+    return {
+        "cid": state.cid,
+        "run_id": state.run_id,
+        "epoch": state.epoch,
+        "held": state.held,
+        "seq": state.seq,
+        "settled": state.settled,
+        "pending": pending,
+        "abandoned": state.abandoned,
+        "oldest": state.oldest,
+        "kept": kept,
+        "ledger": asdict(state.ledger),
+        "link": asdict(state.link),
+        "work": state.work,
+        "complaint": state.complaint,
+        "left": state.left,
+    }
+
+
+def state_of(
+    facts: dict[str, Any],
+    vectors: dict[str, bytes],
+    history: list[tuple[int, int, bytes]],
+    kept_template: Any,
+) -> ParticipantState:
+    """The state that was saved as these facts, vectors and sent messages.
+
+    Raises:
+        ValueError, KeyError, TypeError: they do not fit together.
+    """
+    pending = None
+    if facts["pending"] is not None:
+        push = facts["pending"]
+        push["payload"] = vectors["payload"]
+        push["base"] = ModelName(*push["base"])
+        push["settled"] = _settled(push["settled"])
+        push["oldest"] = ModelName(*push["oldest"]) if push["oldest"] else None
+        if push["counts"] is not None:
+            push["counts"] = np.array(push["counts"], np.int64)
+        pending = Pending(Push(**push), _vector(vectors.get("residual")))
+    arrays = {
+        name: np.frombuffer(blob, np.float32)
+        for name, blob in vectors.items()
+        if name not in _VECTORS
+    }
+    return ParticipantState(
+        cid=facts["cid"],
+        run_id=facts["run_id"],
+        epoch=facts["epoch"],
+        held=Held(*facts["held"]) if facts["held"] else None,
+        public_D=_vector(vectors.get("public")),
+        memory_D=_vector(vectors.get("memory")),
+        seq=facts["seq"],
+        settled=_settled(facts["settled"]),
+        pending=pending,
+        history=tuple(
+            Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
+        ),
+        abandoned=tuple(map(_abandoned, facts["abandoned"])),
+        oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
+        kept=load_tree(kept_template, facts["kept"], arrays),
+        ledger=Ledger(**facts["ledger"]),
+        link=Link(**facts.get("link", {})),
+        work=facts["work"],
+        complaint=facts["complaint"],
+        left=facts["left"],
+    )
+
+
+def _abandoned(saved: list[Any] | str) -> Abandoned:
+    """An epoch with its proof; an older program wrote none."""
+    return Abandoned(saved) if isinstance(saved, str) else Abandoned(*saved)
+
+
+def _settled(saved: list[Any]) -> Settled:
+    seq, verdict, *proof = saved
+    return Settled(seq, None if verdict is None else Verdict(verdict), *proof)
+
+
+def _vector(blob: bytes | None) -> Vector | None:
+    return None if blob is None else np.frombuffer(blob, np.float32)
