@@ -83,7 +83,7 @@ class Connection:
         self._channel.close()
 
     def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
-        """Asks to be admitted.
+        """Asks to be enrolled.
 
         Raises:
             UnavailableError: nobody answers.

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from fedcore.admission import Admission, AnyAdmission, Everything
 from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
 from fedcore.bandwidth import Bandwidth
 from fedcore.clients import AnyClientAlgorithm, LocalSGD
@@ -32,6 +31,7 @@ from fedcore.payloads import Declared
 from fedcore.selection import AnySelection, Selection, UniformSelection
 from fedcore.server_optimizers import SGD, AnyServerOptimizer, ServerOptimizer
 from fedcore.staleness import AnyStaleness, Constant, StalenessPolicy
+from fedcore.update_filters import AcceptAll, AnyUpdateFilter, UpdateFilter
 
 LEAST_LIMIT: Versions = 100  # no update is too late before, unless the recipe says so
 TIMES_LATE = 20  # nor one that is so many times as late as the mean
@@ -43,7 +43,7 @@ class Algorithm(NamedTuple):
     config: "AlgorithmConfig"
     spec: ParamSpec
     selection: Selection
-    admission: Admission
+    update_filter: UpdateFilter
     staleness: StalenessPolicy
     aggregator: Aggregator
     server: ServerOptimizer
@@ -97,7 +97,7 @@ class AlgorithmConfig(Method):
     """No update counts for more samples than this; none: for all that it says."""
     selection: AnySelection = UniformSelection()
     """Who joins a cohort."""
-    admission: AnyAdmission = Everything()
+    update_filter: AnyUpdateFilter = AcceptAll()
     """Which updates are used at all."""
     staleness: AnyStaleness = Constant()
     """How much a late update counts."""
@@ -138,7 +138,7 @@ class AlgorithmConfig(Method):
     @property
     def uses_labels(self) -> bool:
         """Whether it matters how often clients used each label."""
-        return self.staleness.uses_labels or self.admission.uses_labels
+        return self.staleness.uses_labels or self.update_filter.uses_labels
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "AlgorithmConfig":
@@ -216,7 +216,7 @@ class AlgorithmConfig(Method):
             config=self,
             spec=spec,
             selection=self.selection.build(),
-            admission=self.admission.build(),
+            update_filter=self.update_filter.build(),
             staleness=self.staleness.build(),
             aggregator=self.aggregator.build(),
             server=self.server.build(),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedcore.coordinator.records import Admitted, Decided, Departed, Stepped
+from fedcore.coordinator.records import Decided, Departed, Enrolled, Stepped
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import Seconds
@@ -90,7 +90,7 @@ class Coverage:
     def observe(self, record: Any) -> None:
         """Something has happened."""
         match record:
-            case Admitted():
+            case Enrolled():
                 self._admit(record)
             case Departed() if record.cid in self.clients:
                 self.clients[record.cid].left = True
@@ -101,7 +101,7 @@ class Coverage:
             case _:
                 pass
 
-    def _admit(self, record: Admitted) -> None:
+    def _admit(self, record: Enrolled) -> None:
         name = printable(record.name)
         if record.role == "trainer":
             known = self.clients.setdefault(record.cid, Share(record.cid, name))

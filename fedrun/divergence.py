@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from fedcore.coordinator.records import Admitted, Decided, Measured
+from fedcore.coordinator.records import Decided, Enrolled, Evaluated
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 
@@ -74,9 +74,9 @@ class Divergence:
 
     def observe(self, record: object) -> None:
         """Takes note of a record."""
-        if isinstance(record, Admitted) and record.role == "evaluator":
+        if isinstance(record, Enrolled) and record.role == "evaluator":
             self.evaluators.add(record.cid)
-        elif isinstance(record, Measured) and record.cid in self.evaluators:
+        elif isinstance(record, Evaluated) and record.cid in self.evaluators:
             self.measured(record.values, record.version)
         elif isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
             self._update(record)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fedcore.coordinator.records import Closed, Leased, Measured
+from fedcore.coordinator.records import Closed, Evaluated, Leased
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import DiskError
 from fedcore.typing import Vector
@@ -51,7 +51,7 @@ class ModelKeeper:
         state = self._run.coordinator.state
         for record in records:
             match record:
-                case Measured() if state.clients[record.cid].role == "evaluator":
+                case Evaluated() if state.clients[record.cid].role == "evaluator":
                     self._compare(record)
                 case Closed():
                     self.save_last()
@@ -63,7 +63,7 @@ class ModelKeeper:
         state = self._run.coordinator.state
         self._save("last", state.version, state.published.public_D, "")
 
-    def _compare(self, record: Measured) -> None:
+    def _compare(self, record: Evaluated) -> None:
         name = main_metric(record.values)
         model_D = self._held.get(record.version)
         if name is None or model_D is None:

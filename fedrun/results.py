@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from fedcore.algorithm import count_samples
 from fedcore.coordinator.records import (
-    Admitted,
     Closed,
     Decided,
-    EpochOpened,
+    Enrolled,
+    Evaluated,
+    HistoryForked,
     Leased,
     Lost,
-    Measured,
-    Reopened,
+    RunResumed,
     ServerStarted,
     ServerStopped,
     Skipped,
@@ -81,7 +81,7 @@ class Results:
         if not records:
             raise JournalError(f"{self.folder}: the journal is empty")
         if any(isinstance(record, Tallied) for record in records):
-            trainers = (r for r in records if isinstance(r, Admitted))
+            trainers = (r for r in records if isinstance(r, Enrolled))
             cids = [r.cid for r in trainers if r.role == "trainer"]
             records = in_order(records, cids)
         return records
@@ -117,7 +117,7 @@ class Results:
         """
         last, closed = self.started, False
         for record in self.records:
-            if isinstance(record, Closed | Reopened):
+            if isinstance(record, Closed | RunResumed):
                 closed = isinstance(record, Closed)
             if not (closed and isinstance(record, ServerStarted | ServerStopped)):
                 last = max(last, float(record.at))
@@ -131,14 +131,14 @@ class Results:
     @cached_property
     def names(self) -> dict[str, str]:
         """Client ids and names; a name that several clients have is made distinct."""
-        names = {record.cid: printable(record.name) for record in self.of(Admitted)}
+        names = {record.cid: printable(record.name) for record in self.of(Enrolled)}
         of = Counter(names.values())
         return {c: n if of[n] == 1 else f"{n} ({c[:8]})" for c, n in names.items()}
 
     @cached_property
     def evaluators(self) -> set[str]:
         """The ids of evaluators."""
-        roles = {record.cid: record.role for record in self.of(Admitted)}
+        roles = {record.cid: record.role for record in self.of(Enrolled)}
         return {cid for cid, role in roles.items() if role == "evaluator"}
 
     @cached_property
@@ -152,7 +152,7 @@ class Results:
                 "samples": r.samples,
                 **_values(r),
             }
-            for r in self.of(Measured)
+            for r in self.of(Evaluated)
         ]
         return _columns(rows)
 
@@ -191,7 +191,7 @@ class Results:
     @cached_property
     def by_client(self) -> Table:
         """What each client measured last: seconds, version, samples, metrics."""
-        newest: dict[str, Measured] = {}
+        newest: dict[str, Evaluated] = {}
         for _, records in sorted(self._own_evaluations.items()):
             newest |= records
         rows = [
@@ -206,10 +206,10 @@ class Results:
         return _columns(sorted(rows, key=lambda row: str(row["client"])))
 
     @cached_property
-    def _own_evaluations(self) -> dict[int, dict[str, Measured]]:
+    def _own_evaluations(self) -> dict[int, dict[str, Evaluated]]:
         """By version and client: what was measured by those that train."""
-        found: dict[int, dict[str, Measured]] = {}
-        for r in self.of(Measured):
+        found: dict[int, dict[str, Evaluated]] = {}
+        for r in self.of(Evaluated):
             if r.cid not in self.evaluators:
                 found.setdefault(r.version, {})[r.cid] = r
         return found
@@ -389,7 +389,7 @@ class Results:
             "bytes_uncompressed": 4 * self.dim * exchanges,
             "failed": {name: each.error for name, each in self.failures.items()},
             "skipped": {name: each.why for name, each in self.skipped.items()},
-            "restored": len(self.of(EpochOpened)),
+            "restored": len(self.of(HistoryForked)),
             "missing": [client.name for client in self.coverage.missing],
             "warnings": [*self.diverged, *self.coverage.warnings],
             "metrics": {
@@ -454,7 +454,7 @@ class Results:
     @cached_property
     def _end(self) -> str | None:
         """Why the run ended; None while it may go on."""
-        ends = [r for r in self.records if isinstance(r, Closed | Reopened)]
+        ends = [r for r in self.records if isinstance(r, Closed | RunResumed)]
         return ends[-1].reason if ends and isinstance(ends[-1], Closed) else None
 
     def model(
@@ -502,13 +502,13 @@ def is_number(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _values(record: Measured) -> dict[str, float]:
+def _values(record: Evaluated) -> dict[str, float]:
     """What was measured; a metric cannot take the name of another column."""
     values = {printable(k): v for k, v in record.values.items()}
     return {k: v for k, v in values.items() if k not in NOT_METRICS}
 
 
-def _merged(records: list[Measured]) -> dict[str, float]:
+def _merged(records: list[Evaluated]) -> dict[str, float]:
     """The mean of each metric over clients that have one, weighted by their samples.
 
     Each is followed by its n. NaN of 0 samples where no client has a number.

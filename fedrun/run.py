@@ -195,9 +195,9 @@ def _resume(
         coordinator.amend(
             config.algorithm.build(spec), config.stop, config.evaluate, config.timeouts
         )
-    reopen = any(change.startswith("stop") for change in changes)
+    resume = any(change.startswith("stop") for change in changes)
     run = Run(config, told.run_id, journal, coordinator, actions, recovered.replayed)
-    return _begun(run, at, reopen=reopen)
+    return _begun(run, at, resume=resume)
 
 
 def _refuse_changes(journal: Journal, changes: list[str], *, amend: bool) -> None:
@@ -212,8 +212,8 @@ def _refuse_changes(journal: Journal, changes: list[str], *, amend: bool) -> Non
         )
 
 
-def _begun(run: Run, at: Seconds, *, reopen: bool = False) -> Run:
-    actions = run.coordinator.begin(at, reopen=reopen)
+def _begun(run: Run, at: Seconds, *, resume: bool = False) -> Run:
+    actions = run.coordinator.begin(at, resume=resume)
     run.actions += _persisted(run.journal, actions)
     return run
 

@@ -23,7 +23,7 @@ def ask(
         told = journal.configurations()[-1][1]
         names = {
             getattr(entry.record, "name", "")
-            for entry in journal.store.find("Admitted")
+            for entry in journal.store.find("Enrolled")
         }
         unknown = set(without) - names
         if unknown:

@@ -1,4 +1,4 @@
-"""Admits clients to the run, or refuses them with a sentence."""
+"""Enrols clients, or refuses them with a sentence."""
 
 import logging
 from collections import Counter
@@ -49,7 +49,7 @@ class Enrolment:
         self._doubled: set[str] = set()  # clients that were logged as doubles
 
     async def enrol(self, request: pb.EnrolRequest, context: Context) -> pb.EnrolReply:
-        """Admits a client to the run."""
+        """Enrols a client."""
         cid = await self._callers.cid(request.key, context)
         await self._callers.check_disk(context)
         await self._check_fit(request, context)

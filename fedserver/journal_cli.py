@@ -163,7 +163,7 @@ def _require(option: str, given: str | None, known: set[str]) -> None:
 
 def _facts(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records as plain data, with their clients' names."""
-    from fedcore.coordinator.records import Admitted
+    from fedcore.coordinator.records import Enrolled
     from fedrun.journal import Journal
     from fedrun.journal.codec import to_row
 
@@ -171,7 +171,7 @@ def _facts(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     journal = Journal.open(run, read_only=True)
     try:
         for number, record in journal.store.entries(payloads=False):
-            if isinstance(record, Admitted):
+            if isinstance(record, Enrolled):
                 names[record.cid] = record.name
             kind, body, _ = to_row(record)
             facts = {"kind": kind, **json.loads(body)}

@@ -7,13 +7,13 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
-from fedcore.coordinator.records import Cut, EpochOpened, Failed, Skipped, Unproved
+from fedcore.coordinator.records import Cut, Failed, HistoryForked, Skipped, Unproved
 from fedrun.journal.codec import Row, to_row
 from fedserver.progress import Progress
 from fedserver.writer import MOST_LINES, LineWriter
 
 Level = Literal["info", "warning"]
-_WARNINGS = (Cut, Failed, EpochOpened, Skipped, Unproved)
+_WARNINGS = (Cut, Failed, HistoryForked, Skipped, Unproved)
 # Large, or of the clients' data alone: label counts say what a device holds.
 _LEFT_OUT: Mapping[str, Any] = {
     "payload": b"",

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from fedcore.coordinator.records import (
     Closed,
-    EpochOpened,
+    Evaluated,
     Failed,
+    HistoryForked,
     Lost,
-    Measured,
     Skipped,
     Unproved,
 )
@@ -81,10 +81,10 @@ class LiveView:
                 self._news.append(f"{clock} {name} left out {record.count:,}: {why}")
             case Unproved():
                 self._news.append(f"{clock} {name} claims a later state, without proof")
-            case EpochOpened():
+            case HistoryForked():
                 reason = printable(record.reason)
                 self._news.append(f"{clock} a new history begins: {reason}")
-            case Measured():
+            case Evaluated():
                 values = "  ".join(f"{k} {v:.4g}" for k, v in record.values.items())
                 values = printable(f"{values}, n = {record.samples:,}")
                 client = self._progress.clients.get(record.cid)

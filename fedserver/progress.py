@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from fedcore.coordinator.records import (
-    Admitted,
     Decided,
     Departed,
+    Enrolled,
+    Evaluated,
     Failed,
     Leased,
     Lost,
-    Measured,
     Skipped,
     Stepped,
 )
@@ -133,7 +133,7 @@ class Progress:
             client.seen = record.at
         self.coverage.observe(record)
         match record:
-            case Admitted():
+            case Enrolled():
                 if client is None:
                     client = ClientProgress(record.name, record.role)
                     self.clients[record.cid] = client
@@ -157,7 +157,7 @@ class Progress:
                 client.doing = "left"
             case Stepped():
                 self._steps.append((record.at, record.count))
-            case Measured() if client is not None:
+            case Evaluated() if client is not None:
                 if client.role == "evaluator":
                     values = {printable(k): v for k, v in record.values.items()}
                     self.metrics.append((record.version, values))

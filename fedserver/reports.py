@@ -6,7 +6,7 @@ import grpc
 from fedwire.convert import epoch_name
 from fedwire.v1 import federation_pb2 as pb
 
-from fedcore.coordinator.events import ClientFailed, ModelMeasured, SamplesSkipped
+from fedcore.coordinator.events import ClientFailed, ModelEvaluated, SamplesSkipped
 from fedcore.protocol import MOST_COUNTED
 from fedcore.text import is_printable, wrong_metrics
 from fedcore.workload import LONG_TEXT, LONGEST_WHY
@@ -51,7 +51,7 @@ class Reports:
         elif epoch_name(request.model.epoch) == await self._core.ask(
             lambda coordinator: coordinator.state.epoch
         ):
-            measured = ModelMeasured(
+            measured = ModelEvaluated(
                 at=self._core.now(),
                 cid=cid,
                 version=request.model.version,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedcore import kernels
-from fedcore.coordinator.records import Measured
+from fedcore.coordinator.records import Evaluated
 from fedrun.config import FederationConfig
 from fedrun.divergence import Divergence, classes_of
 from fedrun.journal.codec import Row
@@ -108,7 +108,7 @@ def _unmeasured_targets(
     missing = set(config.stop.target)
 
     def look(record: Row) -> None:
-        if not isinstance(record, Measured) or not missing:
+        if not isinstance(record, Evaluated) or not missing:
             return
         if progress.clients[record.cid].role == "evaluator":
             for name in sorted(missing - set(record.values)):

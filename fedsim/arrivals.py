@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedcore.coordinator.events import StopRequested
-from fedcore.coordinator.records import Admitted, Closed, Decided, Stepped
+from fedcore.coordinator.records import Closed, Decided, Enrolled, Stepped
 from fedcore.errors import ConfigError
 from fedcore.protocol import Reply
 from fedcore.typing import Seconds
@@ -23,15 +23,15 @@ from fedsim.world import World
 def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[Device]:
     """The trainers of a recorded run, by name and place, on devices of no matter."""
     journal = Journal.open(folder, read_only=True)
-    admitted = [
+    enrolled = [
         entry.record
-        for entry in journal.store.find(Admitted.__name__)
-        if isinstance(entry.record, Admitted) and entry.record.role == "trainer"
+        for entry in journal.store.find(Enrolled.__name__)
+        if isinstance(entry.record, Enrolled) and entry.record.role == "trainer"
     ]
     journal.close()
-    if not admitted:
+    if not enrolled:
         raise ConfigError(f"simulate.arrivals: {folder} has no clients")
-    names = {record.name: record for record in admitted}
+    names = {record.name: record for record in enrolled}
     plain = SimulateConfig(
         clients=len(names), step_seconds=config.step_seconds, args=config.args
     )
@@ -65,7 +65,7 @@ def replay_arrivals(
     journal = Journal.open(folder, read_only=True)
     records = [entry.record for entry in journal.entries()]
     journal.close()
-    names = {r.cid: r.name for r in records if isinstance(r, Admitted)}
+    names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
     by_name = {client.name: client for client in clients}
     updates = [r for r in records if isinstance(r, Decided)]
     coming: dict[str, list[Decided]] = {}

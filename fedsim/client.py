@@ -18,7 +18,7 @@ from fedcore.coordinator.events import (
     ClientFailed,
     ClientLost,
     ClientPulled,
-    ModelMeasured,
+    ModelEvaluated,
     SamplesSkipped,
     UpdatePushed,
 )
@@ -284,7 +284,7 @@ class SimulatedClient:
         assert self._measure is not None
         values, samples = self._measure(self.client, state.public_D)
         self._world.feed(
-            ModelMeasured(
+            ModelEvaluated(
                 at=self._world.clock.now,
                 cid=self._device.name,
                 version=state.held.version,

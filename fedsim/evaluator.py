@@ -9,7 +9,7 @@ from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
     ClientPulled,
-    ModelMeasured,
+    ModelEvaluated,
 )
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.participant import Participant, ParticipantState
@@ -56,7 +56,7 @@ class SimulatedEvaluator:
     def is_done(self) -> bool:
         """Whether the newest version was measured."""
         state = self._world.run.coordinator.state
-        return state.measured == state.version
+        return state.evaluated == state.version
 
     def _pull(self) -> None:
         world = self._world
@@ -79,7 +79,7 @@ class SimulatedEvaluator:
                 values, samples = self._model.evaluate(public_D, self._test)
             self._require(values)
             world.feed(
-                ModelMeasured(
+                ModelEvaluated(
                     at=world.clock.now,
                     cid=NAME,
                     version=reply.patch.version,
@@ -92,7 +92,7 @@ class SimulatedEvaluator:
 
     def _require(self, values: Metrics) -> None:
         missing = [name for name in self._needed if name not in values]
-        if missing and self._world.run.coordinator.state.measured is None:
+        if missing and self._world.run.coordinator.state.evaluated is None:
             raise ConfigError(
                 f"stop.target: {', '.join(missing)} is not measured; measured: "
                 f"{', '.join(sorted(values))}"
@@ -137,7 +137,7 @@ def evaluate_last(world: World, clients: Iterable[Client], measure: Measure) -> 
             world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))
             continue
         world.feed(
-            ModelMeasured(
+            ModelEvaluated(
                 at=now, cid=cid, version=version, values=values, samples=samples
             )
         )

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedcore.coordinator.events import ModelMeasured
+from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.settings import StopConfig
 from fedcore.typing import Seconds
 from fedrun.callbacks import Notice
@@ -61,12 +61,12 @@ class RunProgress:
     def __call__(self, run: Run, event: Notice) -> None:
         """Something has happened."""
         self._latest = run, event
-        if isinstance(event, ModelMeasured):
+        if isinstance(event, ModelEvaluated):
             state = run.coordinator.state
             client = state.clients[event.cid]
             if client.role == "evaluator":
                 self._measured = measured(event, self._stop)
-            elif state.measured is None:  # there is no evaluator
+            elif state.evaluated is None:  # there is no evaluator
                 self._measured = f"{client.name}: {measured(event, self._stop)}"
         now = time.monotonic()
         if now - self._shown >= INTERVAL:
@@ -229,7 +229,7 @@ def nearest(stop: StopConfig, run: Run, event: Notice) -> Goal:
     return goal._replace(share=min(goal.share, 1.0))
 
 
-def measured(event: ModelMeasured, stop: StopConfig) -> str:
+def measured(event: ModelEvaluated, stop: StopConfig) -> str:
     """Metrics, what they are to be, and n: ``accuracy 0.812 of 0.95  n 360``."""
     shown = [
         f"{name} {value:.3f}"

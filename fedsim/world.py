@@ -22,7 +22,7 @@ from fedcore.coordinator.actions import (
 )
 from fedcore.coordinator.events import (
     Event,
-    ModelMeasured,
+    ModelEvaluated,
     StopRequested,
     Timer,
     TimerFired,
@@ -129,7 +129,7 @@ class World:
 
     def tell(self, event: Notice) -> None:
         """Whoever watches is told, and may say why the run is to end here."""
-        if isinstance(event, ModelMeasured):
+        if isinstance(event, ModelEvaluated):
             row = self.run.coordinator.state.clients[event.cid]
             if row.role == "evaluator":
                 self._divergence.measured(event.values, event.version)

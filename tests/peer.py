@@ -58,7 +58,7 @@ class Peer:
         self.channel.close()
 
     def enrol(self, **changes: Any) -> pb.EnrolReply:
-        """Asks to be admitted."""
+        """Asks to be enrolled."""
         told: dict[str, Any] = {
             "protocols": PROTOCOLS,
             "key": self.key,

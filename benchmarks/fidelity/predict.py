@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.fidelity.side import began_and_ended
-from fedcore.coordinator.records import Admitted
+from fedcore.coordinator.records import Enrolled
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import Seconds
@@ -145,7 +145,7 @@ def _trainers(measured: Results) -> list[Client]:
     Raises:
         ConfigError: a client of several said no place, so that its data are unknown.
     """
-    of = {r.cid: r for r in measured.of(Admitted) if r.role == "trainer"}
+    of = {r.cid: r for r in measured.of(Enrolled) if r.role == "trainer"}
     names = measured.names
     placeless = [names[r.cid] for r in of.values() if r.count == 1]
     if placeless and len(of) > 1:

@@ -132,7 +132,7 @@ class Attacker:
         return reply
 
     def enrol(self, stub: Stub, **more: Any) -> Any:
-        """Asks to be admitted, unless it is a stranger; takes over the epoch."""
+        """Asks to be enrolled, unless it is a stranger; takes over the epoch."""
         if self.is_stranger:
             return None
         reply = self.ask(stub.enrol, self.me.enrol(self.spec, **more))

@@ -34,7 +34,7 @@ class Identity:
         return {"key": self.key} if BY_KEY else {"cid": self.key.hex()}
 
     def enrol(self, spec: str, **more: Any) -> Any:
-        """Asks to be admitted."""
+        """Asks to be enrolled."""
         told: dict[str, Any] = {"protocols": PROTOCOLS, "name": self.name, "spec": spec}
         if BY_KEY:
             told["owner"] = self.owner

@@ -261,7 +261,7 @@ class Stage(AbstractContextManager["Stage"]):
 
     def epochs(self) -> int:
         """Histories that the server has opened since its start."""
-        return sum(line.get("event") == "epochopened" for line in self.server.lines())
+        return sum(line.get("event") == "historyforked" for line in self.server.lines())
 
     def stop(self, *, anew: bool = True) -> "End":
         """Ends the server politely, and verifies its journal.

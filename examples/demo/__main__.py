@@ -89,7 +89,7 @@ def play(folder: Path, seed: int, console: Console) -> dict[str, int]:
 def picture(events: list[dict[str, Any]], story: Story, proxy: CountingProxy) -> Panel:
     """The federation as it is now."""
     steps = sum(event["event"] == "stepped" for event in events)
-    measured = [event for event in events if event["event"] == "measured"]
+    measured = [event for event in events if event["event"] == "evaluated"]
     accuracy = measured[-1]["values"]["accuracy"] if measured else float("nan")
     top = Table.grid(padding=(0, 2))
     top.add_row(

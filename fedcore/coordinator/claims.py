@@ -3,13 +3,13 @@
 from fedcore.coordinator.actions import Refuse
 from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.events import ClientEnrolled
-from fedcore.coordinator.records import Admitted
+from fedcore.coordinator.records import Enrolled
 from fedcore.coordinator.state import ServerState
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Answer, Pull
 
 
-def enrolment(event: ClientEnrolled, state: ServerState) -> Admitted | Refuse | None:
+def enrolment(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | None:
     """The record of an enrolment, or its refusal; None if it changes nothing.
 
     A client that has left stays out, and a name belongs to its first owner.
@@ -23,7 +23,7 @@ def enrolment(event: ClientEnrolled, state: ServerState) -> Admitted | Refuse | 
     told = (event.name, event.role, event.owner, event.index, event.count)
     if row is not None and (row.name, row.role, owner, *row.place) == told:
         return None
-    return Admitted(
+    return Enrolled(
         at=state.at,
         cid=event.cid,
         name=event.name,

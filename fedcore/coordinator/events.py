@@ -21,7 +21,7 @@ class Timer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEnrolled:
-    """A client asks to be admitted to the run."""
+    """A client asks to take part in the run."""
 
     at: Seconds
     cid: str
@@ -95,7 +95,7 @@ class ClientLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelMeasured:
+class ModelEvaluated:
     """Somebody evaluated a public model on ``samples`` samples."""
 
     at: Seconds
@@ -122,7 +122,7 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryReopened:
+class StateRolledBack:
     """An older state was restored, or the end of the journal was cut off."""
 
     at: Seconds
@@ -139,8 +139,8 @@ Event = (
     | ClientFailed
     | SamplesSkipped
     | ClientLeft
-    | ModelMeasured
+    | ModelEvaluated
     | TimerFired
     | StopRequested
-    | HistoryReopened
+    | StateRolledBack
 )

@@ -26,7 +26,7 @@ from fedcore.coordinator.claims import enrolment, later_states
 from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.records import Admitted, Decided, Note, StepReason
+from fedcore.coordinator.records import Decided, Enrolled, Note, StepReason
 from fedcore.coordinator.rounds import Rounds
 from fedcore.coordinator.settings import (
     EvaluateConfig,
@@ -82,18 +82,18 @@ class Coordinator:
         """What the federation does."""
         return self.rounds.algorithm
 
-    def begin(self, at: Seconds, *, reopen: bool = False) -> list[Action]:
+    def begin(self, at: Seconds, *, resume: bool = False) -> list[Action]:
         """The first actions of a process, after a fresh start or a restart.
 
         Args:
             at: the time.
-            reopen: let an ended run go on if its ``stop`` now lies further away.
+            resume: let an ended run go on if its ``stop`` now lies further away.
         """
         state = self.state
         state.touch(at)
         actions: list[Action] = []
-        if state.closed and reopen and not self.rounds.stop_reason():
-            actions += self._write(records.Reopened(at=state.at))
+        if state.closed and resume and not self.rounds.stop_reason():
+            actions += self._write(records.RunResumed(at=state.at))
         end = self.rounds.stop.end(state.started)
         if end is not None:
             actions.append(SetTimer(timer=Timer("stop"), at=end))
@@ -136,13 +136,13 @@ class Coordinator:
                 return self._skip(event)
             case events.ClientLeft():
                 return self._leave(event.cid)
-            case events.ModelMeasured():
+            case events.ModelEvaluated():
                 return self._measure(event)
             case events.TimerFired():
                 return self._fire(event.timer)
             case events.StopRequested():
                 return [*self.rounds.close(event.reason), *self.answer()]
-            case events.HistoryReopened():
+            case events.StateRolledBack():
                 return self._open_epoch(event.fresh_epoch, event.reason)
             case _:
                 assert_never(event)
@@ -151,7 +151,7 @@ class Coordinator:
 
     def _enrol(self, event: events.ClientEnrolled) -> list[Action]:
         result = enrolment(event, self.state)
-        if isinstance(result, Admitted):
+        if isinstance(result, Enrolled):
             return self._write(result)
         return [] if result is None else [result]
 
@@ -166,7 +166,7 @@ class Coordinator:
             return []
         return [
             *self._write(records.Lost(at=self.state.at, cid=cid)),
-            *self._hand_out(),
+            *self._grant(),
         ]
 
     def _fail(self, event: events.ClientFailed) -> list[Action]:
@@ -176,7 +176,7 @@ class Coordinator:
         if row.role == "trainer":
             self.rounds.leases.deliver(event.cid)
         record = records.Failed(at=self.state.at, cid=event.cid, error=event.error)
-        return [*self._write(record), *self._hand_out()]
+        return [*self._write(record), *self._grant()]
 
     def _skip(self, event: events.SamplesSkipped) -> list[Action]:
         if event.cid not in self.state.clients:
@@ -195,7 +195,7 @@ class Coordinator:
         self.rounds.leases.lose(cid)
         return [
             *self._write(records.Departed(at=self.state.at, cid=cid)),
-            *self._hand_out(),
+            *self._grant(),
         ]
 
     # -------------------------------------------------------------------- pulls
@@ -219,12 +219,12 @@ class Coordinator:
             return [*actions, self._reply(pull)]  # to be reconciled before any work
         if row.role == "evaluator":
             self.rounds.leases.withdraw(pull.cid)  # if it was a trainer before
-            self.evaluations.arrive(pull.cid, self.state.measured)
+            self.evaluations.arrive(pull.cid, self.state.evaluated)
         else:
             self.evaluations.withdraw(pull.cid)
             self.rounds.leases.arrive(pull.cid)
         self._pulls[pull.cid] = pull
-        actions += self._hand_out()
+        actions += self._grant()
         if pull.cid in self._pulls:
             timer = Timer("hold", pull.cid, pull.nonce)
             at = self.state.at + self.timeouts.hold
@@ -239,7 +239,7 @@ class Coordinator:
         news = (self.unproved + 1) // 2  # since it was noted last
         return self._write(records.Unproved(at=self.state.at, cid=cid, count=news))
 
-    def _hand_out(self) -> list[Action]:
+    def _grant(self) -> list[Action]:
         """Gives tasks to the clients that wait and may have one."""
         leases, timers = self.rounds.grant(self.state.at)
         actions: list[Action] = []
@@ -315,7 +315,7 @@ class Coordinator:
         """
         version = self.state.version
         if self.state.clients[cid].role == "evaluator":
-            return self.state.measured != version
+            return self.state.evaluated != version
         return self.evaluations.asks_at_end(cid, version)
 
     # ------------------------------------------------------------------- pushes
@@ -339,7 +339,7 @@ class Coordinator:
             refusal = answered(push, Answer.OTHER_EPOCH)
             return [*self._count_unproved(push.cid), refusal]
         actions = self._decide(push, *judge(push, self.state, opened))
-        return [*actions, *self.rounds.advance(), *self._hand_out()]
+        return [*actions, *self.rounds.advance(), *self._grant()]
 
     def _decide(
         self, push: Push, record: Decided, payload: Payload | None
@@ -367,12 +367,12 @@ class Coordinator:
             case "deadline":
                 if self.rounds.is_void(timer):
                     return []
-                return [*self.rounds.deadline_passed(timer), *self._hand_out()]
+                return [*self.rounds.deadline_passed(timer), *self._grant()]
             case "hold":
                 return self._hold_passed(timer)
             case "lease":
                 self.rounds.leases.expire(timer.subject, timer.number)
-                return self._hand_out()
+                return self._grant()
             case "stop":
                 return [*self.rounds.close_if_due(), *self.answer()]
             case _:
@@ -387,12 +387,12 @@ class Coordinator:
 
     # -------------------------------------------------- evaluation and histories
 
-    def _measure(self, event: events.ModelMeasured) -> list[Action]:
+    def _measure(self, event: events.ModelEvaluated) -> list[Action]:
         row = self.state.clients.get(event.cid)
         values = {k: float(v) for k, v in event.values.items() if math.isfinite(v)}
         if row is None or not 0 <= event.version <= self.state.version:
             return []
-        record = records.Measured(
+        record = records.Evaluated(
             at=self.state.at,
             cid=event.cid,
             version=event.version,
@@ -408,7 +408,7 @@ class Coordinator:
 
     def _open_epoch(self, epoch: Epoch, reason: str) -> list[Action]:
         """A new history: whoever waits must be reconciled with it first."""
-        record = records.EpochOpened(
+        record = records.HistoryForked(
             at=self.state.at, epoch=epoch, version=self.state.version, reason=reason
         )
         actions = self._write(record)

@@ -17,7 +17,7 @@ StepReason = Literal["buffer", "deadline", "flush"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class Enrolled:
     """A client was enrolled."""
 
     durable: ClassVar[bool] = True
@@ -81,7 +81,7 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochOpened:
+class HistoryForked:
     """A new history begins here."""
 
     durable: ClassVar[bool] = True
@@ -116,7 +116,7 @@ class Departed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Evaluated:
     """A public model was evaluated."""
 
     durable: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reopened:
+class RunResumed:
     """An ended run goes on, since its ``stop`` was changed."""
 
     durable: ClassVar[bool] = True
@@ -233,14 +233,14 @@ class Tallied:
 
 # Those that move no model.
 Note = (
-    Admitted
+    Enrolled
     | Freed
-    | EpochOpened
+    | HistoryForked
     | Cut
     | Departed
-    | Measured
+    | Evaluated
     | Closed
-    | Reopened
+    | RunResumed
     | Failed
     | Leased
     | Lost

@@ -79,7 +79,7 @@ class Rounds:
         self._buffer = config.buffer
         # Whether no update in time can be refused.
         self._accepts_all = (
-            config.admission.accepts_all and not algorithm.aggregator.mixes_models
+            config.update_filter.accepts_all and not algorithm.aggregator.mixes_models
         )
 
     # --------------------------------------------------------------------- tasks

@@ -16,20 +16,20 @@ from fedcore.algorithm import Algorithm
 from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import (
-    Admitted,
     Closed,
     Cut,
     Decided,
     Departed,
-    EpochOpened,
+    Enrolled,
+    Evaluated,
     Failed,
     Freed,
+    HistoryForked,
     Leased,
     Lost,
-    Measured,
     Note,
     Record,
-    Reopened,
+    RunResumed,
     ServerStarted,
     ServerStopped,
     Skipped,
@@ -89,7 +89,7 @@ class ServerState:
         self.count = 0
         self.samples = 0.0
         self.staleness = algorithm.staleness.init()
-        self.admission = algorithm.admission.init()
+        self.update_filter = algorithm.update_filter.init()
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
         self.limit = algorithm.latest(0)
@@ -98,7 +98,7 @@ class ServerState:
         self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
-        self.measured: int | None = None  # the newest version that was evaluated
+        self.evaluated: int | None = None  # the newest version that was evaluated
         self.closed: str | None = None
         self._remember_base()
 
@@ -140,7 +140,7 @@ class ServerState:
     def note(self, record: Note) -> None:
         """Applies a record that moves no model."""
         match record:
-            case Admitted():
+            case Enrolled():
                 row = self.clients.get(record.cid)
                 if row is None:
                     row = ClientRow(record.cid, record.name, record.role)
@@ -155,18 +155,18 @@ class ServerState:
                     self._take_place(row)
             case Freed():
                 self.owners.pop(record.name, None)
-            case EpochOpened():
+            case HistoryForked():
                 self.published.open_epoch(record.epoch)
             case Departed():
                 row = self.clients[record.cid]
                 self._count_trainers(-row.trains)
                 row.left = True
-            case Measured():
+            case Evaluated():
                 if self.clients[record.cid].role == "evaluator":
-                    self.measured = max(self.measured or 0, record.version)
+                    self.evaluated = max(self.evaluated or 0, record.version)
             case Closed():
                 self.closed = record.reason
-            case Reopened():
+            case RunResumed():
                 self.closed = None
             case Cut() | Failed() | Leased() | Lost():
                 pass
@@ -228,8 +228,8 @@ class ServerState:
         self.staleness = algorithm.staleness.observe(
             self.staleness, staleness, counts, weight
         )
-        self.admission = algorithm.admission.observe(
-            self.admission, update.samples, counts
+        self.update_filter = algorithm.update_filter.observe(
+            self.update_filter, update.samples, counts
         )
 
     def take(
@@ -312,8 +312,8 @@ class ServerState:
         if old.config.staleness != algorithm.config.staleness:
             self.staleness = algorithm.staleness.init()
         self.published.keep(algorithm.config.ring_bytes)
-        if old.config.admission != algorithm.config.admission:
-            self.admission = algorithm.admission.init()
+        if old.config.update_filter != algorithm.config.update_filter:
+            self.update_filter = algorithm.update_filter.init()
         self._remember_base()
 
     def _remember_base(self) -> None:
@@ -339,7 +339,7 @@ class ServerState:
             "count": self.count,
             "samples": self.samples,
             "applied": self.applied,
-            "measured": self.measured,
+            "evaluated": self.evaluated,
             "closed": self.closed,
             "clients": [row.to_json() for row in self.clients.values()],
             "owners": dict(self.owners),
@@ -354,7 +354,7 @@ class ServerState:
         self.at, self.started = scalars["at"], scalars["started"]
         self.exact_D = arrays["exact"]
         self.count, self.samples = scalars["count"], scalars["samples"]
-        self.applied, self.measured = scalars["applied"], scalars["measured"]
+        self.applied, self.evaluated = scalars["applied"], scalars["evaluated"]
         self.closed = scalars["closed"]
         self.clients = {
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
@@ -376,7 +376,7 @@ class ServerState:
 
 
 _MOST_AT_A_PLACE = 8  # clients of one part of the data that are told of
-_ROLES = ("optimizer", "buffer", "staleness", "admission")
+_ROLES = ("optimizer", "buffer", "staleness", "update_filter")
 
 
 def counts_array(counts: tuple[int, ...] | None) -> Counts | None:

@@ -103,7 +103,7 @@ def judge_update(
         return Verdict.REJECTED_STALE, reason, 0.0
     if state.closed:
         return Verdict.REJECTED_CLOSED, f"the run has ended: {state.closed}", 0.0
-    refusal = algorithm.admission.admit(state.admission, samples, counts)
+    refusal = algorithm.update_filter.refusal(state.update_filter, samples, counts)
     if refusal is not None:
         return Verdict.REJECTED_POLICY, refusal, 0.0
     weight = algorithm.staleness.weigh(state.staleness, staleness, counts)

@@ -8,11 +8,11 @@ the client's learning rate.
 
 from typing import Literal
 
-from fedcore.admission import AnyAdmission, FleetController
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import AnyClientAlgorithm, LocalSGD
 from fedcore.config import Count
 from fedcore.staleness import AdaSGD, AnyStaleness
+from fedcore.update_filters import AnyUpdateFilter, FleetController
 
 
 class Fleet(AlgorithmConfig):
@@ -21,7 +21,7 @@ class Fleet(AlgorithmConfig):
     kind: Literal["fleet"] = "fleet"
     buffer: Count = 1
     staleness: AnyStaleness = AdaSGD()
-    admission: AnyAdmission = FleetController()
+    update_filter: AnyUpdateFilter = FleetController()
     client: AnyClientAlgorithm = LocalSGD(lr=0.05, steps=1, batch=100)
 
     @property

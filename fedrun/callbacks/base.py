@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fedcore.coordinator.events import Event, ModelMeasured
+from fedcore.coordinator.events import Event, ModelEvaluated
 from fedcore.typing import Seconds
 from fedrun.results import Results, is_number
 from fedrun.run import Run
@@ -86,7 +86,7 @@ class Notifier:
             config = run.config.model_dump(mode="json")
             for callback in self._callbacks:
                 callback.on_begin(config, run.journal.folder)
-        if isinstance(event, ModelMeasured):
+        if isinstance(event, ModelEvaluated):
             state = run.coordinator.state
             if state.clients[event.cid].role == "evaluator":
                 started = event.at if state.started is None else state.started

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.events import HistoryReopened
+from fedcore.coordinator.events import StateRolledBack
 from fedcore.errors import JournalError
 from fedcore.protocol import Epoch
 from fedrun.durable import make_folder, make_private, sync_folder
@@ -71,7 +71,7 @@ def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
     """Only when the new history is on disk may the copy be served."""
     with contextlib.closing(Journal.open(folder, restoring=True)) as journal:
         coordinator = recover(journal).coordinator
-        event = HistoryReopened(
+        event = StateRolledBack(
             at=coordinator.state.at, fresh_epoch=epoch, reason="restored from a backup"
         )
         actions = coordinator.handle(event)

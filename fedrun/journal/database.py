@@ -18,7 +18,7 @@ from fedrun.journal.disk import explained
 from fedrun.journal.store import NO_FACTS, Facts
 
 FILE = "journal.sqlite3"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # raised when records are renamed or tables change
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE records (
@@ -78,10 +78,11 @@ class Database:
 
     def _is_fresh(self) -> bool:
         version = self.value("PRAGMA user_version")
-        if version > SCHEMA_VERSION:
+        if version not in (0, SCHEMA_VERSION):
             raise JournalVersionError(
-                f"{self.file} has schema {version}, this program knows up to "
-                f"{SCHEMA_VERSION}: use the newer program that wrote it"
+                f"{self.file} has schema {version}, and this program reads schema "
+                f"{SCHEMA_VERSION}: use the version of latecomer that wrote it, or "
+                "start another run (server.journal)"
             )
         return bool(version == 0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action, Persist
-from fedcore.coordinator.events import HistoryReopened
+from fedcore.coordinator.events import StateRolledBack
 from fedcore.protocol import Epoch
 from fedcore.typing import Seconds
 from fedrun.journal.journal import Journal
@@ -28,7 +28,7 @@ def cut_off(
         reason = f"{count} damaged records were cut off the end of the journal"
     else:
         reason = f"the journal was repaired: {loss.reason}"
-    event = HistoryReopened(at=at, fresh_epoch=fresh_epoch, reason=reason)
+    event = StateRolledBack(at=at, fresh_epoch=fresh_epoch, reason=reason)
     actions = coordinator.handle(event)
     records = [action.record for action in actions if isinstance(action, Persist)]
     kept = journal.cut(at, records)

@@ -14,20 +14,20 @@ from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLeft,
-    HistoryReopened,
     NameFreed,
+    StateRolledBack,
     StopRequested,
     UpdatePushed,
 )
 from fedcore.coordinator.records import (
-    Admitted,
     Closed,
     Decided,
     Departed,
-    EpochOpened,
+    Enrolled,
     Freed,
+    HistoryForked,
     Record,
-    Reopened,
+    RunResumed,
     Stepped,
 )
 from fedcore.coordinator.settings import StopConfig
@@ -109,7 +109,7 @@ class Replay:
 
     def _feed(self, record: Record) -> list[Action]:
         match record:
-            case Admitted():
+            case Enrolled():
                 if record.name in self._without:
                     self._left_out.add(record.cid)
                     return []  # nor does the staleness limit count it
@@ -122,7 +122,7 @@ class Replay:
                         index=record.index,
                         count=record.count,
                         owner=record.owner,
-                        certified=True,  # it was admitted
+                        certified=True,  # it was enrolled
                     )
                 )
             case Freed():
@@ -135,9 +135,9 @@ class Replay:
                 if record.reason == "buffer":
                     return []  # a full buffer steps by itself
                 return self.coordinator.flush(record.at, record.reason)
-            case EpochOpened():
+            case HistoryForked():
                 return self.coordinator.handle(
-                    HistoryReopened(
+                    StateRolledBack(
                         at=record.at, fresh_epoch=record.epoch, reason=record.reason
                     )
                 )
@@ -145,7 +145,7 @@ class Replay:
                 return self.coordinator.handle(
                     StopRequested(at=record.at, reason=record.reason)
                 )
-            case Reopened():
+            case RunResumed():
                 self.coordinator.state.note(record)
                 return []
             case Departed():

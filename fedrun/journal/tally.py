@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.records import Admitted, Decided, Leased, Stepped, Tallied
+from fedcore.coordinator.records import Decided, Enrolled, Leased, Stepped, Tallied
 from fedcore.protocol import Verdict
 from fedcore.typing import Counts, Seconds
 from fedrun.journal.codec import Configured, Row
@@ -162,7 +162,7 @@ def _place(record: Row) -> int:
 
     All of them come after the clients that they are of.
     """
-    if isinstance(record, Configured | Admitted):
+    if isinstance(record, Configured | Enrolled):
         return 0
     if isinstance(record, Decided):
         return 1

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fedcore.coordinator.records import (
-    EpochOpened,
-    Reopened,
+    HistoryForked,
+    RunResumed,
     ServerStarted,
     Unproved,
 )
@@ -205,9 +205,9 @@ def _by(last: Mapping[str, Any], name: str) -> str:
 
 def _server(results: Results) -> tuple[str, str, str]:
     """How often nobody served the run, and which other marks it bears."""
-    epochs = len(results.of(EpochOpened))
+    epochs = len(results.of(HistoryForked))
     told = len(results.of(Configured)) - 1
-    reopened = len(results.of(Reopened))
+    resumed = len(results.of(RunResumed))
     unproved = sum(record.count for record in results.of(Unproved))
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
     ways = Counter(gap.how for gap in gaps)
@@ -216,8 +216,8 @@ def _server(results: Results) -> tuple[str, str, str]:
         remarks.append(units.counted(epochs, "restored history", "restored histories"))
     if told:
         remarks.append(f"{units.counted(told, 'change')} of settings")
-    if reopened:
-        remarks.append(f"reopened {units.counted(reopened, 'time')}")
+    if resumed:
+        remarks.append(f"resumed {units.counted(resumed, 'time')}")
     if unproved:
         remarks.append(f"{units.counted(unproved, 'unproved claim')} of a later state")
     down = time_down(gaps)

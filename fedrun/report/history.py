@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from fedcore.coordinator.records import (
     Closed,
     Cut,
-    EpochOpened,
     Freed,
-    Reopened,
+    HistoryForked,
+    RunResumed,
     ServerStarted,
     ServerStopped,
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMED, _MOST_LINES = 4, 200
 # Written between two servers, or by the next one before it serves: no signs of life.
-_BETWEEN = (Configured, Cut, EpochOpened, Freed, Reopened)
+_BETWEEN = (Configured, Cut, HistoryForked, Freed, RunResumed)
 _HOW = {
     "killed": "it was killed, crashed or lost its power; nothing was recorded after",
     "stopped": "it was told to stop",
@@ -63,11 +63,11 @@ def downtimes(results: Results) -> list[Downtime]:
                 continue
             case ServerStopped():
                 how = "stopped"
-            case EpochOpened(reason=reason) if "restored" in reason:
+            case HistoryForked(reason=reason) if "restored" in reason:
                 how = "set back"
             case Closed():
                 closed = True
-            case Reopened():
+            case RunResumed():
                 closed = False
         if not isinstance(record, _BETWEEN):
             last = max(last, record.at)
@@ -90,11 +90,13 @@ def history(results: Results) -> list[Mark]:
         changes = "; ".join(differences(told.config, later.config))
         marks.append(Mark(later.at, "other settings", changes or "the same again"))
         told = later
-    for epoch in results.of(EpochOpened):
+    for epoch in results.of(HistoryForked):
         more = f"at version {epoch.version}: {epoch.reason}"
         marks.append(Mark(epoch.at, "new epoch", more))
     marks += [Mark(r.at, "damage cut off", r.reason) for r in results.of(Cut)]
-    marks += [Mark(r.at, "reopened", "its end was moved") for r in results.of(Reopened)]
+    marks += [
+        Mark(r.at, "resumed", "its end was moved") for r in results.of(RunResumed)
+    ]
     marks += [Mark(r.at, "ended", r.reason) for r in results.of(Closed)]
     marks = [m._replace(seconds=m.seconds - results.started) for m in marks]
     for start, end, how in downtimes(results):

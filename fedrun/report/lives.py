@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.coordinator.records import (
-    Admitted,
     Decided,
     Departed,
+    Enrolled,
     Failed,
     Leased,
     Lost,
@@ -24,7 +24,7 @@ from fedrun.report.thin import Floats
 from fedrun.results import Results
 
 MOST_SHOWN = 40  # clients in one plot
-_TOLD = (Admitted, Leased, Decided, Lost, Departed, Failed)
+_TOLD = (Enrolled, Leased, Decided, Lost, Departed, Failed)
 
 
 class Doing(StrEnum):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fedcore.compressors import MemoryConfig
 from fedcore.config import kind_of, methods
-from fedcore.coordinator.records import Decided, EpochOpened
+from fedcore.coordinator.records import Decided, HistoryForked
 from fedcore.protocol import Verdict
 from fedrun.report.lives import Life
 from fedrun.report.units import counted
@@ -31,7 +31,7 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
     decided = results.of(Decided)
     discarded = updates.get(Verdict.DISCARDED.value, 0)
     refused -= discarded
-    epochs = results.of(EpochOpened)
+    epochs = results.of(HistoryForked)
     gone = refused if not has_memory(results) else 0
     sentences = [_accepted(results)]
     if refused:

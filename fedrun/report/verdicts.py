@@ -22,7 +22,7 @@ _MEANING = {
     Verdict.ACCEPTED: "counts in the model, with its weight λ",
     Verdict.REJECTED_STALE: "came too late",
     Verdict.REJECTED_CLOSED: "came after the end",
-    Verdict.REJECTED_POLICY: "refused by the admission rule",
+    Verdict.REJECTED_POLICY: "refused by the update filter",
     Verdict.REJECTED_MALFORMED: "not an update of this model",
     Verdict.DISCARDED: "held NaN or infinite values; it must not come back",
 }

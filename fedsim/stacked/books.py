@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.records import Admitted
+from fedcore.coordinator.records import Enrolled
 from fedcore.typing import JSON
 from fedrun.journal.tally import Tally
 from fedrun.traffic import LaneRow, Way
@@ -55,12 +55,12 @@ class Books:
         self.count_labels = self._tally.count
         """Takes note of the labels that the last update used."""
 
-    def admit(self) -> None:
+    def enrol(self) -> None:
         """All clients are enrolled."""
         state, actions = self._world.run.coordinator.state, []
         for who, name in enumerate(self._names):
             index, count = self._place(who)
-            record = Admitted(
+            record = Enrolled(
                 at=self._world.clock.now,
                 cid=name,
                 name=name,

@@ -158,7 +158,7 @@ class Crowd:
 
     def begin(self) -> None:
         """Everyone is enrolled, and comes who is there."""
-        self._books.admit()
+        self._books.enrol()
         for who in coming(self._coordinator.algorithm.config, self._population):
             self._begin_life(who)
 
@@ -299,9 +299,9 @@ class Crowd:
     def _ready(self, who: int) -> None:
         """It waits for a task."""
         self._leases.arrive(self._names[who])
-        self._give_tasks()
+        self._grant()
 
-    def _give_tasks(self) -> None:
+    def _grant(self) -> None:
         """Starts the clients that wait and may train now."""
         leases, timers = self._rounds.grant(self._clock.now)
         if timers:
@@ -314,7 +314,7 @@ class Crowd:
         now, _, who, number = self._agenda.expiries.popleft()
         self._clock.now = now
         if self._leases.expire(self._names[who], number):
-            self._give_tasks()
+            self._grant()
 
     def _start(self, leases: Sequence[Lease]) -> None:
         """They may train; the model is on its way to each of them."""
@@ -457,7 +457,7 @@ class Crowd:
         if self._take_in(who, now, stack, row):
             self._decide()
         elif self._arrivals[who] == 1:
-            self._give_tasks()
+            self._grant()
         if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
             self._at(now + RETRY, UPLOADS, who)
         else:
@@ -536,7 +536,7 @@ class Crowd:
         refused, actions = self._inbox.decide()
         self._refused.update(refused)
         self._do([*actions, *self._coordinator.answer()])
-        self._give_tasks()
+        self._grant()
         self._tell()
 
     def _acknowledged(self, who: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from fedcore.coordinator.evaluations import Evaluations
-from fedcore.coordinator.events import ModelMeasured
+from fedcore.coordinator.events import ModelEvaluated
 from fedcore.typing import JSON, Seconds, Vector
 from fedcore.workload import Client
 from fedsim.evaluator import Measure
@@ -39,11 +39,11 @@ class Reports:
         values, samples = self._measure(self._client(who), public_D)
         self._waiting[who] = version, dict(values), samples
 
-    def take(self, who: int, at: Seconds) -> ModelMeasured:
+    def take(self, who: int, at: Seconds) -> ModelEvaluated:
         """The model has reached the client, which tells what it has measured."""
         version, values, samples = self._waiting.pop(who)
         cid = self._client(who).name
-        return ModelMeasured(
+        return ModelEvaluated(
             at=at, cid=cid, version=version, values=values, samples=samples
         )
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from statistics import median_low
 
 from fedcore.coordinator.records import (
-    Admitted,
     Closed,
     Decided,
     Departed,
+    Enrolled,
     Failed,
     Leased,
     Lost,
-    Reopened,
+    RunResumed,
 )
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
@@ -50,7 +50,7 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
         until: what came later, in seconds from its beginning, is not looked at.
 
     Raises:
-        ConfigError: nobody was admitted.
+        ConfigError: no client was enrolled.
     """
     config = parse_config(results.configured.config)
     lives: dict[str, _Life] = {}
@@ -59,9 +59,9 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
         at = record.at - results.started
         if at > until:
             continue
-        if isinstance(record, Closed | Reopened):
+        if isinstance(record, Closed | RunResumed):
             ended = isinstance(record, Closed)
-        if isinstance(record, Admitted) and record.role == "trainer":
+        if isinstance(record, Enrolled) and record.role == "trainer":
             name = results.names[record.cid]
             came = lives.setdefault(record.cid, _Life(name, at))
             came.index, came.count = record.index, record.count

@@ -20,7 +20,7 @@ from benchmarks.fidelity.distance import distance
 from benchmarks.fidelity.page import cells, fidelity_page
 from benchmarks.fidelity.predict import Predictor, go_on, stretches
 from benchmarks.fidelity.side import Side, began_and_ended, read_side
-from fedcore.coordinator.records import Admitted, Closed, Decided, Leased, Stepped
+from fedcore.coordinator.records import Closed, Decided, Enrolled, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
@@ -162,7 +162,7 @@ def recorded(*records: Any) -> Results:
         origin="o",
         versions={},
     )
-    came = Admitted(at=101.0, cid="c", name="ann", role="trainer")
+    came = Enrolled(at=101.0, cid="c", name="ann", role="trainer")
     results.__dict__["records"] = [first, came, *records]
     results.__dict__["dim"] = 1
     return results
@@ -195,7 +195,7 @@ def test_clients_whose_data_are_unknown_cannot_be_simulated(tmp_path: Path) -> N
     run = simulated(tmp_path / "run", simulate={"clients": 3})
     run.__dict__["records"] = [
         replace(r, index=0, count=1)
-        if isinstance(r, Admitted) and r.name == "client-1"
+        if isinstance(r, Enrolled) and r.name == "client-1"
         else r
         for r in run.records
     ]
@@ -289,7 +289,7 @@ def test_who_has_not_come_in_the_pilot_is_taken_to_be_as_the_others(
         tmp_path / "run", simulate={"trace": str(late)}, stop={"versions": 20}
     )
     # In a simulation all are admitted at once; in a real run when they come.
-    second = run.of(Admitted)[1]
+    second = run.of(Enrolled)[1]
     assert second.name == "b"
     again = Results(run.folder)
     again.__dict__["records"] = [

@@ -220,14 +220,14 @@ def test_a_client_leaves_for_good_and_may_come_back_as_another(
 
 @pytest.mark.parametrize(
     "refusing",
-    [{"staleness_limit": 0}, {"admission": {"kind": "fleet_controller"}}],
+    [{"staleness_limit": 0}, {"update_filter": {"kind": "fleet_controller"}}],
     ids=["what is late", "what is small"],
 )
 def test_a_client_leaves_with_one_last_message(
     tmp_path: Path, refusing: dict[str, Any]
 ) -> None:
-    if "admission" in refusing:
-        refusing["admission"]["size_percentile"] = 50
+    if "update_filter" in refusing:
+        refusing["update_filter"]["size_percentile"] = 50
     compressed = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
     with served(tmp_path, algorithm={"uplink": compressed, **refusing}) as server:
         with worker(server, tmp_path / "ann", updates=3) as ann:
@@ -235,7 +235,9 @@ def test_a_client_leaves_with_one_last_message(
         (row,) = server.state.clients.values()
         assert (row.left, row.seq) == (True, 4)
         told = server.lines("decided")[-1]["verdict"]
-        assert told == ("rejected_policy" if "admission" in refusing else "accepted")
+        assert told == (
+            "rejected_policy" if "update_filter" in refusing else "accepted"
+        )
 
 
 def test_who_computes_what_is_not_finite_ends_and_is_named(

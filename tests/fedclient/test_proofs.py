@@ -80,7 +80,7 @@ def test_a_client_proves_that_the_server_was_set_back_and_goes_on(
         one._pull()
         one._push()
     assert set_back.state.version == KEPT + 1
-    [opened] = set_back.lines("epochopened")
+    [opened] = set_back.lines("historyforked")
     assert opened["reason"] == "ann knows a later state than this one"
 
 
@@ -101,7 +101,7 @@ def test_a_client_without_proofs_begins_anew(set_back: Served, tmp_path: Path) -
     with worker(set_back, tmp_path / "ann", updates=1) as one:
         one.run()
         assert one._participant.state.cid != before.cid
-    assert set_back.lines("epochopened") == []
+    assert set_back.lines("historyforked") == []
     assert sum(line["count"] for line in set_back.lines("unproved")) == 2
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedcore.coordinator.actions import SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import ClientEnrolled, ClientPulled
-from fedcore.coordinator.records import Admitted, Stepped
+from fedcore.coordinator.records import Enrolled, Stepped
 from fedcore.errors import DiskError
 from fedcore.protocol import Pull
 from fedrun.commit import GroupCommit
@@ -101,7 +101,7 @@ def test_records_are_shown_once_when_they_are_durable(tmp_path: Path) -> None:
     assert shown == []
     run.group.commit()
     run.group.commit()
-    assert [[type(record) for record in batch] for batch in shown] == [[Admitted]]
+    assert [[type(record) for record in batch] for batch in shown] == [[Enrolled]]
     run.close()
 
 
@@ -241,4 +241,4 @@ def test_notes_keep_records_for_later_and_hand_back_the_rest(tmp_path: Path) -> 
     assert run.run.journal.store.last == before
     actions = run.group.commit()
     assert [a.cid for a in actions if isinstance(a, SendReply | SendAck)] == ["bob"]
-    assert {record.cid for record in stored(run, Admitted)} == {"ann", "bob"}
+    assert {record.cid for record in stored(run, Enrolled)} == {"ann", "bob"}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.coordinator.records import Admitted, Departed
+from fedcore.coordinator.records import Departed, Enrolled
 from fedcore.protocol import Verdict
 from fedrun import coverage as module
 from fedrun.coverage import Coverage
@@ -24,7 +24,7 @@ def covered(story: Story) -> Coverage:
 def joined(*names: str) -> Story:
     story = Story()
     for name in names:
-        story.admit(name)
+        story.enrol(name)
     return story
 
 
@@ -200,11 +200,11 @@ def test_updates_of_no_weight_have_no_share() -> None:
 def test_who_begins_anew_under_its_name_is_not_missing() -> None:
     story = joined("ann", "bob")
     story.decide("ann", 1.0)
-    story.admit("ann", cid="anew")
+    story.enrol("ann", cid="anew")
     for number in range(200):
         story.decide("bob", 2.0 + number)
     assert [client.cid for client in covered(story).missing] == ["anew"]
-    story.admit("bob", cid="twin")
+    story.enrol("bob", cid="twin")
     story.decide("bob", 300.0)
     for _ in range(100):
         story.decide("bob", 301.0, cid="twin")
@@ -214,8 +214,8 @@ def test_who_begins_anew_under_its_name_is_not_missing() -> None:
 
 def test_who_takes_a_name_that_was_given_up_replaces_nobody() -> None:
     story = joined("ann")
-    story.admit("anna", cid="id-ann")
-    story.admit("ann", cid="other")
+    story.enrol("anna", cid="id-ann")
+    story.enrol("ann", cid="other")
     missing = [client.cid for client in covered(story).missing]
     assert missing == ["id-ann", "other"]
 
@@ -237,7 +237,7 @@ def test_the_labels_of_many_recent_updates_are_bounded(
 
 def test_evaluators_have_no_share() -> None:
     coverage = Coverage()
-    coverage.observe(Admitted(at=0.0, cid="e", name="judge", role="evaluator"))
+    coverage.observe(Enrolled(at=0.0, cid="e", name="judge", role="evaluator"))
     assert not coverage.clients
     assert coverage.half == coverage.missing == []
 

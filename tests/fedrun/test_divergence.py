@@ -67,7 +67,7 @@ def test_classes_are_those_of_the_last_bias() -> None:
 
 def test_training_losses_are_judged_by_the_median_of_many(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     for number in range(80):
         loss = 90.0 if number % 3 == 0 or number > 50 else 1.0
         story.decide("ann", float(number), number, loss=loss)

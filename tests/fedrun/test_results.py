@@ -46,7 +46,7 @@ def test_best_is_the_largest_accuracy_and_the_smallest_loss(tmp_path: Path) -> N
 
 def test_a_metric_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
     story = Story()
-    story.admit("judge", role="evaluator")
+    story.enrol("judge", role="evaluator")
     story.measure("judge", 0.0, 0, loss=1.0)
     story.measure("judge", 1.0, 1, loss=float("nan"))
     done = results(story, tmp_path)
@@ -59,7 +59,7 @@ def test_a_metric_that_is_no_number_is_not_the_best(tmp_path: Path) -> None:
 def test_what_no_client_has_a_number_for_does_not_vanish(tmp_path: Path) -> None:
     story = Story()
     for number, name in enumerate(("ann", "ben")):
-        story.admit(name)
+        story.enrol(name)
         error = 0.5 if number == 0 else math.nan
         story.measure(name, 1.0, 1, loss=math.nan, error=error)
     table = results(story, tmp_path).federated
@@ -69,8 +69,8 @@ def test_what_no_client_has_a_number_for_does_not_vanish(tmp_path: Path) -> None
 
 def test_n_stands_beside_what_clients_have_measured(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
-    story.admit("bob")
+    story.enrol("ann")
+    story.enrol("bob")
     story.measure("ann", 1.0, 1, samples=10, accuracy=0.1)  # and again, after a loss
     story.measure("ann", 2.0, 1, samples=10, accuracy=0.5, loss=2.0)
     story.measure("bob", 2.0, 1, samples=30, accuracy=0.9, loss=math.nan)
@@ -95,9 +95,9 @@ def test_n_stands_beside_what_clients_have_measured(tmp_path: Path) -> None:
 
 def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
-    story.admit("ann", cid="0123456789abcdef")
-    story.admit("bob")
+    story.enrol("ann")
+    story.enrol("ann", cid="0123456789abcdef")
+    story.enrol("bob")
     names = results(story, tmp_path).names
     assert list(names.values()) == ["ann (id-ann)", "ann (01234567)", "bob"]
 
@@ -105,7 +105,7 @@ def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:
 def test_what_clients_measure_is_weighted_by_their_samples(tmp_path: Path) -> None:
     story = Story()
     for name, samples, accuracy in (("ann", 10, 0.5), ("bob", 30, 0.9)):
-        story.admit(name)
+        story.enrol(name)
         story.measure(name, 1.0, 1, samples=samples, accuracy=accuracy)
     table = results(story, tmp_path).federated
     assert table["accuracy"] == [pytest.approx(0.8)]
@@ -127,7 +127,7 @@ def test_a_run_in_which_nothing_happened_has_empty_tables(tmp_path: Path) -> Non
 
 def test_refusals_are_counted_by_their_verdict(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     for verdict in (Verdict.ACCEPTED, Verdict.REJECTED_STALE, Verdict.REJECTED_STALE):
         story.decide("ann", 1.0, verdict=verdict)
     summary = results(story, tmp_path).summary
@@ -145,7 +145,7 @@ def test_all_updates_count_by_the_newest_settings(tmp_path: Path) -> None:
     """Sums of samples, and of updates, would not add up; the status does the same."""
     story = Story(config={"algorithm": {"kind": "fed_buff", "weigh_by": "samples"}})
     for name in ("ann", "bob"):
-        story.admit(name)
+        story.enrol(name)
     story.decide("ann", 1.0, samples=1000)
     told = results(story, tmp_path)
     assert told.shares["share"] == [1.0, 0.0]
@@ -164,7 +164,7 @@ def test_all_updates_count_by_the_newest_settings(tmp_path: Path) -> None:
 def test_clients_that_are_quick_have_their_share(tmp_path: Path) -> None:
     """Stacks keep what happened at the moment at which all joined."""
     told, tally = Story(), Tally()
-    told.admit("ann")
+    told.enrol("ann")
     row = dict.fromkeys(_COLUMNS, 0)
     tally.add(*{**row, "seq": 1, "weight": 1.0, "samples": 5}.values())
     told.records.append(tally.take(0.0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcore.coordinator.events import ClientEnrolled, StopRequested
-from fedcore.coordinator.records import Closed, Reopened
+from fedcore.coordinator.records import Closed, RunResumed
 from fedcore.errors import ConfigError, ModelError, SpecMismatchError
 from fedrun.commit import GroupCommit
 from fedrun.files import save_model
@@ -152,7 +152,7 @@ def test_an_ended_run_stays_ended_unless_its_end_lies_further_away(
     same.journal.close()
     further = opened(tmp_path, at=6.0, stop={"versions": 9})
     assert not further.coordinator.state.closed
-    assert isinstance(records(further)[-1], Reopened)
+    assert isinstance(records(further)[-1], RunResumed)
     further.journal.close()
 
 

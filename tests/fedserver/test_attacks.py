@@ -190,7 +190,7 @@ def test_a_push_from_the_future_begins_no_history(
     for _ in range(3):
         assert peer.push(GOOD, **future).answer == pb.ANSWER_OTHER_EPOCH
     assert ask_status(server.address)["unproved"] == 3
-    assert server.lines("epochopened") == []
+    assert server.lines("historyforked") == []
     assert peer.pull().refused == 0
     assert peer.epoch == epoch
     assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED
@@ -572,7 +572,7 @@ def test_a_pull_from_the_future_begins_no_history(
     for _ in range(3):
         assert peer.pull(**future).refused == pb.ANSWER_PROVE
     assert peer.pull().refused == 0
-    assert server.lines("epochopened") == []
+    assert server.lines("historyforked") == []
 
 
 def test_who_says_that_it_left_this_history_begins_no_other(
@@ -581,7 +581,7 @@ def test_who_says_that_it_left_this_history_begins_no_other(
     there = peer.epoch
     told = {"epoch": 1, "abandoned": [3, there], "abandoned_proofs": [4, 5, 6]}
     assert peer.pull(**told).refused == pb.ANSWER_PROVE
-    assert server.lines("epochopened") == []
+    assert server.lines("historyforked") == []
 
 
 def test_claims_of_the_future_do_not_stop_others(server: Served, peer: Peer) -> None:
@@ -595,7 +595,7 @@ def test_claims_of_the_future_do_not_stop_others(server: Served, peer: Peer) -> 
             peer.push(GOOD, base=99)
             accepted += honest.push(GOOD).answer == pb.ANSWER_ACCEPTED
     assert accepted == 30
-    assert server.lines("epochopened") == []
+    assert server.lines("historyforked") == []
 
 
 def test_the_secret_of_a_run_is_shown_to_nobody(server: Served, peer: Peer) -> None:
@@ -632,7 +632,7 @@ def test_a_server_set_back_behind_its_back_is_found_out_by_proof(
         assert (again.refused, again.version) == (0, 0)
         assert peer.epoch != before
         assert again.left
-        [opened] = server.lines("epochopened")
+        [opened] = server.lines("historyforked")
         assert opened["reason"] == "peer knows a later state than this one"
         [unproved] = server.lines("unproved")
         assert (unproved["client"], unproved["count"]) == ("peer", 1)

@@ -59,7 +59,7 @@ def test_an_evaluator_that_crashes_is_started_again_and_stops_nobody(
                 keep_evaluating(server.config, tmp_path, server.door)
             )
             measured = asyncio.to_thread(
-                until, lambda: server.lines("measured"), "it measures"
+                until, lambda: server.lines("evaluated"), "it measures"
             )
             await measured
             await asyncio.to_thread(still_serves, server)
@@ -68,14 +68,14 @@ def test_an_evaluator_that_crashes_is_started_again_and_stops_nobody(
 
         asyncio.run(both())
         assert mark.exists()
-        assert server.lines("measured")[0]["values"] == {"accuracy": 0.5}
+        assert server.lines("evaluated")[0]["values"] == {"accuracy": 0.5}
 
 
 def test_the_evaluator_computes_where_the_config_says(tmp_path: Path) -> None:
     config = with_app(tmp_path, "{'accuracy': 0.5}")
     with served(tmp_path, **config, evaluate={"device": "cuda"}) as server:
         evaluated(server, tmp_path)  # it ends: no use in trying again
-        assert not server.lines("measured")
+        assert not server.lines("evaluated")
         still_serves(server)
 
 
@@ -89,7 +89,7 @@ def test_a_device_that_is_here_is_told_to_the_evaluator(tmp_path: Path) -> None:
                 keep_evaluating(server.config, tmp_path, server.door)
             )
             await asyncio.to_thread(
-                until, lambda: server.lines("measured"), "it measures"
+                until, lambda: server.lines("evaluated"), "it measures"
             )
             evaluator.cancel()
             await asyncio.wait([evaluator])

@@ -247,7 +247,7 @@ def test_an_evaluator_that_dies_does_not_stop_the_federation(server: Served) -> 
         ),
         timeout=CALL,
     )
-    assert server.lines("measured")[0]["values"] == {"accuracy": 0.5}
+    assert server.lines("evaluated")[0]["values"] == {"accuracy": 0.5}
     another.channel.close()
 
 

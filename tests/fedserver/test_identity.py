@@ -277,7 +277,7 @@ def test_a_report_has_limits(
 ) -> None:
     with Peer(server.address) as peer, refused("INVALID_ARGUMENT", words):
         report(peer, **values)
-    assert server.lines("measured") == []
+    assert server.lines("evaluated") == []
 
 
 @pytest.mark.parametrize("field", ["name", "code", "run_id"])

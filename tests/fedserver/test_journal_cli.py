@@ -63,7 +63,7 @@ def test_show_finds_the_records_that_are_asked_for(run: Written) -> None:
 def test_show_names_what_there_is_where_nothing_could_be_found(run: Written) -> None:
     words = ("journal", "show", run.folder)
     said = sentence(*words, "--kind", "accepted", status=78)
-    assert said.startswith("error: --kind accepted: unknown; there are admitted, c")
+    assert said.startswith("error: --kind accepted: unknown; there are closed, c")
     said = sentence(*words, "--client", "eve", status=78)
     assert said == "error: --client eve: unknown; there are ann, bob\n"
     assert command(*words, "--kind", "Lost").output == ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedcore.coordinator.records import Admitted, Decided, EpochOpened, Failed
+from fedcore.coordinator.records import Decided, Enrolled, Failed, HistoryForked
 from fedcore.protocol import Verdict
 from fedserver.json_log import JsonLog
 from fedserver.progress import Progress
@@ -111,10 +111,10 @@ def test_every_line_has_a_level() -> None:
     lines = JsonLog(progress, pipe.stream)
     progress.observe(
         [
-            Admitted(at=0.0, cid="a", name="\x1b[31mann", role="trainer"),
+            Enrolled(at=0.0, cid="a", name="\x1b[31mann", role="trainer"),
             decided(1.0),
             Failed(at=2.0, cid="a", error="\x1b[2J"),
-            EpochOpened(at=3.0, epoch="00", version=0, reason="restored"),
+            HistoryForked(at=3.0, epoch="00", version=0, reason="restored"),
         ]
     )
     pipe.read()
@@ -123,10 +123,10 @@ def test_every_line_has_a_level() -> None:
     told = [json.loads(line) for line in found]
     levels = [(line["event"], line["level"]) for line in told]
     assert levels == [
-        ("admitted", "info"),
+        ("enrolled", "info"),
         ("decided", "info"),
         ("failed", "warning"),
-        ("epochopened", "warning"),
+        ("historyforked", "warning"),
     ]
     assert "\x1b" not in "".join(found)
 

@@ -116,7 +116,7 @@ def test_every_line_of_the_log_is_json_with_its_time(server: Served) -> None:
     work(server)
     lines = server.lines()
     assert [line["event"] for line in lines] == [
-        *("configured", "admitted", "leased", "decided", "stepped", "decided")
+        *("configured", "enrolled", "leased", "decided", "stepped", "decided")
     ][1:]
     assert all("time" in line for line in lines)
     assert {line["client"] for line in lines if "client" in line} == {"ann"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import latecomer
 from fedcore.bandwidth import DAY
-from fedcore.coordinator.records import Leased, Lost, Measured, Stepped
+from fedcore.coordinator.records import Evaluated, Leased, Lost, Stepped
 from fedrun.config import parse_config
 from fedrun.journal import Journal, verify
 from fedrun.results import Results
@@ -139,7 +139,7 @@ def test_an_evaluator_measures_every_so_many_versions_and_takes_no_time(
     done = simulated(tmp_path / "run", stop={"versions": 7})
     assert done.central["version"] == [0, 2, 4, 6, 7]
     published = {r.version: r.at for r in done.of(Stepped)}
-    for record in done.of(Measured):
+    for record in done.of(Evaluated):
         assert record.at == published.get(record.version, done.started)
     assert done.central["loss"][-1] < done.central["loss"][0]
     assert done.central["samples"] == [8] * 5

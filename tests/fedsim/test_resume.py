@@ -8,7 +8,7 @@ import pytest
 
 import latecomer
 from fedcore.coordinator import Rounds
-from fedcore.coordinator.records import Decided, Measured, Stepped
+from fedcore.coordinator.records import Decided, Evaluated, Stepped
 from fedcore.errors import ConfigError
 from fedrun.results import Results
 from fedrun.traffic import read_traffic
@@ -30,7 +30,7 @@ def told(results: Results) -> list[Any]:
         for r in results.of(Decided)
     ]
     steps = [(r.at, r.version, r.digest) for r in results.of(Stepped)]
-    return [decided, steps, [dict(r.values) for r in results.of(Measured)]]
+    return [decided, steps, [dict(r.values) for r in results.of(Evaluated)]]
 
 
 def travelled(results: Results) -> dict[Any, tuple[int, int]]:

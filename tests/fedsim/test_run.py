@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.events import ModelMeasured
+from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.records import Failed
 from fedcore.errors import ConfigError, UserCodeError, WorkloadError
 from fedcore.workload import Client, Workload
@@ -196,7 +196,7 @@ def test_whoever_watches_sees_every_event_with_its_run(tmp_path: Path) -> None:
         seen.append(event)
 
     latecomer.run(settings(), toy(), folder=tmp_path / "run", on_event=watch)
-    assert sum(isinstance(event, ModelMeasured) for event in seen) == 5
+    assert sum(isinstance(event, ModelEvaluated) for event in seen) == 5
 
 
 # ------------------------------------------------------------ small and odd data

@@ -14,7 +14,7 @@ import pytest
 import latecomer
 from fedcore.bandwidth import DAY
 from fedcore.coordinator import Rounds
-from fedcore.coordinator.records import Decided, Failed, Leased, Measured, Stepped
+from fedcore.coordinator.records import Decided, Evaluated, Failed, Leased, Stepped
 from fedcore.errors import JournalError, UserCodeError
 from fedcore.workload import Client
 from fedrun.data import digits
@@ -264,7 +264,7 @@ def evaluations(results: Results) -> list[tuple[Any, ...]]:
     """Who has evaluated which version, when and on how many samples."""
     return sorted(
         (r.cid, r.version, round(r.at, 6), r.samples)
-        for r in results.of(Measured)
+        for r in results.of(Evaluated)
         if r.cid not in results.evaluators
     )
 

@@ -385,7 +385,7 @@ def steps(real: LocalFederation) -> int:
 
 def members(real: LocalFederation) -> int:
     """Clients that have joined the run."""
-    return len({e["cid"] for e in real.events() if e.get("event") == "admitted"})
+    return len({e["cid"] for e in real.events() if e.get("event") == "enrolled"})
 
 
 def free_port() -> int:

@@ -36,7 +36,7 @@ def is_alive(process: int) -> bool:
 
 def measured(fed: LocalFederation) -> bool:
     """Whether any version was evaluated."""
-    return any(event["event"] == "measured" for event in fed.events())
+    return any(event["event"] == "evaluated" for event in fed.events())
 
 
 def test_it_needs_no_certificate_and_no_name_of_this_machine(

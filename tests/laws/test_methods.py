@@ -4,7 +4,6 @@ import pytest
 from pydantic import ValidationError
 
 import fedcore.recipes  # noqa: F401 -- registers all roles
-from fedcore.admission import AdmissionConfig
 from fedcore.aggregators import AggregatorConfig
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig
@@ -14,9 +13,10 @@ from fedcore.distributions import DistributionConfig
 from fedcore.selection import SelectionConfig
 from fedcore.server_optimizers import ServerOptimizerConfig
 from fedcore.staleness import StalenessConfig
+from fedcore.update_filters import UpdateFilterConfig
 
 ROLES: tuple[type[Method], ...] = (
-    AdmissionConfig,
+    UpdateFilterConfig,
     AggregatorConfig,
     AlgorithmConfig,
     ClientAlgorithmConfig,

@@ -43,7 +43,7 @@ def test_every_part_of_a_recipe_can_be_replaced_in_a_config_file(
         "downlink": {"kind": "uniform"},
         "staleness": {"kind": "hinge"},
         "selection": {"kind": "all"},
-        "admission": {"kind": "everything"},
+        "update_filter": {"kind": "accept_all"},
         "client": {"kind": "fed_prox", "mu": 0.3},
     }
     config = recipe.model_validate(settings)

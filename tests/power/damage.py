@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.events import HistoryReopened, UpdatePushed
+from fedcore.coordinator.events import StateRolledBack, UpdatePushed
 from fedcore.errors import JournalError
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_file, sync_folder
@@ -262,7 +262,7 @@ def _cut_with_an_update(folder: Path, number: int) -> None:
     if journal.loss is not None:
         coordinator = recover(journal).coordinator
         state, rng = coordinator.state, np.random.default_rng(number)
-        event = HistoryReopened(
+        event = StateRolledBack(
             at=state.at, fresh_epoch=f"{number:016x}", reason="repaired"
         )
         actions = coordinator.handle(event)

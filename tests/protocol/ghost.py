@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.coordinator.records import Closed, Decided, EpochOpened, Stepped
+from fedcore.coordinator.records import Closed, Decided, HistoryForked, Stepped
 from fedcore.protocol import Verdict
 from fedcore.typing import Bytes
 from fedrun.journal.codec import Row
@@ -101,7 +101,7 @@ class ServerGhost:
             self.public = before - vector(sent) if sent else self.exact
             self.check_contraction(before)
             self.waiting, self.samples = nothing(), 0.0
-        elif isinstance(record, EpochOpened):
+        elif isinstance(record, HistoryForked):
             if record.epoch in self.epochs:
                 raise ViolationError(f"two histories have the name {record.epoch}")
             self.epochs.append(record.epoch)

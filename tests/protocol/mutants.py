@@ -531,7 +531,7 @@ def _loses(*roles: str) -> Mutant:
 MUTANTS |= {
     "snapshot_without_the_optimizer": _loses("optimizer"),
     "snapshot_without_the_staleness_policy": _loses("staleness"),
-    "snapshot_without_the_admission_rule": _loses("admission"),
+    "snapshot_without_the_update_filter": _loses("update_filter"),
     "snapshot_without_the_sum": _loses("buffer"),
 }
 

@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from fedcore.admission.base import Admission, AdmissionConfig
 from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.compressors import (
     STC,
@@ -35,10 +34,11 @@ from fedcore.recipes import Latecomer
 from fedcore.server_optimizers import SGD, Adam, Momentum
 from fedcore.server_optimizers.base import ServerOptimizerConfig
 from fedcore.staleness.base import StalenessConfig, StalenessPolicy
+from fedcore.update_filters.base import UpdateFilter, UpdateFilterConfig
 
 SPEC = ParamSpec.of({"a": np.zeros((4, 5), np.float32), "b": np.zeros(20, np.float32)})
 INITIAL = np.arange(SPEC.dim, dtype=np.float32)
-REFUSED_SAMPLES = 13  # what the admission rule below does not like
+REFUSED_SAMPLES = 13  # what the update filter below refuses
 BUFFER = 2
 LIMIT = 4
 SAMPLES_CAP = 4
@@ -67,17 +67,17 @@ class Halving(StalenessConfig):
         )
 
 
-class Superstitious(AdmissionConfig):
+class Superstitious(UpdateFilterConfig):
     """Refuses unlucky updates; remembers how many it let in."""
 
     kind: Literal["superstitious_for_the_model_check"] = (
         "superstitious_for_the_model_check"
     )
 
-    def build(self) -> Admission:
-        return Admission(
+    def build(self) -> UpdateFilter:
+        return UpdateFilter(
             init=lambda: 0,
-            admit=lambda accepted, samples, counts: (
+            refusal=lambda accepted, samples, counts: (
                 "bad luck" if is_unlucky(samples, accepted) else None
             ),
             observe=lambda accepted, samples, counts: accepted + 1,
@@ -161,7 +161,7 @@ def algorithm_config(
         deadline=5.0 if deadline else None,
         staleness_limit=0 if synchronous else LIMIT,
         staleness=Halving(),
-        admission=Superstitious(),
+        update_filter=Superstitious(),
         uplink=ErrorFeedback(inner=CODECS[uplink], cap=1e30),
         downlink=CODECS[downlink],
     )

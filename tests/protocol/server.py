@@ -6,7 +6,7 @@ from typing import Any
 
 from fedcore.coordinator.actions import Action, SendReply, SetTimer
 from fedcore.coordinator.events import Event, Timer, TimerFired
-from fedcore.coordinator.records import EpochOpened, Stepped
+from fedcore.coordinator.records import HistoryForked, Stepped
 from fedcore.protocol import Epoch
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig
@@ -116,7 +116,7 @@ class CheckedServer:
         store = self.run.journal.store
         for entry in self.run.journal.entries(self._seen):
             self.durable.apply(entry.record)
-            if isinstance(entry.record, EpochOpened):
+            if isinstance(entry.record, HistoryForked):
                 self._check_reason(entry.record.reason)
                 self._new_history(entry.record.epoch)
         self._seen = store.last

@@ -20,7 +20,7 @@ from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLost,
     ClientPulled,
-    ModelMeasured,
+    ModelEvaluated,
     Role,
     Timer,
     TimerFired,
@@ -127,7 +127,7 @@ class Desk:
 
     def measure(self, name: str, version: int, **values: float) -> list[Action]:
         return self.feed(
-            ModelMeasured(
+            ModelEvaluated(
                 at=self.at, cid=name, version=version, values=values, samples=1
             )
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcore.coordinator.records import Closed, Measured, Reopened, Stepped
+from fedcore.coordinator.records import Closed, Evaluated, RunResumed, Stepped
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedBuff
@@ -65,7 +65,7 @@ def test_a_client_that_measures_does_not_end_the_run() -> None:
     desk = served(target={"accuracy": 0.9})
     desk.measure("a", 0, accuracy=1.0)
     assert desk.finished is None
-    assert desk.records(Measured)
+    assert desk.records(Evaluated)
 
 
 def test_after_the_end_pulls_are_answered_with_the_last_model() -> None:
@@ -129,8 +129,8 @@ def test_a_run_goes_on_if_its_end_was_moved_away() -> None:
     desk = served(updates=1)
     desk.push("a", 1)
     desk.coordinator.rounds.stop = StopConfig(updates=5)
-    desk.actions = desk.coordinator.begin(9.0, reopen=True)
-    assert desk.records(Reopened)
+    desk.actions = desk.coordinator.begin(9.0, resume=True)
+    assert desk.records(RunResumed)
     desk.push("a", 2)
     assert desk.ack.answer is Verdict.ACCEPTED
 

@@ -12,19 +12,19 @@ from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
     ClientLeft,
-    HistoryReopened,
+    StateRolledBack,
     StopRequested,
 )
 from fedcore.coordinator.records import (
-    Admitted,
     Closed,
     Decided,
     Departed,
-    EpochOpened,
+    Enrolled,
     Failed,
+    HistoryForked,
     Leased,
     Lost,
-    Reopened,
+    RunResumed,
     Stepped,
 )
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
@@ -156,18 +156,18 @@ def test_time_never_goes_back() -> None:
 def test_who_enrols_again_as_it_was_is_not_noted_again() -> None:
     desk = Desk(FedBuff())
     desk.enrol("a")
-    (record,) = desk.records(Admitted)
+    (record,) = desk.records(Enrolled)
     assert (record.name, record.role, record.index, record.count) == (
         ("a", "trainer", 0, 1)
     )
     desk.enrol("a")
     assert desk.actions == []
     desk.feed(ClientEnrolled(at=0.0, cid="a", name="other", index=3, count=7))
-    (record,) = desk.records(Admitted)
+    (record,) = desk.records(Enrolled)
     assert (record.name, record.index, record.count) == ("other", 3, 7)
     assert desk.coordinator.state.clients["a"].name == "other"
     desk.feed(ClientEnrolled(at=0.0, cid="a", name="other", role="evaluator"))
-    assert desk.records(Admitted)
+    assert desk.records(Enrolled)
     assert desk.coordinator.state.clients["a"].role == "evaluator"
 
 
@@ -351,9 +351,9 @@ def test_an_ended_run_says_so_and_sets_its_timer_when_it_starts() -> None:
     assert actions[-1] == Finish(reason="over")
     assert [a.at for a in actions if isinstance(a, SetTimer)] == [30.0]
     desk.coordinator.rounds.stop = StopConfig()
-    actions = desk.coordinator.begin(3.0, reopen=True)
+    actions = desk.coordinator.begin(3.0, resume=True)
     (record,) = (a.record for a in actions if isinstance(a, Persist))
-    assert record == Reopened(at=3.0)
+    assert record == RunResumed(at=3.0)
     assert desk.coordinator.state.closed is None
 
 
@@ -364,16 +364,16 @@ def test_a_run_whose_end_has_come_while_it_was_down_ends_at_its_start() -> None:
     actions = desk.coordinator.begin(31.0)
     assert actions[-1] == Finish(reason="30 seconds")
     assert desk.version == 1
-    # It does not reopen while its end lies behind it.
-    assert desk.coordinator.begin(32.0, reopen=True)[-1] == Finish(reason="30 seconds")
+    # It is not resumed while its end lies behind it.
+    assert desk.coordinator.begin(32.0, resume=True)[-1] == Finish(reason="30 seconds")
 
 
 def test_a_new_history_keeps_its_version_and_says_why_it_began() -> None:
     desk = desk_of("a", buffer=1)
     desk.push("a", 1)
-    desk.feed(HistoryReopened(at=2.0, fresh_epoch=FRESH, reason="cut off"))
-    (opened,) = desk.records(EpochOpened)
-    assert opened == EpochOpened(at=2.0, epoch=FRESH, version=1, reason="cut off")
+    desk.feed(StateRolledBack(at=2.0, fresh_epoch=FRESH, reason="cut off"))
+    (opened,) = desk.records(HistoryForked)
+    assert opened == HistoryForked(at=2.0, epoch=FRESH, version=1, reason="cut off")
     desk.pull("a", epoch=FRESH, settled=desk.settled["a"])
     assert desk.given == ["a"]
 

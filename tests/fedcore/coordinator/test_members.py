@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedcore.admission import FleetController
 from fedcore.coordinator.actions import Refuse, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -15,9 +14,9 @@ from fedcore.coordinator.events import (
     Timer,
 )
 from fedcore.coordinator.records import (
-    Admitted,
     Decided,
     Departed,
+    Enrolled,
     Failed,
     Freed,
     Lost,
@@ -28,6 +27,7 @@ from fedcore.protocol import Answer, Verdict
 from fedcore.recipes import FedAvg, FedBuff
 from fedcore.server_optimizers import Momentum
 from fedcore.staleness import AdaSGD, LabelBoost
+from fedcore.update_filters import FleetController
 from tests.fedcore.coordinator.desk import SPEC, Desk
 from tests.protocol.photo import photo
 
@@ -100,11 +100,11 @@ def test_nothing_is_flushed_out_of_an_empty_buffer() -> None:
 def test_who_enrols_again_as_before_is_not_written_down_again() -> None:
     desk = Desk(FedBuff(buffer=2))
     desk.enrol("a")
-    assert len(desk.records(Admitted)) == 1
+    assert len(desk.records(Enrolled)) == 1
     desk.enrol("a")
     assert not desk.actions
     desk.enrol("a", role="evaluator")
-    assert [record.role for record in desk.records(Admitted)] == ["evaluator"]
+    assert [record.role for record in desk.records(Enrolled)] == ["evaluator"]
 
 
 def test_who_has_left_is_told_so_and_leaves_once() -> None:
@@ -235,13 +235,13 @@ def test_a_name_belongs_to_the_owner_that_took_it_first() -> None:
     desk = Desk(FedBuff(buffer=2))
     mine = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
     desk.feed(mine)
-    assert [record.owner for record in desk.records(Admitted)] == ["1" * 32]
+    assert [record.owner for record in desk.records(Enrolled)] == ["1" * 32]
     theirs = replace(mine, cid="b", owner="2" * 32)
     desk.feed(theirs)
     (refusal,) = desk.actions
     assert refusal == Refuse(cid="b", nonce=0, answer=Answer.UNKNOWN)
     desk.feed(replace(mine, cid="c"))  # the owner itself, under a new id
-    assert [record.cid for record in desk.records(Admitted)] == ["c"]
+    assert [record.cid for record in desk.records(Enrolled)] == ["c"]
     again = Desk(FedBuff(buffer=2))  # and so it is after a restart from a snapshot
     again.coordinator.state.load(*desk.coordinator.state.dump())
     again.feed(theirs)
@@ -254,7 +254,7 @@ def test_a_name_is_taken_by_who_has_it_beyond_doubt_or_once_it_is_free() -> None
     theirs = replace(mine, cid="b", owner="2" * 32)
     desk.feed(mine)
     desk.feed(replace(theirs, certified=True))
-    assert [record.cid for record in desk.records(Admitted)] == ["b"]
+    assert [record.cid for record in desk.records(Enrolled)] == ["b"]
     desk.feed(replace(mine, cid="c"))
     assert desk.refused == [Answer.UNKNOWN]
     desk.at = 3.0
@@ -263,7 +263,7 @@ def test_a_name_is_taken_by_who_has_it_beyond_doubt_or_once_it_is_free() -> None
     desk.feed(NameFreed(at=desk.at, name="ann"))
     assert desk.actions == []
     desk.feed(replace(mine, cid="c"))
-    assert [record.cid for record in desk.records(Admitted)] == ["c"]
+    assert [record.cid for record in desk.records(Enrolled)] == ["c"]
 
 
 def test_a_failure_of_an_evaluator_makes_it_nobody_who_trains() -> None:
@@ -297,36 +297,36 @@ def test_a_role_that_stays_the_same_keeps_what_it_has_learnt() -> None:
         buffer=1,
         staleness=AdaSGD(),
         server=Momentum(lr=0.1),
-        admission=FleetController(),
+        update_filter=FleetController(),
     )
     desk = Desk(config)
     desk.enrol("a")
     for seq in (1, 2, 3):
         desk.push("a", seq, counts=np.array([1, 2]))
     state = desk.coordinator.state
-    learnt, velocity, seen = state.staleness, state.optimizer, state.admission
+    learnt, velocity, seen = state.staleness, state.optimizer, state.update_filter
     state.amend(config.build(SPEC))
     assert state.staleness is learnt
     assert state.optimizer is velocity
-    assert state.admission is seen
+    assert state.update_filter is seen
     state.amend(FedBuff(buffer=1).build(SPEC))
     assert state.staleness is not learnt
     assert state.optimizer is not velocity
-    assert state.admission is not seen
+    assert state.update_filter is not seen
 
 
 def test_policies_hear_of_an_accepted_update_all_that_they_weigh_by() -> None:
-    config = FedBuff(buffer=9, staleness=LabelBoost(), admission=FleetController())
+    config = FedBuff(buffer=9, staleness=LabelBoost(), update_filter=FleetController())
     desk = Desk(config)
     desk.enrol("a")
     counts = np.array([2, 1])
     desk.push("a", 1, samples=3, counts=counts)
     state, algorithm = desk.coordinator.state, config.build(SPEC)
-    staleness, admission = algorithm.staleness, algorithm.admission
+    staleness, update_filter = algorithm.staleness, algorithm.update_filter
     heard = staleness.observe(staleness.init(), 0, counts, desk.ack.weight)
     assert photo(state.staleness) == photo(heard)
-    heard = admission.observe(admission.init(), 3, counts)
-    assert photo(state.admission) == photo(heard)
+    heard = update_filter.observe(update_filter.init(), 3, counts)
+    assert photo(state.update_filter) == photo(heard)
 
 
 def test_another_part_of_the_data_is_written_down() -> None:
@@ -335,7 +335,7 @@ def test_another_part_of_the_data_is_written_down() -> None:
     told = []
     for event in (ann, ann, replace(ann, index=4)):
         desk.feed(event)
-        told += [(record.index, record.count) for record in desk.records(Admitted)]
+        told += [(record.index, record.count) for record in desk.records(Enrolled)]
     assert told == [(3, 16), (4, 16)]
 
 

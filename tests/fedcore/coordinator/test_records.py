@@ -8,7 +8,7 @@ import pytest
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import ClientEnrolled, Event, Timer
 from fedcore.coordinator.records import (
-    Admitted,
+    Enrolled,
     Failed,
     Leased,
     Lost,
@@ -45,6 +45,6 @@ def test_a_client_is_one_of_one_and_nobodys_unless_that_is_told() -> None:
     enrolled = ClientEnrolled(at=0.0, cid="a", name="ann")
     assert (enrolled.role, enrolled.index, enrolled.count) == ("trainer", 0, 1)
     assert (enrolled.owner, enrolled.certified) == ("", False)
-    admitted = Admitted(at=0.0, cid="a", name="ann", role="trainer")
-    assert (admitted.index, admitted.count, admitted.owner) == (0, 1, "")
+    record = Enrolled(at=0.0, cid="a", name="ann", role="trainer")
+    assert (record.index, record.count, record.owner) == (0, 1, "")
     assert Timer("stop") == ("stop", "", 0)

@@ -6,8 +6,8 @@ import pytest
 
 from fedcore.compressors import TopK
 from fedcore.coordinator.actions import SendReply
-from fedcore.coordinator.events import HistoryReopened
-from fedcore.coordinator.records import EpochOpened, Unproved
+from fedcore.coordinator.events import StateRolledBack
+from fedcore.coordinator.records import HistoryForked, Unproved
 from fedcore.protocol import (
     Abandoned,
     Answer,
@@ -70,7 +70,7 @@ def test_a_claim_of_a_later_state_is_to_be_proved_and_changes_nothing(
 ) -> None:
     desk.pull("a", **claim)
     assert desk.refused == [Answer.PROVE]
-    assert not desk.records(EpochOpened)
+    assert not desk.records(HistoryForked)
     assert desk.coordinator.state.epoch == EPOCH
     assert not desk.coordinator.rounds.leases.waiting
 
@@ -78,7 +78,7 @@ def test_a_claim_of_a_later_state_is_to_be_proved_and_changes_nothing(
 @pytest.mark.parametrize("claim", CLAIMS, ids=IDS)
 def test_a_proved_claim_opens_a_new_history(desk: Desk, claim: dict[str, Any]) -> None:
     desk.pull("a", **with_proofs(desk, claim))
-    (opened,) = desk.records(EpochOpened)
+    (opened,) = desk.records(HistoryForked)
     assert opened.epoch == desk.coordinator.state.epoch == FRESH
     assert opened.reason == "a knows a later state than this one"
     assert desk.reply.patch.epoch == FRESH
@@ -143,7 +143,7 @@ def test_the_proof_of_one_version_does_not_prove_another(desk: Desk) -> None:
 def test_one_proof_among_many_claims_is_enough(desk: Desk) -> None:
     held = proved(desk, Held(EPOCH, 7, DIGEST))
     desk.pull("a", held=held, settled=Settled(9, Verdict.ACCEPTED))
-    assert desk.records(EpochOpened)
+    assert desk.records(HistoryForked)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_push_that_claims_a_later_state_is_to_pull_first(
 ) -> None:
     desk.push("a", 3, **claim)
     assert desk.ack.answer == Answer.OTHER_EPOCH
-    assert desk.records(EpochOpened) == []
+    assert desk.records(HistoryForked) == []
     assert desk.coordinator.unproved == 1
     desk.push("a", 2)
     assert desk.ack.answer == Verdict.ACCEPTED
@@ -171,7 +171,7 @@ def test_a_history_that_was_left_for_this_one_is_no_claim(
 
 def test_claims_about_another_history_are_no_claims(desk: Desk) -> None:
     desk.pull("a", epoch=FRESH, settled=Settled(9, Verdict.ACCEPTED))
-    assert not desk.records(EpochOpened)
+    assert not desk.records(HistoryForked)
     assert desk.reply.patch.kind == "full"
     assert desk.reply.task is None
     assert desk.coordinator.unproved == 0
@@ -182,7 +182,7 @@ def test_an_ended_run_finds_out_too(desk: Desk) -> None:
     desk.pull("a", held=Held(EPOCH, 7, DIGEST))
     assert desk.refused == [Answer.PROVE]
     desk.pull("a", held=proved(desk, Held(EPOCH, 7, DIGEST)))
-    assert desk.records(EpochOpened)
+    assert desk.records(HistoryForked)
     assert desk.reply.done
 
 
@@ -263,7 +263,7 @@ def test_pulls_that_wait_are_led_into_the_new_history() -> None:
     desk.pull("b")
     desk.pull("c")
     assert desk.given == []
-    event = HistoryReopened(at=1.0, fresh_epoch=FRESH, reason="restored")
+    event = StateRolledBack(at=1.0, fresh_epoch=FRESH, reason="restored")
     desk.feed(event)
     replies = [a for a in desk.actions if isinstance(a, SendReply)]
     assert [a.cid for a in replies] == ["b", "c"]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fedcore import algorithm as limits
-from fedcore.admission import FleetController
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator, Rounds
@@ -24,7 +23,7 @@ from fedcore.coordinator.events import (
     ClientLeft,
     ClientLost,
     ClientPulled,
-    ModelMeasured,
+    ModelEvaluated,
     TimerFired,
 )
 from fedcore.coordinator.leases import Lease
@@ -35,6 +34,7 @@ from fedcore.protocol import Pull, Verdict
 from fedcore.recipes import FedAsync, FedAvg, FedBuff
 from fedcore.staleness import AdaSGD, Inverse, LabelBoost
 from fedcore.typing import Counts
+from fedcore.update_filters import FleetController
 from tests.fedcore.coordinator.desk import EPOCH, FRESH, SPEC, Desk
 from tests.protocol.photo import photo
 
@@ -51,7 +51,7 @@ CONFIGS: dict[str, AlgorithmConfig] = {
     "median": FedBuff(buffer=3, aggregator=CoordinateMedian()),
     "labels": FedBuff(buffer=2, staleness=LabelBoost(inner=Inverse())),
     "dampening": FedBuff(buffer=2, staleness=AdaSGD(bootstrap=3, window=5)),
-    "admission": FedBuff(buffer=2, admission=FleetController(size_percentile=30)),
+    "filter": FedBuff(buffer=2, update_filter=FleetController(size_percentile=30)),
 }
 
 
@@ -358,7 +358,7 @@ def test_an_evaluator_waits_for_as_long_as_it_takes() -> None:
         assert sum(isinstance(each, SendReply) for each in crowd.actions) == tasks
         values = {"accuracy": 0.1}
         crowd.feed(
-            ModelMeasured(at=2.0, cid="judge", version=0, values=values, samples=1)
+            ModelEvaluated(at=2.0, cid="judge", version=0, values=values, samples=1)
         )
 
 
@@ -401,7 +401,7 @@ def test_the_last_update_of_a_run_is_decided_on_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [FedAsync(buffer=3), FedBuff(buffer=3, admission=FleetController())]
+    "config", [FedAsync(buffer=3), FedBuff(buffer=3, update_filter=FleetController())]
 )
 def test_an_update_that_may_be_refused_is_decided_on_at_once(
     config: AlgorithmConfig,

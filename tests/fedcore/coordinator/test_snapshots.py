@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.admission import FleetController
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import ErrorFeedback, Identity, TopK
 from fedcore.coordinator.events import ClientLeft, StopRequested
@@ -14,6 +13,7 @@ from fedcore.protocol import HISTORY, Verdict
 from fedcore.recipes import FedAsync, FedBuff
 from fedcore.server_optimizers import Adagrad, Adam, Momentum, Yogi
 from fedcore.staleness import AdaSGD, Inverse, LabelBoost
+from fedcore.update_filters import FleetController
 from tests.fedcore.coordinator.desk import Desk
 from tests.protocol.photo import photo
 
@@ -25,7 +25,7 @@ CONFIGS: dict[str, AlgorithmConfig] = {
     "samples": FedBuff(buffer=3, weigh_by="samples"),
     "ada_sgd": FedBuff(buffer=2, staleness=AdaSGD(bootstrap=2, window=4)),
     "label_boost": FedBuff(buffer=2, staleness=LabelBoost()),
-    "admission": FedBuff(buffer=2, admission=FleetController()),
+    "update_filter": FedBuff(buffer=2, update_filter=FleetController()),
     "mixing": FedAsync(),
     "compressed": FedBuff(
         buffer=2,
@@ -101,7 +101,7 @@ def test_a_snapshot_holds_how_the_run_stands() -> None:
     again = restarted(desk, FedBuff(buffer=2))
     state, old = again.coordinator.state, desk.coordinator.state
     assert (state.at, state.started) == (old.at, old.started) == (10.0, 6.0)
-    assert (state.measured, state.closed, state.applied) == (1, "over", 3)
+    assert (state.evaluated, state.closed, state.applied) == (1, "over", 3)
     assert (state.count, state.samples) == (0, 0.0)
     assert state.clients["b"].left
     row = state.clients["a"]

@@ -4,8 +4,8 @@ import pytest
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.actions import SetTimer
-from fedcore.coordinator.events import HistoryReopened, StopRequested, Timer, TimerFired
-from fedcore.coordinator.records import Closed, EpochOpened, Stepped
+from fedcore.coordinator.events import StateRolledBack, StopRequested, Timer, TimerFired
+from fedcore.coordinator.records import Closed, HistoryForked, Stepped
 from fedcore.coordinator.settings import StopConfig
 from fedcore.recipes import FedAvg, FedBuff
 from tests.fedcore.coordinator.desk import FRESH, Desk
@@ -286,8 +286,8 @@ def test_nobody_is_held_once_a_new_history_began() -> None:
     desk.measure("judge", 0, accuracy=0.1)
     desk.pull("judge")
     holds = [t for t in desk.timers if t.kind == "hold"]
-    desk.feed(HistoryReopened(at=1.0, fresh_epoch=FRESH, reason="restored"))
-    assert desk.records(EpochOpened)
+    desk.feed(StateRolledBack(at=1.0, fresh_epoch=FRESH, reason="restored"))
+    assert desk.records(HistoryForked)
     assert sorted(desk.answered) == ["b", "judge"]
     assert desk.given == []
     for late in holds:

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.admission import FleetController
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
@@ -18,6 +17,7 @@ from fedcore.payloads import (
 from fedcore.protocol import Answer, ModelName, Settled, Verdict
 from fedcore.recipes import FedAsync, FedBuff
 from fedcore.staleness import Inverse
+from fedcore.update_filters import FleetController
 from tests.fedcore.coordinator.desk import EPOCH, FRESH, SPEC, Desk
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_mixed_any_more_is_late() -> None:
 
 
 def test_what_a_rule_refuses_is_not_lost_and_counts_for_nothing() -> None:
-    desk = Desk(FedBuff(buffer=99, admission=FleetController(size_percentile=50)))
+    desk = Desk(FedBuff(buffer=99, update_filter=FleetController(size_percentile=50)))
     desk.enrol("a")
     for seq in range(1, 12):
         desk.push("a", seq, samples=100)

@@ -1,9 +1,9 @@
 """FLeet: Damaskinos et al., Middleware 2020."""
 
-from fedcore.admission import FleetController
 from fedcore.clients import LocalSGD
 from fedcore.recipes import Fleet
 from fedcore.staleness import AdaSGD
+from fedcore.update_filters import FleetController
 
 
 def test_each_single_gradient_makes_a_new_model() -> None:
@@ -16,6 +16,6 @@ def test_each_single_gradient_makes_a_new_model() -> None:
 def test_ada_sgd_weighs_and_the_controller_is_there_but_off() -> None:
     config = Fleet()
     assert config.staleness == AdaSGD()
-    assert config.admission == FleetController(
+    assert config.update_filter == FleetController(
         size_percentile=0, similarity_percentile=0
     )

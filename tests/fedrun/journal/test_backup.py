@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fedcore.coordinator.records import EpochOpened
+from fedcore.coordinator.records import HistoryForked
 from fedcore.errors import JournalError
 from fedrun.journal import Journal, backup, exists, recover, restore, verify
 from fedrun.journal.sqlite import SqliteStore
@@ -311,7 +311,7 @@ def test_a_copy_opens_its_history_with_the_reason(tmp_path: Path) -> None:
     backup(run.folder, tmp_path / "copy")
     restore(tmp_path / "copy", tmp_path / "new", lambda: "e" * 16)
     last = records(tmp_path / "new")[-1]
-    assert isinstance(last, EpochOpened)
+    assert isinstance(last, HistoryForked)
     assert (last.at, last.epoch, last.version) == (1.0, "e" * 16, 3)
     assert last.reason == "restored from a backup"
 

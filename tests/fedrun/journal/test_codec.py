@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedcore.coordinator import records
-from fedcore.coordinator.records import Decided, Leased, Measured, Stepped
+from fedcore.coordinator.records import Decided, Evaluated, Leased, Stepped
 from fedcore.protocol import Verdict
 from fedrun.journal.codec import KINDS, Configured, Row, checksum, from_row, to_row
 
@@ -27,7 +27,7 @@ CONFIGURED = Configured(
     at=0.0, run_id="run", seed=1, config={"a": [1]}, spec="{}", epoch="f" * 16,
     origin="o", versions={"numpy": "2"},
 )  # fmt: skip
-MEASURED = Measured(at=1.0, cid="ann", version=2, values={"loss": 0.5}, samples=3)
+MEASURED = Evaluated(at=1.0, cid="ann", version=2, values={"loss": 0.5}, samples=3)
 
 
 def sample(cls: Any) -> Any:
@@ -35,7 +35,7 @@ def sample(cls: Any) -> Any:
     return cls(**{field.name: field.name for field in fields(cls)})
 
 
-WHOLE = (Decided, Stepped, Configured, Measured)
+WHOLE = (Decided, Stepped, Configured, Evaluated)
 OTHERS = [
     sample(cls)
     for cls in vars(records).values()
@@ -63,7 +63,7 @@ def test_a_record_comes_back_as_it_was(record: Row) -> None:
 
 def test_every_kind_of_record_can_be_kept() -> None:
     known = {type(each).__name__ for each in (*OTHERS, DECIDED, STEPPED)}
-    assert known | {"Configured", "Measured"} == KINDS
+    assert known | {"Configured", "Evaluated"} == KINDS
 
 
 def test_anyone_can_read_a_body() -> None:

@@ -48,7 +48,7 @@ def test_a_torn_end_is_cut_off_and_a_new_history_begins(
     state = again.run.coordinator.state
     assert (state.version, state.clients["ann"].seq) == (2, 2)
     assert state.epoch != epoch
-    opened = [e.record for e in again.run.journal.store.find("EpochOpened")]
+    opened = [e.record for e in again.run.journal.store.find("HistoryForked")]
     assert [record.reason for record in opened] == [  # type: ignore[union-attr]
         "2 damaged records were cut off the end of the journal"
     ]
@@ -129,16 +129,20 @@ def test_any_damaged_page_is_an_error_or_no_loss(
     again.close()
 
 
-def test_a_newer_journal_is_refused_clearly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_journal_of_another_schema_is_refused_clearly(
+    tmp_path: Path, version: int
+) -> None:
     run = written(tmp_path)
-    change(run.folder, "PRAGMA user_version = 9")
+    change(run.folder, f"PRAGMA user_version = {version}")
     error = refusal(run)
     assert isinstance(error, JournalVersionError)
     assert str(error) == (
-        f"{run.folder / 'journal.sqlite3'} has schema 9, this program knows up to 1: "
-        "use the newer program that wrote it"
+        f"{run.folder / 'journal.sqlite3'} has schema {version}, and this program "
+        "reads schema 2: use the version of latecomer that wrote it, or start another "
+        "run (server.journal)"
     )
-    change(run.folder, "PRAGMA user_version = 1")
+    change(run.folder, "PRAGMA user_version = 2")
     reopened(run).close()  # nothing was changed, and nothing is locked
 
 

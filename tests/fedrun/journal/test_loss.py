@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fedcore.coordinator.records import Cut, EpochOpened
+from fedcore.coordinator.records import Cut, HistoryForked
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
 from fedrun.journal import Journal, aside, backup, exists, recover, repair, verify
 from fedrun.journal.rows import Rows
@@ -199,7 +199,7 @@ def test_a_cut_is_a_record_and_what_was_cut_is_kept(tmp_path: Path) -> None:
     again.close()
     cut, opened = records(run.folder)[6:8]
     assert isinstance(cut, Cut)
-    assert isinstance(opened, EpochOpened)
+    assert isinstance(opened, HistoryForked)
     assert (cut.first, cut.last) == (7, 8)
     kept = sqlite3.connect(run.folder / cut.kept / "records.sqlite3")
     rows = kept.execute("SELECT number, kind, length(payload) FROM records").fetchall()
@@ -641,7 +641,7 @@ def test_a_run_that_was_killed_while_it_was_made_begins(tmp_path: Path) -> None:
             db.execute("PRAGMA journal_mode=WAL")
             from fedrun.journal.database import SCHEMA
 
-            db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version=1; COMMIT;")
+            db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version=2; COMMIT;")
             db.close()
         assert not exists(run.folder)
         Written(tmp_path).close()

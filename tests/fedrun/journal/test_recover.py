@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.records import Cut, EpochOpened, Stepped
+from fedcore.coordinator.records import Cut, HistoryForked, Stepped
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.rng import Key
 from fedrun.journal import Journal, recover, repair
@@ -220,7 +220,7 @@ def test_a_repair_says_what_it_did_and_opens_a_history(
     assert isinstance(before[-1], Stepped)
     assert len(before) == 4
     assert isinstance(cut, Cut)
-    assert isinstance(opened_anew, EpochOpened)
+    assert isinstance(opened_anew, HistoryForked)
     assert (opened_anew.epoch, opened_anew.version) == ("e" * 16, 1)
     assert opened_anew.reason == f"the journal was repaired: {wrong}"
     assert opened_anew.at == cut.at == before[-1].at

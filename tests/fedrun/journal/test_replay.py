@@ -16,8 +16,8 @@ from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLeft,
     Event,
-    HistoryReopened,
     NameFreed,
+    StateRolledBack,
     StopRequested,
     UpdatePushed,
 )
@@ -100,7 +100,7 @@ def told(folder: Path) -> Story:
     run.group.commit()
     run.happens(NameFreed(at=21.0, name="name of bob"))
     run.happens(
-        HistoryReopened(at=22.0, fresh_epoch="e" * 16, reason="somebody wished it")
+        StateRolledBack(at=22.0, fresh_epoch="e" * 16, reason="somebody wished it")
     )
     run.deliver("ann", 4.0)
     run.group.step(30.0, "deadline")
@@ -137,7 +137,8 @@ def test_every_record_leads_to_itself(tmp_path: Path) -> None:
     ]
     kinds = {type(record).__name__ for record in expected}
     assert kinds == {
-        "Admitted", "Freed", "Decided", "Stepped", "EpochOpened", "Closed", "Departed",
+        "Enrolled", "Freed", "Decided", "Stepped", "HistoryForked", "Closed",
+        "Departed",
     }  # fmt: skip
     assert [to_row(record) for record in now] == [to_row(record) for record in expected]
     state, found = recover(journal).coordinator.state, replay.coordinator.state
@@ -371,7 +372,7 @@ def test_a_run_that_went_on_with_other_settings_is_replayed_with_them(
         more.push()
     more.close()
     kinds = {type(each).__name__ for each in entries(run.folder)}
-    assert {"Reopened", "Closed"} <= kinds
+    assert {"RunResumed", "Closed"} <= kinds
     journal = Journal.open(run.folder, read_only=True)
     found = verify(journal)
     assert (found.versions, found.recomputed, found.digest) == (4, 8, more.digest)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedcore.coordinator.records import (
-    Admitted,
     Closed,
     Decided,
-    EpochOpened,
+    Enrolled,
+    Evaluated,
+    HistoryForked,
     Leased,
     Lost,
-    Measured,
     Record,
     ServerStarted,
     ServerStopped,
@@ -37,12 +37,12 @@ class Story:
     records: list[Record] = field(default_factory=list)
     sequence: dict[str, int] = field(default_factory=dict)
 
-    def admit(
+    def enrol(
         self, name: str, at: float = 0.0, role: Any = "trainer", cid: str = ""
     ) -> None:
         """A client, or an evaluator, joins."""
         cid = cid or f"id-{name}"
-        self.records.append(Admitted(at=at, cid=cid, name=name, role=role))
+        self.records.append(Enrolled(at=at, cid=cid, name=name, role=role))
 
     def lease(self, name: str, at: float, version: int = 0, **more: Any) -> None:
         """A task is handed out."""
@@ -98,7 +98,7 @@ class Story:
     ) -> None:
         """A public model is evaluated."""
         self.records.append(
-            Measured(
+            Evaluated(
                 at=at, cid=f"id-{name}", version=version, values=values, samples=samples
             )
         )
@@ -115,10 +115,10 @@ class Story:
         """It is told to stop."""
         self.records.append(ServerStopped(at=at))
 
-    def reopen_history(self, at: float, version: int, reason: str) -> None:
+    def fork_history(self, at: float, version: int, reason: str) -> None:
         """An older state was restored."""
         self.records.append(
-            EpochOpened(at=at, epoch="f" * 16, version=version, reason=reason)
+            HistoryForked(at=at, epoch="f" * 16, version=version, reason=reason)
         )
 
     def close(self, at: float, version: int, reason: str = "2 versions") -> None:
@@ -151,8 +151,8 @@ def short_story() -> Story:
     """Two clients and an evaluator make two versions; one update comes too late."""
     story = Story(config=dict(SOON_LOST))
     for name in ("ann", "bob"):
-        story.admit(name)
-    story.admit("judge", role="evaluator")
+        story.enrol(name)
+    story.enrol("judge", role="evaluator")
     story.measure("judge", 0.0, 0, samples=50, accuracy=0.1, loss=2.3)
     story.lease("ann", 1.0)
     story.lease("bob", 1.0, patch="none", nbytes=0)

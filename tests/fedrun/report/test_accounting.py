@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fedcore.coordinator.records import (
-    Admitted,
     Decided,
+    Enrolled,
+    Evaluated,
     Failed,
-    Measured,
-    Reopened,
+    RunResumed,
 )
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
@@ -86,7 +86,7 @@ def test_the_best_is_the_highest_accuracy_and_the_lowest_loss(tmp_path: Path) ->
 
 def test_what_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
     story = Story()
-    story.admit("judge", role="evaluator")
+    story.enrol("judge", role="evaluator")
     story.measure("judge", 1.0, 0, loss=float("nan"))
     story.measure("judge", 2.0, 1, loss=3.0)
     assert results_of(story, tmp_path).best == {"loss": (3.0, 1)}
@@ -94,10 +94,10 @@ def test_what_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
 
 def test_a_metric_cannot_take_the_place_of_a_column(tmp_path: Path) -> None:
     story = Story()
-    story.admit("judge", role="evaluator")
+    story.enrol("judge", role="evaluator")
     values = {"version": 99.0, "seconds": 99.0, "accuracy": 0.5}
     story.records.append(
-        Measured(at=1.0, cid="id-judge", version=7, values=values, samples=1)
+        Evaluated(at=1.0, cid="id-judge", version=7, values=values, samples=1)
     )
     results = results_of(story, tmp_path)
     assert (results.metrics["version"], results.metrics["seconds"]) == ([7], [1.0])
@@ -106,8 +106,8 @@ def test_a_metric_cannot_take_the_place_of_a_column(tmp_path: Path) -> None:
 
 def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:
     story = Story()
-    story.admit("phone")
-    story.admit("phone", cid="0123456789")
+    story.enrol("phone")
+    story.enrol("phone", cid="0123456789")
     names = results_of(story, tmp_path).names
     assert names == {
         "id-phone": "phone (id-phone)",
@@ -117,7 +117,7 @@ def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_an_end_that_was_moved_is_no_end(tmp_path: Path) -> None:
     story = short_story()
-    story.records.append(Reopened(at=11.0))
+    story.records.append(RunResumed(at=11.0))
     assert results_of(story, tmp_path).summary["ended"] is None
 
 
@@ -141,8 +141,8 @@ def test_nothing_is_lost_where_clients_keep_what_was_refused(tmp_path: Path) -> 
 
 def test_clients_that_failed_are_named_with_their_last_error(tmp_path: Path) -> None:
     story = short_story()
-    known = next(r.name for r in story.records if isinstance(r, Admitted))
-    story.admit("broken")
+    known = next(r.name for r in story.records if isinstance(r, Enrolled))
+    story.enrol("broken")
     for error in ("Traceback\nOSError: a", "Traceback\nValueError: no file\n"):
         story.records.append(Failed(at=3.0, cid="id-broken", error=error))
     story.records.insert(3, Failed(at=0.5, cid=f"id-{known}", error="once"))
@@ -161,7 +161,7 @@ def test_clients_that_failed_are_named_with_their_last_error(tmp_path: Path) -> 
 def test_of_many_clients_that_failed_some_are_named(tmp_path: Path) -> None:
     story = short_story()
     for number in range(9):
-        story.admit(f"c{number}")
+        story.enrol(f"c{number}")
         story.records.append(Failed(at=3.0, cid=f"id-c{number}", error="e"))
     headline, sentences, _ = lost(story, tmp_path)
     assert headline.endswith("lost. 9 clients failed: c0, c1, c2, c3, c4 and more.")
@@ -191,7 +191,7 @@ def test_a_refused_update_leaves_no_trace_without_a_memory(tmp_path: Path) -> No
 
 def test_what_waits_in_the_buffer_is_on_disk(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     story.lease("ann", 1.0)
     story.decide("ann", 2.0)
     headline, sentences, nothing = lost(story, tmp_path)
@@ -222,7 +222,7 @@ def test_a_message_that_counted_twice_is_reported(tmp_path: Path) -> None:
 
 def test_a_restored_history_is_named(tmp_path: Path) -> None:
     story = short_story()
-    story.reopen_history(9.7, 2, "restored from a backup")
+    story.fork_history(9.7, 2, "restored from a backup")
     headline, sentences, nothing = lost(story, tmp_path)
     assert not nothing
     assert headline.startswith("An older state was restored")
@@ -243,7 +243,7 @@ def test_discarded_updates_went_out_on_purpose(tmp_path: Path) -> None:
 def many(late: int, refused: int = 0, unsent: int = 0, accepted: int = 90) -> Story:
     """A run of that many updates of each kind."""
     story = Story(config={"algorithm": {"kind": "latecomer"}})
-    story.admit("ann")
+    story.enrol("ann")
     for number in range(accepted):
         story.lease("ann", number)
         story.decide("ann", number + 0.5)
@@ -265,7 +265,7 @@ def test_tasks_of_clients_that_never_came_back_had_no_use(tmp_path: Path) -> Non
     story = Story(config={"algorithm": {"kind": "latecomer"}})
     names = [f"c{number}" for number in range(30)]
     for name in names:
-        story.admit(name)
+        story.enrol(name)
     for name in names:
         story.lease(name, 1.0)
     for name in names[:20]:

@@ -60,7 +60,7 @@ def test_the_headline_is_what_travelled_in_messages(tmp_path: Path) -> None:
 
 def test_clients_that_only_asked_moved_no_payload(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     folder = story.write(tmp_path / "run")
     file = TrafficFile(folder)
     traffic = file.load()

@@ -13,7 +13,7 @@ from tests.fedrun.report.story import Story, short_story
 
 def updates(folder: Path, *pairs: tuple[int, float, Verdict]) -> Results:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     for at, (late, weight, verdict) in enumerate(pairs):
         story.decide("ann", float(at), staleness=late, weight=weight, verdict=verdict)
     return Results(story.write(folder / "run"))
@@ -51,7 +51,7 @@ def test_an_update_of_the_future_counts_as_not_late(tmp_path: Path) -> None:
 def test_the_history_names_epochs_and_the_end(tmp_path: Path) -> None:
     story = short_story()
     story.records.pop()
-    story.reopen_history(9.7, 2, "restored from a backup")
+    story.fork_history(9.7, 2, "restored from a backup")
     story.close(10.0, 2)
     assert history(Results(story.write(tmp_path / "run"))) == [
         (9.7, "new epoch", "at version 2: restored from a backup"),

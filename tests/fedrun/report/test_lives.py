@@ -45,7 +45,7 @@ def test_a_lost_client_is_away_until_the_server_hears_of_it(tmp_path: Path) -> N
 
 def test_a_task_that_another_one_follows_came_to_nothing(tmp_path: Path) -> None:
     story = Story(config=SOON_LOST)
-    story.admit("ann")
+    story.enrol("ann")
     story.lease("ann", 1.0)
     story.lose("ann", 2.0)
     story.lease("ann", 5.0)
@@ -69,7 +69,7 @@ def test_a_lost_client_that_never_returns_does_not_stay_in_training(
     tmp_path: Path,
 ) -> None:
     story = Story(config=SOON_LOST)
-    story.admit("ann")
+    story.enrol("ann")
     story.lease("ann", 1.0)
     story.lose("ann", 4.5)
     story.close(9.0, 0)
@@ -79,7 +79,7 @@ def test_a_lost_client_that_never_returns_does_not_stay_in_training(
 
 def test_a_client_whose_code_raises_trains_no_more(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     story.lease("ann", 1.0)
     story.records.append(Failed(at=3.0, cid="id-ann", error="ValueError: no"))
     story.close(9.0, 0)
@@ -93,7 +93,7 @@ def restarted() -> Story:
     story = Story()
     story.start(0.0)
     for name in ("delivers", "asks", "never", "idle"):
-        story.admit(name)
+        story.enrol(name)
     for name in ("delivers", "asks", "never"):
         story.lease(name, 1.0)
     story.measure("delivers", 4.0, 0)  # the last that is known of the first server
@@ -144,7 +144,7 @@ def test_a_server_that_was_told_to_stop_was_not_killed(tmp_path: Path) -> None:
     story.start(10.0)
     story.stop(11.0)
     story.start(15.0)
-    story.reopen_history(16.0, 2, "restored from a backup")
+    story.fork_history(16.0, 2, "restored from a backup")
     story.start(20.0)
     results = Results(story.write(tmp_path / "run"))
     gaps = downtimes(results)
@@ -154,7 +154,7 @@ def test_a_server_that_was_told_to_stop_was_not_killed(tmp_path: Path) -> None:
 
 def test_the_states_of_all_clients_add_up_at_every_moment(tmp_path: Path) -> None:
     story = restarted()
-    story.admit("late", at=9.5)
+    story.enrol("late", at=9.5)
     results = Results(story.write(tmp_path / "run"))
     found = states(lives_of(results).values(), results.seconds, 101)
     assert set(np.sum(list(found.counts.values()), axis=0)) == {5.0}
@@ -176,7 +176,7 @@ def test_the_states_of_all_clients_add_up_at_every_moment(tmp_path: Path) -> Non
 
 def test_a_task_of_no_time_leaves_earlier_ones_alone(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     story.lease("ann", 0.0)
     story.decide("ann", 1.0)
     story.lease("ann", 1.0)

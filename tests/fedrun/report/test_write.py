@@ -187,7 +187,7 @@ def test_a_run_without_anything_has_a_page_without_plots(tmp_path: Path) -> None
 
 def test_a_run_without_an_evaluator_shows_the_training_loss(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     for i in range(30):
         story.lease("ann", float(i), i)
         loss = None if i % 7 == 0 else float("nan") if i % 5 == 0 else 1 / (i + 1)
@@ -201,7 +201,7 @@ def test_a_run_without_an_evaluator_shows_the_training_loss(tmp_path: Path) -> N
 
 def test_what_clients_measured_stands_where_no_evaluator_was(tmp_path: Path) -> None:
     story = Story()
-    story.admit("ann")
+    story.enrol("ann")
     story.step(1, 1.0)
     story.measure("ann", 2.0, 1, samples=0, accuracy=0.25)
     page = page_of(story, tmp_path)
@@ -212,15 +212,15 @@ def test_what_clients_measured_stands_where_no_evaluator_was(tmp_path: Path) -> 
 
 def test_names_and_reasons_stay_text(tmp_path: Path) -> None:
     story = Story(run_id=NASTY[0], config={"app": NASTY[1]})
-    story.admit(NASTY[2], role="evaluator")
+    story.enrol(NASTY[2], role="evaluator")
     for name in NASTY:
-        story.admit(name, cid=name)
+        story.enrol(name, cid=name)
         story.lease(name, 1.0, cid=name)
         story.decide(
             name, 2.0, cid=name, verdict=Verdict.REJECTED_POLICY, reason=NASTY[1]
         )
         story.measure(name, 3.0, 0, 10, **{NASTY[0]: 0.5})
-    story.reopen_history(4.0, 0, NASTY[1])
+    story.fork_history(4.0, 0, NASTY[1])
     story.close(5.0, 0, NASTY[0])
     page = page_of(story, tmp_path)
     assert not page.tags() & {"img", "b", "iframe", "link", "object"}
@@ -301,8 +301,8 @@ def long_story(clients: int, updates: int) -> Story:
     story = Story()
     names = [f"phone-{i}" for i in range(clients)]
     for name in names:
-        story.admit(name)
-    story.admit("judge", role="evaluator")
+        story.enrol(name)
+    story.enrol("judge", role="evaluator")
     for i in range(updates):
         name, at, version = names[i % clients], float(i), i // 4
         story.lease(name, at, version)

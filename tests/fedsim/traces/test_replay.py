@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Admitted, Leased
+from fedcore.coordinator.records import Enrolled, Leased
 from fedcore.errors import ConfigError
 from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config
@@ -79,7 +79,7 @@ def test_clients_of_a_trace_have_the_data_that_they_had(
 def test_clients_that_said_no_place_get_that_in_the_trace(tmp_path: Path) -> None:
     run = simulated(tmp_path / "run", simulate={"clients": 3})
     run.__dict__["records"] = [
-        replace(r, index=0, count=1) if isinstance(r, Admitted) else r
+        replace(r, index=0, count=1) if isinstance(r, Enrolled) else r
         for r in run.records
     ]
     clients = recorded_clients(run).clients

@@ -1,6 +1,6 @@
-"""The contract of admission: which updates are worth using at all.
+"""The contract of update filters: which updates are worth using at all.
 
-``admit`` decides, ``observe`` takes note. A refused update is not lost: the
+``refusal`` decides, ``observe`` takes note. A refused update is not lost: the
 client keeps its mass.
 """
 
@@ -12,18 +12,18 @@ from fedcore.config import Method, OneOf
 from fedcore.typing import Counts, State
 
 
-class Admission(NamedTuple):
-    """``admit(state, samples, counts)`` is None, or why the update is refused."""
+class UpdateFilter(NamedTuple):
+    """``refusal(state, samples, counts)`` is None, or why the update is refused."""
 
     init: Callable[[], State]
-    admit: Callable[[State, int, Counts | None], str | None]
+    refusal: Callable[[State, int, Counts | None], str | None]
     observe: Callable[[State, int, Counts | None], State]
 
 
-class AdmissionConfig(Method):
-    """Settings of an admission rule."""
+class UpdateFilterConfig(Method):
+    """Settings of an update filter."""
 
-    role: ClassVar[str] = "admission"
+    role: ClassVar[str] = "update_filter"
     accepts_all: ClassVar[bool] = False
     """Whether no update is ever refused."""
 
@@ -33,8 +33,8 @@ class AdmissionConfig(Method):
         return False
 
     @abstractmethod
-    def build(self) -> Admission:
+    def build(self) -> UpdateFilter:
         """The rule."""
 
 
-AnyAdmission = Annotated[AdmissionConfig, OneOf()]
+AnyUpdateFilter = Annotated[UpdateFilterConfig, OneOf()]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedcore.coordinator.events import ModelMeasured, StopRequested
-from fedcore.coordinator.records import Measured
+from fedcore.coordinator.events import ModelEvaluated, StopRequested
+from fedcore.coordinator.records import Evaluated
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.recipes import FedBuff
 from tests.fedcore.coordinator.desk import Desk
@@ -27,7 +27,7 @@ def test_a_version_that_was_never_made_cannot_be_measured(version: int) -> None:
         desk.push("a", seq)
     desk.measure("judge", version, accuracy=0.9)
     assert desk.actions == []
-    assert desk.coordinator.state.measured is None
+    assert desk.coordinator.state.evaluated is None
     desk.measure("judge", 2, accuracy=0.9)
     assert desk.finished == "target reached"
 
@@ -38,15 +38,15 @@ def test_the_newest_measured_version_stays_the_newest() -> None:
         desk.push("a", seq)
     desk.measure("judge", 3, accuracy=0.1)
     desk.measure("judge", 1, accuracy=0.1)
-    assert desk.records(Measured)
-    assert desk.coordinator.state.measured == 3
+    assert desk.records(Evaluated)
+    assert desk.coordinator.state.evaluated == 3
 
 
 def test_a_trainer_that_measures_does_not_do_the_evaluators_work() -> None:
     desk = desk_of()
     desk.measure("a", 0, accuracy=0.1)
-    assert desk.records(Measured)
-    assert desk.coordinator.state.measured is None
+    assert desk.records(Evaluated)
+    assert desk.coordinator.state.evaluated is None
     desk.pull("judge")
     assert desk.given == ["judge"]
 
@@ -60,8 +60,10 @@ def test_nobody_measures_who_is_not_known() -> None:
 def test_what_is_not_finite_is_left_out() -> None:
     desk = desk_of()
     nothing = {"loss": float("nan"), "worse": float("inf"), "accuracy": 0.5}
-    desk.feed(ModelMeasured(at=0.0, cid="judge", version=0, values=nothing, samples=-3))
-    (record,) = desk.records(Measured)
+    desk.feed(
+        ModelEvaluated(at=0.0, cid="judge", version=0, values=nothing, samples=-3)
+    )
+    (record,) = desk.records(Evaluated)
     assert (record.values, record.samples) == ({"accuracy": 0.5}, 0)
 
 
@@ -69,7 +71,7 @@ def test_an_ended_run_is_measured_and_does_not_end_again() -> None:
     desk = desk_of(target={"accuracy": 0.5})
     desk.feed(StopRequested(at=1.0, reason="over"))
     desk.measure("judge", 0, accuracy=0.9)
-    assert desk.records(Measured)
+    assert desk.records(Evaluated)
     assert desk.finished is None
     assert desk.coordinator.state.closed == "over"
 
@@ -79,7 +81,7 @@ def test_the_evaluator_gets_each_version_that_is_due_once() -> None:
     desk.pull("judge")
     assert desk.given == ["judge"]
     desk.measure("judge", 0, accuracy=0.1)
-    assert desk.coordinator.state.measured == 0
+    assert desk.coordinator.state.evaluated == 0
     desk.pull("judge")
     assert desk.given == []
     desk.push("a", 1)

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedcore.admission.base import Admission, AdmissionConfig
 from fedcore.labels import LabelCounts, add_labels, similarity
 from fedcore.typing import Counts
+from fedcore.update_filters.base import UpdateFilter, UpdateFilterConfig
 
 
 class ControllerState(NamedTuple):
@@ -28,7 +28,7 @@ class ControllerState(NamedTuple):
     labels_C: LabelCounts
 
 
-class FleetController(AdmissionConfig):
+class FleetController(UpdateFilterConfig):
     """Refuses below a percentile of batch size, or beyond one of label similarity."""
 
     kind: Literal["fleet_controller"] = "fleet_controller"
@@ -46,15 +46,15 @@ class FleetController(AdmissionConfig):
         """Similarity compares them."""
         return self.similarity_percentile > 0
 
-    def build(self) -> Admission:
+    def build(self) -> UpdateFilter:
         """The rule."""
-        return Admission(self._init, self._admit, self._observe)
+        return UpdateFilter(self._init, self._refusal, self._observe)
 
     def _init(self) -> ControllerState:
         empty = np.zeros(self.window)
         return ControllerState(np.zeros(self.window, np.int64), empty, 0, np.zeros(0))
 
-    def _admit(
+    def _refusal(
         self, state: ControllerState, samples: int, counts_C: Counts | None
     ) -> str | None:
         past = min(state.seen, self.window)

@@ -1,16 +1,16 @@
-"""The laws that every admission rule keeps."""
+"""The laws that every update filter keeps."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.admission import Admission, AdmissionConfig, FleetController
 from fedcore.typing import Counts, State
+from fedcore.update_filters import FleetController, UpdateFilter, UpdateFilterConfig
 from tests.laws.registered import named, variants
 from tests.laws.trees import reloaded, saved
 
 EVERY = variants(
-    AdmissionConfig,
+    UpdateFilterConfig,
     FleetController(size_percentile=50, window=4),
     FleetController(similarity_percentile=30, side="low", window=3),
     FleetController(size_percentile=10, similarity_percentile=99, window=5),
@@ -24,7 +24,7 @@ streams = st.lists(st.tuples(samples, labels), max_size=12)
 Stream = list[tuple[int, Counts | None]]
 
 
-def after(rule: Admission, stream: Stream) -> State:
+def after(rule: UpdateFilter, stream: Stream) -> State:
     """The state after these updates."""
     state = rule.init()
     for count, labels_C in stream:
@@ -35,39 +35,39 @@ def after(rule: Admission, stream: Stream) -> State:
 @named(EVERY)
 @given(streams, samples, labels)
 def test_admitting_changes_nothing(
-    config: AdmissionConfig, stream: Stream, count: int, counts: Counts | None
+    config: UpdateFilterConfig, stream: Stream, count: int, counts: Counts | None
 ) -> None:
     rule = config.build()
     state = after(rule, stream)
     before = saved(state)
-    answer = rule.admit(state, count, counts)
-    assert rule.admit(state, count, counts) == answer
+    answer = rule.refusal(state, count, counts)
+    assert rule.refusal(state, count, counts) == answer
     assert saved(state) == before
 
 
 @named(EVERY)
 @given(streams, samples, labels)
 def test_a_refusal_is_a_sentence(
-    config: AdmissionConfig, stream: Stream, count: int, counts: Counts | None
+    config: UpdateFilterConfig, stream: Stream, count: int, counts: Counts | None
 ) -> None:
     rule = config.build()
-    reason = rule.admit(after(rule, stream), count, counts)
+    reason = rule.refusal(after(rule, stream), count, counts)
     assert reason is None or len(reason.split()) > 3
 
 
 @named(EVERY)
 @given(samples, labels)
 def test_the_first_update_is_always_used(
-    config: AdmissionConfig, count: int, counts: Counts | None
+    config: UpdateFilterConfig, count: int, counts: Counts | None
 ) -> None:
     rule = config.build()
-    assert rule.admit(rule.init(), count, counts) is None
+    assert rule.refusal(rule.init(), count, counts) is None
 
 
 @named(EVERY)
 @given(streams, streams)
 def test_a_saved_state_comes_back_equal_and_goes_on_alike(
-    config: AdmissionConfig, before: Stream, since: Stream
+    config: UpdateFilterConfig, before: Stream, since: Stream
 ) -> None:
     rule = config.build()
     state = after(rule, before)
@@ -75,7 +75,7 @@ def test_a_saved_state_comes_back_equal_and_goes_on_alike(
     assert type(loaded) is type(state)
     assert saved(loaded) == saved(state)
     for count, counts in since:
-        assert rule.admit(loaded, count, counts) == rule.admit(state, count, counts)
+        assert rule.refusal(loaded, count, counts) == rule.refusal(state, count, counts)
         state = rule.observe(state, count, counts)
         loaded = rule.observe(loaded, count, counts)
     assert saved(loaded) == saved(state)
@@ -84,7 +84,7 @@ def test_a_saved_state_comes_back_equal_and_goes_on_alike(
 @named(EVERY)
 @given(streams)
 def test_observing_leaves_the_counts_untouched(
-    config: AdmissionConfig, stream: Stream
+    config: UpdateFilterConfig, stream: Stream
 ) -> None:
     for _, counts in stream:
         if counts is not None:
