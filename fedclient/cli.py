@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from fedrun.command import (
+from fedrun.cli.command import (
     app_option,
     data_option,
     example,

@@ -18,7 +18,7 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedcore.training import initial_model
 from fedcore.workload import Client, Workload, user_code
 from fedrun.app import code_hash, load_app
-from fedrun.command import key_and_value
+from fedrun.cli.command import key_and_value
 from fedrun.files import load_model, save_model
 
 

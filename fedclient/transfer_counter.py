@@ -3,8 +3,8 @@
 import threading
 
 from fedcore.typing import Bytes
-from fedrun.tables import size
 from fedrun.traffic import Load, Way, codec_of
+from fedrun.units import in_bytes
 
 
 class TransferCounter:
@@ -50,9 +50,9 @@ class TransferCounter:
     def _line(self, way: Way) -> str:
         load, codecs = self.load(way), ", ".join(sorted(self._codecs[way]))
         if not load.payload:
-            return f"{way}: {size(load.framed)} in messages without a payload"
+            return f"{way}: {in_bytes(load.framed)} in messages without a payload"
         noun = "payload" if load.transfers == 1 else "payloads"
         return (
-            f"{way}: {load.transfers} {noun} of {size(load.payload)} ({codecs}) in "
-            f"messages of {size(load.framed)}"
+            f"{way}: {load.transfers} {noun} of {in_bytes(load.payload)} ({codecs}) in "
+            f"messages of {in_bytes(load.framed)}"
         )

@@ -12,8 +12,8 @@ from fedcore.coordinator.events import Event
 from fedcore.coordinator.records import StepReason
 from fedcore.errors import DiskError
 from fedcore.typing import Seconds
+from fedrun.checkpoints.keeper import CheckpointKeeper
 from fedrun.journal.codec import Row
-from fedrun.models import ModelKeeper
 from fedrun.run import Run
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class GroupCommit:
         """``observe`` is shown all records once they are durable."""
         self._run = run
         self._observe = observe
-        self._keeper = ModelKeeper(run)
+        self._keeper = CheckpointKeeper(run)
         self._records: list[Row] = []
         self._actions: list[Action] = list(run.actions)
         self._must_flush = False

@@ -11,7 +11,7 @@ two seconds and never synced: a process that is killed loses the counts since th
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
@@ -184,6 +184,31 @@ def in_messages(lanes: Mapping[Lane, Load]) -> dict[Way, int] | None:
 def in_order(lane: Lane) -> tuple[bool, bool, str]:
     """Up before down, payloads before what carries none."""
     return lane.way == "down", lane.codec == CONTROL, lane.codec
+
+
+def busiest(lanes: Mapping[Lane, Load], most: int) -> Sequence[str]:
+    """The ids of at most ``most`` clients, those with the most bytes first."""
+    sums: dict[str, int] = {}
+    for lane, load in lanes.items():
+        sums[lane.cid] = sums.get(lane.cid, 0) + max(load.framed, load.payload)
+    return sorted(sums, key=lambda cid: (-sums[cid], cid))[:most]
+
+
+def overhead(lanes: Mapping[Lane, Load]) -> float | None:
+    """Bytes of messages that are no payload, both ways, for each update.
+
+    An update is a payload that went up. Returns None without updates or messages.
+    """
+    updates = sum(load.transfers for lane, load in lanes.items() if lane.way == "up")
+    if not updates or not is_framed(lanes):
+        return None
+    sums = total(lanes.values())
+    return (sums.framed - sums.payload) / updates
+
+
+def is_framed(lanes: Mapping[Lane, Load]) -> bool:
+    """Whether messages were counted; a simulation has none."""
+    return any(load.framed for load in lanes.values())
 
 
 class TrafficFile:

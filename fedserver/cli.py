@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fedcore.errors import ConfigError
-from fedrun.command import (
+from fedrun.cli.command import (
     example,
     in_sentences,
     log_to_stderr,
@@ -208,7 +208,7 @@ def export(run: Path, out: Path, which: str | None, version: int | None) -> None
 
     RUN is the folder of the run.
     """
-    from fedrun.export import export_model
+    from fedrun.checkpoints.export import export_model
 
     click.echo(export_model(run, out, which or "last", version))
 

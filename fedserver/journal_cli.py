@@ -10,7 +10,7 @@ import click
 
 from fedcore.errors import ConfigError
 from fedcore.text import printable
-from fedrun.command import example, in_sentences, set_option
+from fedrun.cli.command import example, in_sentences, set_option
 
 RUN = click.argument("run", type=click.Path(path_type=Path))
 
@@ -117,7 +117,7 @@ def replay(
     The updates are those that the server received. What the clients would have trained
     on other models, a simulation tells: simulate.arrivals.
     """
-    from fedrun.whatif import ask
+    from fedrun.journal.what_if import ask
 
     for line in ask(run, changes, without, out):
         click.echo(line)
@@ -147,7 +147,7 @@ def export(run: Path, folder: Path) -> None:
 
     RUN is the folder of the run, FOLDER gets the files.
     """
-    from fedrun.export import export_tables
+    from fedrun.checkpoints.export import export_tables
 
     for path in export_tables(run, folder):
         click.echo(path)

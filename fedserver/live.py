@@ -24,11 +24,12 @@ from fedcore.coordinator.records import (
     Unproved,
 )
 from fedcore.text import printable
-from fedrun.coverage import LEAST_RECENT
-from fedrun.failures import last_line
+from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.codec import Row
-from fedrun.tables import overhead_line, saving, size, totals_table
+from fedrun.results.coverage import LEAST_RECENT
+from fedrun.results.failures import last_line
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, total
+from fedrun.units import in_bytes
 from fedserver.progress import ClientProgress, Progress, goals
 from fedserver.stall import stall
 
@@ -152,7 +153,7 @@ class LiveView:
         down = total(load for lane, load in lanes.items() if lane.way == "down")
         less = saving(lanes, self._progress.run.coordinator.algorithm.spec.dim)
         than = f", {less} than float32" if less else ""
-        return f"payload {size(up.payload)} up, {size(down.payload)} down{than}"
+        return f"payload {in_bytes(up.payload)} up, {in_bytes(down.payload)} down{than}"
 
     def _goals(self) -> list[RenderableType]:
         """A bar for each end that the run may come to."""
@@ -261,7 +262,7 @@ def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
     if not made:
         return ""
     more = f" [dim]{made[0]}{'+' if len(made) > 1 else ''}[/]" if codecs else ""
-    return f"{size(total(mine.values()).payload)}{more}"
+    return f"{in_bytes(total(mine.values()).payload)}{more}"
 
 
 _STYLES = {"lost": "red", "failed": "red", "away": "yellow", "left": "dim"}

@@ -21,9 +21,9 @@ from fedcore.coordinator.records import (
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import Seconds
-from fedrun.coverage import Coverage
-from fedrun.failures import USELESS, last_line
 from fedrun.journal.codec import Row
+from fedrun.results.coverage import Coverage
+from fedrun.results.failures import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Traffic
 

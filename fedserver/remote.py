@@ -16,9 +16,9 @@ from rich.text import Text
 from fedcore.errors import UnavailableError
 from fedcore.text import printable
 from fedcore.typing import JSON
-from fedrun.report.units import counted
-from fedrun.tables import clients_table, overhead_line, totals_table
+from fedrun.cli.traffic_tables import clients_table, overhead_line, totals_table
 from fedrun.traffic import OTHERS, Lane, Load, read_lanes
+from fedrun.units import counted
 
 _PATIENCE = 5.0
 

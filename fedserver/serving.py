@@ -11,8 +11,8 @@ from pathlib import Path
 from fedcore import kernels
 from fedcore.coordinator.records import Evaluated
 from fedrun.config import FederationConfig
-from fedrun.divergence import Divergence, classes_of
 from fedrun.journal.codec import Row
+from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
 from fedserver.children import keep_evaluating, make_model
 from fedserver.connections import allow_many

@@ -1,7 +1,7 @@
 """Why nothing moves: a sentence for whoever looks after a run."""
 
 from fedcore.typing import Seconds
-from fedrun.report.units import in_seconds
+from fedrun.units import in_seconds
 from fedserver.progress import Progress
 
 LEAST: Seconds = 60.0  # nothing is called a stall before,

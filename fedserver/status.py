@@ -6,7 +6,7 @@ import json
 import time
 
 from fedcore.typing import JSON, Seconds
-from fedrun.coverage import Coverage, Label, since
+from fedrun.results.coverage import Coverage, Label, since
 from fedrun.traffic import by_client, lanes_json, of_all
 from fedserver.core import Core
 from fedserver.progress import Progress

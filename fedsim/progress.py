@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.settings import StopConfig
 from fedcore.typing import Seconds
+from fedrun import units
 from fedrun.callbacks import Notice
-from fedrun.report import units
 from fedrun.run import Run
 
 INTERVAL = 0.1  # seconds between two pictures; an event alone is no reason for one

@@ -36,8 +36,8 @@ from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.callbacks import Notice
 from fedrun.commit import GroupCommit
-from fedrun.divergence import Divergence, classes_of
 from fedrun.journal import WITHOUT_UPDATES
+from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run
 from fedrun.traffic import Lane, LaneRow, Traffic, TrafficFile, Way, codec_of
 from fedsim.clock import Call, Clock

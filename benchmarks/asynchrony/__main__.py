@@ -16,7 +16,7 @@ from benchmarks.asynchrony.plot import draw
 from benchmarks.asynchrony.problem import PROBLEMS
 from benchmarks.asynchrony.report import show
 from fedcore.errors import LatecomerError
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 
 RESULTS = Path(__file__).parent.parent / "results" / "asynchrony.json"
 DATA = "LATECOMER_DATA"
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 run(campaign, options)
             except LatecomerError as error:
                 print(f"error: {error}", file=sys.stderr)
-                return exit_status(error)
+                return exit_code(error)
     seeds = seeds_of(options)
     for campaign in campaigns:
         show(console, campaign, seeds)

@@ -9,14 +9,14 @@ import numpy as np
 from benchmarks.asynchrony.campaign import Campaign
 from benchmarks.asynchrony.contenders import BUFFERED, MIXED, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome
-from fedrun.report import look
+from fedrun.report import theme
 
 Axis = Callable[[float], float]  # where a value lies on the page
 COLOURS = {
-    SYNCHRONOUS: look.VERMILION,
-    BUFFERED: look.GREEN,
-    MIXED: look.ORANGE,
-    OURS: look.BLUE,
+    SYNCHRONOUS: theme.VERMILION,
+    BUFFERED: theme.GREEN,
+    MIXED: theme.ORANGE,
+    OURS: theme.BLUE,
 }
 NAMES = {"log_normal": "Log-normal, σ = 1", "pareto": "Pareto, 1.5"}
 _WIDTH, _HEIGHT = 440, 300  # of a panel
@@ -94,7 +94,7 @@ def _curve(colour: str, outcome: Outcome, across: Axis, down: Axis) -> str:
 
 def _line(x: float, y: float, to_x: float, to_y: float, more: str = "") -> str:
     ends = f'x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}"'
-    return f'<line {ends} stroke="{look.GREY}" stroke-opacity=".4"{more}/>'
+    return f'<line {ends} stroke="{theme.GREY}" stroke-opacity=".4"{more}/>'
 
 
 def _text(x: float, y: float, words: str, anchor: str) -> str:

@@ -18,7 +18,7 @@ from benchmarks.series import after
 from benchmarks.speed.measure import machine
 from fedcore.errors import LatecomerError
 from fedcore.typing import JSON
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 
 RESULTS = Path(__file__).parent.parent / "results" / "bytes.json"
 DATA = "LATECOMER_DATA"
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     save(options.task, rounds, {name: row})
         except LatecomerError as error:
             print(f"error: {error}", file=sys.stderr)
-            return exit_status(error)
+            return exit_code(error)
     title = f"{task.title}; {task.clients} clients, {task.cohort} a round, {rounds}"
     show(console, f"{title} rounds, {options.seeds} seeds", rows)
     if options.where:

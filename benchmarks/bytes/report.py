@@ -12,7 +12,7 @@ from benchmarks.bytes.count import Count
 from benchmarks.bytes.federation import Outcome
 from benchmarks.bytes.http2 import COUNT
 from fedcore.typing import JSON
-from fedrun.tables import overhead_line
+from fedrun.cli.traffic_tables import overhead_line
 from fedrun.traffic import WAYS, total
 
 LOSS, TIMES, OVERHEAD = 0.005, 150, 400  # what is claimed

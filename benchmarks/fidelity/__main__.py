@@ -18,7 +18,7 @@ from benchmarks.fidelity.comparison import Fidelity
 from benchmarks.fidelity.settings import PILOT, SETTINGS, write_setting
 from benchmarks.speed.measure import machine
 from fedcore.typing import JSON
-from fedrun.command import (
+from fedrun.cli.command import (
     data_changes,
     data_option,
     example,

@@ -12,8 +12,8 @@ from benchmarks.fidelity.distance import Distance, distance
 from benchmarks.fidelity.side import Side
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON, Seconds
-from fedrun.report import units
-from fedrun.report.thin import Floats
+from fedrun import units
+from fedrun.report.downsample import Floats
 from fedsim.experiments.trial import metric_of
 
 Value = Callable[[Side], float]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.fidelity.comparison import Fidelity, Predicted, Prediction, Row
-from fedrun.report import look, units
+from fedrun import units
+from fedrun.report import theme
 from fedrun.report.page import Section, page, plot, text
 from fedsim.experiments.curves import COLOURS, Group, curves_figure
 from fedsim.experiments.terminal import Cells
@@ -138,13 +139,13 @@ def staleness_figure(fidelity: Fidelity) -> "Figure":
             Scatter(
                 x=np.concatenate([[0.0], values]),
                 y=np.concatenate([[0.0], share]),
-                name=look.plain(side.name),
+                name=theme.plain(side.name),
                 mode="lines",
                 line={"color": colour, "width": 2, "shape": "hv"},
-                hovertemplate=f"{look.plain(side.name)}<br>%{{y:.1%}} at most "
+                hovertemplate=f"{theme.plain(side.name)}<br>%{{y:.1%}} at most "
                 "%{x:.0f} late<extra></extra>",
             )
         )
     figure.update_xaxes(title_text="staleness (versions)", rangemode="tozero")
     figure.update_yaxes(title_text="share of updates", range=[0, 1.02])
-    return look.dress(figure, 360)
+    return theme.dress(figure, 360)

@@ -13,7 +13,7 @@ from fedcore.coordinator.records import Closed, Decided, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
-from fedrun.report.thin import Floats, floats
+from fedrun.report.downsample import Floats, floats
 from fedrun.results import Results
 from fedsim.experiments.trial import Trial, read_trial
 

@@ -31,7 +31,7 @@ from benchmarks.simulation.tasks import TASKS, Contender, Task
 from benchmarks.speed.measure import machine
 from fedcore.errors import LatecomerError
 from fedcore.typing import JSON
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 
 RESULTS = Path(__file__).parent.parent / "results" / "simulation.json"
 INSTALL = "install"
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows = run(task, options, console)
         except LatecomerError as error:
             print(f"error: {error}", file=sys.stderr)
-            return exit_status(error)
+            return exit_code(error)
         show(console, f"{task.title}; accuracy after {task.check} rounds", rows)
         targets = goals(name, rows)
         for target in targets:

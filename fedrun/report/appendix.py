@@ -8,7 +8,7 @@ from urllib.parse import quote
 import yaml
 from safetensors import SafetensorError, safe_open
 
-from fedrun.report import units
+from fedrun import units
 from fedrun.report.history import history
 from fedrun.report.page import Section, copyable, folded, note, table, text
 from fedrun.results import Results, Table
@@ -46,7 +46,7 @@ def _models(results: Results, out: Path) -> str:
             (
                 f'<a href="{text(place)}">{text(path.name)}</a>',
                 text(told.get("version", "0" if path.stem == "initial" else "–")),
-                units.in_bytes(path.stat().st_size),
+                units.unbroken_bytes(path.stat().st_size),
                 text(told.get("measured", "")) or "–",
                 _MODELS.get(path.stem, ""),
             )

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrun.coverage import Coverage
-from fedrun.report import look
+from fedrun.report import theme
+from fedrun.report.downsample import downsample
 from fedrun.report.page import Section, note, plot, table, text
-from fedrun.report.thin import thinned
-from fedrun.report.units import counted
 from fedrun.results import Results
+from fedrun.results.coverage import Coverage
+from fedrun.units import counted
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -49,12 +49,12 @@ def shares_figure(coverage: Coverage) -> "Figure":
     )
     clients = coverage.clients.values()
     for name, colour, masses in (
-        ("all updates", look.GREY, [client.mass for client in clients]),
-        ("recent updates", look.BLUE, [client.recent for client in clients]),
+        ("all updates", theme.GREY, [client.mass for client in clients]),
+        ("recent updates", theme.BLUE, [client.recent for client in clients]),
     ):
         part_N = np.array([0.0, *sorted(masses, reverse=True)]).cumsum()
         share_N = part_N / part_N[-1]
-        places = thinned(len(share_N), 400)
+        places = downsample(len(share_N), 400)
         curve = Scatter(
             x=100 * places / (len(share_N) - 1),
             y=100 * share_N[places],
@@ -68,8 +68,8 @@ def shares_figure(coverage: Coverage) -> "Figure":
     figure.update_xaxes(title="% of the clients, largest first", row=1, col=1)
     figure.update_yaxes(title="% of the model", range=[0, 102], row=1, col=1)
     for name, colour, values in (
-        ("all updates", look.GREY, [label.share for label in labels.values()]),
-        ("recent updates", look.BLUE, [label.recent for label in labels.values()]),
+        ("all updates", theme.GREY, [label.share for label in labels.values()]),
+        ("recent updates", theme.BLUE, [label.recent for label in labels.values()]),
     ):
         if labels:
             bars = Bar(
@@ -78,7 +78,7 @@ def shares_figure(coverage: Coverage) -> "Figure":
                 name=name,
                 legendgroup=name,
                 showlegend=False,
-                marker=look.fill(colour),
+                marker=theme.fill(colour),
                 hovertemplate="label %{x}: %{y:.3g} %<extra></extra>",
             )
             figure.add_trace(bars, row=1, col=2)
@@ -88,7 +88,7 @@ def shares_figure(coverage: Coverage) -> "Figure":
             title = f"label (those {len(labels):,} of {len(every):,} with most)"
         figure.update_xaxes(title=title, row=1, col=2)
         figure.update_yaxes(title="% of the model", rangemode="tozero", row=1, col=2)
-    return look.dress(figure, 360)
+    return theme.dress(figure, 360)
 
 
 def _largest(coverage: Coverage) -> str:

@@ -15,14 +15,14 @@ from fedcore.coordinator.records import (
 from fedcore.coordinator.settings import reached
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
+from fedrun import units
 from fedrun.config import parse_config
 from fedrun.journal import Configured
-from fedrun.report import units
-from fedrun.report.flow import published_at
+from fedrun.report.byte_counts import published_at
+from fedrun.report.client_timelines import ClientTimeline
 from fedrun.report.history import downtimes, time_down
 from fedrun.report.learning import main_first, targets
-from fedrun.report.lives import Life
-from fedrun.report.lost import what_was_lost
+from fedrun.report.loss_summary import loss_summary
 from fedrun.report.page import text
 from fedrun.results import SUPPORT, Results, Table, is_number
 
@@ -31,13 +31,13 @@ _TILE = """<div class="tile"><dt>{name}</dt><dd><div class="value">{value}</div>
 <div class="more">{more}</div></dd></div>"""
 
 
-def intro(results: Results, lives: dict[str, Life]) -> str:
+def intro(results: Results, timelines: dict[str, ClientTimeline]) -> str:
     """The heading, the run in numbers, and what was lost."""
     tiles = "\n".join(
         _TILE.format(name=text(name), value=text(value), more=text(more))
-        for name, value, more in facts(results, lives)
+        for name, value, more in facts(results, timelines)
     )
-    loss = what_was_lost(results, lives)
+    loss = loss_summary(results, timelines)
     kind = "verdict" if loss.nothing else "verdict warn"
     run = f"Run {results.configured.run_id}. {recipe(results)}"
     return f"""<h1>{text(title(results))}</h1>
@@ -82,14 +82,16 @@ def recipe(results: Results) -> str:
     return f"Recipe {kind}: {what} ({source})"
 
 
-def facts(results: Results, lives: dict[str, Life]) -> list[tuple[str, str, str]]:
+def facts(
+    results: Results, timelines: dict[str, ClientTimeline]
+) -> list[tuple[str, str, str]]:
     """The run in numbers: name, value, and a remark."""
     metrics = _metrics(results)
     return [
         *metrics[:1],
         ("Duration", units.in_seconds(results.seconds), _until(results)),
         _bytes(results),
-        _clients(lives),
+        _clients(timelines),
         _updates(results),
         _versions(results),
         *metrics[1:],
@@ -117,12 +119,12 @@ def _versions(results: Results) -> tuple[str, str, str]:
     return "Model versions", f"{count:,}", remark
 
 
-def _clients(lives: dict[str, Life]) -> tuple[str, str, str]:
-    active = sum(1 for life in lives.values() if life.accepted)
-    losses = sum(life.losses for life in lives.values())
+def _clients(timelines: dict[str, ClientTimeline]) -> tuple[str, str, str]:
+    active = sum(1 for timeline in timelines.values() if timeline.accepted)
+    losses = sum(timeline.losses for timeline in timelines.values())
     lost = f"lost {units.counted(losses, 'time')}" if losses else "never lost"
     remark = f"{active:,} with accepted updates; {lost}"
-    return "Clients", f"{len(lives):,}", remark
+    return "Clients", f"{len(timelines):,}", remark
 
 
 def _updates(results: Results) -> tuple[str, str, str]:
@@ -137,12 +139,12 @@ def _bytes(results: Results) -> tuple[str, str, str]:
     summary = results.summary
     up, down = summary["bytes_up"], summary["bytes_down"]
     dense = summary["bytes_uncompressed"]
-    value = f"{units.in_bytes(up)}\u00a0↑, {units.in_bytes(down)}\u00a0↓"
+    value = f"{units.unbroken_bytes(up)}\u00a0↑, {units.unbroken_bytes(down)}\u00a0↓"
     remark = units.versus(up + down, dense)
     if not summary["in_messages"]:
         return "Payload up and down", value, remark
     payload = summary["payload_up"] + summary["payload_down"]
-    remark += f"; {units.in_bytes(payload)} of it payload"
+    remark += f"; {units.unbroken_bytes(payload)} of it payload"
     return "Bytes up and down", value, remark
 
 

@@ -14,10 +14,10 @@ from fedcore.coordinator.records import (
 )
 from fedcore.typing import Seconds
 from fedrun.journal import Configured
-from fedrun.report import look
-from fedrun.report.units import Unit, in_seconds
+from fedrun.report import theme
 from fedrun.results import Results
 from fedrun.run import differences
+from fedrun.units import Unit, in_seconds
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -117,8 +117,8 @@ def mark_history(figure: "Figure", results: Results, clock: Unit, **place: int) 
         figure.add_vrect(
             x0=start / clock.size,
             x1=end / clock.size,
-            fillcolor=look.DOWNTIME,
-            line={"color": look.VERMILION, "width": 1},
+            fillcolor=theme.DOWNTIME,
+            line={"color": theme.VERMILION, "width": 1},
             layer="above",
             name="server down",
             annotation={
@@ -135,10 +135,10 @@ def mark_history(figure: "Figure", results: Results, clock: Unit, **place: int) 
     for mark in marks[:_MOST_LINES]:
         figure.add_vline(
             x=mark.seconds / clock.size,
-            line={"color": look.VERMILION, "width": 1.5, "dash": "dash"},
+            line={"color": theme.VERMILION, "width": 1.5, "dash": "dash"},
             annotation={
                 "text": mark.what if few else "",
-                "hovertext": look.plain(mark.more),
+                "hovertext": theme.plain(mark.more),
                 "y": 1,
                 "yanchor": "bottom",
                 "xanchor": "center",

@@ -7,14 +7,15 @@ import numpy as np
 
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.protocol import Verdict
-from fedrun.models import main_metric
-from fedrun.report import look, units
-from fedrun.report.flow import downloads, published_at, uploads
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.byte_counts import downloads, published_at, uploads
+from fedrun.report.downsample import Bins, Floats, downsample, floats
 from fedrun.report.history import mark_history
 from fedrun.report.page import Section, folded, note, plot, table, text
 from fedrun.report.ranges import axis_range
-from fedrun.report.thin import Bins, Floats, floats, thinned
 from fedrun.results import Results, Table, is_number
+from fedrun.results.evaluations import main_metric
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -97,7 +98,7 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
                 )
                 seen.add(curve.who)
         _target(figure, results, name, row)
-        figure.update_yaxes(title_text=look.label(name), row=row, col=1)
+        figure.update_yaxes(title_text=theme.label(name), row=row, col=1)
         figure.update_yaxes(range=_range(results, name, found), row=row)
     titles = (
         f"time ({clock.name})",
@@ -110,12 +111,12 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
         )
     for row in range(1, len(curves) + 1):
         mark_history(figure, results, clock, row=row, col=1)
-    return look.dress(figure, 110 + 250 * len(curves))
+    return theme.dress(figure, 110 + 250 * len(curves))
 
 
 def _hover(who: str, name: str, clock: str, weight: str) -> str:
     return (
-        f"{who}<br>{look.plain(name)} %{{y:.4g}}<br>version %{{customdata[0]:.0f}}"
+        f"{who}<br>{theme.plain(name)} %{{y:.4g}}<br>version %{{customdata[0]:.0f}}"
         f"<br>%{{customdata[1]:.4g}} {clock}<br>%{{customdata[2]:.4g}} {weight}"
         "<br>%{customdata[3]:,.0f} samples<extra></extra>"
     )
@@ -128,7 +129,7 @@ def _target(figure: "Figure", results: Results, name: str, row: int) -> None:
             words = {"annotation_text": "target"} if column == 1 else {}
             figure.add_hline(
                 y=target[name],
-                line={"dash": "dot", "width": 1.5, "color": look.GREY},
+                line={"dash": "dot", "width": 1.5, "color": theme.GREY},
                 row=row,
                 col=column,
                 **words,
@@ -162,8 +163,10 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 def _curves(results: Results, name: str) -> list[Curve]:
     found = [
-        _measured(results, results.central, name, "evaluator", look.BLUE),
-        _measured(results, results.federated, name, "clients, by samples", look.ORANGE),
+        _measured(results, results.central, name, "evaluator", theme.BLUE),
+        _measured(
+            results, results.federated, name, "clients, by samples", theme.ORANGE
+        ),
     ]
     if name == _LOSS:
         found.append(_training(results))
@@ -175,7 +178,7 @@ def _measured(
 ) -> Curve:
     values = floats(table.get(name, []))
     known = np.flatnonzero(np.isfinite(values))
-    rows = known[thinned(len(known), MOST_POINTS)]
+    rows = known[downsample(len(known), MOST_POINTS)]
     versions = [table["version"][i] for i in rows]
     published = published_at(results, versions)
     seconds = floats(table.get("seconds", []))[rows]
@@ -206,7 +209,7 @@ def _training(results: Results) -> Curve:
 
     return Curve(
         "training loss of updates",
-        look.GREY,
+        theme.GREY,
         mean("seconds"),
         mean("base"),
         mean("loss", samples),

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedrun.report import look, units
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.downsample import Bins, Floats, downsample, floats
 from fedrun.report.page import Section, note, plot
-from fedrun.report.thin import Bins, Floats, floats, thinned
 from fedrun.results import Results
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def memory_figure(results: Results) -> "Figure":
             figure.add_trace(trace, row=1, col=column)
         figure.update_xaxes(title_text=x_title, rangemode="tozero", row=1, col=column)
         figure.update_yaxes(title_text=y_title, rangemode="tozero", row=1, col=column)
-    return look.dress(figure, 390, showlegend=True)
+    return theme.dress(figure, 390, showlegend=True)
 
 
 def _clients(results: Results, clock: units.Unit) -> list[Any]:
@@ -92,16 +93,23 @@ def _lines(
     from plotly.graph_objects import Scatter
 
     whose = np.array(clients)
-    colours = (look.BLUE, look.ORANGE, look.GREEN, look.PINK, look.SKY, look.VERMILION)
+    colours = (
+        theme.BLUE,
+        theme.ORANGE,
+        theme.GREEN,
+        theme.PINK,
+        theme.SKY,
+        theme.VERMILION,
+    )
     traces = []
     for place, name in enumerate(names):
         rows = np.flatnonzero(whose == name)
-        rows = rows[thinned(len(rows), MOST_POINTS)]
+        rows = rows[downsample(len(rows), MOST_POINTS)]
         traces.append(
             Scatter(
                 x=seconds[rows],
                 y=memory[rows],
-                name=look.label(name),
+                name=theme.label(name),
                 mode="lines" if len(rows) > 10 else "lines+markers",
                 marker={"size": 5},
                 line={
@@ -109,7 +117,7 @@ def _lines(
                     "width": 1.6,
                     "dash": "solid" if place < len(colours) else "dot",
                 },
-                hovertemplate=f"{look.plain(name)}: ‖e‖ %{{y:.4g}}<extra></extra>",
+                hovertemplate=f"{theme.plain(name)}: ‖e‖ %{{y:.4g}}<extra></extra>",
             )
         )
     return traces
@@ -128,7 +136,7 @@ def _bands(seconds: Floats, memory: Floats) -> list[Any]:
                 x=np.concatenate([middle, middle[::-1]]),
                 y=np.concatenate([lower, upper[::-1]]),
                 fill="toself",
-                fillcolor=look.soft(look.BLUE, alpha),
+                fillcolor=theme.soft(theme.BLUE, alpha),
                 line={"width": 0},
                 mode="lines",
                 hoverinfo="skip",
@@ -141,7 +149,7 @@ def _bands(seconds: Floats, memory: Floats) -> list[Any]:
             x=middle,
             y=median,
             mode="lines",
-            line={"color": look.BLUE, "width": 2},
+            line={"color": theme.BLUE, "width": 2},
             name="median",
             hovertemplate="median ‖e‖ %{y:.4g}<extra></extra>",
         )
@@ -160,6 +168,6 @@ def _gap(results: Results) -> Any:
         y=bins.mean(gap),
         showlegend=False,
         mode="lines" if len(bins.starts) > 10 else "lines+markers",
-        line={"color": look.GREEN, "width": 1.6},
+        line={"color": theme.GREEN, "width": 1.6},
         hovertemplate="‖W − X‖ %{y:.4g}<br>version %{x:.0f}<extra></extra>",
     )

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedrun.report.look import themes
 from fedrun.report.narrow import WIDTH, narrow
+from fedrun.report.theme import themes
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

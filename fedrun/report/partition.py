@@ -15,9 +15,10 @@ from rich.text import Text
 
 from fedcore.samples import Subset
 from fedcore.workload import Client, Workload, user_code
-from fedrun.report import look, units
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.downsample import Floats, downsample
 from fedrun.report.page import Section, note, page, plot, text
-from fedrun.report.thin import Floats, thinned
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -107,7 +108,7 @@ def skew(shares: Shares) -> list[str]:
 def partition_page(shares: Shares, out: Path, title: str = "Who holds what") -> Path:
     """Writes one self-contained page; returns where it is."""
     intro = f"<h1>{text(title)}</h1>\n<p>{text(' '.join(skew(shares)))}</p>"
-    rows = thinned(len(shares.names), _most_rows(shares))
+    rows = downsample(len(shares.names), _most_rows(shares))
     parts = [plot(partition_figure(shares, rows), "Samples by client and class")]
     if len(rows) < len(shares.names):
         sentence = f"{len(rows):,} of {len(shares.names):,} clients are drawn, evenly."
@@ -142,7 +143,7 @@ def partition_figure(shares: Shares, rows: Numbers) -> "Figure":
         horizontal_spacing=0.03,
         column_widths=[0.68, 0.32] if labelled else [1.0],
     )
-    names = [look.plain(shares.names[i]) for i in rows]
+    names = [theme.plain(shares.names[i]) for i in rows]
     if shares.counts_NC is not None:
         figure.add_trace(_cells(names, shares.counts_NC[rows]), row=1, col=1)
         tick = {"dtick": 1} if shares.counts_NC.shape[1] <= 30 else {}
@@ -152,7 +153,7 @@ def partition_figure(shares: Shares, rows: Numbers) -> "Figure":
         orientation="h",
         y=np.arange(len(rows)),
         x=shares.samples_N[rows],
-        marker=look.fill(look.GREEN),
+        marker=theme.fill(theme.GREEN),
         customdata=names,
         hovertemplate="%{customdata}: %{x:,} samples<extra></extra>",
         showlegend=False,
@@ -161,12 +162,12 @@ def partition_figure(shares: Shares, rows: Numbers) -> "Figure":
     figure.update_xaxes(title_text="samples", rangemode="tozero", row=1, col=column)
     figure.update_yaxes(range=[len(rows) - 0.4, -0.6], showgrid=False, zeroline=False)
     if len(rows) <= MOST_NAMED:
-        ticks = [look.label(shares.names[i]) for i in rows]
+        ticks = [theme.label(shares.names[i]) for i in rows]
         figure.update_yaxes(tickvals=np.arange(len(rows)), ticktext=ticks)
-        return look.dress(figure, look.rows_height(len(rows)))
+        return theme.dress(figure, theme.rows_height(len(rows)))
     numbered = len(rows) == len(shares.names)
     figure.update_yaxes(title_text="client", showticklabels=numbered, row=1, col=1)
-    return look.dress(figure, 820, bargap=0)
+    return theme.dress(figure, 820, bargap=0)
 
 
 def _cells(names: list[str], counts_NC: Numbers) -> Any:
@@ -181,7 +182,7 @@ def _cells(names: list[str], counts_NC: Numbers) -> Any:
         zmin=0,
         customdata=counts_NC,
         text=[[name] * classes for name in names],
-        colorscale=[[0, look.soft(look.BLUE, 0)], [1, look.soft(look.BLUE, 1)]],
+        colorscale=[[0, theme.soft(theme.BLUE, 0)], [1, theme.soft(theme.BLUE, 1)]],
         colorbar={
             "title": {"text": "share", "font": {"size": 13}},
             "tickformat": ".0%",

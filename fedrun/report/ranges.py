@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedcore.coordinator.settings import lower_is_better
-from fedrun.report.thin import Floats
+from fedrun.report.downsample import Floats
 
 # Shares of something: from 0 to 1, or to 100 where they are told as percentages.
 _SHARES = {"acc", "accuracy", "precision", "recall", "sensitivity", "specificity"}

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedcore.protocol import Verdict
-from fedrun.report import look
+from fedrun.report import theme
+from fedrun.report.downsample import Floats, floats
 from fedrun.report.page import Section, note, plot, text
-from fedrun.report.thin import Floats, floats
 from fedrun.results import Results
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def count(results: Results) -> Histogram:
     size = int(bins.max()) + 1
     updates = {
         verdict: np.bincount(bins[verdicts == verdict], minlength=size).astype(float)
-        for verdict in look.VERDICTS
+        for verdict in theme.VERDICTS
     }
     counts = updates[Verdict.ACCEPTED]
     sums = np.bincount(bins[accepted], weight[accepted], minlength=size)
@@ -116,10 +116,10 @@ def staleness_figure(found: Histogram) -> "Figure":
                 x=x,
                 y=y,
                 width=0.8 * found.width,
-                name=look.verdict_name(verdict),
-                marker=look.fill(*look.VERDICTS[verdict]),
+                name=theme.verdict_name(verdict),
+                marker=theme.fill(*theme.VERDICTS[verdict]),
                 customdata=names,
-                hovertemplate=f"%{{y:,.0f}} {look.verdict_name(verdict)}"
+                hovertemplate=f"%{{y:,.0f}} {theme.verdict_name(verdict)}"
                 "<br>staleness %{customdata}<extra></extra>",
             )
             figure.add_trace(bars, row=2, col=1)
@@ -131,12 +131,12 @@ def staleness_figure(found: Histogram) -> "Figure":
             mode="lines+markers",
             cliponaxis=False,
             marker={"size": 6},
-            line={"color": look.GREEN, "width": 2},
+            line={"color": theme.GREEN, "width": 2},
             error_y={
                 "symmetric": False,
                 "array": found.heaviest - found.weight,
                 "arrayminus": found.weight - found.lightest,
-                "color": look.soft(look.GREEN, 0.45),
+                "color": theme.soft(theme.GREEN, 0.45),
                 "thickness": 1.5,
                 "width": 3,
             },
@@ -151,4 +151,4 @@ def staleness_figure(found: Histogram) -> "Figure":
     figure.update_yaxes(title_text="updates", row=2, col=1)
     figure.update_xaxes(title_text="staleness (versions)", row=2, col=1)
     figure.update_xaxes(range=[-0.7 * found.width, max(10.0, x[-1] + found.width)])
-    return look.dress(figure, 440, barmode="stack")
+    return theme.dress(figure, 440, barmode="stack")

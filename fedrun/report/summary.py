@@ -3,15 +3,15 @@
 from rich.table import Table
 from rich.text import Text
 
+from fedrun.report.client_timelines import timelines_of
 from fedrun.report.header import facts, recipe
-from fedrun.report.lives import lives_of
-from fedrun.report.lost import what_was_lost
+from fedrun.report.loss_summary import loss_summary
 from fedrun.results import Results
 
 
 def summary_table(results: Results) -> Table:
     """What ``fedsim run`` and ``fedserver report`` print."""
-    lives = lives_of(results)
+    timelines = timelines_of(results)
     table = Table(
         title=Text(f"Run {results.configured.run_id}"),
         title_justify="left",
@@ -22,9 +22,9 @@ def summary_table(results: Results) -> Table:
     table.add_column("what", style="dim", no_wrap=True)
     table.add_column("value", style="bold")
     table.add_column("more")
-    for name, value, more in facts(results, lives):
+    for name, value, more in facts(results, timelines):
         table.add_row(Text(name), Text(value), Text(more))
-    loss = what_was_lost(results, lives)
+    loss = loss_summary(results, timelines)
     table.add_section()
     table.add_row(
         Text("Lost"),

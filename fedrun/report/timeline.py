@@ -5,18 +5,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrun.report import look, units
-from fedrun.report.history import downtimes, history, mark_history, time_down
-from fedrun.report.lives import (
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.client_timelines import (
     MOST_SHOWN,
+    ClientTimeline,
     Doing,
-    Life,
     States,
     Stretch,
     most_interesting,
     selection_note,
     states,
 )
+from fedrun.report.history import downtimes, history, mark_history, time_down
 from fedrun.report.page import Section, folded, note, plot, table, text
 from fedrun.results import Results
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 MOST_STRETCHES = 6000
 STEPS = 400  # of time, where there are more stretches than that
 COLOURS = {
-    Doing.TRAINING: (look.BLUE, ""),
-    Doing.FRUITLESS: (look.PINK, "/"),
-    Doing.AWAY: (look.ORANGE, ""),
-    Doing.IDLE: (look.PALE, ""),
+    Doing.TRAINING: (theme.BLUE, ""),
+    Doing.FRUITLESS: (theme.PINK, "/"),
+    Doing.AWAY: (theme.ORANGE, ""),
+    Doing.IDLE: (theme.PALE, ""),
     Doing.ABSENT: ("rgba(139,145,156,0.08)", ""),
 }
 MOST_MARKS = 30  # in the list of what happened
@@ -37,14 +38,14 @@ MOST_MARKS = 30  # in the list of what happened
 _URGENCY = (Doing.IDLE, Doing.TRAINING, Doing.FRUITLESS, Doing.AWAY)
 
 
-def section(results: Results, lives: dict[str, Life]) -> Section:
+def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     """A line for each client; of many, how many did what, and the lines of some."""
-    shown = most_interesting(lives.values())
-    if not any(life.stretches for life in shown):
+    shown = most_interesting(timelines.values())
+    if not any(timeline.stretches for timeline in shown):
         return Section("clients", "Clients over time", "No client has come.", [])
-    losses = sum(life.losses for life in lives.values())
-    tasks = sum(life.tasks for life in lives.values())
-    fruitless = sum(life.fruitless for life in lives.values())
+    losses = sum(timeline.losses for timeline in timelines.values())
+    tasks = sum(timeline.tasks for timeline in timelines.values())
+    fruitless = sum(timeline.fruitless for timeline in timelines.values())
     lead = (
         "A client trains from its task to the verdict on its update. It is away from "
         "the moment since which the server has not heard of it. There were "
@@ -52,16 +53,16 @@ def section(results: Results, lives: dict[str, Life]) -> Section:
         f"{units.counted(fruitless, 'task')} ended without an update."
         f"{_told_downtimes(results)}"
     )
-    drawn, step = coarse([life.stretches for life in shown], results.seconds)
+    drawn, step = coarse([timeline.stretches for timeline in shown], results.seconds)
     lines = plot(timeline_figure(results, shown, drawn), "What clients did when")
-    notes = [selection_note(len(shown), len(lives))]
+    notes = [selection_note(len(shown), len(timelines))]
     if step:
         notes.append(f"Drawn in steps of {units.in_seconds(step)}.")
     if any(notes):
         lines += note(text(" ".join(n for n in notes if n)))
     parts = [lines]
-    if len(lives) > MOST_SHOWN:
-        counted = states(lives.values(), results.seconds)
+    if len(timelines) > MOST_SHOWN:
+        counted = states(timelines.values(), results.seconds)
         title = f"The {len(shown)} clients with the most trouble"
         parts = [
             plot(states_figure(results, counted), "Clients by what they did over time"),
@@ -124,26 +125,26 @@ def states_figure(results: Results, counted: States) -> "Figure":
         title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
     )
     mark_history(figure, results, clock)
-    return look.dress(figure, 400, hovermode="x unified")
+    return theme.dress(figure, 400, hovermode="x unified")
 
 
 def coarse(
-    lives: Sequence[Sequence[Stretch]], seconds: float
+    timelines: Sequence[Sequence[Stretch]], seconds: float
 ) -> tuple[list[list[Stretch]], float]:
-    """The same lives in fewer stretches, and the step of time they are drawn in.
+    """The same timelines in fewer stretches, and the step of time they are drawn in.
 
     The step is 0 where they are drawn as they were.
     """
-    if sum(map(len, lives)) <= MOST_STRETCHES:
-        return [list(life) for life in lives], 0.0
+    if sum(map(len, timelines)) <= MOST_STRETCHES:
+        return [list(timeline) for timeline in timelines], 0.0
     step = seconds / STEPS
-    return [_coarse(life, STEPS, step) for life in lives], step
+    return [_coarse(timeline, STEPS, step) for timeline in timelines], step
 
 
-def _coarse(life: Sequence[Stretch], bins: int, step: float) -> list[Stretch]:
+def _coarse(timeline: Sequence[Stretch], bins: int, step: float) -> list[Stretch]:
     """In each step of time what took longest; being away hides the rest."""
     shares = np.zeros((len(_URGENCY), bins))
-    for start, end, doing in life:
+    for start, end, doing in timeline:
         first, last = int(start // step), min(int(end // step), bins - 1)
         row = shares[_URGENCY.index(doing)]
         if first >= last:
@@ -164,7 +165,9 @@ def _coarse(life: Sequence[Stretch], bins: int, step: float) -> list[Stretch]:
 
 
 def timeline_figure(
-    results: Results, lives: Sequence[Life], drawn: Sequence[Sequence[Stretch]]
+    results: Results,
+    timelines: Sequence[ClientTimeline],
+    drawn: Sequence[Sequence[Stretch]],
 ) -> "Figure":
     """A bar for each stretch."""
     from plotly.graph_objects import Bar, Figure
@@ -174,8 +177,8 @@ def timeline_figure(
     for doing, (colour, hatch) in COLOURS.items():
         bars = [
             (row, stretch)
-            for row, life in enumerate(drawn)
-            for stretch in life
+            for row, timeline in enumerate(drawn)
+            for stretch in timeline
             if stretch.doing is doing
         ]
         if not bars:
@@ -187,11 +190,11 @@ def timeline_figure(
                 base=np.array([s.start for _, s in bars]) / clock.size,
                 x=np.array([s.end - s.start for _, s in bars]) / clock.size,
                 name=doing.value,
-                marker=look.fill(colour, hatch),
+                marker=theme.fill(colour, hatch),
                 width=0.72,
                 customdata=[
                     (
-                        look.plain(lives[row].name),
+                        theme.plain(timelines[row].name),
                         stretch.start / clock.size,
                         (stretch.end - stretch.start) / clock.size,
                     )
@@ -202,20 +205,22 @@ def timeline_figure(
                 f"<br>for %{{customdata[2]:.3g}} {clock.name}<extra></extra>",
             )
         )
-    rows_axis(figure, lives)
+    rows_axis(figure, timelines)
     figure.update_xaxes(
         title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
     )
     mark_history(figure, results, clock)
-    return look.dress(figure, look.rows_height(len(lives)), barmode="overlay")
+    return theme.dress(figure, theme.rows_height(len(timelines)), barmode="overlay")
 
 
-def rows_axis(figure: "Figure", lives: Sequence[Life], **place: int) -> None:
+def rows_axis(
+    figure: "Figure", timelines: Sequence[ClientTimeline], **place: int
+) -> None:
     """Clients below each other, the first one on top."""
     figure.update_yaxes(
-        tickvals=list(range(len(lives))),
-        ticktext=[look.label(life.name) for life in lives],
-        range=[len(lives) - 0.4, -0.6],
+        tickvals=list(range(len(timelines))),
+        ticktext=[theme.label(timeline.name) for timeline in timelines],
+        range=[len(timelines) - 0.4, -0.6],
         showgrid=False,
         zeroline=False,
         **place,

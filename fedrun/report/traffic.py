@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrun.report import look, units
-from fedrun.report.counted import parts as counted
-from fedrun.report.flow import Flow, downloads, uploads
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.byte_counts import ByteCounts, downloads, uploads
+from fedrun.report.downsample import downsample
 from fedrun.report.history import mark_history
 from fedrun.report.page import Section, beside, note, plot, table
-from fedrun.report.thin import thinned
+from fedrun.report.traffic_by_client import parts as counted
 from fedrun.results import Results
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def section(results: Results) -> Section:
         return Section("bytes", "Bytes", "Nothing has travelled.", [])
     both, dense = up.total + down.total, up.uncompressed + down.uncompressed
     lead = (
-        f"{_travelled(results)}The payload was {units.in_bytes(up.total)} up and "
-        f"{units.in_bytes(down.total)} down, {units.versus(both, dense)}: "
-        f"{units.in_bytes(dense)} for the same updates and models."
+        f"{_travelled(results)}The payload was {units.unbroken_bytes(up.total)} up and "
+        f"{units.unbroken_bytes(down.total)} down, {units.versus(both, dense)}: "
+        f"{units.unbroken_bytes(dense)} for the same updates and models."
     )
     parts = [
         plot(traffic_figure(results, up, down), "Payload over time"),
@@ -59,20 +60,20 @@ def _travelled(results: Results) -> str:
     up, down = summary["bytes_up"], summary["bytes_down"]
     less = units.versus(up + down, summary["bytes_uncompressed"])
     return (
-        f"{units.in_bytes(up)} went up and {units.in_bytes(down)} down in messages, "
-        f"{less}. "
+        f"{units.unbroken_bytes(up)} went up and {units.unbroken_bytes(down)} down in "
+        f"messages, {less}. "
     )
 
 
-def traffic_figure(results: Results, up: Flow, down: Flow) -> "Figure":
+def traffic_figure(results: Results, up: ByteCounts, down: ByteCounts) -> "Figure":
     """Payload so far, on a logarithmic axis; dotted: uncompressed."""
     from plotly.graph_objects import Figure, Scatter
 
     clock = units.time_unit(results.seconds)
     figure = Figure()
-    for flow, name, colour in ((up, "up", look.UP), (down, "down", look.DOWN)):
+    for flow, name, colour in ((up, "up", theme.UP), (down, "down", theme.DOWN)):
         events = flow.seconds[flow.nbytes > 0]
-        moments = np.unique(events[thinned(len(events), MOST_POINTS)])
+        moments = np.unique(events[downsample(len(events), MOST_POINTS)])
         if not len(moments):
             continue
         moments = np.append(moments, max(results.seconds, moments[-1]))
@@ -100,10 +101,10 @@ def traffic_figure(results: Results, up: Flow, down: Flow) -> "Figure":
     )
     figure.update_xaxes(title_text=f"time ({clock.name})", rangemode="tozero")
     mark_history(figure, results, clock)
-    return look.dress(figure, 380)
+    return theme.dress(figure, 380)
 
 
-def _directions(up: Flow, down: Flow) -> str:
+def _directions(up: ByteCounts, down: ByteCounts) -> str:
     rows = []
     for name, flow in (("up: updates", up), ("down: models", down)):
         mean = flow.total / flow.exchanges if flow.exchanges else 0
@@ -111,9 +112,9 @@ def _directions(up: Flow, down: Flow) -> str:
             (
                 name,
                 f"{flow.exchanges:,}",
-                units.in_bytes(flow.total),
-                units.in_bytes(mean),
-                units.in_bytes(flow.uncompressed),
+                units.unbroken_bytes(flow.total),
+                units.unbroken_bytes(mean),
+                units.unbroken_bytes(flow.uncompressed),
                 units.times(flow.total, flow.uncompressed),
             )
         )
@@ -132,8 +133,8 @@ def _patches(results: Results) -> str:
         (
             _KINDS[kind],
             f"{kinds[kind]:,}",
-            units.in_bytes(sizes[kind]),
-            units.in_bytes(sizes[kind] / kinds[kind]),
+            units.unbroken_bytes(sizes[kind]),
+            units.unbroken_bytes(sizes[kind] / kinds[kind]),
         )
         for kind in _KINDS
         if kinds[kind]

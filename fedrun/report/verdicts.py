@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcore.protocol import Verdict
-from fedrun.report import look, units
-from fedrun.report.lives import Life, most_interesting, selection_note
-from fedrun.report.lost import has_memory
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.client_timelines import (
+    ClientTimeline,
+    most_interesting,
+    selection_note,
+)
+from fedrun.report.loss_summary import has_memory
 from fedrun.report.page import Section, folded, note, plot, table, text
 from fedrun.report.timeline import rows_axis
 from fedrun.results import Results
@@ -28,15 +33,15 @@ _MEANING = {
 }
 
 
-def section(results: Results, lives: dict[str, Life]) -> Section:
+def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     """Updates by verdict and by client."""
     updates = results.summary["updates"]
     if not updates:
         return Section("updates", "Updates", "No update has arrived.", [])
-    shown = most_interesting(life for life in lives.values())
+    shown = most_interesting(timeline for timeline in timelines.values())
     figure = verdicts_figure(shown)
     drawn = plot(figure, "Updates by verdict, mean staleness and mean weight by client")
-    left_out = selection_note(len(shown), len(lives))
+    left_out = selection_note(len(shown), len(timelines))
     if left_out:
         title = f"The {len(shown)} clients with the most trouble"
         drawn = folded(title, drawn + note(text(left_out)))
@@ -48,7 +53,7 @@ def section(results: Results, lives: dict[str, Life]) -> Section:
     return Section("updates", "Updates", lead, parts)
 
 
-def verdicts_figure(lives: Sequence[Life]) -> "Figure":
+def verdicts_figure(timelines: Sequence[ClientTimeline]) -> "Figure":
     """Bars of updates, and beside them how late and how heavy they were."""
     from plotly.graph_objects import Bar, Scatter
     from plotly.subplots import make_subplots
@@ -60,25 +65,25 @@ def verdicts_figure(lives: Sequence[Life]) -> "Figure":
         horizontal_spacing=0.03,
         column_widths=[0.5, 0.25, 0.25],
     )
-    rows = np.arange(len(lives))
-    names = [look.plain(life.name) for life in lives]
-    for verdict, (colour, hatch) in look.VERDICTS.items():
-        counts = np.array([life.verdicts.get(verdict, 0) for life in lives])
+    rows = np.arange(len(timelines))
+    names = [theme.plain(timeline.name) for timeline in timelines]
+    for verdict, (colour, hatch) in theme.VERDICTS.items():
+        counts = np.array([timeline.verdicts.get(verdict, 0) for timeline in timelines])
         if counts.any():
             bars = Bar(
                 orientation="h",
                 y=rows,
                 x=counts,
-                name=look.verdict_name(verdict),
-                marker=look.fill(colour, hatch),
+                name=theme.verdict_name(verdict),
+                marker=theme.fill(colour, hatch),
                 customdata=names,
                 hovertemplate="%{customdata}: %{x:,} "
-                f"{look.verdict_name(verdict)}<extra></extra>",
+                f"{theme.verdict_name(verdict)}<extra></extra>",
             )
             figure.add_trace(bars, row=1, col=1)
-    accepted = [life.accepted for life in lives]
-    staleness = _means([life.staleness for life in lives], accepted)
-    weight = _means([life.weight for life in lives], accepted)
+    accepted = [timeline.accepted for timeline in timelines]
+    staleness = _means([timeline.staleness for timeline in timelines], accepted)
+    weight = _means([timeline.weight for timeline in timelines], accepted)
     panels = ((staleness, "mean staleness"), (weight, "mean weight λ"))
     for column, (means, name) in enumerate(panels, 2):
         dots = Scatter(
@@ -88,7 +93,7 @@ def verdicts_figure(lives: Sequence[Life]) -> "Figure":
             cliponaxis=False,
             name=name,
             showlegend=False,
-            marker={"size": 8, "color": look.GREEN},
+            marker={"size": 8, "color": theme.GREEN},
             customdata=names,
             hovertemplate=f"%{{customdata}}: {name} %{{x:.3g}}<extra></extra>",
         )
@@ -97,8 +102,8 @@ def verdicts_figure(lives: Sequence[Life]) -> "Figure":
         ("updates", "mean staleness (versions)", "mean λ"), 1
     ):
         figure.update_xaxes(title_text=title, rangemode="tozero", row=1, col=column)
-        rows_axis(figure, lives, row=1, col=column)
-    return look.dress(figure, look.rows_height(len(lives)), barmode="stack")
+        rows_axis(figure, timelines, row=1, col=column)
+    return theme.dress(figure, theme.rows_height(len(timelines)), barmode="stack")
 
 
 def _means(sums: Iterable[float], counts: Iterable[int]) -> list[float | None]:
@@ -113,16 +118,16 @@ def _verdict_table(results: Results) -> str:
     total = sum(counts.values())
     kept = "; its client keeps what it held" if has_memory(results) else ""
     rows = []
-    for verdict, (colour, _) in look.VERDICTS.items():
+    for verdict, (colour, _) in theme.VERDICTS.items():
         number = counts.get(verdict.value, 0)
         if number:
             chip = f'<span class="chip" style="background:{colour}"></span>'
             rows.append(
                 (
-                    chip + look.verdict_name(verdict),
+                    chip + theme.verdict_name(verdict),
                     f"{number:,}",
                     f"{100 * number / total:.3g}&nbsp;%",
-                    units.in_bytes(sizes[verdict.value]),
+                    units.unbroken_bytes(sizes[verdict.value]),
                     _MEANING[verdict] + (kept if verdict.returns_mass else ""),
                 )
             )
@@ -140,7 +145,7 @@ def _reasons(results: Results) -> list[str]:
     if not found:
         return []
     rows = [
-        (f"{number:,}", look.verdict_name(Verdict(verdict)), text(reason))
+        (f"{number:,}", theme.verdict_name(Verdict(verdict)), text(reason))
         for (verdict, reason), number in found.most_common(MOST_REASONS)
     ]
     parts = ["<h3>Reasons</h3>", table(("updates", "verdict", "reason"), rows, "r")]

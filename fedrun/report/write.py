@@ -5,10 +5,10 @@ from pathlib import Path
 from fedcore.errors import ConfigError
 from fedrun.optional import installed
 from fedrun.report.appendix import section as appendix
+from fedrun.report.client_timelines import timelines_of
 from fedrun.report.coverage import section as coverage
 from fedrun.report.header import intro, title
 from fedrun.report.learning import section as learning
-from fedrun.report.lives import lives_of
 from fedrun.report.memory import section as memory
 from fedrun.report.page import page
 from fedrun.report.staleness import section as staleness
@@ -36,17 +36,17 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
             "or build the image with --build-arg REPORT=yes"
         )
     results, out = Results(folder), out or folder / "report.html"
-    lives = lives_of(results)
+    timelines = timelines_of(results)
     text = page(
         f"{title(results)} (run {results.configured.run_id})",
-        intro(results, lives),
+        intro(results, timelines),
         [
             learning(results),
             coverage(results),
             staleness(results),
-            verdicts(results, lives),
+            verdicts(results, timelines),
             traffic(results),
-            timeline(results, lives),
+            timeline(results, timelines),
             memory(results),
             appendix(results, out),
         ],

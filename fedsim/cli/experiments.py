@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from fedrun.command import (
+from fedrun.cli.command import (
     data_changes,
     data_option,
     example,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from fedrun.command import FROM_CONFIG, app_option
+from fedrun.cli.command import FROM_CONFIG, app_option
 
 PATH = click.Path(path_type=Path)
 APP = app_option(otherwise=FROM_CONFIG)

@@ -10,9 +10,9 @@ from rich.console import Console
 from fedcore.errors import JournalError
 from fedrun.app import app_of, load_app
 from fedrun.callbacks import CALLBACKS, Notice, Notifier
-from fedrun.columns import formats
+from fedrun.checkpoints.export import export_config, export_tables
+from fedrun.cli.traffic_tables import traffic_tables
 from fedrun.config import load_config
-from fedrun.export import export_config, export_tables
 from fedrun.report import (
     partition_page,
     partition_table,
@@ -21,8 +21,8 @@ from fedrun.report import (
     write_report,
 )
 from fedrun.results import Results
+from fedrun.results.columns import formats
 from fedrun.run import Run
-from fedrun.tables import traffic_tables
 from fedrun.traffic import read_traffic
 from fedsim.api import free_folder
 from fedsim.api import run as run_simulation

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from fedrun.command import (
+from fedrun.cli.command import (
     data_changes,
     data_option,
     example,

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fedrun.report import look, units
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.downsample import Floats, downsample
 from fedrun.report.ranges import axis_range, limits
-from fedrun.report.thin import Floats, thinned
 from fedsim.experiments.statistics import student_t
 from fedsim.experiments.trial import Trial
 
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 COLOURS = (
-    look.BLUE,
-    look.VERMILION,
-    look.GREEN,
-    look.PINK,
-    look.ORANGE,
-    look.SKY,
-    look.YELLOW,
-    look.GREY,
+    theme.BLUE,
+    theme.VERMILION,
+    theme.GREEN,
+    theme.PINK,
+    theme.ORANGE,
+    theme.SKY,
+    theme.YELLOW,
+    theme.GREY,
 )
 MOST_CURVES = len(COLOURS)
 MOST_POINTS = 200
@@ -63,7 +64,7 @@ def band(trials: Sequence[Trial], metric: str, axis: str) -> Band | None:
     grid = grid[(grid >= start) & (grid <= end)]
     if not len(grid):
         return None
-    grid = grid[thinned(len(grid), MOST_POINTS)]
+    grid = grid[downsample(len(grid), MOST_POINTS)]
     values_RG = np.stack([np.interp(grid, over, values) for over, values in curves])
     least, most = limits(metric, np.concatenate([values for _, values in curves]))
     mean, count = values_RG.mean(0), len(values_RG)
@@ -106,28 +107,28 @@ def curves_figure(
         if target is not None:
             figure.add_hline(
                 y=target,
-                line={"dash": "dot", "width": 1.5, "color": look.GREY},
+                line={"dash": "dot", "width": 1.5, "color": theme.GREY},
                 row=1,
                 col=column,
             )
     measured = [trial.curve(metric, "version")[1] for trial in trials]
     known = np.concatenate([*measured, np.empty(0)])
     figure.update_yaxes(range=axis_range(metric, known, drawn))
-    figure.update_yaxes(title_text=look.label(metric), row=1, col=1)
-    return look.dress(figure, 420 + look.legend_height(len(groups)))
+    figure.update_yaxes(title_text=theme.label(metric), row=1, col=1)
+    return theme.dress(figure, 420 + theme.legend_height(len(groups)))
 
 
 def _traces(name: str, colour: str, found: Band) -> list[Any]:
     """The band below the line of the mean."""
     from plotly.graph_objects import Scatter
 
-    name = look.plain(name)
+    name = theme.plain(name)
     around = Scatter(
         x=np.concatenate([found.over, found.over[::-1]]),
         y=np.concatenate([found.high, found.low[::-1]]),
         mode="lines",  # by default, a short line has dots
         fill="toself",
-        fillcolor=look.soft(colour, 0.18),
+        fillcolor=theme.soft(colour, 0.18),
         line={"width": 0},
         hoverinfo="skip",
         showlegend=False,

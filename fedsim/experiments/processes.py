@@ -11,7 +11,7 @@ from threading import Thread
 from typing import TypeVar
 
 from fedcore.errors import LatecomerError
-from fedrun.command import log_to_stderr
+from fedrun.cli.command import log_to_stderr
 from fedsim.child_processes import deaf, end_with_parent
 
 Task = TypeVar("Task")

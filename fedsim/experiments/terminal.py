@@ -15,7 +15,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from fedrun.report import page, units
+from fedrun import units
+from fedrun.report import page
 from fedsim.experiments.statistics import Estimate
 
 WIDTH = 140  # of the table where there is no terminal

@@ -16,10 +16,10 @@ from fedcore.coordinator.records import Decided, Leased
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import WorkloadError
 from fedcore.protocol import Verdict
-from fedrun.models import main_metric
-from fedrun.report.flow import Flow, published_at
-from fedrun.report.thin import Floats, floats
+from fedrun.report.byte_counts import ByteCounts, published_at
+from fedrun.report.downsample import Floats, floats
 from fedrun.results import NOT_METRICS, Results, Table, is_number
+from fedrun.results.evaluations import main_metric
 
 
 class Place(NamedTuple):
@@ -153,7 +153,7 @@ def _counts(results: Results, seconds: Floats) -> tuple[Floats, Floats]:
 
     def until(records: Sequence[Any], each: Sequence[int]) -> Floats:
         at = floats([record.at - results.started for record in records])
-        return Flow(at, np.array(each, np.int64), 0).up_to(seconds)
+        return ByteCounts(at, np.array(each, np.int64), 0).up_to(seconds)
 
     nbytes = until(decided, [r.nbytes for r in decided])
     return (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedcore.errors import ConfigError
-from fedrun.columns import text_of
+from fedrun.results.columns import text_of
 from fedsim.traces.format import (
     COLUMNS,
     MUST_HAVE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedcore.errors import ConfigError
-from fedrun.columns import cell
+from fedrun.results.columns import cell
 from fedsim.traces.format import COLUMNS, OF_CLIENT, ClientTrace
 
 DIGITS = 9  # behind the point: nanoseconds

@@ -27,7 +27,7 @@ from fedcore.protocol import Verdict
 from fedcore.rng import Key
 from fedrun.config import parse_config
 from fedrun.journal import Configured
-from fedrun.report.thin import Floats
+from fedrun.report.downsample import Floats
 from fedrun.results import Results
 from fedsim.traces import ClientTrace, Segment, read_trace, write_trace
 from fedsim.traces.format import What

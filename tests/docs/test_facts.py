@@ -10,8 +10,8 @@ from fedwire.v1 import federation_pb2 as pb
 from docs import generate
 from fedcore.config import Method, kind_of
 from fedcore.payloads import formats
+from fedrun.cli.exit_codes import EXIT_CODES, exit_code
 from fedrun.config import FederationConfig, parse_config
-from fedrun.exits import _STATUSES, exit_status
 from tests.docs.pages import PAGES, ROOT, prose
 
 DOCS = ROOT / "docs"
@@ -28,20 +28,20 @@ def _chapter(text: str, heading: str) -> str:
 # -------------------------------------------------------------------------- exits
 
 
-def test_the_table_of_exit_statuses_is_that_of_the_program() -> None:
+def test_the_table_of_exit_codes_is_that_of_the_program() -> None:
     rows = re.findall(
         r"^\| (\d+) \| `(\w+)` \|",
-        _chapter(_read("operations.md"), "Exit statuses"),
+        _chapter(_read("operations.md"), "Exit codes"),
         re.MULTILINE,
     )
     assert [(name, int(status)) for status, name in rows] == [
-        (kind.__name__, status) for kind, status in _STATUSES
+        (kind.__name__, status) for kind, status in EXIT_CODES
     ]
 
 
 def test_each_error_ends_with_the_status_of_its_row() -> None:
-    for kind, status in _STATUSES:
-        assert exit_status(kind("why")) == status
+    for kind, status in EXIT_CODES:
+        assert exit_code(kind("why")) == status
 
 
 # --------------------------------------------------------------------------- wire

@@ -30,7 +30,7 @@ from fedcore.protocol import (
     Reply,
     Verdict,
 )
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from tests.fedclient.liar import frames, lying
 from tests.served import spec_of
 
@@ -109,7 +109,7 @@ def test_a_pull_that_is_answered_wrongly_is_told(
 ) -> None:
     with pytest.raises(ProtocolError, match=reason) as caught:
         pulled(sent)
-    assert exit_status(caught.value) == 76
+    assert exit_code(caught.value) == 76
 
 
 def test_a_chunk_that_was_damaged_on_its_way_is_worth_another_try() -> None:
@@ -245,7 +245,7 @@ def test_an_older_server_is_told() -> None:
         pytest.raises(RefusedError, match="does not speak this protocol") as caught,
     ):
         connection.enrol(pb.EnrolRequest(key=KEY))
-    assert exit_status(caught.value) == 77
+    assert exit_code(caught.value) == 77
 
 
 def test_nobody_at_the_address_is_told() -> None:
@@ -256,7 +256,7 @@ def test_nobody_at_the_address_is_told() -> None:
         pytest.raises(UnavailableError, match="does not answer") as caught,
     ):
         connection.enrol(pb.EnrolRequest(key=KEY))
-    assert exit_status(caught.value) == 69
+    assert exit_code(caught.value) == 69
 
 
 @pytest.mark.parametrize("method", ["report", "report_failure", "leave"])

@@ -39,7 +39,7 @@ from fedcore.errors import (
     WorkloadError,
 )
 from fedcore.workload import Client, Trained, TrainingTask, Workload
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from fedrun.results import Results
 from fedserver.status import status_json
 from tests.served import DIM, Served, served, settings, until
@@ -161,7 +161,7 @@ def test_a_client_waits_for_the_run_of_its_state_and_says_so(
         error = refusal(two, tmp_path / "ann")
         assert f"belongs to run {run_id}" in str(error)
         assert "to join that one use another --state" in str(error)
-        assert exit_status(error) == 69  # --give-up still ends it
+        assert exit_code(error) == 69  # --give-up still ends it
         ann = stack.enter_context(worker(two, tmp_path / "ann", give_up=None))
         enrolling = stack.enter_context(ThreadPoolExecutor(1)).submit(ann._enrol)
         until(lambda: "waiting for the run of this state" in caplog.text, "it says so")
@@ -183,7 +183,7 @@ def test_another_model_is_refused_by_its_first_tensor(
 ) -> None:
     error = refusal(server, tmp_path / "ann", app)
     assert words in str(error)
-    assert exit_status(error) == 77
+    assert exit_code(error) == 77
     assert not server.state.clients
 
 
@@ -195,7 +195,7 @@ def test_a_second_client_in_a_state_directory_is_refused(
         error = refusal(server, tmp_path / "ann")
         assert isinstance(error, StateError)
         assert "is in use by another client" in str(error)
-        assert exit_status(error) == 74
+        assert exit_code(error) == 74
         ann._turn()
 
 
@@ -345,7 +345,7 @@ def test_a_name_that_belongs_to_another_client_is_refused(
         with worker(server, tmp_path / "two" / "ann") as two:
             with pytest.raises(RefusedError, match="fedserver free RUN 'ann'") as e:
                 two.run()
-            assert exit_status(e.value) == 77
+            assert exit_code(e.value) == 77
         one._member.check_superseded()
 
 
@@ -384,7 +384,7 @@ def test_an_algorithm_that_is_too_new_is_told(
     with worker(server, tmp_path / "ann") as ann:
         with pytest.raises(RefusedError, match="too old for the federation's") as e:
             ann._member._algorithm(told)
-        assert exit_status(e.value) == 77
+        assert exit_code(e.value) == 77
 
 
 def test_a_client_gives_up_in_time(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_client_gives_up_in_time(tmp_path: Path) -> None:
         pytest.raises(UnavailableError, match="gave up after 0 s") as caught,
     ):
         ann.run()
-    assert exit_status(caught.value) == 69
+    assert exit_code(caught.value) == 69
 
 
 # --------------------------------------------------------------------------- patience

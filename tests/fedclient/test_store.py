@@ -21,7 +21,7 @@ from fedcore.errors import StateError
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 
 E0 = "0" * 16
 FRESH = ParticipantState("cid", "run", E0)
@@ -124,7 +124,7 @@ def refusal(folder: Path) -> str:
     """Why the state in a folder cannot be used."""
     with pytest.raises(StateError) as caught:
         loaded(folder)
-    assert exit_status(caught.value) == 74
+    assert exit_code(caught.value) == 74
     assert str(folder) in str(caught.value)
     return str(caught.value)
 
@@ -523,7 +523,7 @@ def test_a_full_disk_is_told_and_the_state_before_it_stays(tmp_path: Path) -> No
             store.save(FULL)
             with pytest.raises(StateError, match="the disk is full") as caught:
                 store.save(large)
-            assert exit_status(caught.value) == 74
+            assert exit_code(caught.value) == 74
             again = replace(FULL, seq=5)
             store.save(again)  # once there is room
         assert same(loaded(tmp_path), again)

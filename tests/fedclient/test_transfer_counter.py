@@ -26,14 +26,15 @@ def test_what_passes_is_counted_by_direction() -> None:
     counter.carry("down", 4, DENSE[4:], 10)
     assert counter.load("down").transfers == 1
     assert str(counter) == (
-        "up: 1 payload of 10 B (dense) in messages of 17 B; "
-        "down: 1 payload of 10 B (dense) in messages of 0 B"
+        "up: 1 payload of 10 bytes (dense) in messages of 17 bytes; "
+        "down: 1 payload of 10 bytes (dense) in messages of 0 bytes"
     )
 
 
 def test_without_a_payload_it_says_so() -> None:
     assert str(TransferCounter()) == (
-        "up: 0 B in messages without a payload; down: 0 B in messages without a payload"
+        "up: 0 bytes in messages without a payload; "
+        "down: 0 bytes in messages without a payload"
     )
 
 

@@ -300,7 +300,7 @@ def test_wandb_works_without_an_account(desk_with_run: pytest.MonkeyPatch) -> No
 
 def test_without_being_asked_no_such_package_is_imported() -> None:
     code = (
-        "import sys, fedrun.callbacks, fedrun.export, fedsim.cli.run\n"
+        "import sys, fedrun.callbacks, fedrun.checkpoints.export, fedsim.cli.run\n"
         "heavy = {'tensorboard', 'mlflow', 'wandb', 'pandas', 'pyarrow'}\n"
         "print(heavy & {*sys.modules})"
     )

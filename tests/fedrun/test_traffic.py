@@ -15,12 +15,9 @@ from rich.console import Console
 
 from fedcore import payloads
 from fedcore.payloads import dense_payload, sparse_payload
-from fedrun.tables import (
-    busiest,
+from fedrun.cli.traffic_tables import (
     less,
-    overhead,
     overhead_line,
-    size,
     totals_table,
     traffic_tables,
 )
@@ -34,14 +31,17 @@ from fedrun.traffic import (
     Load,
     Traffic,
     TrafficFile,
+    busiest,
     by_client,
     codec_of,
     lanes_json,
     of_all,
+    overhead,
     read_lanes,
     read_traffic,
     total,
 )
+from fedrun.units import in_bytes, unbroken_bytes
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=2)
 LANES = st.builds(
@@ -227,7 +227,18 @@ def test_the_tables_say_what_travelled() -> None:
     assert "20 times less" in text
     assert "no less" in text
     rows = [line.split() for line in text.splitlines()]
-    assert ["up", "sparse", "2", "40", "B", "70", "B", "20", "times", "less"] in rows
+    assert [
+        "up",
+        "sparse",
+        "2",
+        "40",
+        "bytes",
+        "70",
+        "bytes",
+        "20",
+        "times",
+        "less",
+    ] in rows
     assert traffic_tables(Traffic(), {}, DIM) == []
 
 
@@ -260,10 +271,18 @@ def _of(lanes: dict[Lane, Load]) -> Traffic:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1234, "1.23 kB"), (5e6, "5 MB"), (2e15, "2e+03 TB")],
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1234, "1.23 kB"),
+        (5e6, "5 MB"),
+        (2e15, "2,000 TB"),
+    ],
 )
 def test_sizes_have_three_digits(count: float, text: str) -> None:
-    assert size(count) == text
+    assert in_bytes(count) == text
+    assert unbroken_bytes(count) == text.replace(" ", "\u00a0")
 
 
 def test_nothing_saves_nothing() -> None:

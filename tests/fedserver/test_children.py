@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedcore.errors import ConfigError, WorkloadError
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from fedserver.children import keep_evaluating, make_model
 from tests.fedserver.honest import still_serves
 from tests.served import Served, served, settings, until
@@ -119,7 +119,7 @@ def test_an_app_that_fails_makes_no_model(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("1 / 0")
     with pytest.raises(WorkloadError, match=r"made no model: .*division by zero") as e:
         make_model(config, tmp_path)
-    assert exit_status(e.value) == 65
+    assert exit_code(e.value) == 65
 
 
 def test_without_app_and_model_the_command_that_makes_one_is_told(
@@ -131,4 +131,4 @@ def test_without_app_and_model_the_command_that_makes_one_is_told(
         ConfigError, match="no app to make it from; run: fedclient"
     ) as e:
         make_model(config, tmp_path)
-    assert exit_status(e.value) == 78
+    assert exit_code(e.value) == 78

@@ -21,7 +21,7 @@ from fedwire.frames import chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import DiskError, JournalError
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from fedrun.journal import verify
 from fedrun.journal.codec import Row
 from fedrun.journal.journal import Journal
@@ -139,7 +139,7 @@ def test_a_server_that_is_stopped_on_a_full_disk_says_so_and_loses_nothing(
                 pushing.result(30)
     assert isinstance(run.error, JournalError)
     assert "the disk is full" in str(run.error)
-    assert exit_status(run.error) == 74
+    assert exit_code(run.error) == 74
     ballast.unlink()
     with run:
         assert run.state.applied == peer.seq

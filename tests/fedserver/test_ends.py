@@ -13,7 +13,7 @@ from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fedcore.errors import UnavailableError
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, served, settings, until
@@ -284,7 +284,7 @@ def test_a_port_that_is_taken_is_named(server: Served, tmp_path: Path) -> None:
         f"cannot listen on {server.address}: the port is taken or the address is not "
         "this machine's (server.listen)"
     )
-    assert exit_status(caught.value) == 69
+    assert exit_code(caught.value) == 69
     with Served(other, settings(other)) as again:
         still_serves(again)
 

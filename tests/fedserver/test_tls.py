@@ -15,7 +15,7 @@ from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, LatecomerError, RefusedError
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from fedserver.remote import ask_health, ask_status
 from tests.peer import CALL, Peer, key_of
 from tests.served import Served, served, settings
@@ -78,7 +78,7 @@ def refusal(call: Callable[[], Any]) -> LatecomerError:
     """How a call is refused."""
     with pytest.raises(RefusedError) as caught:
         call()
-    assert exit_status(caught.value) == 77
+    assert exit_code(caught.value) == 77
     return caught.value
 
 
@@ -276,7 +276,7 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
         served(tmp_path, server=encrypted(missing)),
     ):
         pass
-    assert exit_status(e.value) == 78
+    assert exit_code(e.value) == 78
 
 
 def test_a_certificate_that_is_none_is_a_mistake_in_the_config(

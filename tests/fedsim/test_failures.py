@@ -10,8 +10,8 @@ import latecomer
 from fedcore.coordinator.records import Failed
 from fedcore.errors import UserCodeError, WorkloadError
 from fedcore.workload import MOST_FAILURES, Client, Trained, TrainingTask
-from fedrun.report.lives import lives_of
-from fedrun.report.lost import what_was_lost
+from fedrun.report.client_timelines import timelines_of
+from fedrun.report.loss_summary import loss_summary
 from tests.fedsim import toys
 from tests.fedsim.toys import gradient, linear, points, toy
 
@@ -51,7 +51,7 @@ def test_a_client_that_is_no_use_is_named(
     assert len(results.of(Failed)) == MOST_FAILURES
     [(name, told)] = results.summary["failed"].items()
     assert told.endswith(error)
-    loss = what_was_lost(results, lives_of(results))
+    loss = loss_summary(results, timelines_of(results))
     assert loss.headline.endswith(f" 1 client failed: {name}.")
     assert not loss.nothing
     assert any(told in sentence for sentence in loss.sentences)
@@ -110,7 +110,7 @@ def test_samples_that_are_left_out_are_told_by_client_with_the_reason(
     assert sum(samples for samples, _, _ in results.skipped.values()) >= updates
     assert set(results.summary["skipped"]) == {f"client-{n}" for n in range(4)}
     assert set(results.summary["skipped"].values()) == {"row-0.png: truncated"}
-    loss = what_was_lost(results, lives_of(results))
+    loss = loss_summary(results, timelines_of(results))
     assert loss.nothing
     samples, tasks, _ = results.skipped["client-0"]
     assert samples == tasks > 1  # the same row, in each of them

@@ -23,7 +23,7 @@ from fedcore.errors import (
     RefusedError,
     UnavailableError,
 )
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 
 HERE = Address("127.0.0.1", 1)
 
@@ -143,7 +143,7 @@ def test_the_error_tells_whether_it_makes_sense_to_try_again(
 ) -> None:
     error = explained(Failed(grpc.StatusCode[code], "why"), HERE)
     assert type(error) is kind
-    assert exit_status(error) == status
+    assert exit_code(error) == status
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fedcore.coordinator.records import Decided, Leased
+from fedrun.cli.traffic_tables import traffic_tables
 from fedrun.results import Results
-from fedrun.tables import traffic_tables
 from fedrun.traffic import (
     CONTROL,
     OTHERS,

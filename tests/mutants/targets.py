@@ -23,8 +23,8 @@ _PARTICIPANT = (
 _JOURNAL = (
     "tests/fedrun/journal",
     "tests/fedrun/test_run.py",
-    "tests/fedrun/test_models.py",
-    "tests/fedrun/test_whatif.py",
+    "tests/fedrun/checkpoints/test_keeper.py",
+    "tests/fedrun/journal/test_what_if.py",
     "tests/fedserver/test_journal_cli.py",
     *MODEL_CHECK,
 )

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from fedrun.models import ModelKeeper
+from fedrun.checkpoints.keeper import CheckpointKeeper
 from tests.fedclient.test_member import worker
 from tests.fedrun.journal.runs import Written
 from tests.served import Served, settings
@@ -23,7 +23,7 @@ def test_the_books_of_a_run_balance(tmp_path: Path) -> None:
 def test_an_update_that_no_client_knows_of_is_noticed(tmp_path: Path) -> None:
     run = Written(tmp_path)
     run.push()
-    ModelKeeper(run.run).save_last()
+    CheckpointKeeper(run.run).save_last()
     run.close()
     books = audit(run.folder, [])
     assert (books.acknowledged, books.journalled) == (0, 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedcore.coordinator.settings import lower_is_better
-from fedrun.report import units
+from fedrun import units
 from fedsim.experiments.codecs.choose import Point, pareto_front, recommended
 from fedsim.experiments.codecs.measure import down_per_update, last_means, up_per_update
 from fedsim.experiments.codecs.pairs import Pair

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedrun.report import look, units
+from fedrun import units
+from fedrun.report import theme
+from fedrun.report.downsample import Floats
 from fedrun.report.page import Section, copyable, note, page, plot, table, text
 from fedrun.report.ranges import axis_range
-from fedrun.report.thin import Floats
 from fedsim.experiments.codecs.comparison import Comparison
 from fedsim.experiments.codecs.table import CAPTION, HEAD, heading, mark, numbers
 
@@ -120,27 +121,27 @@ def codecs_figure(comparison: Comparison) -> "Figure":
     axis = axis_range(comparison.metric, inside, [inside, np.array([goal])])
     edge = axis[1] if comparison.lower_is_better else axis[0]
     groups: list[tuple[str, Sequence[int], dict[str, Any]]] = [
-        ("other pairs", rest, {"marker": {"color": look.GREY, "size": 8}}),
+        ("other pairs", rest, {"marker": {"color": theme.GREY, "size": 8}}),
         (
             "Pareto front",
             front,
             {
                 "mode": "lines+markers",
-                "line": {"color": look.BLUE, "width": 2, "shape": "hv"},
-                "marker": {"color": look.BLUE, "size": 9},
+                "line": {"color": theme.BLUE, "width": 2, "shape": "hv"},
+                "marker": {"color": theme.BLUE, "size": 9},
             },
         ),
         (
             "uncompressed",
             [i for i in known if i == 0],
-            {"marker": {"color": look.ORANGE, "size": 12, "symbol": "diamond"}},
+            {"marker": {"color": theme.ORANGE, "size": 12, "symbol": "diamond"}},
         ),
         (
             "the pair to take",
             [i for i in known if i == comparison.taken],
             {
                 "marker": {
-                    "color": look.GREEN,
+                    "color": theme.GREEN,
                     "size": 18,
                     "symbol": "star",
                     "line": {"width": 0},
@@ -154,7 +155,7 @@ def codecs_figure(comparison: Comparison) -> "Figure":
             figure.add_trace(_points(comparison, name, places, heights, form))
     if worse:
         symbol = "triangle-up" if comparison.lower_is_better else "triangle-down"
-        form = {"marker": {"color": look.GREY, "size": 9, "symbol": symbol}}
+        form = {"marker": {"color": theme.GREY, "size": 9, "symbol": symbol}}
         heights = [edge] * len(worse)
         beyond = _points(comparison, "beyond the axis", worse, heights, form)
         figure.add_trace(beyond)
@@ -164,8 +165,8 @@ def codecs_figure(comparison: Comparison) -> "Figure":
         type="log",
         **_ticks([comparison.rows[i].nbytes for i in known]),
     )
-    figure.update_yaxes(title_text=look.label(comparison.metric), range=axis)
-    return look.dress(figure, 520)
+    figure.update_yaxes(title_text=theme.label(comparison.metric), range=axis)
+    return theme.dress(figure, 520)
 
 
 def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
     values = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
     return {
         "tickvals": values,
-        "ticktext": [units.in_bytes(value) for value in values],
+        "ticktext": [units.unbroken_bytes(value) for value in values],
         "range": [low - edge, high + edge],
     }
 
@@ -200,7 +201,7 @@ def _points(
         cliponaxis=False,
         customdata=[
             [
-                look.plain(str(comparison.rows[i].pair)),
+                theme.plain(str(comparison.rows[i].pair)),
                 units.digits(comparison.fewer(comparison.rows[i])),
                 comparison.values[i],
             ]
@@ -219,7 +220,7 @@ def _accepted(figure: "Figure", comparison: Comparison) -> None:
         return
     figure.add_hline(
         y=value,
-        line={"dash": "dot", "width": 1.5, "color": look.GREY},
+        line={"dash": "dot", "width": 1.5, "color": theme.GREY},
         annotation_text=f"uncompressed, and {comparison.tolerance:g} worse",
         annotation_position="top right"
         if comparison.lower_is_better

@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedrun.report import units
+from fedrun import units
 from fedsim.experiments.codecs.comparison import Comparison
 
 CAPTION = (

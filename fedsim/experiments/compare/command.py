@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from fedrun.report import units
+from fedrun import units
 from fedrun.report.page import Section, note, page, plot, text
 from fedsim.experiments.compare.comparison import COSTS, Comparison, compare
 from fedsim.experiments.compare.sides import read_sides

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedcore.coordinator.settings import lower_is_better
-from fedrun.report import units
+from fedrun import units
 from fedsim.experiments.compare.sides import Side
 from fedsim.experiments.statistics import (
     ALPHA,

@@ -9,10 +9,10 @@ import click
 from rich.console import Console
 
 from fedcore.errors import ConfigError, LatecomerError
+from fedrun import units
 from fedrun.app import app_of, load_app
-from fedrun.columns import formats
 from fedrun.config import load_config
-from fedrun.report import units
+from fedrun.results.columns import formats
 from fedsim.experiments.processes import stoppable
 from fedsim.experiments.runner import Failure, require_measured
 from fedsim.experiments.sweep.files import write_sweep

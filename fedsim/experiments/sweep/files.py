@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
-from fedrun.columns import write_columns
+from fedrun.results.columns import write_columns
 from fedsim.experiments.cache import Cache
 from fedsim.experiments.sweep.outcome import Outcome
 from fedsim.experiments.sweep.page import sweep_page

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from fedcore.coordinator.settings import lower_is_better
-from fedrun.report import units
+from fedrun import units
 from fedsim.experiments.statistics import (
     ALPHA,
     ONE_SEED,

@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from fedrun.report import units
+from fedrun import units
 from fedsim.experiments.sweep.outcome import COSTS, Outcome
 from fedsim.experiments.terminal import Cells, column, largest, with_interval
 

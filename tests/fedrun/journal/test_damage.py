@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.errors import CorruptJournalError, JournalError, JournalVersionError
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 from fedrun.journal import Journal, recover, repair, verify
 from fedrun.run import open_run
 from tests.fedrun.journal.runs import LARGE, Written, change, written
@@ -25,7 +25,7 @@ def refusal(run: Written) -> JournalError:
     """Why the run cannot be opened."""
     with pytest.raises(JournalError) as caught:
         open_run(run.config, 2.0)
-    assert exit_status(caught.value) == 74
+    assert exit_code(caught.value) == 74
     return caught.value
 
 

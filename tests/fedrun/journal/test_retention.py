@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedcore.errors import JournalError
-from fedrun.export import export_model
+from fedrun.checkpoints.export import export_model
 from fedrun.journal import Journal, verify
 from fedrun.journal.replay import Replay
 from tests.fedrun.journal.runs import LARGE, Written

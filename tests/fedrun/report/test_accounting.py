@@ -15,9 +15,9 @@ from fedcore.coordinator.records import (
 )
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
-from fedrun.report.flow import downloads, uploads
-from fedrun.report.lives import lives_of
-from fedrun.report.lost import what_was_lost
+from fedrun.report.byte_counts import downloads, uploads
+from fedrun.report.client_timelines import timelines_of
+from fedrun.report.loss_summary import loss_summary
 from fedrun.results import Results
 from tests.fedrun.report.story import DIM, Story, short_story
 
@@ -126,7 +126,7 @@ def test_an_end_that_was_moved_is_no_end(tmp_path: Path) -> None:
 
 def lost(story: Story, folder: Path) -> tuple[str, str, bool]:
     results = results_of(story, folder)
-    loss = what_was_lost(results, lives_of(results))
+    loss = loss_summary(results, timelines_of(results))
     return loss.headline, " ".join(loss.sentences), loss.nothing
 
 

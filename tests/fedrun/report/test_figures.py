@@ -5,8 +5,8 @@ import pytest
 
 from fedcore.protocol import Verdict
 from fedrun.report import staleness
+from fedrun.report.downsample import Bins, downsample, floats
 from fedrun.report.history import history
-from fedrun.report.thin import Bins, floats, thinned
 from fedrun.results import Results
 from tests.fedrun.report.story import Story, short_story
 
@@ -61,7 +61,7 @@ def test_the_history_names_epochs_and_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5, 100])
 def test_thinning_keeps_the_first_and_the_last(count: int) -> None:
-    rows = thinned(count, 5)
+    rows = downsample(count, 5)
     assert len(rows) == min(count, 5)
     if count:
         assert (rows[0], rows[-1]) == (0, count - 1)

@@ -6,7 +6,7 @@ from typing import Any
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
-from fedrun.report import look
+from fedrun.report import theme
 from fedrun.report.narrow import narrow
 
 
@@ -17,7 +17,7 @@ def layout_of(figure: Figure, entries: int = 0) -> dict[str, Any]:
 def test_panels_side_by_side_go_below_each_other() -> None:
     figure = make_subplots(rows=2, cols=3, shared_xaxes=True, shared_yaxes=True)
     figure.update_yaxes(title_text="accuracy", row=1, col=1)
-    wide = look.dress(figure, 600).to_dict()["layout"]
+    wide = theme.dress(figure, 600).to_dict()["layout"]
     found = narrow(wide)
     axes = [name for name in found if name.startswith("xaxis")]
     assert len(axes) == 6
@@ -34,11 +34,11 @@ def test_panels_side_by_side_go_below_each_other() -> None:
 
 
 def test_a_single_panel_keeps_its_place_and_makes_room_for_the_legend() -> None:
-    figure = look.dress(Figure(Scatter(y=[1, 2])), 380)
+    figure = theme.dress(Figure(Scatter(y=[1, 2])), 380)
     before = figure.to_dict()["layout"]
     assert layout_of(figure, 6)["height"] > 380
     assert figure.to_dict()["layout"] == before
 
 
 def test_a_finger_scrolls_the_page() -> None:
-    assert layout_of(look.dress(Figure(), 300))["dragmode"] is False
+    assert layout_of(theme.dress(Figure(), 300))["dragmode"] is False

@@ -16,7 +16,7 @@ from fedcore.coordinator.records import ServerStarted
 from fedcore.errors import ConfigError, JournalError
 from fedcore.protocol import Verdict
 from fedrun.report import write_report
-from fedrun.report.lives import Doing
+from fedrun.report.client_timelines import Doing
 from tests.fedrun.report.story import Story, short_story
 
 SECTIONS = (

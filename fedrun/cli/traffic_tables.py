@@ -1,6 +1,6 @@
-"""The book of bytes as tables for a terminal."""
+"""The bytes of a run as tables for a terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -13,23 +13,18 @@ from fedrun.traffic import (
     Lane,
     Load,
     Traffic,
+    busiest,
     by_client,
     in_order,
+    is_framed,
     of_all,
+    overhead,
     total,
 )
+from fedrun.units import in_bytes
 
 MOST_CLIENTS = 10
 _DENSE = 4  # bytes of an uncompressed value
-
-
-def size(count: float) -> str:
-    """Bytes in three digits: ``1.23 MB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def less(load: Load, dim: int) -> str:
@@ -43,17 +38,17 @@ def less(load: Load, dim: int) -> str:
 
 
 def saving(lanes: Mapping[Lane, Load], dim: int) -> str:
-    """The same of all payloads, both ways."""
+    """How many times less than dense float32 all payloads are, both ways."""
     return less(total(lanes.values()), dim)
 
 
 def traffic_tables(
     traffic: Traffic, names: Mapping[str, str], dim: int
 ) -> list[RenderableType]:
-    """Bytes of all, and of the clients with the most of them.
+    """Tables of the bytes of all clients, and of the busiest clients.
 
     Args:
-        traffic: the book.
+        traffic: the bytes that were counted.
         names: of clients, by their ids.
         dim: values of the model.
     """
@@ -93,7 +88,7 @@ def clients_table(
     dim: int,
     most: int = MOST_CLIENTS,
 ) -> Table:
-    """The same for each client; those with the most bytes, if they are many."""
+    """Bytes by client, direction and codec; only the busiest clients if many."""
     table = _table("client", "way", "codec", lanes, "than float32")
     groups = by_client(lanes)
     for cid in busiest(lanes, most):
@@ -115,28 +110,8 @@ def clients_table(
     return table
 
 
-def busiest(lanes: Mapping[Lane, Load], most: int) -> Sequence[str]:
-    """At most so many clients, those with the most bytes."""
-    sums: dict[str, int] = {}
-    for lane, load in lanes.items():
-        sums[lane.cid] = sums.get(lane.cid, 0) + max(load.framed, load.payload)
-    return sorted(sums, key=lambda cid: (-sums[cid], cid))[:most]
-
-
-def overhead(lanes: Mapping[Lane, Load]) -> float | None:
-    """Bytes of messages that are no payload, both ways, for each update.
-
-    An update is a payload that went up. Returns None without updates or messages.
-    """
-    updates = sum(load.transfers for lane, load in lanes.items() if lane.way == "up")
-    if not updates or not _is_framed(lanes):
-        return None
-    sums = total(lanes.values())
-    return (sums.framed - sums.payload) / updates
-
-
 def overhead_line(lanes: Mapping[Lane, Load]) -> str:
-    """The same in words; empty if there is nothing to say."""
+    """The overhead of messages in words; empty where it is unknown."""
     found = overhead(lanes)
     if found is None:
         return ""
@@ -152,7 +127,7 @@ def _table(
 ) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
     columns = [first, second, third, "payload"]
-    columns += ["in messages"] if _is_framed(lanes) else []
+    columns += ["in messages"] if is_framed(lanes) else []
     for place, column in enumerate([*columns, last]):
         is_text = place < 2 or column == "codec"
         table.add_column(column, justify="left" if is_text else "right")
@@ -161,12 +136,7 @@ def _table(
 
 
 def _cells(load: Load, lanes: Mapping[Lane, Load]) -> list[str]:
-    """Payloads, their bytes, and those of the messages."""
+    """Cells: how many payloads, their bytes, and the bytes of messages."""
     cells = [f"{load.transfers:,}" if load.transfers else ""]
-    cells.append(size(load.payload) if load.payload else "")
-    return [*cells, size(load.framed)] if _is_framed(lanes) else cells
-
-
-def _is_framed(lanes: Mapping[Lane, Load]) -> bool:
-    """Whether there were messages; a simulation has none."""
-    return any(load.framed for load in lanes.values())
+    cells.append(in_bytes(load.payload) if load.payload else "")
+    return [*cells, in_bytes(load.framed)] if is_framed(lanes) else cells

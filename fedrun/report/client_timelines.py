@@ -19,8 +19,8 @@ from fedcore.coordinator.records import (
 from fedcore.coordinator.settings import TimeoutsConfig
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
+from fedrun.report.downsample import Floats
 from fedrun.report.history import downtimes
-from fedrun.report.thin import Floats
 from fedrun.results import Results
 
 MOST_SHOWN = 40  # clients in one plot
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Life:
+class ClientTimeline:
     """One client's story."""
 
     name: str
@@ -158,43 +158,43 @@ class Life:
             self.stretches[self._task] = task._replace(doing=Doing.FRUITLESS)
 
 
-def lives_of(results: Results) -> dict[str, Life]:
-    """The lives of all trainers, by client id, in the order in which they came."""
-    lives: dict[str, Life] = {}
+def timelines_of(results: Results) -> dict[str, ClientTimeline]:
+    """The timelines of all trainers, by client id, in the order in which they came."""
+    timelines: dict[str, ClientTimeline] = {}
     gaps = iter(downtimes(results))
     served, silence = False, lost_after(results)
     for record in results.records:
         if isinstance(record, ServerStarted):
             gap, served = next(gaps) if served else None, True
             if gap is not None and gap.how != "ended":
-                for known in lives.values():
+                for known in timelines.values():
                     known.interrupt(gap.start)
             continue
         if not isinstance(record, _TOLD):
             continue
         if record.cid in results.evaluators:
             continue
-        life = lives.get(record.cid)
-        if life is None:
+        timeline = timelines.get(record.cid)
+        if timeline is None:
             name = results.names.get(record.cid, record.cid)
-            life = lives[record.cid] = Life(name)
+            timeline = timelines[record.cid] = ClientTimeline(name)
         at = record.at - results.started
         match record:
             case Leased(task="train"):
-                life.lease(at)
+                timeline.lease(at)
             case Decided():
-                life.decide(record, at)
+                timeline.decide(record, at)
             case Failed():
-                life.fail(at)
+                timeline.fail(at)
             case Lost():
-                life.lose(at - silence)
+                timeline.lose(at - silence)
             case Departed():
-                life.turn(at, None)
+                timeline.turn(at, None)
             case _:
-                life.appear(at)
-    for life in lives.values():
-        life.end(results.seconds)
-    return lives
+                timeline.appear(at)
+    for timeline in timelines.values():
+        timeline.end(results.seconds)
+    return timelines
 
 
 def lost_after(results: Results) -> Seconds:
@@ -210,36 +210,39 @@ class States(NamedTuple):
     counts: dict[Doing, Floats]  # their sum is the number of clients, everywhere
 
 
-def states(lives: Collection[Life], seconds: Seconds, moments: int = 400) -> States:
+def states(
+    timelines: Collection[ClientTimeline], seconds: Seconds, moments: int = 400
+) -> States:
     """Clients by what they do over time."""
     times = np.linspace(0.0, seconds, moments)
     counts = {}
     for doing in Doing:
         ends = [
-            (s.start, s.end) for x in lives for s in x.stretches if s.doing is doing
+            (s.start, s.end) for x in timelines for s in x.stretches if s.doing is doing
         ]
         starts, stops = np.array(ends, np.float64).reshape(-1, 2).T
         begun = np.searchsorted(np.sort(starts), times, side="right")
         # At the very end, what was done last is still done.
         over = np.searchsorted(np.sort(stops[stops < seconds]), times, side="right")
         counts[doing] = (begun - over).astype(np.float64)
-    counts[Doing.ABSENT] = len(lives) - np.sum(list(counts.values()), axis=0)
+    counts[Doing.ABSENT] = len(timelines) - np.sum(list(counts.values()), axis=0)
     return States(times, counts)
 
 
-def most_interesting(lives: Iterable[Life]) -> Sequence[Life]:
-    """At most :data:`MOST_SHOWN` lives, those with most trouble, in their order.
+def most_interesting(timelines: Iterable[ClientTimeline]) -> Sequence[ClientTimeline]:
+    """At most :data:`MOST_SHOWN` timelines, those with most trouble, in their order.
 
     Trouble is a loss, a task without an update, or an update that was not accepted;
     among equals, those that did most come first.
     """
-    lives = list(lives)
-    if len(lives) <= MOST_SHOWN:
-        return lives
+    timelines = list(timelines)
+    if len(timelines) <= MOST_SHOWN:
+        return timelines
     ranked = sorted(
-        range(len(lives)), key=lambda i: (-lives[i].trouble, -lives[i].tasks, i)
+        range(len(timelines)),
+        key=lambda i: (-timelines[i].trouble, -timelines[i].tasks, i),
     )
-    return [lives[i] for i in sorted(ranked[:MOST_SHOWN])]
+    return [timelines[i] for i in sorted(ranked[:MOST_SHOWN])]
 
 
 def selection_note(shown: int, all_of_them: int) -> str:

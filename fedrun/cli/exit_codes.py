@@ -1,4 +1,4 @@
-"""Exit statuses: whose fault it was, as sysexits.h numbers it."""
+"""Exit codes, which say whose fault an error was, as sysexits.h numbers them."""
 
 import os
 
@@ -15,7 +15,7 @@ from fedcore.errors import (
     WorkloadError,
 )
 
-_STATUSES: tuple[tuple[type[LatecomerError], int], ...] = (
+EXIT_CODES: tuple[tuple[type[LatecomerError], int], ...] = (
     (ConfigError, os.EX_CONFIG),  # 78: the settings
     (UserCodeError, os.EX_SOFTWARE),  # 70: the user's functions raised
     (WorkloadError, os.EX_DATAERR),  # 65: the user's file, model or data
@@ -29,6 +29,6 @@ _STATUSES: tuple[tuple[type[LatecomerError], int], ...] = (
 )
 
 
-def exit_status(error: LatecomerError) -> int:
-    """The status with which a command ends after this error."""
-    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+def exit_code(error: LatecomerError) -> int:
+    """The exit code of a command that this error ends."""
+    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))

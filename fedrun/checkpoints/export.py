@@ -7,11 +7,11 @@ from pathlib import Path
 import yaml
 
 from fedcore.errors import JournalError
-from fedrun.columns import write_columns
 from fedrun.files import save_model
 from fedrun.journal import Journal, public_model
 from fedrun.journal.recover import recover_from
 from fedrun.results import FRAMES, Results
+from fedrun.results.columns import write_columns
 
 # The evaluators' metrics are a part of all.
 TABLES = tuple(name for name in FRAMES if name != "central")

@@ -16,11 +16,11 @@ from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, JournalError
 from fedcore.params import digest
 from fedrun.callbacks import Notice
-from fedrun.columns import text_of, write_columns
+from fedrun.checkpoints.export import TABLES, export_config, export_model, export_tables
 from fedrun.config import load_config
-from fedrun.export import TABLES, export_config, export_model, export_tables
 from fedrun.journal.versions import in_words
 from fedrun.results import Results
+from fedrun.results.columns import text_of, write_columns
 from fedrun.run import Run
 from tests.fedrun.journal.runs import Written
 from tests.fedsim import toys

@@ -11,10 +11,10 @@ from rich.console import Console
 
 import latecomer
 from fedcore.params import ParamSpec
-from fedrun.divergence import Divergence, classes_of
 from fedrun.report.summary import summary_table
 from fedrun.report.write import write_report
 from fedrun.results import Results
+from fedrun.results.divergence import Divergence, classes_of
 from tests.fedrun.report.story import Story
 from tests.fedsim.toys import linear, settings, toy
 

@@ -7,8 +7,8 @@ import pytest
 
 from fedcore import errors
 from fedcore.errors import LatecomerError
-from fedrun.command import in_sentences
-from fedrun.exits import exit_status
+from fedrun.cli.command import in_sentences
+from fedrun.cli.exit_codes import exit_code
 
 STATUSES = {
     "LatecomerError": os.EX_SOFTWARE,
@@ -42,7 +42,7 @@ def below(error: type[LatecomerError]) -> Iterator[type[LatecomerError]]:
 
 
 def test_every_error_has_its_status() -> None:
-    found = {kind.__name__: exit_status(kind("x")) for kind in below(LatecomerError)}
+    found = {kind.__name__: exit_code(kind("x")) for kind in below(LatecomerError)}
     assert found == STATUSES
 
 

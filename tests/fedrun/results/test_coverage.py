@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from fedcore.coordinator.records import Departed, Enrolled
 from fedcore.protocol import Verdict
-from fedrun import coverage as module
-from fedrun.coverage import Coverage
 from fedrun.report.coverage import shares_figure
+from fedrun.results import coverage as module
+from fedrun.results.coverage import Coverage
 from tests.fedrun.report.story import Story
 
 

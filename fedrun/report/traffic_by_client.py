@@ -4,19 +4,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedrun.report import look, units
+from fedrun import units
+from fedrun.report import theme
 from fedrun.report.page import folded, note, plot, table, text
 from fedrun.results import Results
-from fedrun.tables import busiest, overhead
 from fedrun.traffic import (
     CONTROL,
     OTHERS,
     WAYS,
     Lane,
     Load,
+    busiest,
     by_client,
     in_order,
     of_all,
+    overhead,
     read_traffic,
     total,
 )
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MOST_DRAWN, MOST_ROWS = 30, 200  # clients
-_COLOURS = (look.BLUE, look.GREEN, look.ORANGE, look.PINK, look.SKY, look.VERMILION)
+_COLOURS = (
+    theme.BLUE,
+    theme.GREEN,
+    theme.ORANGE,
+    theme.PINK,
+    theme.SKY,
+    theme.VERMILION,
+)
 _FRAMED = (
     "Counted where they pass, on the server. Payload: what a codec made, by the format "
     "that its first bytes name; one that was sent twice counts twice. In messages: "
@@ -66,7 +75,7 @@ def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Fig
     shown = list(reversed(busiest(carrying, MOST_DRAWN)))
     size = max((load.payload for load in carrying.values()), default=0)
     unit = units.byte_unit(size)
-    labels = [look.label(names.get(cid, cid)) for cid in shown]
+    labels = [theme.label(names.get(cid, cid)) for cid in shown]
     figure = Figure()
     kinds = sorted({(lane.way, lane.codec) for lane in carrying}, reverse=True)
     for place, (way, codec) in enumerate(kinds):
@@ -77,8 +86,8 @@ def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Fig
             y=labels,
             name=f"{way}, {codec}",
             orientation="h",
-            marker=look.fill(_COLOURS[place % len(_COLOURS)]),
-            customdata=[[units.in_bytes(load.payload)] for load in loads],
+            marker=theme.fill(_COLOURS[place % len(_COLOURS)]),
+            customdata=[[units.unbroken_bytes(load.payload)] for load in loads],
             hovertemplate=f"%{{y}}: %{{customdata[0]}} {way}, {codec}<extra></extra>",
         )
         figure.add_trace(bars)
@@ -86,8 +95,8 @@ def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Fig
         title_text=f"payload, up to the left, down to the right ({unit.name})",
         **_both_ways(carrying, shown, unit),
     )
-    height = look.rows_height(len(shown))
-    return look.dress(figure, height, barmode="relative")
+    height = theme.rows_height(len(shown))
+    return theme.dress(figure, height, barmode="relative")
 
 
 def _both_ways(
@@ -136,8 +145,8 @@ _HEAD = ("payloads", "payload", "in messages", "smaller by")
 def _cells(load: Load, dim: int) -> tuple[str, ...]:
     return (
         f"{load.transfers:,}" if load.transfers else "–",
-        units.in_bytes(load.payload) if load.payload else "–",
-        units.in_bytes(load.framed) if load.framed else "–",
+        units.unbroken_bytes(load.payload) if load.payload else "–",
+        units.unbroken_bytes(load.framed) if load.framed else "–",
         units.times(load.payload, 4 * dim * load.transfers),
     )
 
@@ -151,8 +160,8 @@ def _missing(results: Results, lanes: Mapping[Lane, Load]) -> str:
     if not lost:
         return ""
     return (
-        f"At least {units.in_bytes(lost)} of payload are missing here and above: a "
-        "server that is killed loses what it counted in its last two seconds."
+        f"At least {units.unbroken_bytes(lost)} of payload are missing here and above: "
+        "a server that is killed loses what it counted in its last two seconds."
     )
 
 

@@ -3,24 +3,30 @@ from pathlib import Path
 import numpy as np
 
 from fedcore.coordinator.records import Failed
-from fedrun.report import lives as module
+from fedrun.report import client_timelines as module
+from fedrun.report.client_timelines import (
+    ClientTimeline,
+    Doing,
+    most_interesting,
+    states,
+    timelines_of,
+)
 from fedrun.report.history import downtimes, time_down
-from fedrun.report.lives import Doing, Life, lives_of, most_interesting, states
 from fedrun.report.timeline import STEPS, coarse
 from fedrun.results import Results
 from tests.fedrun.report.story import SOON_LOST, Story, short_story
 
 
-def lives(story: Story, folder: Path) -> dict[str, Life]:
-    return lives_of(Results(story.write(folder / "run")))
+def timelines(story: Story, folder: Path) -> dict[str, ClientTimeline]:
+    return timelines_of(Results(story.write(folder / "run")))
 
 
-def stretches(life: Life) -> list[tuple[float, float, str]]:
-    return [(s.start, s.end, s.doing.name) for s in life.stretches]
+def stretches(timeline: ClientTimeline) -> list[tuple[float, float, str]]:
+    return [(s.start, s.end, s.doing.name) for s in timeline.stretches]
 
 
 def test_a_client_trains_from_its_task_to_the_verdict(tmp_path: Path) -> None:
-    ann = lives(short_story(), tmp_path)["id-ann"]
+    ann = timelines(short_story(), tmp_path)["id-ann"]
     assert stretches(ann) == [
         (0.0, 1.0, "IDLE"),
         (1.0, 3.0, "TRAINING"),
@@ -30,7 +36,7 @@ def test_a_client_trains_from_its_task_to_the_verdict(tmp_path: Path) -> None:
 
 
 def test_a_lost_client_is_away_until_the_server_hears_of_it(tmp_path: Path) -> None:
-    bob = lives(short_story(), tmp_path)["id-bob"]
+    bob = timelines(short_story(), tmp_path)["id-bob"]
     assert stretches(bob) == [
         (0.0, 1.0, "IDLE"),
         (1.0, 4.5, "TRAINING"),  # it was lost at 5.0, having been silent for 0.5
@@ -53,7 +59,7 @@ def test_a_task_that_another_one_follows_came_to_nothing(tmp_path: Path) -> None
     story.lease("ann", 6.0)
     story.lease("ann", 8.0)
     story.close(9.0, 0)
-    ann = lives(story, tmp_path)["id-ann"]
+    ann = timelines(story, tmp_path)["id-ann"]
     assert stretches(ann) == [
         (0.0, 1.0, "IDLE"),
         (1.0, 1.5, "FRUITLESS"),
@@ -73,7 +79,7 @@ def test_a_lost_client_that_never_returns_does_not_stay_in_training(
     story.lease("ann", 1.0)
     story.lose("ann", 4.5)
     story.close(9.0, 0)
-    ann = lives(story, tmp_path)["id-ann"]
+    ann = timelines(story, tmp_path)["id-ann"]
     assert stretches(ann)[1:] == [(1.0, 4.0, "FRUITLESS"), (4.0, 9.0, "AWAY")]
 
 
@@ -83,7 +89,7 @@ def test_a_client_whose_code_raises_trains_no_more(tmp_path: Path) -> None:
     story.lease("ann", 1.0)
     story.records.append(Failed(at=3.0, cid="id-ann", error="ValueError: no"))
     story.close(9.0, 0)
-    ann = lives(story, tmp_path)["id-ann"]
+    ann = timelines(story, tmp_path)["id-ann"]
     assert stretches(ann)[1:] == [(1.0, 3.0, "FRUITLESS"), (3.0, 9.0, "IDLE")]
     assert ann.fruitless == 1
 
@@ -109,12 +115,12 @@ def restarted() -> Story:
 
 
 def test_who_delivers_after_a_restart_has_trained_on(tmp_path: Path) -> None:
-    found = lives(restarted(), tmp_path)
+    found = timelines(restarted(), tmp_path)
     assert stretches(found["id-delivers"])[1] == (1.0, 7.0, "TRAINING")
 
 
 def test_who_asks_anew_after_a_restart_was_away(tmp_path: Path) -> None:
-    found = lives(restarted(), tmp_path)
+    found = timelines(restarted(), tmp_path)
     assert stretches(found["id-asks"])[1:] == [
         (1.0, 4.0, "FRUITLESS"),
         (4.0, 8.0, "AWAY"),
@@ -124,7 +130,7 @@ def test_who_asks_anew_after_a_restart_was_away(tmp_path: Path) -> None:
 
 
 def test_who_never_comes_back_after_a_restart_stays_away(tmp_path: Path) -> None:
-    found = lives(restarted(), tmp_path)
+    found = timelines(restarted(), tmp_path)
     away = (4.0, 10.0, "AWAY")
     assert stretches(found["id-never"])[1:] == [(1.0, 4.0, "FRUITLESS"), away]
     assert stretches(found["id-idle"]) == [(0.0, 4.0, "IDLE"), away]
@@ -156,7 +162,7 @@ def test_the_states_of_all_clients_add_up_at_every_moment(tmp_path: Path) -> Non
     story = restarted()
     story.enrol("late", at=9.5)
     results = Results(story.write(tmp_path / "run"))
-    found = states(lives_of(results).values(), results.seconds, 101)
+    found = states(timelines_of(results).values(), results.seconds, 101)
     assert set(np.sum(list(found.counts.values()), axis=0)) == {5.0}
     assert all(each.min() >= 0 for each in found.counts.values())
     at = {
@@ -182,7 +188,7 @@ def test_a_task_of_no_time_leaves_earlier_ones_alone(tmp_path: Path) -> None:
     story.lease("ann", 1.0)
     story.lease("ann", 1.0)
     story.close(1.0, 0)
-    ann = lives(story, tmp_path)["id-ann"]
+    ann = timelines(story, tmp_path)["id-ann"]
     assert stretches(ann) == [(0.0, 1.0, "TRAINING")]
     assert ann.fruitless == 1
 
@@ -190,32 +196,34 @@ def test_a_task_of_no_time_leaves_earlier_ones_alone(tmp_path: Path) -> None:
 def test_evaluators_have_no_life(tmp_path: Path) -> None:
     story = short_story()
     story.lease("judge", 9.9, task="evaluate")
-    assert list(lives(story, tmp_path)) == ["id-ann", "id-bob"]
+    assert list(timelines(story, tmp_path)) == ["id-ann", "id-bob"]
 
 
 def test_a_record_may_name_a_client_that_was_never_admitted(tmp_path: Path) -> None:
     story = Story()
     story.lease("ghost", 1.0)
     story.decide("ghost", 2.0)
-    assert lives(story, tmp_path)["id-ghost"].name == "id-ghost"
+    assert timelines(story, tmp_path)["id-ghost"].name == "id-ghost"
 
 
 def test_of_many_clients_those_with_trouble_are_shown_in_their_order() -> None:
-    many = [Life(f"c{i}", tasks=i, losses=int(i in (7, 99))) for i in range(100)]
+    many = [
+        ClientTimeline(f"c{i}", tasks=i, losses=int(i in (7, 99))) for i in range(100)
+    ]
     shown = most_interesting(many)
     assert len(shown) == module.MOST_SHOWN
-    assert [life.name for life in shown[:2]] == ["c7", "c61"]
+    assert [timeline.name for timeline in shown[:2]] == ["c7", "c61"]
     assert shown[-1].name == "c99"
     assert most_interesting(many[:12]) == many[:12]
 
 
 def test_long_lives_are_drawn_in_steps_and_cover_the_same_time() -> None:
-    life = [
+    timeline = [
         module.Stretch(i / 10, (i + 1) / 10, Doing.TRAINING if i % 2 else Doing.IDLE)
         for i in range(10_000)
     ]
-    life[5000:5100] = [module.Stretch(500.0, 510.0, Doing.AWAY)]
-    (drawn,), step = coarse([life], 1000.0)
+    timeline[5000:5100] = [module.Stretch(500.0, 510.0, Doing.AWAY)]
+    (drawn,), step = coarse([timeline], 1000.0)
     assert step == 1000.0 / STEPS
     assert len(drawn) <= STEPS
     assert sum(s.end - s.start for s in drawn) == 1000.0
@@ -223,5 +231,5 @@ def test_long_lives_are_drawn_in_steps_and_cover_the_same_time() -> None:
 
 
 def test_short_lives_are_drawn_as_they_were() -> None:
-    life = [module.Stretch(0.0, 1.0, Doing.IDLE)]
-    assert coarse([life], 1.0) == ([life], 0.0)
+    timeline = [module.Stretch(0.0, 1.0, Doing.IDLE)]
+    assert coarse([timeline], 1.0) == ([timeline], 0.0)

@@ -24,11 +24,16 @@ def byte_unit(nbytes: float) -> Unit:
 
 
 def in_bytes(nbytes: float) -> str:
-    """Bytes: ``1.23 MB``, on one line."""
+    """Bytes in three digits: ``1.23 MB``, ``12 bytes``."""
     for size, name in _BYTES:
         if nbytes >= size:
-            return f"{digits(nbytes / size)}\u00a0{name}"
-    return counted(round(nbytes), "byte").replace(" ", "\u00a0")
+            return f"{digits(nbytes / size)} {name}"
+    return counted(round(nbytes), "byte")
+
+
+def unbroken_bytes(nbytes: float) -> str:
+    """The same for a page, with a space at which no line breaks."""
+    return in_bytes(nbytes).replace(" ", "\u00a0")
 
 
 def in_seconds(seconds: float) -> str:

@@ -6,14 +6,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fedrun.report.thin import Floats, floats
+from fedrun.report.downsample import Floats, floats
 from fedrun.results import Results
 
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Flow:
+class ByteCounts:
     """The exchanges of one direction, in order of time."""
 
     seconds: Floats
@@ -48,21 +48,21 @@ class Flow:
         return sums[np.searchsorted(self.seconds, seconds, side="right")]
 
 
-def uploads(results: Results) -> Flow:
+def uploads(results: Results) -> ByteCounts:
     """Updates that got a verdict."""
     table = results.updates
     return _flow(table.get("seconds", []), table.get("bytes", []), results)
 
 
-def downloads(results: Results) -> Flow:
+def downloads(results: Results) -> ByteCounts:
     """Models that went along with tasks; a client that is up to date needs none."""
     table = results.tasks
     return _flow(table.get("seconds", []), table.get("bytes", []), results)
 
 
-def _flow(seconds: list[float], nbytes: list[int], results: Results) -> Flow:
+def _flow(seconds: list[float], nbytes: list[int], results: Results) -> ByteCounts:
     dense = 4 * results.dim
-    return Flow(floats(seconds), np.array(nbytes, np.int64), dense)
+    return ByteCounts(floats(seconds), np.array(nbytes, np.int64), dense)
 
 
 def published_at(results: Results, versions: list[int]) -> Floats:

@@ -14,7 +14,7 @@ def floats(column: Sequence[Any]) -> Floats:
     return np.array([np.nan if v is None else v for v in column], np.float64)
 
 
-def thinned(count: int, most: int) -> npt.NDArray[np.int64]:
+def downsample(count: int, most: int) -> npt.NDArray[np.int64]:
     """At most ``most`` places of ``count``, evenly spread, first and last included."""
     if count <= most:
         return np.arange(count)

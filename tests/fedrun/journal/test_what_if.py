@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrun.whatif import ask
+from fedrun.journal.what_if import ask
 from tests.fedrun.journal.runs import Written, written
 
 

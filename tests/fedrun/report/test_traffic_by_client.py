@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from fedrun.report import write_report
-from fedrun.report.counted import counted_figure
-from fedrun.report.units import byte_unit
+from fedrun.report.traffic_by_client import counted_figure
 from fedrun.results import Results
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, TrafficFile, read_traffic
+from fedrun.units import byte_unit
 from tests.fedrun.report.story import Story, short_story
 
 

@@ -13,7 +13,7 @@ import click
 
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.text import printable
-from fedrun.exits import exit_status
+from fedrun.cli.exit_codes import exit_code
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
                 traceback.print_exception(error.__cause__)
             for line in str(error).splitlines():
                 click.echo(f"error: {printable(line)}", err=True)
-            sys.exit(exit_status(error))
+            sys.exit(exit_code(error))
         except OSError as error:  # a file that was named cannot be read or written
             if error.filename is None:
                 raise

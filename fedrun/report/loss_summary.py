@@ -7,16 +7,16 @@ from fedcore.compressors import MemoryConfig
 from fedcore.config import kind_of, methods
 from fedcore.coordinator.records import Decided, HistoryForked
 from fedcore.protocol import Verdict
-from fedrun.report.lives import Life
-from fedrun.report.units import counted
+from fedrun.report.client_timelines import ClientTimeline
 from fedrun.results import Results
+from fedrun.units import counted
 
 MOST_NAMED = 5  # clients that failed
 _REFUSED = (Verdict.REJECTED_POLICY, Verdict.REJECTED_MALFORMED)
 MUCH, ENOUGH = 0.05, 20  # of that many tasks, such a share without use is a headline
 
 
-class Loss(NamedTuple):
+class LossSummary(NamedTuple):
     """What was lost, and what only seems to be."""
 
     headline: str
@@ -24,7 +24,7 @@ class Loss(NamedTuple):
     nothing: bool
 
 
-def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
+def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> LossSummary:
     """Reads it from the journal's own books: every update has one verdict."""
     updates = results.summary["updates"]
     refused = sum(updates.values()) - results.summary["accepted"]
@@ -53,7 +53,7 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
             f"{counted(capped, 'update')} counted for fewer samples than they had "
             "(algorithm.samples_cap)."
         )
-    fruitless = sum(life.fruitless for life in lives.values())
+    fruitless = sum(timeline.fruitless for timeline in timelines.values())
     if fruitless:
         sentences.append(
             f"{counted(fruitless, 'task')} ended without an update, as when a device "
@@ -72,10 +72,10 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
     ]
     if epochs:
         headline = "An older state was restored: what clients forgot by then is lost."
-        return Loss(headline, sentences, nothing=False)
+        return LossSummary(headline, sentences, nothing=False)
     if not _is_balanced(results):
         headline = "The books do not balance: please report this."
-        return Loss(headline, sentences, nothing=False)
+        return LossSummary(headline, sentences, nothing=False)
     headline = "Nothing was lost."
     if discarded:
         headline = "Nothing was lost but what was discarded on purpose."
@@ -88,7 +88,7 @@ def what_was_lost(results: Results, lives: dict[str, Life]) -> Loss:
         more = " and more" if len(missing) > MOST_NAMED else ""
         some = ", ".join(missing[:MOST_NAMED]) + more
         headline += f" {counted(len(missing), 'client')} failed: {some}."
-    return Loss(headline, sentences, nothing=not (gone or missing or wasted))
+    return LossSummary(headline, sentences, nothing=not (gone or missing or wasted))
 
 
 def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The models that a run exports: the last one, and the best that was measured."""
+"""The checkpoints that a run writes: the last model, and the best one."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -11,13 +11,14 @@ from fedcore.typing import Vector
 from fedrun.files import load_arrays, save_model
 from fedrun.journal.codec import Row
 from fedrun.journal.disk import writing
+from fedrun.results.evaluations import main_metric
 from fedrun.run import Run
 
 _log = logging.getLogger(__name__)
 _MOST_HELD = 4  # models that evaluators are measuring at a time
 
 
-class ModelKeeper:
+class CheckpointKeeper:
     """Writes ``models/best.safetensors`` and ``models/last.safetensors``."""
 
     def __init__(self, run: Run) -> None:
@@ -111,9 +112,3 @@ class ModelKeeper:
             return None
         measured = load_arrays(path)[1].get("measured", "")
         return float(measured.partition("=")[2]) if measured else None
-
-
-def main_metric(values: Iterable[str]) -> str | None:
-    """The metric by which models are compared: accuracy if there is one."""
-    names = list(values)
-    return "accuracy" if "accuracy" in names else names[0] if names else None

@@ -1,0 +1,1 @@
+"""The models that a run keeps and exports."""

@@ -1,0 +1,132 @@
+"""The evaluations of a run as tables: by evaluators, by clients, and the best."""
+
+import math
+from collections.abc import Iterable
+
+from fedcore.coordinator.records import Evaluated
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.text import printable
+from fedrun.results.records import Records
+from fedrun.results.tables import Table, columns, is_number
+
+SUPPORT = "_n"  # behind a metric: how many samples it is of
+NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
+
+
+def all_evaluations(run: Records) -> Table:
+    """Evaluations: seconds, version, who, samples, and a column for each metric."""
+    rows = [
+        {
+            **run.place(r),
+            "version": r.version,
+            "central": r.cid in run.evaluators,
+            "samples": r.samples,
+            **_values(r),
+        }
+        for r in run.of(Evaluated)
+    ]
+    return columns(rows)
+
+
+def by_evaluators(metrics: Table) -> Table:
+    """The evaluations by evaluators, in the order of versions."""
+    rows = [i for i, yes in enumerate(metrics.get("central", [])) if yes]
+    rows.sort(key=lambda i: int(metrics["version"][i]))
+    return {name: [column[i] for i in rows] for name, column in metrics.items()}
+
+
+def by_version(run: Records) -> Table:
+    """Evaluations by clients: for each version the mean, weighted by samples.
+
+    Beside each metric its ``NAME_n`` says how many samples it is of: those of the
+    clients that have a number. What a client measured twice counts once.
+    """
+    rows = [
+        {
+            "seconds": max(r.at for r in records.values()) - run.started,
+            "version": version,
+            "clients": len(records),
+            "samples": sum(r.samples for r in records.values()),
+            **_merged(list(records.values())),
+        }
+        for version, records in sorted(own_evaluations(run).items())
+    ]
+    return columns(rows)
+
+
+def by_client(run: Records) -> Table:
+    """What each client measured last: seconds, version, samples, metrics."""
+    newest: dict[str, Evaluated] = {}
+    for _, records in sorted(own_evaluations(run).items()):
+        newest |= records
+    rows = [
+        {
+            **run.place(r),
+            "version": r.version,
+            "samples": r.samples,
+            **_values(r),
+        }
+        for r in newest.values()
+    ]
+    return columns(sorted(rows, key=lambda row: str(row["client"])))
+
+
+def own_evaluations(run: Records) -> dict[int, dict[str, Evaluated]]:
+    """By version and client: what was measured by those that train."""
+    found: dict[int, dict[str, Evaluated]] = {}
+    for r in run.of(Evaluated):
+        if r.cid not in run.evaluators:
+            found.setdefault(r.version, {})[r.cid] = r
+    return found
+
+
+def metric_names(table: Table) -> list[str]:
+    """The columns of a table of evaluations that are metrics."""
+    return [name for name in table if name not in NOT_METRICS]
+
+
+def best_values(central: Table) -> dict[str, tuple[float, int]]:
+    """The best central value of each metric, and the version that had it."""
+    found = {}
+    for name in metric_names(central):
+        pairs = zip(central[name], central["version"], strict=True)
+        known = [pair for pair in pairs if is_number(pair[0])]
+        if known:
+            pick = min if lower_is_better(name) else max
+            found[name] = pick(known, key=lambda pair: pair[0])
+    return found
+
+
+def _values(record: Evaluated) -> dict[str, float]:
+    """What was measured; a metric cannot take the name of another column."""
+    values = {printable(k): v for k, v in record.values.items()}
+    return {k: v for k, v in values.items() if k not in NOT_METRICS}
+
+
+def _merged(records: list[Evaluated]) -> dict[str, float]:
+    """The mean of each metric over clients that have one, weighted by their samples.
+
+    Each is followed by its n. NaN of 0 samples where no client has a number.
+    """
+    names = dict.fromkeys(name for record in records for name in _values(record))
+    sums: dict[str, float] = {}
+    weights: dict[str, int] = {}
+    alike = not any(record.samples for record in records)
+    for record in records:
+        weight = 1 if alike else record.samples
+        for name, value in _values(record).items():
+            if weight and is_number(value):
+                sums[name] = sums.get(name, 0.0) + weight * value
+                weights[name] = weights.get(name, 0) + weight
+    found: dict[str, float] = {}
+    for name in names:
+        weight = weights.get(name, 0)
+        found[name] = sums[name] / weight if weight else math.nan
+        found[name + SUPPORT] = 0 if alike else weight
+    return found
+
+
+def main_metric(values: Iterable[str]) -> str | None:
+    """The metric by which models are compared: accuracy if there is one."""
+    names = list(values)
+    return "accuracy" if "accuracy" in names else names[0] if names else None

@@ -1,0 +1,114 @@
+"""The records of a run, read once from its journal."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedcore.coordinator.records import (
+    Closed,
+    Enrolled,
+    RunResumed,
+    ServerStarted,
+    ServerStopped,
+    Tallied,
+)
+from fedcore.errors import JournalError
+from fedcore.params import ParamSpec
+from fedcore.text import printable
+from fedrun.journal import Configured, Journal
+from fedrun.journal.tally import in_order
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a run, and what is needed to read them."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        """The folder may be given as a text."""
+        object.__setattr__(self, "folder", Path(self.folder))
+
+    @cached_property
+    def records(self) -> list[Any]:
+        """All records in order, without their payloads, which may outgrow memory."""
+        journal = Journal.open(self.folder, read_only=True)
+        try:
+            records = [entry.record for entry in journal.store.entries(payloads=False)]
+        finally:
+            journal.close()
+        if not records:
+            raise JournalError(f"{self.folder}: the journal is empty")
+        if any(isinstance(record, Tallied) for record in records):
+            trainers = (r for r in records if isinstance(r, Enrolled))
+            cids = [r.cid for r in trainers if r.role == "trainer"]
+            records = in_order(records, cids)
+        return records
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[Any]]:
+        kinds: dict[type, list[Any]] = {}
+        for record in self.records:
+            kinds.setdefault(type(record), []).append(record)
+        return kinds
+
+    def of(self, kind: type) -> list[Any]:
+        """All records of a kind, in order, without their payloads."""
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def configured(self) -> Configured:
+        """What the run was told last."""
+        last: Configured = self.of(Configured)[-1]
+        return last
+
+    @cached_property
+    def started(self) -> float:
+        """When the run began; times in the tables count from here."""
+        first: Configured = self.of(Configured)[0]
+        return first.at
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long the run has lasted, up to its last record.
+
+        Servers that start and stop when it has ended do not make it longer.
+        """
+        last, closed = self.started, False
+        for record in self.records:
+            if isinstance(record, Closed | RunResumed):
+                closed = isinstance(record, Closed)
+            if not (closed and isinstance(record, ServerStarted | ServerStopped)):
+                last = max(last, float(record.at))
+        return last - self.started
+
+    @cached_property
+    def dim(self) -> int:
+        """How many values the model has."""
+        return ParamSpec.from_json(self.configured.spec).dim
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Client ids and names; a name that several clients have is made distinct."""
+        names = {record.cid: printable(record.name) for record in self.of(Enrolled)}
+        of = Counter(names.values())
+        return {c: n if of[n] == 1 else f"{n} ({c[:8]})" for c, n in names.items()}
+
+    @cached_property
+    def evaluators(self) -> set[str]:
+        """The ids of evaluators."""
+        roles = {record.cid: record.role for record in self.of(Enrolled)}
+        return {cid for cid, role in roles.items() if role == "evaluator"}
+
+    @cached_property
+    def end(self) -> str | None:
+        """Why the run ended; None while it may go on."""
+        ends = [r for r in self.records if isinstance(r, Closed | RunResumed)]
+        return ends[-1].reason if ends and isinstance(ends[-1], Closed) else None
+
+    def place(self, record: Any) -> dict[str, Any]:
+        """When it was, and which client."""
+        who = self.names.get(record.cid, record.cid)
+        return {"seconds": record.at - self.started, "client": who}
