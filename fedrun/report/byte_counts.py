@@ -1,4 +1,4 @@
-"""Bytes as they added up over time, and when which version was published."""
+"""How many bytes had travelled at each moment, and when versions were published."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,16 +51,16 @@ class ByteCounts:
 def uploads(results: Results) -> ByteCounts:
     """Updates that got a verdict."""
     table = results.updates
-    return _flow(table.get("seconds", []), table.get("bytes", []), results)
+    return _counts(table.get("seconds", []), table.get("bytes", []), results)
 
 
 def downloads(results: Results) -> ByteCounts:
     """Models that went along with tasks; a client that is up to date needs none."""
     table = results.tasks
-    return _flow(table.get("seconds", []), table.get("bytes", []), results)
+    return _counts(table.get("seconds", []), table.get("bytes", []), results)
 
 
-def _flow(seconds: list[float], nbytes: list[int], results: Results) -> ByteCounts:
+def _counts(seconds: list[float], nbytes: list[int], results: Results) -> ByteCounts:
     dense = 4 * results.dim
     return ByteCounts(floats(seconds), np.array(nbytes, np.int64), dense)
 

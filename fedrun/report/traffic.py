@@ -71,15 +71,15 @@ def traffic_figure(results: Results, up: ByteCounts, down: ByteCounts) -> "Figur
 
     clock = units.time_unit(results.seconds)
     figure = Figure()
-    for flow, name, colour in ((up, "up", theme.UP), (down, "down", theme.DOWN)):
-        events = flow.seconds[flow.nbytes > 0]
+    for counts, name, colour in ((up, "up", theme.UP), (down, "down", theme.DOWN)):
+        events = counts.seconds[counts.nbytes > 0]
         moments = np.unique(events[downsample(len(events), MOST_POINTS)])
         if not len(moments):
             continue
         moments = np.append(moments, max(results.seconds, moments[-1]))
         for dash, sums, what in (
-            ("solid", flow.up_to(moments), name),
-            ("dot", flow.uncompressed_up_to(moments), f"{name}, uncompressed"),
+            ("solid", counts.up_to(moments), name),
+            ("dot", counts.uncompressed_up_to(moments), f"{name}, uncompressed"),
         ):
             line = Scatter(
                 x=moments / clock.size,
@@ -106,16 +106,16 @@ def traffic_figure(results: Results, up: ByteCounts, down: ByteCounts) -> "Figur
 
 def _directions(up: ByteCounts, down: ByteCounts) -> str:
     rows = []
-    for name, flow in (("up: updates", up), ("down: models", down)):
-        mean = flow.total / flow.exchanges if flow.exchanges else 0
+    for name, counts in (("up: updates", up), ("down: models", down)):
+        mean = counts.total / counts.exchanges if counts.exchanges else 0
         rows.append(
             (
                 name,
-                f"{flow.exchanges:,}",
-                units.unbroken_bytes(flow.total),
+                f"{counts.exchanges:,}",
+                units.unbroken_bytes(counts.total),
                 units.unbroken_bytes(mean),
-                units.unbroken_bytes(flow.uncompressed),
-                units.times(flow.total, flow.uncompressed),
+                units.unbroken_bytes(counts.uncompressed),
+                units.times(counts.total, counts.uncompressed),
             )
         )
     head = ("direction", "payloads", "payload", "mean", "uncompressed", "smaller by")

@@ -54,7 +54,7 @@ def parts(results: Results) -> Iterator[str]:
     if traffic is None or not lanes:
         return
     names = {**results.names, OTHERS: "others"}
-    yield plot(counted_figure(lanes, names), "Payload bytes of clients by codec")
+    yield plot(bytes_figure(lanes, names), "Payload bytes of clients by codec")
     yield _totals(lanes, results.dim)
     is_framed = any(load.framed for load in lanes.values())
     yield note((_FRAMED if is_framed else _SIMULATED) + _overhead(lanes))
@@ -67,7 +67,7 @@ def parts(results: Results) -> Iterator[str]:
     yield folded(title, _clients(lanes, names, results.dim))
 
 
-def counted_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figure":
+def bytes_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figure":
     """Payload of each client, a colour for each codec: up to the left, down right."""
     from plotly.graph_objects import Bar, Figure
 

@@ -1,4 +1,4 @@
-"""``fedsim sweep``, ``codecs`` and ``compare`` from Python and notebooks."""
+"""``latecomer.run_sweep``, ``compare_codecs`` and ``compare_runs``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,32 +35,34 @@ def run_sweep(
 ) -> Outcome:
     """Tries many settings of a federation, as ``fedsim sweep`` does.
 
-    Runs that are done are kept in the folder of the sweep, and not simulated again.
+    The folder of the sweep keeps each finished run, and a later call does not simulate
+    it again.
 
     Args:
         config: the path of the YAML file.
-        grid: values to try by field, such as ``{"algorithm.buffer": [4, 8]}``; with
+        grid: the values to try by field, such as ``{"algorithm.buffer": [4, 8]}``; with
             several fields every combination is tried.
-        ranges: by field, the scale (linear, log or int), the low and the high end of an
-            interval, from which ``random`` points are drawn.
-        random: how many points are drawn, from ``ranges`` and ``grid``.
+        ranges: by field an interval to draw from: the scale (linear, log or int), the
+            low end and the high end.
+        random: how many points to draw from ``ranges`` and ``grid``.
         seeds: how often each point is simulated.
-        metric: to compare by; accuracy, or the first one measured, if left out.
-        app: ``module:attribute``, if not the config's.
-        changes: other values than the config's by field, for all points.
-        out: the folder of the sweep.
-        fresh: simulate again what is done already.
-        keep: keep the folders of the runs.
-        jobs: processes. A script that uses several must guard its own start with
-            ``if __name__ == "__main__"``, since they import it.
+        metric: the metric to compare by. Without it, accuracy, or the first one that
+            was measured.
+        app: ``module:attribute``. Without it, the app that the config names.
+        changes: values by field that replace those of the config at all points.
+        out: the folder of the sweep. Without it, a folder beside ``server.journal``.
+        fresh: whether to simulate finished runs again.
+        keep: whether to keep the folders of the runs.
+        jobs: how many processes. A script that uses several must guard its own start
+            with ``if __name__ == "__main__"``, since they import it.
 
     Returns:
         The points, the best one first: ``table()``, ``runs()`` and ``curves()`` are
-        dicts of columns, ``rows[0]`` is the best point, ``verdict`` says it in a line.
+        dicts of columns, ``rows[0]`` is the best point, and ``verdict`` names it.
 
     Raises:
         ConfigError: a setting is wrong.
-        LatecomerError: no run at all ended well.
+        LatecomerError: every run ended with an error.
     """
     for name, given in (("grid", grid), ("ranges", ranges)):
         if given is not None and not isinstance(given, Mapping):
@@ -105,21 +107,21 @@ def compare_codecs(
     """Compares codecs on a model, as ``fedsim codecs`` does.
 
     Args:
-        config: the path of the YAML file; without it the app is federated with all
-            defaults.
-        app: ``module:attribute``, if not the config's.
-        changes: other values than the config's, by field.
+        config: the path of the YAML file. Without it, all settings have their defaults.
+        app: ``module:attribute``. Without it, the app that the config names.
+        changes: values by field that replace those of the config.
         uplinks: codecs for updates, such as ``"top_k:ratio=0.01"`` or as YAML.
-        downlinks: codecs for models.
-        versions: of each simulation.
+        downlinks: codecs for models, written likewise.
+        versions: how many versions each simulation makes.
         seeds: how often each pair is simulated.
         tolerance: how much worse than uncompressed the recommended pair may be.
-        out: the folder of the page and the numbers.
-        jobs: processes, as in :func:`run_sweep`.
+        out: the folder for the page and the numbers. Without it, the next free one
+            beside ``server.journal``.
+        jobs: how many processes, as in :func:`run_sweep`.
 
     Returns:
-        The pairs, the uncompressed one first: ``rows``, ``values``, ``front``, and
-        ``advice`` and ``yaml`` of the recommended one.
+        The pairs, the uncompressed one first: ``rows``, ``values`` and ``front``;
+        ``advice`` and ``yaml`` recommend one.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -156,16 +158,20 @@ def compare_runs(
     """Compares runs or sweeps, as ``fedsim compare`` does.
 
     Args:
-        runs: their folders, or ``Results``; ``"FOLDER:2"`` is a row of a sweep.
-        metric: to compare by; accuracy, or the first one measured, if left out.
-        target: a value of it, up to which costs are counted.
-        out: a page with the curves, if one is wanted.
+        runs: folders of runs or sweeps, or ``Results``; ``"FOLDER:2"`` is a row of a
+            sweep.
+        metric: the metric to compare by. Without it, accuracy, or the first one that
+            was measured.
+        target: the value of the metric up to which costs are counted. Without it,
+            ``stop.target``, or the best value that all runs reach.
+        out: the file of a page with the curves. Without it, no page is written.
 
     Returns:
-        ``sides``, what they cost and how they differ; ``sentences()`` says it.
+        The ``sides``, their costs and their differences; ``sentences()`` are in words.
 
     Raises:
-        ConfigError: a name is no folder of a run or a sweep, or there is only one.
+        ConfigError: a folder holds no run and no sweep, or there is only one run.
+        WorkloadError: the metric was not measured.
     """
     for run in runs:
         if not isinstance(run, str | Path | Results):

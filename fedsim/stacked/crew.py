@@ -162,8 +162,8 @@ class Crew:
         )
         if not self._answered:
             hint = (
-                ", before any has answered; in a script of your own, call fedsim.run "
-                'under `if __name__ == "__main__":`'
+                ", before any has answered; in a script of your own, call "
+                'latecomer.run under `if __name__ == "__main__":`'
             )
         raise LatecomerError(
             f"{reason}: {_MOST_LOST} of them on the same tasks, one after the other"

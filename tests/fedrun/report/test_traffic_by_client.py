@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedrun.report import write_report
-from fedrun.report.traffic_by_client import counted_figure
+from fedrun.report.traffic_by_client import bytes_figure
 from fedrun.results import Results
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, TrafficFile, read_traffic
 from fedrun.units import byte_unit
@@ -105,7 +105,7 @@ def test_a_simulation_says_that_it_has_payloads_alone(tmp_path: Path) -> None:
 def test_the_figure_adds_up() -> None:
     lanes = {Lane(f"c{n}", "up", "dense"): Load(1, n + 1, n + 9) for n in range(50)}
     lanes[Lane("c49", "down", "sparse")] = Load(1, 7, 9)
-    figure = counted_figure(lanes, {})
+    figure = bytes_figure(lanes, {})
     up, down = figure.data
     assert len(up.y) == 30
     assert -sum(up.x) == sum(range(21, 51))
@@ -115,7 +115,7 @@ def test_the_figure_adds_up() -> None:
 @pytest.mark.parametrize("most", [1, 50, 1_234, 9_999_999])
 def test_no_tick_shows_negative_bytes(most: int) -> None:
     lanes = {Lane("a", way, "dense"): Load(1, most, most) for way in WAYS}
-    axis = counted_figure(lanes, {"a": "a"}).layout.xaxis
+    axis = bytes_figure(lanes, {"a": "a"}).layout.xaxis
     assert not any("-" in words or "−" in words for words in axis.ticktext)
     assert list(axis.ticktext) == list(reversed(axis.ticktext))
     assert axis.tickvals[-1] * byte_unit(most).size >= most
