@@ -41,7 +41,10 @@ class Algorithm(NamedTuple):
     """The roles of one federated algorithm, ready to run on one model."""
 
     config: "AlgorithmConfig"
+    model: ParamSpec
+    """Of the model that is trained."""
     spec: ParamSpec
+    """Of what travels: the model, followed by the client algorithm's companions."""
     selection: Selection
     update_filter: UpdateFilter
     staleness: StalenessPolicy
@@ -152,6 +155,8 @@ class AlgorithmConfig(Method):
             raise ValueError(
                 "over_selection is for synchronous algorithms; use concurrency"
             )
+        for role in (self.client, self.uplink, self.server):
+            role.fits(self)
         if isinstance(self.downlink, MemoryConfig):
             raise ValueError(
                 "downlink: the server's memory is W - X in any case; name the inner "
@@ -162,14 +167,6 @@ class AlgorithmConfig(Method):
                 f"downlink: {self.downlink.kind} is {self.downlink.bias} with these "
                 "settings; the server's memory W - X needs a contraction"
             )
-        if self.uplink.sends_changes != self.server.adds_changes:
-            raise ValueError(
-                "ef21 is an uplink and a server optimizer that need each other: with "
-                f"uplink {self.uplink.kind} the server cannot be {self.server.kind}; "
-                "choose both, as the recipe ef21 does, or neither"
-            )
-        if self.uplink.sends_changes:
-            self._refuse_to_weigh()
         if self.bandwidth and not (
             isinstance(self.uplink, MemoryConfig) and self.uplink.shortens
         ):
@@ -182,26 +179,19 @@ class AlgorithmConfig(Method):
             )
         return self
 
-    def _refuse_to_weigh(self) -> None:
-        """The server holds what the clients think that it holds, if all count alike."""
-        if self.staleness != Constant():
-            raise ValueError(
-                f"uplink: ef21 sends changes, of which none may be dampened by "
-                f"staleness {self.staleness.kind}; take constant"
-            )
-        if self.aggregator != WeightedMean() or self.weigh_by != "updates":
-            raise ValueError(
-                "uplink: ef21 sends changes, which the server must add up as they are: "
-                f"with aggregator {self.aggregator.kind} and weigh_by {self.weigh_by} "
-                "it would not; take weighted_mean and updates"
-            )
-
     def require_successor(self, other: "AlgorithmConfig") -> None:
         """Checks that a run which began with these settings can go on with others.
 
         Raises:
             ConfigError: what clients remember would mean something else.
         """
+        had, has = self.client.companions, other.client.companions
+        if had != has:
+            raise ConfigError(
+                f"algorithm.client: a run that began with {self.client.kind} cannot go "
+                f"on with {other.client.kind}: other vectors travel beside the model; "
+                "put it back, or start another run"
+            )
         before, now = self.uplink, other.uplink
         if before.sends_changes != now.sends_changes:
             raise ConfigError(
@@ -210,10 +200,12 @@ class AlgorithmConfig(Method):
                 "another kind; put it back, or start another run"
             )
 
-    def build(self, spec: ParamSpec) -> Algorithm:
+    def build(self, model: ParamSpec) -> Algorithm:
         """The algorithm for this model."""
+        spec = model.followed_by(self.client.companions)
         return Algorithm(
             config=self,
+            model=model,
             spec=spec,
             selection=self.selection.build(),
             update_filter=self.update_filter.build(),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from pydantic import (
     AfterValidator,
@@ -47,12 +47,47 @@ class Config(BaseModel):
     )
 
 
+class Roles(Protocol):
+    """The methods of a recipe, and how it weighs updates, for :meth:`Method.fits`."""
+
+    @property
+    def weigh_by(self) -> str:
+        """``updates`` or ``samples``."""
+
+    @property
+    def staleness(self) -> Any:
+        """How much a late update counts."""
+
+    @property
+    def aggregator(self) -> Any:
+        """How the updates of a buffer become one."""
+
+    @property
+    def server(self) -> Any:
+        """How the aggregate moves the model."""
+
+    @property
+    def client(self) -> Any:
+        """What a client does with a task."""
+
+    @property
+    def uplink(self) -> Any:
+        """How updates travel."""
+
+
 class Method(Config):
     """Base of a role's methods; subclasses have a field ``kind: Literal["<name>"]``."""
 
     kind: str
 
     role: ClassVar[str] = "method"
+
+    def fits(self, roles: "Roles") -> None:
+        """Checks the recipe that it stands in.
+
+        Raises:
+            ValueError: it does not work together with another role's method.
+        """
 
     @classmethod
     def example(cls) -> "Method":

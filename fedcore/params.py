@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -83,6 +83,29 @@ class ParamSpec:
         """Values per tensor: the layout that per-tensor codecs need."""
         return tuple(tensor.size for tensor in self.tensors)
 
+    def followed_by(self, companions: Sequence[str]) -> "ParamSpec":
+        """The spec of a flat vector in which vectors of the same shape follow this one.
+
+        Args:
+            companions: their names; tensor ``w`` of ``control`` is ``control/w``.
+        """
+        tensors = list(self.tensors)
+        for place, name in enumerate(companions, 1):
+            start = place * self.dim
+            tensors += [
+                TensorSpec(f"{name}/{each.name}", each.shape, start + each.offset)
+                for each in self.tensors
+            ]
+        return ParamSpec(tuple(tensors), self.frozen)
+
+    def extend(self, model_D: Vector) -> Vector:
+        """A flat vector of this spec that begins with ``model_D``; the rest is zero."""
+        if len(model_D) == self.dim:
+            return model_D
+        whole_D = np.zeros(self.dim, np.float32)
+        whole_D[: len(model_D)] = model_D
+        return whole_D
+
     def flatten(self, tensors: Tensors) -> Vector:
         """The flat vector of named arrays.
 
@@ -96,7 +119,7 @@ class ParamSpec:
         return flat
 
     def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
-        """Named views of the flat vector."""
+        """Named views of the flat vector, or of one that begins with it."""
         return dict(self._views(flat_D))
 
     def _views(self, flat_D: Vector) -> Iterator[tuple[str, Vector]]:

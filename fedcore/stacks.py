@@ -76,7 +76,8 @@ def train_stack(
         )
     if taken is None:
         placed = Batches(rows_NSB, batches.sizes_NS)
-        taken = _run(algorithm, model, pool, placed, steps_N, start_ND, state)
+        vectors = 1 + len(config.companions)
+        taken = _run(algorithm, model, pool, placed, steps_N, start_ND, state, vectors)
     counts: list[Counts | None] = [None] * count
     if count_labels:
         counts = _label_counts(pool, batches.sizes_NS, rows_NSB, tasks.clients)
@@ -95,12 +96,14 @@ def _run(
     steps_N: Counts,
     start_ND: Array,
     state: State,
+    vectors: int,
 ) -> Taken:
     """One gradient of all clients after the other, those with most steps first."""
     count = len(steps_N)
     rows_NSB, sizes_NS = batches
-    room_ND = pool.room(count, start_ND)
-    start_ND = array_namespace(start_ND).broadcast_to(start_ND, room_ND.shape)
+    xp = array_namespace(start_ND)
+    start_ND = xp.broadcast_to(start_ND, (count, start_ND.shape[-1]))
+    room_ND = pool.room(count, start_ND[:, : start_ND.shape[-1] // vectors])
     order = None
     if count > 1 and (steps_N[1:] > steps_N[:-1]).any():
         order = np.argsort(-steps_N, kind="stable")
@@ -114,7 +117,7 @@ def _run(
         return model.gradient(w_ND, x_NB, y_NB, sizes_N)
 
     trained = algorithm.run(start_ND, steps_N, gradient, state, room_ND)
-    delta_ND, loss_N, kept_ND = start_ND - trained.w_D, trained.loss, trained.state
+    delta_ND, loss_N, kept_ND = trained
     if order is None:
         return Taken(delta_ND, loss_N, kept_ND)
     back = np.argsort(order)

@@ -60,7 +60,7 @@ class Trainer:
         self._share_labels = share_labels
         self.model = model or workload.flat()
         check_fit(workload, algorithm)
-        algorithm.spec.require(self.model.spec, "this workload's model")
+        algorithm.model.require(self.model.spec, "this workload's model")
 
     def task(
         self, state: ParticipantState, data: Any, seed: int, client: str
@@ -118,7 +118,7 @@ class Trainer:
         trained = algorithm.run(public_D, len(plan), gradient, kept)
         used = np.concatenate(plan)
         return Trained(
-            delta_D=public_D - trained.w_D,
+            delta_D=trained.delta_D,
             samples=len(samples),
             steps=len(plan),
             loss=float(trained.loss),

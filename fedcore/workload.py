@@ -126,7 +126,11 @@ class Trained:
 
 
 class FlatModel(Protocol):
-    """A model as one flat vector: what the platform trains and evaluates."""
+    """A model as one flat vector: what the platform trains and evaluates.
+
+    The flat vectors that it is given begin with its D values; what follows them is a
+    method's (:attr:`fedcore.clients.ClientAlgorithmConfig.companions`).
+    """
 
     spec: ParamSpec
 

@@ -185,7 +185,7 @@ def _resume(
     if journal.loss is not None:
         actions += cut_off(journal, coordinator, at, fresh_name())
     if changes:
-        spec = coordinator.algorithm.spec
+        spec = coordinator.algorithm.model
         if coordinator.state.count and any(
             "algorithm.aggregator" in c for c in changes
         ):
@@ -232,7 +232,7 @@ def _check_model(
     if not config.model.is_file():
         return
     spec, initial_D = load_model(config.model)
-    coordinator.algorithm.spec.require(spec, str(config.model))
+    coordinator.algorithm.model.require(spec, str(config.model))
     if version_0(initial_D, told.origin) is None:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "

@@ -42,7 +42,7 @@ class Enrolment:
         self._run, self._core = run, core
         self._sessions, self._callers = sessions, callers
         self._max_update_bytes = max_update_bytes
-        self._spec = run.coordinator.algorithm.spec
+        self._spec = run.coordinator.algorithm.model
         self._spec_json = self._spec.to_json()
         self._newcomers = Turns(run.config.server.max_enrolments)
         self._codes = Codes()

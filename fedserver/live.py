@@ -151,7 +151,7 @@ class LiveView:
         lanes = self._progress.traffic.lanes()
         up = total(load for lane, load in lanes.items() if lane.way == "up")
         down = total(load for lane, load in lanes.items() if lane.way == "down")
-        less = saving(lanes, self._progress.run.coordinator.algorithm.spec.dim)
+        less = saving(lanes, self._progress.run.coordinator.algorithm.model.dim)
         than = f", {less} than float32" if less else ""
         return f"payload {in_bytes(up.payload)} up, {in_bytes(down.payload)} down{than}"
 
@@ -209,7 +209,7 @@ class LiveView:
     def _traffic(self, room: int) -> "_Part | None":
         """Bytes of all clients, by direction and codec; None where there is no room."""
         lanes = self._progress.traffic.lanes()
-        dim = self._progress.run.coordinator.algorithm.spec.dim
+        dim = self._progress.run.coordinator.algorithm.model.dim
         table = totals_table(lanes, dim)
         line = Text(overhead_line(lanes), style="dim")
         lines = table.row_count + 3  # an empty line, the head, and the line below

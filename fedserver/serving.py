@@ -122,7 +122,7 @@ def _unmeasured_targets(
 def _divergence(run: Run) -> Callable[[Row], None]:
     """Warns, once, of a loss that rises above what it may be."""
     state = run.coordinator.state
-    divergence = Divergence(classes_of(run.coordinator.algorithm.spec))
+    divergence = Divergence(classes_of(run.coordinator.algorithm.model))
     divergence.evaluators.update(
         row.cid for row in state.clients.values() if row.role == "evaluator"
     )

@@ -68,7 +68,7 @@ def status_json(progress: Progress, present: set[str]) -> JSON:
         }
     traffic = {
         "lanes": lanes_json(of_all(progress.traffic.lanes())),
-        "values": progress.run.coordinator.algorithm.spec.dim,
+        "values": progress.run.coordinator.algorithm.model.dim,
     }
     covered = _coverage_json(progress.coverage)
     clients = _clients_json(progress, present)

@@ -78,7 +78,7 @@ class World:
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
         self._on_event, self._is_stopping = on_event, False
-        self._divergence = Divergence(classes_of(run.coordinator.algorithm.spec))
+        self._divergence = Divergence(classes_of(run.coordinator.algorithm.model))
         self._key = Key.root(run.config.seed).fold_in("world")
         self._nonce = 0
         self._carry_out(self._group.commit())

@@ -126,7 +126,7 @@ class FlatModule:
 
     def _take(self, w_D: Vector) -> None:
         """Gives the module these weights."""
-        np.copyto(self._w, w_D)
+        np.copyto(self._w, w_D[: len(self._w)])  # companions may follow
         if self._w_here_D is not self._w_D:
             self._w_D.copy_(self._w_here_D)
 

@@ -12,3 +12,4 @@ from fedcore.clients.base import Trained as Trained
 from fedcore.clients.base import batches_of_one as batches_of_one
 from fedcore.clients.fed_prox import FedProx as FedProx
 from fedcore.clients.local_sgd import LocalSGD as LocalSGD
+from fedcore.clients.scaffold import Scaffold as Scaffold

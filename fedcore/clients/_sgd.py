@@ -140,6 +140,5 @@ class SGDConfig(ClientAlgorithmConfig):
                 g_D[...] = v_D
             g_D *= self.lr
             w_D -= g_D
-        return Trained(
-            end_D, mean_loss(losses, steps), kept_D if self.keep_momentum else None
-        )
+        kept_D = kept_D if self.keep_momentum else None
+        return Trained(start_D - end_D, mean_loss(losses, steps), kept_D)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedcore.arrays import like
 from fedcore.config import Method, OneOf
 from fedcore.rng import Key, Words, bits, seeds
-from fedcore.typing import Array, Counts, Indices, State
+from fedcore.typing import Array, Counts, Indices, State, Vector
 
 # (w_D, step) -> (loss, g_D): the mean loss over the step's samples, and its gradient,
 # in an array that the caller may write into until the next call. Of a stack, w_ND are
@@ -45,9 +45,10 @@ class Batches(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What a task made of the model."""
+    """What came of a task."""
 
-    w_D: Array
+    delta_D: Array
+    """Δ = W - w, shape (D,) or (N, D), followed by those of the companions."""
     loss: Array  # mean over the steps
     state: State
 
@@ -63,14 +64,15 @@ class Run(Protocol):
         state: State,
         room_D: Array | None = None,
     ) -> Trained:
-        """The model that the steps lead to.
+        """The update that the steps lead to.
 
         Args:
-            start_D: the public model, (D,) or one a row (N, D).
+            start_D: the public model, (D,) or one a row (N, D), followed by what the
+                server publishes of the companions.
             steps: how many; of a stack (N,), none above the one before.
             gradient: of the model that it is shown.
             state: what was kept from the task before.
-            room_D: memory for the result, which is otherwise made.
+            room_D: memory for the trained model, which is otherwise made.
         """
 
 
@@ -108,6 +110,37 @@ class ClientAlgorithmConfig(Method):
     @abstractmethod
     def step_count(self, samples: int, work: float = 1.0) -> int:
         """How many steps a client with so many samples takes; ``work`` is a share."""
+
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """Names of the vectors that travel beside the model, each of its shape.
+
+        They follow the model in the flat vector: the server publishes them with it, an
+        update holds what is to be subtracted from them, and codecs, error memories,
+        journal and catching up treat them as tensors of the model.
+        """
+        return ()
+
+    def take_back(self, kept: State, gone_D: Vector) -> State:
+        """What a client keeps, without an update that neither counts nor is sent again.
+
+        Args:
+            kept: what it keeps now.
+            gone_D: the update, with the companions' part.
+        """
+        return kept
+
+    def publish(self, beside_D: Vector, mean_D: Vector, share: float) -> Vector:
+        """The server's half: the companions that go with the next version.
+
+        Only elementwise IEEE operations are used: a replay is exact on any processor.
+
+        Args:
+            beside_D: those that go with this version.
+            mean_D: what the updates say of them, as the aggregator has merged them.
+            share: how many updates these were for each client that takes part.
+        """
+        return beside_D - mean_D
 
     def at(self, version: int) -> Self:
         """The settings for a task on this version of the model."""

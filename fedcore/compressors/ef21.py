@@ -20,6 +20,7 @@ disk begins anew, and what the server holds of its old self stays.
 from typing import Literal
 
 from fedcore.compressors._memory import MemoryConfig
+from fedcore.config import Roles
 from fedcore.typing import Array
 
 
@@ -32,6 +33,30 @@ class EF21(MemoryConfig):
     def sends_changes(self) -> bool:
         """The memory is the sum of what was sent, and no work."""
         return True
+
+    def fits(self, roles: Roles) -> None:
+        """The server holds what the clients think that it holds, if all count alike.
+
+        Raises:
+            ValueError: the server does not add changes up, or weighs them.
+        """
+        if not roles.server.adds_changes:
+            raise ValueError(
+                "uplink: ef21 sends changes, which only the server optimizer ef21 adds "
+                f"up; with {roles.server.kind} choose another uplink"
+            )
+        if roles.staleness.kind != "constant":
+            raise ValueError(
+                f"uplink: ef21 sends changes, of which none may be dampened by "
+                f"staleness {roles.staleness.kind}; take constant"
+            )
+        aggregator, weigh_by = roles.aggregator.kind, roles.weigh_by
+        if aggregator != "weighted_mean" or weigh_by != "updates":
+            raise ValueError(
+                "uplink: ef21 sends changes, which the server must add up as they are: "
+                f"with aggregator {aggregator} and weigh_by {weigh_by} it would not; "
+                "take weighted_mean and updates"
+            )
 
     def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
         """E ← e - q, that is g_i ← g_i + q."""

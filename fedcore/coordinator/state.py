@@ -77,15 +77,15 @@ class ServerState:
     """Everything that a restart brings back: X, W, buffer, clients, statistics."""
 
     def __init__(self, algorithm: Algorithm, initial_D: Vector, epoch: Epoch) -> None:
-        dim = algorithm.spec.dim
+        initial_D = algorithm.spec.extend(initial_D)
         self.algorithm = algorithm
         self.at: Seconds = 0.0
         self.started: Seconds | None = None
         self.exact_D = initial_D
         self.published = Published(initial_D, epoch=epoch, layout=algorithm.spec.sizes)
         self.published.keep(algorithm.config.ring_bytes)
-        self.optimizer = algorithm.server.init(dim)
-        self.buffer = algorithm.aggregator.init(dim)
+        self.optimizer = algorithm.server.init(algorithm.model.dim)
+        self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
         self.count = 0
         self.samples = 0.0
         self.staleness = algorithm.staleness.init()
@@ -270,9 +270,7 @@ class ServerState:
         """
         algorithm = self.algorithm
         agg_D = algorithm.aggregator.finalize(self.buffer, self._divisor())
-        self.exact_D, self.optimizer = algorithm.server.update(
-            self.exact_D, agg_D, self.optimizer
-        )
+        self.exact_D = self._moved(agg_D)
         packed, message = message_for(self.published.public_D - self.exact_D) or (
             b"",
             None,
@@ -289,6 +287,19 @@ class ServerState:
         self._remember_base()
         return packed
 
+    def _moved(self, agg_D: Vector) -> Vector:
+        """X after the server optimiser's step, followed by the new companions."""
+        algorithm, dim = self.algorithm, self.algorithm.model.dim
+        model_D, self.optimizer = algorithm.server.update(
+            self.exact_D[:dim], agg_D[:dim], self.optimizer
+        )
+        if dim == algorithm.spec.dim:
+            return model_D
+        beside_D = algorithm.config.client.publish(
+            self.exact_D[dim:], agg_D[dim:], self.count / max(1, self.trainers)
+        )
+        return np.concatenate([model_D, beside_D])
+
     def _divisor(self) -> float:
         """N; where updates are changes, those that are missing of K count as zeros."""
         config = self.algorithm.config
@@ -303,12 +314,11 @@ class ServerState:
         """
         old, self.algorithm = self.algorithm, algorithm
         self._count_trainers(0)
-        dim = algorithm.spec.dim
         if not algorithm.config.server.keeps_state(old.config.server):
-            self.optimizer = algorithm.server.init(dim)
+            self.optimizer = algorithm.server.init(algorithm.model.dim)
         if old.config.aggregator != algorithm.config.aggregator:
             assert not self.count
-            self.buffer = algorithm.aggregator.init(dim)
+            self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
         if old.config.staleness != algorithm.config.staleness:
             self.staleness = algorithm.staleness.init()
         self.published.keep(algorithm.config.ring_bytes)

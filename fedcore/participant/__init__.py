@@ -4,6 +4,7 @@ from fedcore.participant.machine import Participant as Participant
 from fedcore.participant.message import comes_back as comes_back
 from fedcore.participant.message import encode as encode
 from fedcore.participant.message import fold as fold
+from fedcore.participant.message import is_gone as is_gone
 from fedcore.participant.message import why_unusable as why_unusable
 from fedcore.participant.message import work_after as work_after
 from fedcore.participant.state import Ledger as Ledger

@@ -25,6 +25,7 @@ from fedcore.participant.message import (
     comes_back,
     encode,
     fold,
+    is_gone,
     why_unusable,
     work_after,
 )
@@ -57,7 +58,7 @@ from fedcore.protocol import (
     Verdict,
 )
 from fedcore.rng import Key
-from fedcore.typing import Bytes, Seconds, Vector
+from fedcore.typing import Bytes, Seconds, State, Vector
 
 
 class Participant:
@@ -90,7 +91,9 @@ class Participant:
 
     def derive(self, initial_D: Vector, origin: str) -> None:
         """Version 0 need not travel: here it is, if it has the digest ``origin``."""
-        public_D = version_0(initial_D, origin) if self.state.held is None else None
+        if self.state.held is not None:
+            return
+        public_D = version_0(self.algorithm.spec.extend(initial_D), origin)
         if public_D is not None:
             held = Held(self.state.epoch, 0, origin)
             self._change(held=held, public_D=public_D)
@@ -186,6 +189,8 @@ class Participant:
             push = state.pending.push
             memory_D = self._fold(memory_D, state.pending.residual_D, push.payload)
             history.append(Sent(push.seq, push.payload, in_model=False))
+            if memory_D is None:
+                self._take_back(push.payload)
         for place, sent in enumerate(history):
             counted = sent.seq in reply.accepted
             if sent.in_model and not counted:
@@ -289,7 +294,7 @@ class Participant:
         norms_ = float(message.update_norm), float(message.memory_norm)
         self._send(packed, message.residual, trained, base, *norms_)
         self._note(capped=state.ledger.capped + float(message.capped))
-        self._change(kept=trained.kept)
+        self._change(kept=self._without(trained.kept, message.removed))
         return True
 
     def _refuse(self, delta_D: Vector) -> bool:
@@ -416,6 +421,9 @@ class Participant:
         push, ledger = pending.push, state.ledger
         history, oldest = list(state.history), state.oldest
         returns = comes_back(verdict, sends_changes=self._sends_changes)
+        has_memory = state.memory_D is not None
+        if is_gone(verdict, has_memory=has_memory, sends_changes=self._sends_changes):
+            self._take_back(push.payload)
         if verdict is Verdict.ACCEPTED:
             history.append(Sent(push.seq, push.payload, in_model=True))
             oldest = None
@@ -423,7 +431,7 @@ class Participant:
         elif verdict.returns_mass:
             history.append(Sent(push.seq, push.payload, in_model=False))
             oldest = push.oldest or push.base
-            lost = push.update_norm if state.memory_D is None else 0.0
+            lost = 0.0 if has_memory else push.update_norm
             ledger = replace(
                 ledger, rejected=ledger.rejected + 1, lost=ledger.lost + lost
             )
@@ -448,6 +456,17 @@ class Participant:
         if ack.reason and ack.reason == self.state.complaint:
             raise ProtocolError(f"the server cannot read these updates: {ack.reason}")
         self._change(complaint=ack.reason)
+
+    def _take_back(self, packed: Bytes) -> None:
+        """A message is gone: what the client keeps is as if it had not been."""
+        if self.algorithm.config.client.companions:
+            gone_D = payloads.decode(payloads.unpack(packed, self._layout))
+            self._change(kept=self._without(self.state.kept, gone_D))
+
+    def _without(self, kept: State, gone_D: Vector | None) -> State:
+        if gone_D is None:
+            return kept
+        return self.algorithm.config.client.take_back(kept, gone_D)
 
     def _fold(
         self,

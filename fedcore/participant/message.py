@@ -29,6 +29,8 @@ class Message(NamedTuple):
     """Of the residual; 0 without a memory."""
     capped: Array
     """The norm that the cap removed from the memory."""
+    removed: Array | None
+    """What the cap removed; None: nothing from any memory."""
 
     @property
     def is_usable(self) -> Array:
@@ -55,13 +57,15 @@ def encode(
         key: for what the compressor draws; of a stack, one for each row.
         cap: the memory may be at most this many times the norm of the update.
     """
-    capped = np.zeros(delta.shape[:-1])
+    capped, removed = np.zeros(delta.shape[:-1]), None
     if cap is not None and memory is not None:
-        memory, capped = capped_memory(memory, cap * norms(delta))
+        whole = memory
+        memory, capped = capped_memory(whole, cap * norms(delta))
+        removed = None if memory is whole else whole - memory
     payload, residual = uplink.encode(delta, memory, key)
     corrected = delta if memory is None else memory + delta
     left = np.zeros(delta.shape[:-1]) if residual is None else norms(residual)
-    return Message(payload, residual, norms(corrected), left, capped)
+    return Message(payload, residual, norms(corrected), left, capped, removed)
 
 
 def capped_memory(memory: Array, limit: Array) -> tuple[Array, Array]:
@@ -117,6 +121,13 @@ def comes_back(verdict: Verdict, *, sends_changes: bool) -> bool:
     rejected and not discarded.
     """
     return verdict.returns_mass or (sends_changes and verdict is not Verdict.ACCEPTED)
+
+
+def is_gone(verdict: Verdict, *, has_memory: bool, sends_changes: bool) -> bool:
+    """Whether a message neither counts nor is sent again after this verdict."""
+    if verdict is Verdict.ACCEPTED:
+        return False
+    return not (has_memory and comes_back(verdict, sends_changes=sends_changes))
 
 
 def work_after(verdict: Verdict, work: float, *, sent_once: bool) -> float:

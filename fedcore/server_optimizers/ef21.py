@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from fedcore.config import Roles
 from fedcore.server_optimizers.base import ServerOptimizer, ServerOptimizerConfig
 from fedcore.typing import Vector
 
@@ -38,6 +39,18 @@ class EF21(ServerOptimizerConfig):
     def keeps_state(self, other: ServerOptimizerConfig) -> bool:
         """Of any settings: what the clients sent stays what they think they sent."""
         return isinstance(other, EF21)
+
+    def fits(self, roles: Roles) -> None:
+        """It adds changes up, which only the uplink ef21 sends.
+
+        Raises:
+            ValueError: the uplink sends whole updates.
+        """
+        if not roles.uplink.sends_changes:
+            raise ValueError(
+                "server: ef21 adds up changes, which only the uplink ef21 sends; with "
+                f"{roles.uplink.kind} choose another server optimizer"
+            )
 
     def _update(
         self, exact_D: Vector, agg_D: Vector, mean_D: Vector

@@ -95,7 +95,7 @@ class CheckpointKeeper:
         }
 
         def write() -> None:
-            path, spec = self._path(which), self._run.coordinator.algorithm.spec
+            path, spec = self._path(which), self._run.coordinator.algorithm.model
             with writing(path):
                 rest = self._run.journal.rest()
                 save_model(path, spec, model_D, rest=rest, private=True, **metadata)

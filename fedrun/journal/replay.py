@@ -101,7 +101,7 @@ class Replay:
         if self._config is None:
             config = parse_config(told.config)
             self.coordinator.amend(
-                config.algorithm.build(self.coordinator.algorithm.spec),
+                config.algorithm.build(self.coordinator.algorithm.model),
                 StopConfig(),
                 config.evaluate,
                 config.timeouts,

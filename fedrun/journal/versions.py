@@ -6,6 +6,7 @@ from fedcore.coordinator.records import Stepped
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import digest
 from fedcore.typing import Vector
+from fedrun.config import parse_config
 from fedrun.files import load_arrays, load_model
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
@@ -68,12 +69,20 @@ def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
         yield int(state["version"]), arrays[f"{prefix}public"]
         for version in state["bases"]:
             yield int(version), arrays[f"{prefix}base.{version}"]
+    if _has_companions(journal):
+        return  # which those files leave out
     for which in ("best", "last"):
         path = journal.folder / "models" / f"{which}.safetensors"
         if path.is_file():
             version = load_arrays(path)[1].get("version")
             if version is not None:
                 yield int(version), load_model(path)[1]
+
+
+def _has_companions(journal: Journal) -> bool:
+    """Whether versions hold more than the model."""
+    told = journal.configurations()[-1][1]
+    return bool(parse_config(told.config).algorithm.client.companions)
 
 
 def in_words(numbers: Iterable[int]) -> str:

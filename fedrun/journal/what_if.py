@@ -42,7 +42,7 @@ def ask(
     yield f"what if:   version {then.version}, {then.applied} updates in the model"
     yield f"the models are {distance:.4g} apart; the one that was has norm {size:.4g}"
     if out is not None:
-        spec = then.algorithm.spec
+        spec = then.algorithm.model
         save_model(out, spec, then.exact_D, rest=rest, version=str(then.version))
         yield f"{out}: the model as it would be"
 

@@ -221,6 +221,9 @@ class Computer:
                 stack.memory_norm[place] = memory_norm[row]
                 if made.residual is not None:
                     stack.residual[place] = made.residual[row]
+                if made.removed is not None:
+                    kept, removed_D = stack.kept[place], made.removed[row]
+                    stack.kept[place] = self._config.take_back(kept, removed_D)
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)

@@ -16,8 +16,8 @@ from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
 from fedcore.compressors import Identity, MemoryConfig
-from fedcore.participant import comes_back, fold
-from fedcore.payloads import Payload
+from fedcore.participant import comes_back, fold, is_gone
+from fedcore.payloads import Payload, decode
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Seconds, State, Vector
@@ -60,6 +60,7 @@ class Work:
         self._plain = isinstance(uplink, Identity)
         self._has_memory = isinstance(uplink, MemoryConfig)
         self._looks_back = uplink.looks_back
+        self._client = algorithm.config.client
         self._dense_bytes = dense_bytes(dim)
         self.memories = Memories(dim, memory_bytes)
         self._previous: dict[int, Payload] = {}  # last messages, if they matter
@@ -103,22 +104,25 @@ class Work:
 
     def settle(self, client: int, verdict: Verdict) -> None:
         """The verdict on a client's update settles its memory."""
-        returns = comes_back(verdict, sends_changes=False)
         stack, row = self._done.pop(client)
-        if self._plain:
-            if stack.kept[row] is not None:
-                self._kept[client] = stack.kept[row]
-            return
         message, residual_D = stack.messages[row], stack.residual[row]
-        if message is None:
+        if not self._plain and message is None:
             return
         if stack.kept[row] is not None:
             self._kept[client] = stack.kept[row]
+        if self._client.companions and is_gone(
+            verdict, has_memory=self._has_memory, sends_changes=False
+        ):
+            gone_D = stack.delta_ND[row] if message is None else decode(message)
+            kept = self._kept.get(client)
+            self._kept[client] = self._client.take_back(kept, as_numpy(gone_D))
+        if message is None:
+            return
         if self._looks_back:
             self._previous[client] = message
         if residual_D is None:
             return
-        if returns:
+        if comes_back(verdict, sends_changes=False):
             residual_D = fold(residual_D, None, message)
         self.memories.put(client, residual_D)
 

@@ -217,6 +217,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
         "timeouts": {"lease": 2.0},
     },
+    "scaffold": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "staleness": {"kind": "constant"},
+            "staleness_limit": 4,
+            "client": {"kind": "scaffold", "steps": 3},
+            "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k"}},
+            "downlink": {"kind": "top_k", "ratio": 0.1},
+        },
+        "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
     "no_past_messages": {
         "algorithm": {
             "kind": "latecomer",

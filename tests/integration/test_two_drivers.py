@@ -55,6 +55,31 @@ def test_the_simulator_repeats_a_real_federation_bit_for_bit(
     assert len(published(real.run)) >= 12
 
 
+@pytest.mark.parametrize(
+    "compression", [UNCOMPRESSED, COMPRESSED], ids=["raw", "coded"]
+)
+def test_a_method_with_state_on_both_sides_is_the_same_in_both(
+    compression: dict[str, Any], federation: Callable[..., LocalFederation]
+) -> None:
+    algorithm = settings("fed_avg", compression) | {"weigh_by": "updates"}
+    algorithm["client"] = {"kind": "scaffold", "lr": 0.1, "steps": 5, "batch": 16}
+    real = federation(algorithm=algorithm, stop={"versions": 8})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    for words in (("verify",), ("replay", "--set", "algorithm.server.lr=0.5")):
+        asked = real.command(
+            "fedserver", "journal", words[0], str(real.run), *words[1:]
+        )
+        assert asked.returncode == 0, asked.stderr
+    last = Results(real.run)
+    assert set(last.model("last")) == set(last.model(version=4))
+
+
 def test_identity_codecs_and_a_full_cohort_are_fed_avg(
     federation: Callable[..., LocalFederation],
 ) -> None:

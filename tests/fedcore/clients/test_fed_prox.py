@@ -22,7 +22,7 @@ def test_the_pull_by_hand() -> None:
     run = FedProx(lr=1, mu=0.5).build().run
     # w = 10, then 8; the second gradient is 2 + ½·(8 - 10) = 1.
     trained = run(np.array([10], np.float32), 2, slope_of_two, None)
-    assert trained.w_D.tolist() == [7]
+    assert trained.delta_D.tolist() == [3]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_without_a_pull_it_is_local_sgd_bit_for_bit(settings: Any) -> None:
     start_D = vector("gaussian", 50)
     prox = FedProx(mu=0, **settings).build().run(start_D, 7, downhill, None)
     sgd = LocalSGD(**settings).build().run(start_D, 7, downhill, None)
-    assert prox.w_D.tobytes() == sgd.w_D.tobytes()
+    assert prox.delta_D.tobytes() == sgd.delta_D.tobytes()
     assert prox.loss == sgd.loss
     assert (prox.state is None) == (sgd.state is None)
     assert prox.state is None or prox.state.tobytes() == sgd.state.tobytes()
@@ -47,9 +47,7 @@ def test_without_a_pull_it_is_local_sgd_bit_for_bit(settings: Any) -> None:
 def test_a_stronger_pull_keeps_the_model_nearer() -> None:
     start_D = vector("gaussian", 50)
     drifts = [
-        np.linalg.norm(
-            FedProx(mu=mu).build().run(start_D, 20, downhill, None).w_D - start_D
-        )
+        np.linalg.norm(FedProx(mu=mu).build().run(start_D, 20, downhill, None).delta_D)
         for mu in (0, 0.1, 1, 5)
     ]
     assert drifts == sorted(drifts, reverse=True)

@@ -27,14 +27,14 @@ def one(value: float) -> Array:
 
 def test_plain_steps_by_hand() -> None:
     run = LocalSGD(lr=0.5).build().run
-    assert run(one(10), 2, slopes(2, 4), None).w_D.tolist() == [7]
+    assert run(one(10), 2, slopes(2, 4), None).delta_D.tolist() == [3]
 
 
 def test_momentum_by_hand() -> None:
     run = LocalSGD(lr=1, momentum=0.5).build().run
     # v = 2, then ½·2 + 4 = 5, then ½·5 = 2.5.
     trained = run(one(10), 3, slopes(2, 4, 0), None)
-    assert trained.w_D.tolist() == [0.5]
+    assert trained.delta_D.tolist() == [9.5]
     assert trained.state is None
 
 
@@ -43,12 +43,12 @@ def test_a_kept_buffer_rolls_on_in_the_next_task() -> None:
     first = run(one(10), 1, slopes(4), None)
     assert first.state.tolist() == [4]
     second = run(one(10), 1, slopes(0), first.state)
-    assert second.w_D.tolist() == [8]
+    assert second.delta_D.tolist() == [2]
 
 
 def test_weight_decay_pulls_to_zero() -> None:
     run = LocalSGD(lr=0.5, weight_decay=0.5).build().run
-    assert run(one(8), 1, slopes(0), None).w_D.tolist() == [6]
+    assert run(one(8), 1, slopes(0), None).delta_D.tolist() == [2]
 
 
 @pytest.mark.parametrize(

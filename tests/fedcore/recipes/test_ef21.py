@@ -189,7 +189,7 @@ def test_after_the_farewell_nothing_of_a_client_is_left_at_the_server() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"server": SGD()}, "need each other: with uplink ef21 the server cannot be"),
+        ({"server": SGD()}, "which only the server optimizer ef21 adds up; with sgd"),
         ({"uplink": ErrorFeedback()}, "cannot be ef21; choose both, as"),
         ({"staleness": AdaSGD()}, "none may be dampened by staleness ada_sgd"),
         ({"aggregator": TrimmedMean()}, "with aggregator trimmed_mean and weigh_by"),

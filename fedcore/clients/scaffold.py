@@ -1,0 +1,100 @@
+"""SCAFFOLD: local SGD without client drift, by control variates on both sides.
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
+Averaging for Federated Learning", ICML 2020, arXiv 1910.06378, Algorithm 1 with option
+II: a step is w ← w - η·(g - c_i + c); after K steps from x to y the client's control
+variate is c_i⁺ = c_i - c + (x - y)/(K·η), and the server's is
+c ← c + |S|/N·mean(c_i⁺ - c_i). All start at zero, so that c is the mean of all c_i.
+
+An update that is rejected comes again through the error memory, with its change of
+c_i; what is gone for good is taken out of c_i as well. So c stays the mean of all c_i,
+but for changes that are still on their way, whatever is lost. N counts the clients that
+have joined; one that joins later changes the mean from the next version on.
+"""
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from fedcore.arrays import array_namespace, like
+from fedcore.clients._sgd import SGDConfig
+from fedcore.clients.base import Gradient, Trained
+from fedcore.config import Roles
+from fedcore.typing import Array, Counts, State, Vector
+
+
+class Scaffold(SGDConfig):
+    """Local SGD whose gradients are corrected by where all clients go on average."""
+
+    kind: Literal["scaffold"] = "scaffold"
+
+    @property
+    def is_plain(self) -> bool:
+        """It needs gradients."""
+        return False
+
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """C travels down, and the change of c_i travels up."""
+        return ("control",)
+
+    def fits(self, roles: Roles) -> None:
+        """All updates count alike, or c would not be the mean of the c_i.
+
+        Raises:
+            ValueError: some would count for more than others.
+        """
+        for name, kind in (("staleness", "constant"), ("aggregator", "weighted_mean")):
+            if getattr(roles, name).kind != kind:
+                raise ValueError(
+                    f"client: scaffold needs {name} {kind}: its control variates must "
+                    f"count alike, and {getattr(roles, name).kind} weighs them"
+                )
+        if roles.weigh_by != "updates":
+            raise ValueError(
+                "client: scaffold needs weigh_by updates: its control variates must "
+                "count alike"
+            )
+
+    def take_back(self, kept: State, gone_D: Vector) -> State:
+        """C_i as if the task had not been."""
+        change_D = gone_D[len(gone_D) // 2 :]
+        return change_D.copy() if kept is None else kept + change_D
+
+    def publish(self, beside_D: Vector, mean_D: Vector, share: float) -> Vector:
+        """C ← c - |S|/N·mean(c_i - c_i⁺)."""
+        return beside_D - np.float32(share) * mean_D
+
+    @model_validator(mode="after")
+    def _is_plain_descent(self) -> Self:
+        if self.momentum:
+            raise ValueError(
+                "scaffold has no momentum: its control variate is the mean gradient of "
+                "plain steps"
+            )
+        return self
+
+    def _run(
+        self,
+        start_D: Array,
+        steps: int | Counts,
+        gradient: Gradient,
+        state: State,
+        room_D: Array | None = None,
+    ) -> Trained:
+        xp = array_namespace(start_D)
+        dim = start_D.shape[-1] // 2
+        model_D, control_D = start_D[..., :dim], start_D[..., dim:]
+        own_D = xp.zeros_like(control_D) if state is None else state  # c_i
+        drift_D = control_D - own_D
+
+        def corrected(w_D: Array, step: int) -> tuple[Array, Array]:
+            loss, g_D = gradient(w_D, step)
+            g_D += drift_D if w_D.ndim == 1 else drift_D[: len(w_D)]
+            return loss, g_D
+
+        delta_D, loss, _ = super()._run(model_D, steps, corrected, None, room_D)
+        rate = self.lr * like(np.maximum(steps, 1).astype(np.float32), start_D)
+        change_D = control_D - delta_D / rate[..., None]  # c_i - c_i⁺
+        return Trained(xp.concat([delta_D, change_D], axis=-1), loss, own_D - change_D)
