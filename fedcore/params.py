@@ -89,6 +89,8 @@ class ParamSpec:
         Args:
             companions: their names; tensor ``w`` of ``control`` is ``control/w``.
         """
+        if not companions:
+            return self
         tensors = list(self.tensors)
         for place, name in enumerate(companions, 1):
             start = place * self.dim
