@@ -210,7 +210,7 @@ class AlgorithmConfig(Method):
             selection=self.selection.build(),
             update_filter=self.update_filter.build(),
             staleness=self.staleness.build(),
-            aggregator=self.aggregator.build(),
+            aggregator=self.aggregator.build_for(spec),
             server=self.server.build(),
             uplink=self.uplink.build_for(spec),
             downlink=self.downlink.build_for(spec),

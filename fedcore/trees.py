@@ -12,16 +12,24 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
-    """JSON for nested tuples; copies of their arrays go to ``arrays``."""
+    """JSON for nested tuples and dicts; copies of their arrays go to ``arrays``."""
     if isinstance(tree, np.ndarray):
         arrays[name] = tree.copy()
         return {"array": name}
     if isinstance(tree, tuple):
         return [save_tree(leaf, f"{name}.{i}", arrays) for i, leaf in enumerate(tree)]
+    if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
+        leaves = enumerate(tree.items())
+        return {
+            "dict": [
+                [key, save_tree(leaf, f"{name}.{i}", arrays)]
+                for i, (key, leaf) in leaves
+            ]
+        }
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     raise TypeError(
-        f"a state holds arrays, numbers, strings and tuples, not {type(tree)}"
+        f"a state holds arrays, numbers, strings, tuples and dicts, not {type(tree)}"
     )
 
 
@@ -29,6 +37,8 @@ def load_tree(
     template: State, saved: Any, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> State:
     """The state that :func:`save_tree` saved, as the tuple types of ``template``."""
+    if isinstance(saved, dict) and "dict" in saved:
+        return {key: load_tree(None, leaf, arrays) for key, leaf in saved["dict"]}
     if isinstance(saved, dict):
         return arrays[saved["array"]].copy()
     if isinstance(saved, list):

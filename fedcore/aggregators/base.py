@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
+from fedcore.params import ParamSpec
 from fedcore.payloads import Payload
 from fedcore.typing import Row, State, Vector
 
@@ -21,6 +22,8 @@ class Contribution(NamedTuple):
     weight: float  # λ
     samples: float  # n, as the recipe counts it
     gap_D: Vector | None  # X - W_base, for aggregators that mix models
+    client: str = ""  # whose it is
+    clients: int = 0  # those that have joined and not left
 
 
 class Aggregator(NamedTuple):
@@ -33,6 +36,9 @@ class Aggregator(NamedTuple):
     mixes_models: bool = False  # whether contributions need their gap_D
     # the same for dense updates that arrive together, λ·n of each given
     fold: Callable[[State, Sequence[Row], Sequence[float]], State] | None = None
+    # the state with which the next version begins, of the one with which this ended;
+    # None: it begins anew
+    carry: Callable[[State], State] | None = None
 
 
 class AggregatorConfig(Method):
@@ -43,6 +49,10 @@ class AggregatorConfig(Method):
     @abstractmethod
     def build(self) -> Aggregator:
         """The aggregator."""
+
+    def build_for(self, spec: ParamSpec) -> Aggregator:
+        """The aggregator for updates of this spec."""
+        return self.build()
 
 
 AnyAggregator = Annotated[AggregatorConfig, OneOf()]

@@ -41,7 +41,7 @@ from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Counts, Row, Seconds, Vector
+from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
 
 
 class Update(Protocol):
@@ -63,6 +63,10 @@ class Update(Protocol):
     def counts(self) -> Counts | None:
         """How often each class was among them."""
 
+    @property
+    def client(self) -> str:
+        """The id of the client that has sent it."""
+
 
 class Arrived(NamedTuple):
     """An update that came by itself."""
@@ -71,6 +75,7 @@ class Arrived(NamedTuple):
     base: int
     samples: int
     counts: Counts | None
+    client: str
 
 
 class ServerState:
@@ -218,7 +223,7 @@ class ServerState:
             return
         assert payload is not None
         counts = counts_array(record.counts)
-        update = Arrived(payload, record.base, record.samples, counts)
+        update = Arrived(payload, record.base, record.samples, counts, record.cid)
         self.observe(update, record.staleness, record.weight)
         self.take([update], [record.weight])
 
@@ -256,7 +261,14 @@ class ServerState:
                     gap_D = self.exact_D - self.bases[update.base]
                 self.buffer = aggregator.accumulate(
                     self.buffer,
-                    Contribution(payload, weights[place], samples[place], gap_D),
+                    Contribution(
+                        payload,
+                        weights[place],
+                        samples[place],
+                        gap_D,
+                        update.client,
+                        self.trainers,
+                    ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
@@ -282,7 +294,7 @@ class ServerState:
         )
         self.published.publish(public_D, packed or None, message)
         self.applied += self.count
-        self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
+        self.buffer = self._next_buffer()
         self.count, self.samples = 0, 0.0
         self._remember_base()
         return packed
@@ -299,6 +311,12 @@ class ServerState:
             self.exact_D[dim:], agg_D[dim:], self.count / max(1, self.trainers)
         )
         return np.concatenate([model_D, beside_D])
+
+    def _next_buffer(self) -> State:
+        aggregator = self.algorithm.aggregator
+        if aggregator.carry is None:
+            return aggregator.init(self.algorithm.spec.dim)
+        return aggregator.carry(self.buffer)
 
     def _divisor(self) -> float:
         """N; where updates are changes, those that are missing of K count as zeros."""

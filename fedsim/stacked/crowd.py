@@ -117,7 +117,7 @@ class Crowd:
         self._reports = Reports(measure, coordinator.evaluations, population.client)
         self._downloads = Downloads(self._state.published)
         self._books = Books(world, self._names, population.place)
-        self._inbox = Inbox(self._rounds, self._books)
+        self._inbox = Inbox(self._rounds, self._books, self._names)
         self._holdings = Holdings(
             workload,
             pool,

@@ -1,7 +1,7 @@
 """Updates that have arrived, until the server decides on them together."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedcore.coordinator import Rounds
@@ -39,13 +39,15 @@ class Entering(NamedTuple):
     given: Given
     stack: Stack
     row: int
+    client: str  # its id
 
 
 class Inbox:
     """What has arrived, in this order."""
 
-    def __init__(self, rounds: Rounds, books: Books) -> None:
-        self._rounds, self._books = rounds, books
+    def __init__(self, rounds: Rounds, books: Books, names: Sequence[str]) -> None:
+        """``names`` are those of all clients."""
+        self._rounds, self._books, self._names = rounds, books, names
         self._entering: list[Entering] = []
 
     def __len__(self) -> int:
@@ -65,7 +67,17 @@ class Inbox:
         """One more."""
         message, counts = stack.messages[row], stack.counts[row]
         update = Entering(
-            message, given.version, samples, counts, who, at, seq, given, stack, row
+            message,
+            given.version,
+            samples,
+            counts,
+            who,
+            at,
+            seq,
+            given,
+            stack,
+            row,
+            self._names[who],
         )
         self._entering.append(update)
 
@@ -78,7 +90,7 @@ class Inbox:
         refused, add = list[tuple[int, Verdict]](), self._books.add
         count = self._books.count_labels
         for update, decision in zip(entering, decisions, strict=True):
-            _, base, samples, counts, who, at, seq, given, stack, row = update
+            _, base, samples, counts, who, at, seq, given, stack, row, _ = update
             verdict, weight, staleness = decision
             if verdict is not Verdict.ACCEPTED:
                 refused.append((who, verdict))

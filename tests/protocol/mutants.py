@@ -26,7 +26,7 @@ from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.participant import Outcome, Participant
-from fedcore.participant import machine as participant_module
+from fedcore.participant import message as message_module
 from fedcore.participant.machine import _without_proofs
 from fedcore.payloads import decode, dense_payload, pack, unpack
 from fedcore.proofs import Authenticator
@@ -121,10 +121,10 @@ def memory_overwritten_instead_of_added(stack: ExitStack) -> None:
 
 @mutant
 def empty_round_caps_the_memory(stack: ExitStack) -> None:
-    def cap(memory_D: Any, limit: float) -> Any:
-        return (memory_D * 0, 0.0) if limit == 0 else (memory_D, 0.0)
+    def capped_memory(memory_D: Any, limit: Any) -> Any:
+        return (memory_D * 0 if limit == 0 else memory_D), np.zeros(())
 
-    _swap(stack, participant_module, "cap", cap)
+    _swap(stack, message_module, "capped_memory", capped_memory)
 
 
 @mutant

@@ -62,6 +62,7 @@ class Arrived(NamedTuple):
     base: int
     samples: int
     counts: Counts | None
+    client: str = ""
 
 
 class Crowd:
@@ -232,7 +233,7 @@ class Course:
         )
         self.accepted += self.desk.ack.answer is Verdict.ACCEPTED
         payload = dense_payload(np.array(values, np.float32))
-        update = Arrived(payload, base, samples, counts)
+        update = Arrived(payload, base, samples, counts, name)
         before = len(self.crowd.decided)
         self.crowd.deliver(name, self.at, update)
         if len(self.crowd.decided) > before:

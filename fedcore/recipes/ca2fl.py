@@ -1,0 +1,24 @@
+"""CA2FL: FedBuff, calibrated by the last update of every client.
+
+Wang, Cao, Wu, Chen, Chen, "Tackling the Data Heterogeneity in Asynchronous Federated
+Learning with Cached Update Calibration", ICLR 2024, Algorithm 2. The cache is the
+aggregator's (:mod:`fedcore.aggregators.ca2fl`); updates are not dampened by staleness.
+"""
+
+from typing import Literal
+
+from fedcore import aggregators
+from fedcore.aggregators import AnyAggregator
+from fedcore.algorithm import AlgorithmConfig
+
+
+class CA2FL(AlgorithmConfig):
+    """Asynchronous, for clients that differ in their data and in their speed."""
+
+    kind: Literal["ca2fl"] = "ca2fl"
+    aggregator: AnyAggregator = aggregators.CA2FL()
+
+    @property
+    def paper(self) -> str:
+        """Where the recipe comes from."""
+        return "Wang et al., ICLR 2024"

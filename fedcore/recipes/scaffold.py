@@ -1,0 +1,29 @@
+"""SCAFFOLD: synchronous rounds of local SGD that is corrected by control variates.
+
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
+Averaging for Federated Learning", ICML 2020, arXiv 1910.06378, Algorithm 1: the model
+moves by the plain mean of the clients' updates. The control variates are the client
+algorithm's (:mod:`fedcore.clients.scaffold`).
+"""
+
+from typing import Literal
+
+from fedcore import clients
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.clients import AnyClientAlgorithm
+from fedcore.config import Duration, Versions
+
+
+class Scaffold(AlgorithmConfig):
+    """Synchronous, for clients that differ and take many local steps."""
+
+    kind: Literal["scaffold"] = "scaffold"
+    synchronous: bool = True
+    staleness_limit: Versions = 0
+    deadline: Duration | None = 600.0
+    client: AnyClientAlgorithm = clients.Scaffold()
+
+    @property
+    def paper(self) -> str:
+        """Where the recipe comes from."""
+        return "Karimireddy et al., ICML 2020"
