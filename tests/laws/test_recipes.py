@@ -18,7 +18,7 @@ def test_a_recipe_builds_for_a_model_and_says_where_it_comes_from(
     assert isinstance(config, AlgorithmConfig)
     algorithm = config.build(SPEC)
     assert algorithm.config is config
-    assert algorithm.spec is SPEC
+    assert algorithm.model is SPEC
     assert config.paper
 
 

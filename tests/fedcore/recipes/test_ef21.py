@@ -190,7 +190,7 @@ def test_after_the_farewell_nothing_of_a_client_is_left_at_the_server() -> None:
     ("changed", "sentence"),
     [
         ({"server": SGD()}, "which only the server optimizer ef21 adds up; with sgd"),
-        ({"uplink": ErrorFeedback()}, "cannot be ef21; choose both, as"),
+        ({"uplink": ErrorFeedback()}, "which only the uplink ef21 sends"),
         ({"staleness": AdaSGD()}, "none may be dampened by staleness ada_sgd"),
         ({"aggregator": TrimmedMean()}, "with aggregator trimmed_mean and weigh_by"),
         ({"weigh_by": "samples"}, "and weigh_by samples it would not"),
