@@ -1,4 +1,4 @@
-"""Heartbeats: a thread that shows the server that this process is there."""
+"""Heartbeats: a thread shows the server that this process is there."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from fedcore.typing import Seconds
 
 
 class Attendance:
-    """Attends until it is closed, and again whenever the connection broke."""
+    """Sends heartbeats until it is closed, also after the connection broke."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Attendance:
         self._thread.start()
 
     def close(self) -> None:
-        """The server is told that this process is gone."""
+        """Ends the session; the server notices that this process is gone."""
         self._closed.set()
         self._thread.join(timeout=2.0)
 

@@ -25,7 +25,7 @@ from fedrun.cli.command import (
 PATH = click.Path(path_type=Path)
 MOST = 2**32 - 1  # clients that the protocol can count
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GRACE = 5.0  # seconds for a polite end; the state is on disk at any moment
+GRACE = 5.0  # seconds to end in order; the state is on disk at any moment
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _member(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every command that joins a server."""
+    """Adds the options of every command that joins a server."""
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="Log only warnings."),
         click.option(
@@ -82,7 +82,7 @@ DEVICE = click.option(
 
 
 def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a client with data."""
+    """Adds the options of a client with data."""
     for option in (
         click.option(
             "--state",
@@ -97,13 +97,13 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
             "--index",
             type=click.IntRange(0, MOST),
             default=0,
-            help="Which of --count clients this is, from 0; train_data is told.",
+            help="Which of --count clients this is, from 0; passed to train_data.",
         ),
         click.option(
             "--count",
             type=click.IntRange(1, MOST),
             default=1,
-            help="How many clients share the data; train_data is told.",
+            help="How many clients share the data; passed to train_data.",
         ),
         data_option,
     ):
@@ -245,7 +245,7 @@ def score(app: str | None, words: tuple[str, ...], device: str | None) -> None:
 
 @contextlib.contextmanager
 def _politely(given: dict[str, Any]) -> Iterator[None]:
-    """Logging, and a polite end on Ctrl-C and SIGTERM: the state is on disk."""
+    """Sets logging up, and ends in order on Ctrl-C and SIGTERM."""
     level = logging.WARNING if given.pop("quiet") else logging.INFO
     log_printable(level, "%(asctime)s %(message)s", "%H:%M:%S")
 
@@ -254,8 +254,8 @@ def _politely(given: dict[str, Any]) -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not is_ending.is_set():
             is_ending.set()
-            # Interrupted inside gRPC, now and then its channel never closes; a thread
-            # of the user's code may not end either.
+            # After an interrupt inside gRPC its channel sometimes never closes, and a
+            # thread of the user's code may not end either.
             last = threading.Timer(GRACE, _end_at_once)
             last.daemon = True
             last.start()
@@ -281,7 +281,7 @@ def _say_goodbye() -> None:
 
 
 def _end_with_stdin() -> None:
-    """Ends this process when whoever started it is gone."""
+    """Ends this process when the process that started it is gone."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""One client's calls to its server: blocking, resumable, explained when they fail."""
+"""A client's calls to its server: they block, can be resumed, and explain failures."""
 
 import secrets
 from collections.abc import Iterator, Mapping
@@ -79,15 +79,15 @@ class Connection:
         self.session = secrets.randbits(64)
 
     def close(self) -> None:
-        """Ends all calls."""
+        """Ends all calls, and closes the channel."""
         self._channel.close()
 
     def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
         """Asks to be enrolled.
 
         Raises:
-            UnavailableError: nobody answers.
-            RefusedError: the server will not have this client.
+            UnavailableError: the server does not answer.
+            RefusedError: the server refuses this client.
         """
         request.protocols.extend(PROTOCOLS)
         request.spec = self._spec.to_json()
@@ -100,37 +100,37 @@ class Connection:
         return reply
 
     def pull(self, pull: Pull) -> Reply | Refusal:
-        """Asks for the model and for work; takes up a download that was cut off."""
+        """Asks for the model and for work; goes on with a download that was cut off."""
         partial = self._partial
         request = pull_request(pull, self.key, partial.name, partial.received)
         try:
             frames = self._stub.pull(request, timeout=self._patience(PULL))
-            told = read_reply(next(frames))
-            if told.refused:
-                answer = read_answer(told.refused)
-                return Refusal(answer, told.retry_after)
-            self.transferred.carry("down", 0, told.patch, len(told.patch))
-            body = told.patch or self._download(told, request, frames)
+            first = read_reply(next(frames))
+            if first.refused:
+                answer = read_answer(first.refused)
+                return Refusal(answer, first.retry_after)
+            self.transferred.carry("down", 0, first.patch, len(first.patch))
+            body = first.patch or self._download(first, request, frames)
             next(frames, None)  # its end: a call that is left open is reset
         except grpc.RpcError as error:
             raise explained(error, self.address) from error
         except StopIteration:
             raise ProtocolError(f"{self.address}: an empty answer to a pull") from None
-        reply = read_pull_reply(told, pull, body)
+        reply = read_pull_reply(first, pull, body)
         self._partial = Partial()
         return reply
 
     def _download(
-        self, told: pb.PullReply, request: pb.PullRequest, frames: Iterator[bytes]
+        self, first: pb.PullReply, request: pb.PullRequest, frames: Iterator[bytes]
     ) -> bytes:
-        size = sum(told.lengths)
+        size = sum(first.lengths)
         if size > 4 * self._spec.dim + OVERHEAD:
             raise ProtocolError(
                 f"{self.address}: a patch of {size} bytes for a model of "
                 f"{4 * self._spec.dim}"
             )
-        name, partial = patch_name(told, request), self._partial
-        if not told.from_byte or partial.name != name:
+        name, partial = patch_name(first, request), self._partial
+        if not first.from_byte or partial.name != name:
             partial = self._partial = Partial(name, bytearray(size))
         for frame in frames:
             part = read_chunk(frame)
@@ -147,7 +147,7 @@ class Connection:
         return bytes(partial.body)
 
     def push(self, push: Push, *, again: bool) -> Ack:
-        """Delivers an update; one that was cut off goes on where it stopped."""
+        """Sends an update; with ``again``, goes on with an upload that was cut off."""
         start = 0
         try:
             if again and len(push.payload) > CHUNK:
@@ -173,7 +173,7 @@ class Connection:
     def report(
         self, model: ModelName, values: Mapping[str, float], samples: int
     ) -> None:
-        """Tells what an evaluation measured.
+        """Sends the metrics of an evaluation.
 
         Raises:
             WorkloadError: the user's metrics are too many, or have impossible names.
@@ -191,11 +191,11 @@ class Connection:
         )
 
     def report_failure(self, error: str) -> None:
-        """Tells that the user's code raised."""
+        """Says that the user's code raised."""
         self._call(self._stub.report, pb.ReportRequest(key=self.key, error=error))
 
     def report_skipped(self, samples: int, why: str) -> None:
-        """Tells that the user's code left samples out."""
+        """Says that the user's code left samples out."""
         request = pb.ReportRequest(key=self.key, error=why, skipped=samples)
         self._call(self._stub.report, request)
 
@@ -204,7 +204,7 @@ class Connection:
         self._call(self._stub.leave, pb.LeaveRequest(key=self.key))
 
     def attend(self, beats: Iterator[pb.Beat]) -> Iterator[pb.Notice]:
-        """Shows that this process is there; yields what the server has to say."""
+        """Sends heartbeats; yields the server's notices."""
         notices: Iterator[pb.Notice] = self._stub.attend(beats)
         return notices
 

@@ -1,4 +1,4 @@
-"""Being a member of a federation: enrolment, identity, patience."""
+"""A client's membership in a run: enrolment, identity, and waiting for the server."""
 
 import logging
 import random
@@ -44,7 +44,7 @@ LONGEST_WAIT: Seconds = 60.0
 
 @dataclass(frozen=True)
 class Identity:
-    """What a client says of itself when it enrols."""
+    """What a client tells the server about itself when it enrols."""
 
     role: pb.Role = pb.ROLE_TRAINER
     name: str = ""
@@ -55,7 +55,7 @@ class Identity:
 
 @dataclass
 class Patience:
-    """Waits longer and longer, with jitter, until something works again."""
+    """Waits after failures: longer each time, with jitter, until a call works."""
 
     give_up: Seconds | None = None
     _wait: Seconds = FIRST_WAIT
@@ -63,18 +63,18 @@ class Patience:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has been failing."""
+        """Whether the last call failed."""
         return self._since is not None
 
     def reset(self) -> None:
-        """Something worked."""
+        """Notes that a call worked."""
         self._wait, self._since = FIRST_WAIT, None
 
     def wait(self, error: Exception, least: Seconds = 0.0) -> None:
         """Waits after a failure.
 
         Raises:
-            UnavailableError: it has been failing for too long.
+            UnavailableError: calls have failed for ``give_up`` seconds.
         """
         now = time.monotonic()
         self._since = now if self._since is None else self._since
@@ -107,10 +107,10 @@ class Membership:
         self._checkpoint = checkpoint
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
-        self._cid = ""  # under which it enrolled last
+        self._cid = ""  # the id under which it enrolled last
 
     def enrol(self) -> None:
-        """Joins the run, under the id on disk or a new one; waits for the server."""
+        """Joins the run under the id on disk or a new one; waits for the server."""
         state = self.store.load()
         key = self.store.key()
         if state is not None and (state.left or state.cid != cid_of(key)):
@@ -165,7 +165,7 @@ class Membership:
         """Asks for the model and for work, with proofs if the server wants them.
 
         Raises:
-            OutdatedError: the server does not believe the proofs.
+            OutdatedError: the server does not accept the proofs.
         """
         pull = self.participant.pull(secrets.randbits(63))
         answer = self.connection.pull(pull)
@@ -176,16 +176,16 @@ class Membership:
             return self.pull()
         return answer
 
-    def _algorithm(self, told: str) -> Algorithm:
+    def _algorithm(self, text: str) -> Algorithm:
         try:
-            return parse_algorithm(told).build(self._model.spec)
+            return parse_algorithm(text).build(self._model.spec)
         except ConfigError as error:
             raise RefusedError(
                 f"this client is too old for the federation's algorithm: {error}"
             ) from error
 
     def _version_0(self) -> Vector:
-        """From a file that the client has, or as the run's seed gives it."""
+        """Version 0, from the client's file or made from the run's seed."""
         if self._checkpoint is None:
             return initial_model(self._model, self.seed)
         spec, vector_D = load_model(self._checkpoint)
@@ -203,7 +203,7 @@ class Membership:
         )
 
     def _hear(self, cid: str, text: str) -> None:
-        """Whoever begins anew takes its own place, under another id."""
+        """Notes that another process took this one's place, but not this one itself."""
         if cid == self._cid:
             self._on_superseded(text)
 
@@ -211,18 +211,22 @@ class Membership:
         self._superseded = text
 
     def check_superseded(self) -> None:
-        """Raises RefusedError if another process has taken this client's place."""
+        """Checks that no other process has taken this client's place.
+
+        Raises:
+            RefusedError: another process has.
+        """
         if self._superseded is not None:
             raise RefusedError(f"this client stops: {self._superseded}")
 
     def begin_anew(self, why: Exception) -> None:
-        """The state on this disk is of no use any more."""
+        """Forgets the state on this disk, and joins as a new client."""
         _log.warning("%s; joining anew", why)
         self.store.forget()
         self.enrol()
 
     def confess(self, error: UserCodeError) -> None:
-        """The user's code raised: the server is told, and the federation goes on.
+        """Reports to the server that the user's code raised, and waits a while.
 
         Raises:
             UserCodeError: it raised too often in a row.
@@ -242,7 +246,7 @@ class Membership:
         self.connection.report_failure(printable(text, lines=True))
 
     def save(self) -> None:
-        """What has changed becomes durable, before anything is sent."""
+        """Makes the state durable; to be called before anything is sent."""
         self.store.save(self.participant.state)
 
     def close(self) -> None:

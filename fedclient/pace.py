@@ -1,4 +1,4 @@
-"""How long tasks take at least: a device that spares itself, or plays a slower one."""
+"""The least time of tasks: to spare a device, or to imitate a slower one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,32 +9,32 @@ from fedcore.typing import Seconds
 
 
 class Stint(NamedTuple):
-    """How one task goes: how long it takes, and whether its update is sent."""
+    """The least time of one task, and whether its update is sent."""
 
-    seconds: Seconds = 0.0  # it takes at least so long
-    is_lost: bool = False  # then nothing of it is sent, as when a device drops out
+    seconds: Seconds = 0.0
+    is_lost: bool = False  # its update is not sent, as when a device drops out
 
 
 class Pace(NamedTuple):
-    """The k-th task goes as the k-th of these; after the last, as the first."""
+    """The stints of the first tasks; after the last one they begin anew."""
 
     stints: Sequence[Stint] = (Stint(),)
 
     def of(self, task: int) -> Stint:
-        """Of a task, counted from 0."""
+        """The stint of a task, counted from 0."""
         return self.stints[task % len(self.stints)]
 
 
 AT_ONCE = Pace()
-LOST = "lost"  # behind the seconds of a task that is lost
+LOST = "lost"  # a word behind the seconds: the update of this task is not sent
 
 
 def read_pace(text: str) -> Pace:
-    """One number for all tasks, or a file with one a line.
+    """Reads a pace: a number of seconds for all tasks, or a file with a line for each.
 
     Raises:
-        ConfigError: it is neither, or a line is not a number of at least 0, with the
-            word ``lost`` behind it or not; or all tasks are lost.
+        ConfigError: it is neither; or a line is not a number of at least 0 that the
+            word ``lost`` may follow; or all tasks are lost.
     """
     seconds = _seconds(text)
     if seconds is not None:

@@ -1,8 +1,8 @@
-"""A client's state directory: everything it must not forget, in one SQLite file.
+"""A client's state directory: all that it must keep, in one SQLite file.
 
-Each save is one transaction and writes what has changed: after a kill at any point
-the state is that before or that after it. Everything has a checksum, since a flipped
-bit in the error memory would travel to the server as if it had been learnt.
+Each save is one transaction that writes what has changed, so after a kill the state is
+that before or that after it. Every value has a checksum, since a flipped bit in the
+error memory would travel to the server as if it had been learnt.
 """
 
 import contextlib
@@ -296,5 +296,5 @@ def _called(key: str) -> str:
         "vectors/payload": "the message in flight",
         "facts/state": "the list of facts",
     }
-    told = f"message {name} of the history" if table == "history" else f"the {name}"
-    return names.get(key, told)
+    other = f"message {name} of the history" if table == "history" else f"the {name}"
+    return names.get(key, other)

@@ -1,4 +1,4 @@
-"""A client at work: pull, train, push, until the run has ended."""
+"""A client at work: it pulls, trains and pushes until the run has ended."""
 
 import logging
 import time
@@ -27,11 +27,11 @@ from fedcore.workload import (
 )
 
 _log = logging.getLogger("fedclient")
-BESIDE = 420  # bytes of an update, both ways, that are no payload
+BESIDE = 420  # bytes that an update takes beside its payloads, both ways
 
 
 class Worker:
-    """Trains one client's data for as long as the run goes on."""
+    """Trains on one client's data as long as the run goes on."""
 
     def __init__(
         self,
@@ -43,34 +43,34 @@ class Worker:
         updates: int | None = None,
         pace: Pace = AT_ONCE,
     ) -> None:
-        """Nothing is sent before :meth:`run`.
+        """Prepares a worker; nothing is sent before :meth:`run`.
 
         Args:
             member: the client's place in the run.
-            workload: what it trains.
+            workload: the user's workload.
             model: the workload's model.
-            client: whose data.
-            updates: leave for good after so many were accepted.
-            pace: how long tasks take at least, and which are lost.
+            client: the client whose data are trained on.
+            updates: leave for good once this many were accepted.
+            pace: the least time of each task, and which updates are not sent.
         """
         self._member, self._workload, self._model = member, workload, model
         self._client = client
         self._updates, self._pace = updates, pace
         self._data: Any = None
-        self._again = False  # the message in flight was sent before
+        self._again = False  # whether the message in flight was sent before
         self._refreshed = self._flushed = False  # on the way out
         self._task: int | None = None
-        self._charged = 0  # bytes that were counted against the day's budget
+        self._charged = 0  # bytes that were charged to the day's budget
 
     @property
     def _participant(self) -> Participant:
         return self._member.participant
 
     def run(self) -> None:
-        """Works until the run has ended, or it was enough.
+        """Works until the run has ended, or ``updates`` were accepted.
 
         Raises:
-            LatecomerError: there is no use in going on; the message says why.
+            LatecomerError: the client cannot go on; the message says why.
         """
         self._enrol()
         while True:
@@ -107,7 +107,7 @@ class Worker:
         )
 
     def _turn(self) -> bool:
-        """One message to the server and what follows; True at the end."""
+        """Exchanges one message with the server; returns True at the end."""
         self._rest()
         if self._participant.state.pending is not None:
             self._push()
@@ -115,9 +115,9 @@ class Worker:
         return self.leave() if self._is_leaving else self._pull()
 
     def _rest(self) -> None:
-        """Waits for another day where this one's budget of bytes is used up.
+        """Waits for the next day if this day's budget of bytes is used up.
 
-        Who leaves for good does not wait.
+        A client that leaves for good does not wait.
         """
         passed = self._member.connection.transferred.framed
         self._participant.used(passed - self._charged, time.time())
@@ -199,7 +199,7 @@ class Worker:
             member.connection.report_skipped(trained.skipped, trained.why)
 
     def _tasks(self, sent: int) -> int:
-        """How many tasks there were; after a restart, as many as were sent."""
+        """The number of tasks so far; a restart begins with that of updates sent."""
         self._task = sent if self._task is None else self._task + 1
         return self._task
 
@@ -210,7 +210,7 @@ class Worker:
         return self._data
 
     def _evaluate(self) -> None:
-        """Federated evaluation, on data of this client's own."""
+        """Evaluates the model on this client's own data, and reports the metrics."""
         state = self._participant.state
         if self._workload.valid_data is None:
             _log.warning("asked to evaluate, but the workload has no valid_data")
@@ -226,14 +226,14 @@ class Worker:
         _log.info("version %d: %s", name.version, told(values, samples))
 
     def _evaluate_last(self) -> None:
-        """The same of the last version; nothing depends on it any more."""
+        """Evaluates the last version; a failure only leads to a warning."""
         try:
             try:
                 self._evaluate()
             except UserCodeError as error:
                 self._member.report_failure(error)
         except UnavailableError as error:  # it does not wait for ever
-            _log.warning("nobody was told of the last version's metrics: %s", error)
+            _log.warning("the last version's metrics were not sent: %s", error)
 
     # ------------------------------------------------------------------- pushes
 
@@ -265,9 +265,10 @@ class Worker:
     # -------------------------------------------------------------------- leave
 
     def leave(self) -> bool:
-        """Leaves for good: sends all that the memory holds, then says goodbye.
+        """Leaves for good: sends what the error memory holds, and says goodbye.
 
-        One message, on the newest version; what it does not bring in is booked as lost.
+        That is one message, based on the newest version; what it cannot carry is
+        counted as lost. Returns whether the client has left or the run has ended.
         """
         if not self._refreshed:
             ended = self._pull(work=False)
@@ -276,7 +277,7 @@ class Worker:
         if not self._flushed and self._participant.flush():
             self._flushed = True
             self._member.save()
-            return False  # it is settled first
+            return False  # its verdict comes first
         self._member.connection.leave()
         self._participant.leave()
         self._member.save()
@@ -284,7 +285,7 @@ class Worker:
         return True
 
     def leave_now(self) -> None:
-        """Joins only to leave for good."""
+        """Joins, and leaves for good."""
         state = self._member.store.load()
         if state is None or state.left:
             _log.info("nothing to do: no client of a run is in this state directory")

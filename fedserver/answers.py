@@ -12,7 +12,7 @@ Key = tuple[Any, ...]
 
 
 class Answers:
-    """Open calls by what they ask; several may wait for the same answer."""
+    """Calls that are open, by what they ask; several may ask the same."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[Key, list[asyncio.Future[Any]]] = defaultdict(list)
@@ -28,7 +28,7 @@ class Answers:
         return answer
 
     def give(self, action: SendReply | SendAck | Refuse) -> bool:
-        """Wakes the calls that asked for this; says whether anybody did."""
+        """Wakes the calls that asked for this; returns whether there were any."""
         match action:
             case SendReply():
                 key: Key = ("pull", action.cid, action.reply.nonce)
@@ -43,24 +43,24 @@ class Answers:
         return bool(futures)
 
     def fail(self, error: HandlingError, *key: Any) -> None:
-        """What was asked could not be handled."""
+        """Has the calls that asked for this raise an error."""
         for future in self._waiting.pop(key, []):
             if not future.done():
                 future.set_exception(error)
 
     def retry_pulls(self) -> None:
-        """Whoever waits for work is to ask again."""
+        """Answers all calls that wait for work: ask again."""
         for _, cid, nonce in [key for key in self._waiting if key[0] == "pull"]:
             self.give(Refuse(cid=cid, nonce=nonce, answer=Answer.RETRY))
 
     def cancel_pulls(self) -> None:
-        """Nobody who waits for work will get any."""
+        """Cancels all calls that wait for work."""
         for key in [key for key in self._waiting if key[0] == "pull"]:
             for future in self._waiting.pop(key):
                 future.cancel()
 
     def cancel_all(self) -> None:
-        """Nobody will be answered any more."""
+        """Cancels all calls."""
         for futures in self._waiting.values():
             for future in futures:
                 future.cancel()

@@ -1,4 +1,4 @@
-"""The checks that calls of the service begin with: who calls, and can it be served."""
+"""The checks with which calls of the service begin: the caller, and the disk."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""The user's code beside the server: it makes the model, and evaluates it.
+"""Processes beside the server that run the user's code: they make and evaluate models.
 
-The server itself never imports it. Where the config names an app, these helpers run
-as processes of their own; in a container they are another container, or nobody.
+The server itself never imports that code. Where the config names an app, the server
+starts these processes; in a container, another container takes their place.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
 LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS = 5.0
-# The app cannot evaluate, its device is not here, or it raised again and again: no use
-# in trying once more.
+# The app cannot evaluate, its device is not here, or it raised again and again: another
+# start would not help.
 _HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE, os.EX_CONFIG)
 
 
 def make_model(config: FederationConfig, folder: Path) -> None:
-    """Writes version 0 where the config wants it, if it is not there yet.
+    """Writes version 0 to the config's ``model``, if there is no such file yet.
 
     Raises:
         ConfigError: there is no model, and no app to make it from.
@@ -54,7 +54,7 @@ def make_model(config: FederationConfig, folder: Path) -> None:
 async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> None:
     """Runs the evaluator until the run has ended, and starts it again if it dies.
 
-    It ends when this process does, however that ends: then its standard input closes.
+    The evaluator ends when its standard input closes: with this process at the latest.
     """
     assert config.app is not None
     state = config.server.journal / "evaluator"
@@ -86,7 +86,7 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
 
 
 async def _last_words(process: asyncio.subprocess.Process) -> bytes:
-    """The end of what it says until it ends."""
+    """Waits for a process to end; returns the end of its standard error."""
     assert process.stderr is not None
     said = b""
     while more := await process.stderr.read(LAST_WORDS):

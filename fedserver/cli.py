@@ -140,13 +140,13 @@ def status(host: str, as_json: bool, **trust: Any) -> None:
     """Show what a running server and its clients do."""
     from fedserver.remote import ask_status, status_table
 
-    told = ask_status(host, **trust)
+    found = ask_status(host, **trust)
     if as_json:
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(found, indent=2))
         return
     from rich.console import Console
 
-    Console().print(status_table(told))
+    Console().print(status_table(found))
 
 
 @main.command(epilog=example("fedserver healthcheck 127.0.0.1:8443"))

@@ -1,4 +1,4 @@
-"""The time of a run: seconds since 1970 that neither step back nor jump."""
+"""The time of a run: seconds since 1970 that neither go back nor jump."""
 
 import time
 
@@ -6,10 +6,9 @@ from fedcore.typing import Seconds
 
 
 class Clock:
-    """Where a run was, and the time that has passed since then.
+    """The time at which a run was taken up, and the time that has passed since then.
 
-    The wall clock counts between two processes, where nothing else can, and never
-    backwards. Within a process it is not asked again: whoever sets it moves no timer.
+    The wall clock is read once, when a process begins; setting it later moves no timer.
     """
 
     def __init__(self, start: Seconds) -> None:

@@ -1,16 +1,16 @@
 """The core thread: the one owner of coordinator and journal.
 
-Events come in through a queue and are handled one after the other. Whatever piled
-up while the disk was busy is one batch: it is made durable together, and only then
-do its actions go back to the event loop.
+Events come in through a queue and are handled one after the other. Those that came
+while the disk was busy are one batch: their records are made durable together, and only
+then do their actions go back to the event loop.
 
-What raises here ends one call, and never the process. An event that cannot be handled
-may have left the state half changed, so the coordinator is made anew from the journal,
-as a restart would: leases and waiting pulls are forgotten. An update that cannot be
-handled is decided without being judged again, or it would be sent again for ever.
+An error in the coordinator ends one call, and never the process. It may have left the
+state half changed, so the coordinator is made anew from the journal, as by a restart:
+leases and waiting pulls are forgotten. An update that cannot be handled is decided
+without being judged again, or its client would send it again for ever.
 
-A disk that is full or fails holds everything up: what was handled is kept and written
-again until that works, and nothing that rests on it is seen before.
+While the disk is full or fails, no event is handled. The records so far are written
+again until that works, and nobody sees anything that rests on them before.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ Failed = Callable[[HandlingError], None]
 
 
 def _ignore(_: HandlingError) -> None:
-    """Nobody waits for it."""
+    """Does nothing: nobody waits for the answer."""
 
 
 class _Sign(Enum):
-    """What the event loop tells the core thread beside events."""
+    """A message of the event loop to the core thread that is no event."""
 
     STOP = auto()
     NO_OLD_TIMERS = auto()  # those of the coordinator before will not fire any more
@@ -57,7 +57,7 @@ class _Sign(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An event, then a question about the state; at least one of them."""
+    """An event, and then a question about the state; one of them may be None."""
 
     event: Event | None
     ask: Callable[[Coordinator], Any] | None
@@ -81,11 +81,11 @@ class Core:
         Args:
             run: what is served.
             release: carries out actions; all that they rest on is durable.
-            failed: the core thread has ended, since the disk failed.
-            observe: is shown durable records, on the core thread.
-            restarted: the coordinator was made anew. Who waits for work must ask
-                again, and timers that were set must not fire; once they cannot,
-                :meth:`timers_are_gone` is to be called.
+            failed: called when the core thread has ended, since the disk failed.
+            observe: called with durable records, on the core thread.
+            restarted: called when the coordinator was made anew. It must have clients
+                that wait for work ask again, cancel all timers that were set, and then
+                call :meth:`timers_are_gone`.
         """
         self._run = run
         self.now = Clock(run.coordinator.state.at).now
@@ -103,20 +103,20 @@ class Core:
         """Why the disk takes no records now; until it does, no event should come."""
 
     def start(self) -> None:
-        """Begins with what the run has to say first."""
+        """Starts the thread, which first releases the actions of the recovery."""
         self._thread.start()
 
     def submit(self, event: Event, failed: Failed = _ignore) -> None:
-        """An event happens; what follows from it comes back through ``release``.
+        """Has an event handled; its actions come back through ``release``.
 
-        ``failed`` is called on the event loop if it cannot be handled.
+        ``failed`` is called on the event loop if the event cannot be handled.
         """
         self._inbox.put(_Call(event, None, _ignore, failed))
 
     async def ask(
         self, question: Callable[[Coordinator], Answer], after: Event | None = None
     ) -> Answer:
-        """The answer once ``after`` was handled, and all that it rests on is durable.
+        """Returns the answer once ``after`` was handled and all it rests on is durable.
 
         Raises:
             HandlingError: the event or the question raised; it changed nothing.
@@ -127,11 +127,11 @@ class Core:
         return await future
 
     def timers_are_gone(self) -> None:
-        """No timer of an earlier coordinator will fire any more."""
+        """Says that no timer of an earlier coordinator will fire any more."""
         self._inbox.put(_Sign.NO_OLD_TIMERS)
 
     async def stop(self) -> None:
-        """Handles what is in the queue, writes a snapshot, and ends."""
+        """Handles what is in the queue, writes a snapshot, and ends the thread."""
         self._is_ending.set()
         self._inbox.put(_Sign.STOP)
         await asyncio.to_thread(self._thread.join)
@@ -149,12 +149,12 @@ class Core:
             self._on_loop(self._failed, error)
 
     def _tell(self, record: ServerStarted | ServerStopped) -> None:
-        """Writes when this process served; a full disk loses that alone."""
+        """Notes when this process served; a full disk may lose such a note."""
         with contextlib.suppress(DiskError):
             self._run.journal.append([record])
 
     def _take_turn(self) -> bool:
-        """Handles all that waits, as one batch; False at the end."""
+        """Handles all that waits, as one batch; returns False at the end."""
         waiting = self._next_batch()
         goes_on = True
         for item in waiting:
@@ -250,9 +250,9 @@ class Core:
             self._on_loop(call.failed, _explained(error))
 
     def _start_again(self, call: _Call, error: Exception | None = None) -> None:
-        """The coordinator as a restart would find it, with all that came before.
+        """Makes the coordinator anew from the journal, with all that came before.
 
-        The call is answered first if it ends with an error, and then all who wait.
+        Answers the call first if it ends with an error, and then all that wait.
         """
         assert call.event is not None
         self._commit(lazy_too=True)
@@ -268,7 +268,7 @@ class Core:
         self._group.take(self._run.coordinator.begin(call.event.at))
 
     def _show(self, records: list[Row]) -> None:
-        """Whoever watches is told; the records are durable whatever becomes of it."""
+        """Shows durable records to the observer; an error there changes nothing."""
         try:
             self._observe(records)
         except Exception:  # noqa: BLE001 -- it ends nothing
@@ -280,7 +280,7 @@ class Core:
 
 
 def _resolve(future: "asyncio.Future[Any]", answer: Any) -> None:
-    """Wakes whoever asked, unless the call was ended meanwhile."""
+    """Gives an answer to a call, unless the call has ended."""
     if not future.done():
         future.set_result(answer)
 

@@ -1,10 +1,10 @@
-"""Large answers that are sent at a time: whoever does not take its own makes room.
+"""Large answers: few are sent at a time, and clients that stand still make room.
 
-Chunks are small until it is known how fast a client takes them, so that one on a slow
-link is not taken for one that stands still.
+Chunks are small until it is known how fast a client takes them, so that a client on a
+slow link is not mistaken for one that stands still.
 
-A client that has taken an answer before goes before those that have not, and one that
-let others wait goes behind them, and makes room at once.
+Clients that have taken an answer before come first in the line for a place. A client
+that let others wait comes behind them, and makes room at once.
 """
 
 import time
@@ -17,8 +17,8 @@ from fedwire.frames import CHUNK, FIRST
 from fedcore.typing import Seconds
 from fedserver.limits import Limit, Line
 
-BRIEF: Seconds = 5.0  # standing still for so long in all is borne while others wait
-NEW = 5  # times less is borne of who has never taken an answer
+BRIEF: Seconds = 5.0  # a client may stand still for this long while others wait
+NEW = 5  # clients that have never taken an answer may do so 1/NEW as long
 BUFFERED = 4 << 20  # bytes that buffers on the way may take, however slow the link is
 
 
@@ -36,7 +36,7 @@ class Download:
     is_ended: bool = False
 
     def touch(self, nbytes: int) -> None:
-        """The client has taken a part."""
+        """Notes that the client has taken ``nbytes`` more."""
         self.touched = time.monotonic()
         self.nbytes += nbytes
         if self.nbytes >= BUFFERED:
@@ -44,23 +44,23 @@ class Download:
             self.chunk = min(CHUNK, max(FIRST, int(self.nbytes / took)))
 
     def next_size(self) -> int:
-        """How many bytes the next chunk may have."""
+        """The largest number of bytes for the next chunk."""
         return self.chunk
 
 
 class Downloads:
-    """All answers that are being sent."""
+    """All large answers that are being sent."""
 
     def __init__(self, most: int, brief: Seconds = BRIEF) -> None:
         self._most, self._brief = most, brief
         self._open: set[Download] = set()
         self._line = Line()
         self._spent: dict[str, Seconds] = {}  # by cid, on answers that were not taken
-        self._takers: dict[str, int] = {}  # who has taken one, and its last chunk
+        self._takers: dict[str, int] = {}  # by cid: the last chunk taken
 
     @asynccontextmanager
     async def place(self, cid: str, limit: Limit) -> AsyncIterator[Download]:
-        """A place among those that are sent; ``limit`` ends the call that has it."""
+        """Waits for a place; ``limit`` can end the call that has it."""
         is_new, spent = cid not in self._takers, self._spent.get(cid, 0.0)
 
         def take() -> Download | None:
@@ -86,7 +86,7 @@ class Downloads:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """The number of clients that wait for a place."""
         return len(self._line)
 
     @property
@@ -95,7 +95,7 @@ class Downloads:
         return len(self._open) >= self._most
 
     def _make_room(self, spent: Seconds, *, is_new: bool) -> None:
-        """Ends the one that has stood still for longest, if that is too long."""
+        """Ends the answer that has stood still for longest, if that is too long."""
         now = time.monotonic()
 
         def stood(download: Download) -> Seconds:

@@ -1,8 +1,8 @@
-"""Who calls, and what they may do.
+"""Who calls, and what the caller may do.
 
-A client's key says which client it is. A certificate says more: a name, and what its
-holder may do besides training. Whoever comes in by the door, a socket that this
-server's user alone can open, is the operator.
+A client's key says which client it is. A certificate also says its name, and what it
+may do besides training. A caller that comes by the door, a socket that only the
+server's user can open, is the operator.
 """
 
 import re
@@ -18,7 +18,7 @@ from fedserver.connections import address_of
 EVALUATOR, OPERATOR = "evaluator", "operator"  # organizational units of certificates
 _BY_DOOR, _CERTIFIED = "server", "certificate"  # owners of names that have no key
 _TCP = ("ipv4:", "ipv6:")
-_DOOR = "unix:"  # how gRPC calls whoever comes by a socket of the file system
+_DOOR = "unix:"  # how gRPC names a caller that comes by a socket of the file system
 _ALTERNATIVE, _COMMON = "x509_subject_alternative_name", "x509_common_name"
 _PART = re.compile(rb"(?:[^\\,+]|\\.)+", re.DOTALL)  # of a name as RFC 2253 writes it
 Context = Any
@@ -26,15 +26,15 @@ Context = Any
 
 @dataclass(frozen=True)
 class Named:
-    """A client's name, and whose it is."""
+    """A client's name, and the owner of the name."""
 
     name: str
     owner: str
-    certified: bool  # it is this client's beyond doubt, whoever took it before
+    certified: bool  # the name is this client's, even if another one took it before
 
 
 class Gate:
-    """What the operator allows to whom."""
+    """Decides which caller may do what, as the operator configured it."""
 
     def __init__(self, config: FederationConfig) -> None:
         tls = config.server.tls
@@ -51,10 +51,10 @@ class Gate:
         return None
 
     def named(self, context: Context, wanted: str, owner: bytes) -> Named:
-        """The name of a client that wants this one, and shows its owner's key.
+        """The name and owner of a client that wants a name, and shows its owner's key.
 
         Raises:
-            ProtocolError: it is no key.
+            ProtocolError: ``owner`` is no key.
         """
         known = owner_of(owner)
         if by_door(context):
@@ -73,7 +73,7 @@ class Gate:
         )
 
     def is_operator(self, context: Context) -> bool:
-        """Whether all of the status is for this caller."""
+        """Whether a caller is the operator, who may see all of the status."""
         if by_door(context):
             return True
         if self._certified:
@@ -83,12 +83,12 @@ class Gate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether certificates say what their holders may do."""
+        """Whether callers need a certificate that says what they may do."""
         return self._certified
 
 
 def by_door(context: Context) -> bool:
-    """Whether a call came by the socket of this server's user."""
+    """Whether a call came by the door."""
     return bool(context.peer().startswith(_DOOR))
 
 

@@ -1,4 +1,4 @@
-"""``fedserver journal``: look at the log of a run, check it, ask what if."""
+"""``fedserver journal``: commands that print, check, replay or repair a journal."""
 
 import json
 from collections.abc import Iterator
@@ -114,8 +114,8 @@ def replay(
 ) -> None:
     """Replay a run with other settings or fewer clients.
 
-    The updates are those that the server received. What the clients would have trained
-    on other models, a simulation tells: simulate.arrivals.
+    The updates stay those that the server received. To have clients train anew on the
+    other models, use a simulation with simulate.arrivals.
     """
     from fedrun.journal.what_if import ask
 
@@ -129,8 +129,8 @@ def replay(
 def repair(run: Path) -> None:
     """Cut off a damaged end, and start a new history.
 
-    What is cut off is kept aside, and clients take back the updates that are lost. A
-    backup that is newer than the damage is better.
+    The damaged records are kept aside, and clients take back the updates that are lost.
+    If there is a backup from after the damage, restore that instead.
     """
     from fedrun.journal import repair as mend
     from fedrun.run import fresh_name
@@ -154,7 +154,11 @@ def export(run: Path, folder: Path) -> None:
 
 
 def _require(option: str, given: str | None, known: set[str]) -> None:
-    """A filter that nothing can pass is a typo."""
+    """Refuses a filter that no record can pass: it is a typo.
+
+    Raises:
+        ConfigError: ``given`` is not among ``known``.
+    """
     if given is not None and given not in known:
         raise ConfigError(
             f"{option} {given}: unknown; there are {', '.join(sorted(known)) or 'none'}"

@@ -1,4 +1,4 @@
-"""One JSON line for each event, where nobody looks at a terminal."""
+"""Prints one JSON line for each event, where there is no terminal."""
 
 import json
 import sys
@@ -58,7 +58,7 @@ class JsonLog:
             name = self._progress.name(cid)
         level: Level = "warning" if isinstance(record, _WARNINGS) else "info"
         bare = _bare(record)
-        self._writer.write(lambda: _told(at, level, bare, name))
+        self._writer.write(lambda: _record_line(at, level, bare, name))
 
 
 def _bare(record: Row) -> Row:
@@ -68,7 +68,7 @@ def _bare(record: Row) -> Row:
     return replace(record, **left_out) if left_out else record
 
 
-def _told(at: str, level: Level, record: Row, name: str | None) -> str:
+def _record_line(at: str, level: Level, record: Row, name: str | None) -> str:
     kind, body, _ = to_row(record)
     facts = json.loads(body)
     for key in ("at", *_LEFT_OUT):
@@ -83,8 +83,8 @@ def _dropped(count: int) -> str:
 
 
 def _line(at: str, level: Level, event: str, facts: Mapping[str, Any]) -> str:
-    told = {"time": at, "level": level, "event": event, **facts}
-    return json.dumps(told, default=str)
+    line = {"time": at, "level": level, "event": event, **facts}
+    return json.dumps(line, default=str)
 
 
 def _now() -> str:

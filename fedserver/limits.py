@@ -1,4 +1,4 @@
-"""How long calls may take, that each client has one of a kind, and whose turn it is."""
+"""Limits on calls: how long they take, one of a kind for each client, and turns."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ LOOK: Seconds = 0.1  # between two looks for room by the first one in a line
 
 
 class Limit:
-    """A call that can be ended from outside, while it waits for something."""
+    """A call that can be ended from outside while it waits."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Timeout | None = None
@@ -23,7 +23,7 @@ class Limit:
 
     @asynccontextmanager
     async def within(self, seconds: Seconds) -> AsyncIterator[asyncio.Timeout]:
-        """The block may take so long.
+        """Limits the time of the block.
 
         Raises:
             TimeoutError: it took longer, or the call was ended.
@@ -36,21 +36,21 @@ class Limit:
                 self._waiting = None
 
     def end(self) -> None:
-        """Nobody needs it any more."""
+        """Ends the call: its block raises TimeoutError."""
         self._is_over = True
         if self._waiting is not None and not self._waiting.expired():
             self._waiting.reschedule(0)
 
 
 class Newest:
-    """The calls of one kind: a newer one of a client ends the one before."""
+    """The calls of one kind: a client's newer call ends its earlier one."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Limit] = {}
 
     @contextmanager
     def call(self, cid: str) -> Iterator[Limit]:
-        """A call of this client, while the block runs."""
+        """Registers a call of this client while the block runs."""
         before, limit = self._calls.get(cid), Limit()
         if before is not None:
             before.end()
@@ -63,27 +63,27 @@ class Newest:
 
 
 class Line:
-    """Calls that wait for room: the first one takes it, as soon as there is enough."""
+    """Calls that wait for room; the first one takes it as soon as there is enough."""
 
     def __init__(self, most: float = inf) -> None:
-        """``most``: so many may wait."""
+        """``most`` calls may wait."""
         self._most = most
         self._waiting: dict[tuple[float, ...], asyncio.Event] = {}
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of calls that wait."""
         return len(self._waiting)
 
     async def turn(self, take: Callable[[], Room | None], *rank: float) -> Room:
-        """What ``take`` yields, once it is this call's turn and there is room.
+        """Waits for this call's turn and for room; returns what ``take`` returns then.
 
         Args:
-            take: tried while nobody is before this call; None if there is no room.
-            rank: the lowest comes first, and of equal ones the one that came first.
+            take: called while this call is first; returns None if there is no room.
+            rank: the call of the lowest comes first, then the one that came first.
 
         Raises:
-            UnavailableError: too many wait that are before this call.
+            UnavailableError: too many calls wait before this one.
         """
         place = *rank, next(self._numbers)
         changed = self._waiting[place] = asyncio.Event()
@@ -104,20 +104,20 @@ class Line:
             self.move()
 
     def move(self) -> None:
-        """There may be room: the first one looks."""
+        """Has the first call look for room."""
         if self._waiting:
             self._waiting[min(self._waiting)].set()
 
 
 class Turns:
-    """So many turns a second, one after the other; more wait for theirs."""
+    """Gives a limited number of turns a second, one after the other."""
 
     def __init__(self, rate: int) -> None:
         self._rate, self._left, self._since = rate, float(rate), 0.0
-        self._lock = asyncio.Lock()  # who hangs up while waiting takes no turn
+        self._lock = asyncio.Lock()  # a call that ends while it waits takes no turn
 
     async def turn(self) -> None:
-        """Waits for a turn; a second's worth of them is saved up."""
+        """Waits for a turn; up to a second's worth of turns is saved up."""
         async with self._lock:
             self._save_up()
             if self._left < 1:

@@ -89,7 +89,7 @@ def open_door(folder: Path) -> Iterator[str | None]:
             make_private(note)
             note.write_text(door, encoding="utf-8")
         except OSError as error:
-            _log.warning("nobody can come in by the door: %s", error)
+            _log.warning("the operator's socket cannot be made: %s", error)
             yield None
             return
         stack.callback(note.unlink, missing_ok=True)

@@ -1,4 +1,4 @@
-"""The live view on a terminal: how far the run is, who is there, what they do."""
+"""The live view on a terminal: the progress of a run, its clients and its bytes."""
 
 import textwrap
 import time
@@ -35,14 +35,14 @@ from fedserver.stall import stall
 
 MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
 MOST_WARNINGS = 2
-LEAST_NEWS = 3  # lines which the table of bytes leaves to the news
+LEAST_NEWS = 3  # lines that the table of bytes leaves to the news
 WIDE = 100  # columns, from which on there is room for the names of codecs
 _COUNTS = ("accepted", "refused", "late by", "λ")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 class LiveView:
-    """Redraws itself four times a second while it is entered."""
+    """Draws itself four times a second within its ``with`` block."""
 
     def __init__(self, progress: Progress, console: Console | None = None) -> None:
         self._progress, self._console = progress, console or Console()
@@ -56,7 +56,7 @@ class LiveView:
         )
 
     def __enter__(self) -> Self:
-        """Begins to draw."""
+        """Starts to draw."""
         self._live.start()
         return self
 
@@ -66,7 +66,7 @@ class LiveView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Draws once more, and leaves it there."""
+        """Draws a last time, and leaves the view on the screen."""
         self._live.stop()
 
     def _record(self, record: Row) -> None:
@@ -99,7 +99,7 @@ class LiveView:
                 pass
 
     def _draw(self) -> RenderableType:
-        """What there is room for: news and the table of bytes give way first."""
+        """The view; if room is short, news and the table of bytes give way first."""
         progress, screen = self._progress, self._console.size
         if progress.address == "":
             return Text("starting")
@@ -121,7 +121,7 @@ class LiveView:
         return Panel(Group(*parts, *lines), title="latecomer", title_align="left")
 
     def _head(self) -> list[RenderableType]:
-        """Where it is, what came of the updates, what was moved, and how far it is."""
+        """The lines on top: address, version, updates, bytes, goals and warnings."""
         progress, state = self._progress, self._progress.run.coordinator.state
         verdicts = progress.verdicts
         refused = sum(verdicts.values()) - verdicts["accepted"]
@@ -137,7 +137,7 @@ class LiveView:
         ]
 
     def _warnings(self) -> list[RenderableType]:
-        """Why nothing moves, and who is hardly in the model."""
+        """Why the run does not go on, and which clients are hardly in the model."""
         coverage = self._progress.coverage
         absence = coverage.absence if coverage.recent_updates >= LEAST_RECENT else ""
         sentences = [stall(self._progress), *coverage.warnings, absence]
@@ -147,7 +147,7 @@ class LiveView:
         return [Text(line, "yellow") for line in lines]
 
     def _payload(self) -> str:
-        """What all clients have sent and received, and what that saved."""
+        """The payload of all clients, and how much less it is than float32."""
         lanes = self._progress.traffic.lanes()
         up = total(load for lane, load in lanes.items() if lane.way == "up")
         down = total(load for lane, load in lanes.items() if lane.way == "down")
@@ -156,7 +156,7 @@ class LiveView:
         return f"payload {in_bytes(up.payload)} up, {in_bytes(down.payload)} down{than}"
 
     def _goals(self) -> list[RenderableType]:
-        """A bar for each end that the run may come to."""
+        """A bar for each goal of the run."""
         found = goals(self._progress.run)
         widest = max((len(name) for name, *_ in found), default=0)
         lines: list[RenderableType] = []
@@ -168,7 +168,7 @@ class LiveView:
         return lines
 
     def _metrics(self, most: int) -> list[RenderableType]:
-        """The newest evaluation, in at most so many lines."""
+        """The newest evaluation, in at most ``most`` lines."""
         if not self._progress.metrics:
             return []
         version, newest = self._progress.metrics[-1]
@@ -188,7 +188,7 @@ class LiveView:
         return lines
 
     def _clients(self, room: int, *, wide: bool) -> "_Part":
-        """Those that were heard of last, as many as there is room for."""
+        """A table of the clients that were heard of last, in ``room`` lines."""
         table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
         table.add_column("client")
         table.add_column("does", no_wrap=True)
@@ -232,21 +232,21 @@ class LiveView:
 
 
 class _Part(NamedTuple):
-    """A table, and how many lines it takes."""
+    """A part of the view, and how many lines it takes."""
 
     table: RenderableType
     lines: int
 
 
 def _line(text: str) -> Text:
-    """One line, whatever the width."""
+    """A text that is cut off after one line."""
     line = Text.from_markup(text)
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
 
 
 def _short(name: str) -> Text:
-    """A name in one line, not markup, whatever it holds."""
+    """A name that is cut off after one line, and not read as markup."""
     return Text(name, no_wrap=True, overflow="ellipsis")
 
 
@@ -256,7 +256,7 @@ def _folded(text: str, width: int, indent: str = " " * 9) -> list[str]:
 
 
 def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
-    """Payload bytes of a client, and the codecs that made them."""
+    """The payload bytes of a client, and the codec that made most of them."""
     mine = {lane.codec: load for lane, load in own.items() if lane.way == way}
     made = sorted(mine.keys() - {CONTROL}, key=lambda codec: -mine[codec].payload)
     if not made:
@@ -285,7 +285,7 @@ def _row(client: ClientProgress) -> list[RenderableType]:
 
 
 def sparkline(values: list[float], width: int = 40) -> str:
-    """The course of a metric in one line of blocks."""
+    """The last values of a metric as a line of blocks."""
     recent = values[-width:]
     low, high = min(recent), max(recent)
     if high == low:

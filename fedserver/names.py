@@ -1,4 +1,4 @@
-"""Names of clients, as their operator sees them: one is given back to everybody."""
+"""Frees the name of a client, so that another client can take it."""
 
 import time
 from pathlib import Path
@@ -16,22 +16,22 @@ _PATIENCE = 10.0  # seconds
 
 
 def free(run: Path, name: str) -> bool:
-    """Lets a name go, by the server that has the run or in its journal.
+    """Frees a name, through the run's server or in its journal if none runs.
 
     Returns:
-        Whether it had been taken.
+        Whether a client had the name.
 
     Raises:
         JournalError: there is no run, or its server cannot be reached.
     """
     try:
         return _by_the_door(run / DOOR, name)
-    except (OSError, UnavailableError):  # no server: one that was killed left its file
+    except (OSError, UnavailableError):  # no server, or one that was killed
         return free_name(run, name, time.time())
 
 
-def _by_the_door(told: Path, name: str) -> bool:
-    address = parse_address(told.read_text(encoding="utf-8"))
+def _by_the_door(note: Path, name: str) -> bool:
+    address = parse_address(note.read_text(encoding="utf-8"))
     with address.channel() as channel:
         request = pb.FreeRequest(name=name)
         try:

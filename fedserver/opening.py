@@ -1,8 +1,8 @@
-"""Reading what updates say, beside the core thread and the event loop.
+"""Decodes updates beside the core thread and the event loop.
 
-A few bytes may say something about every value of the model. What that may cost is
-declared by the uplink, and refused beyond; what it does cost is paid here. The core
-thread gets a message that it only has to add.
+A few bytes may describe every value of the model. The uplink's codec declares what
+decoding may cost, and an update beyond that is refused. The rest is decoded here, on
+threads, so that the core thread only has to add it.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from fedcore.coordinator.opened import Opened, open_update
 from fedcore.typing import Bytes
 
 THREADS = 2
-LIGHT = 1 << 14  # values; reading so few costs less than going to a thread
-PER_VALUE = 16  # bytes of a message that was read: a place, and what is there
-LEAST, MOST = 4, 256  # updates that are read at a time, and wait to be decided on
+LIGHT = 1 << 14  # values; decoding fewer costs less than going to a thread
+PER_VALUE = 16  # bytes of a decoded update: a place, and its value
+LEAST, MOST = 4, 256  # updates at a time that are decoded or wait for the core
 
 
 class Opening:
-    """Reads updates of one federation."""
+    """Decodes updates of one federation."""
 
     def __init__(self, algorithm: Algorithm, most_bytes: int) -> None:
-        """``most_bytes`` of messages that were read may wait for the core thread."""
+        """``most_bytes`` of decoded updates may wait for the core thread."""
         self._spec = algorithm.spec
         self._declared = algorithm.config.declared(algorithm.spec)
         steps = max(self._declared.values())
@@ -33,7 +33,7 @@ class Opening:
         self._threads = ThreadPoolExecutor(THREADS, "opening")
 
     async def open(self, data: Bytes) -> Opened:
-        """What an update says."""
+        """Decodes an update."""
         if self._declared.get(payloads.format_of(data), 0) <= LIGHT:
             return open_update(data, self._spec, self._declared)
         return await asyncio.get_running_loop().run_in_executor(
@@ -41,5 +41,5 @@ class Opening:
         )
 
     def close(self) -> None:
-        """No more will come."""
+        """Ends the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""What a server has done so far: counted from the records as they become durable."""
+"""The progress of a run, counted from its records as they become durable."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ RECENT = 200  # steps from which rates are computed
 
 @dataclass
 class ClientProgress:
-    """One client, as far as the records tell."""
+    """What the records tell of one client."""
 
     name: str
     role: str
@@ -45,7 +45,7 @@ class ClientProgress:
     failures: int = 0
     error: str = ""  # the last one, in a line
     skipped: int = 0  # samples that its code left out
-    why: str = ""  # it did so the last time
+    why: str = ""  # the reason that it gave last
     payload_up: int = 0
     payload_down: int = 0
     seen: Seconds = 0.0
@@ -74,7 +74,7 @@ class Progress:
         self.began = time.monotonic()
 
     def watch(self, run: Run) -> None:
-        """Takes up the run as its journal tells it."""
+        """Counts the records that a run's journal holds already."""
         self._run = run
         self.coverage.counted = run.config.algorithm.counted
         for entry in run.journal.store.entries(payloads=False):
@@ -82,14 +82,14 @@ class Progress:
         self._accepted.clear()  # those were accepted by another process
         for client in self.clients.values():
             if client.doing.startswith("train"):
-                client.doing = "away"  # whoever is there will show it
+                client.doing = "away"  # until it is heard of
 
     def listening(self, host: str, port: int) -> None:
-        """The server answers here."""
+        """Notes the address on which the server listens."""
         self.address = f"{host}:{port}"
 
     def observe(self, records: list[Row]) -> None:
-        """Counts what has become durable, and tells the listeners."""
+        """Counts records that have become durable, and calls the listeners."""
         with self.lock:
             for record in records:
                 self._count(record)
@@ -99,13 +99,13 @@ class Progress:
 
     @property
     def run(self) -> Run:
-        """The run that is watched."""
+        """The run, once :meth:`watch` was called."""
         assert self._run is not None
         return self._run
 
     @property
     def rate(self) -> float:
-        """Accepted updates a second, lately."""
+        """The accepted updates a second over the last steps."""
         if len(self._steps) < 2:
             return 0.0
         (first, _), (last, _) = self._steps[0], self._steps[-1]
@@ -114,7 +114,7 @@ class Progress:
 
     @property
     def quiet(self) -> Seconds:
-        """How long ago the last update was accepted, or the process began."""
+        """The seconds since the last update was accepted, or the process began."""
         return time.monotonic() - (self._accepted[-1] if self._accepted else self.began)
 
     @property
@@ -183,7 +183,7 @@ class Progress:
 
 
 def goals(run: Run) -> list[tuple[str, float, float]]:
-    """What the run is to reach: name, now, goal."""
+    """The run's goals, each as its name, the value now, and the goal."""
     state, stop = run.coordinator.state, run.config.stop
     found: list[tuple[str, float, float]] = []
     if stop.versions is not None:

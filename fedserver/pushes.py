@@ -186,7 +186,7 @@ class Pushes:
     # ----------------------------------------------------------------- deciding
 
     def _decide(self, cid: str, header: pb.PushHeader, upload: Upload) -> None:
-        """Has an update decided on, and holds it until then, whoever still waits."""
+        """Has an update decided on, and holds it until then, even if no call waits."""
         try:
             push = read_push(header, cid, upload.buffer, upload.name[2])
         except ProtocolError:

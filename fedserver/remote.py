@@ -1,4 +1,4 @@
-"""Asking a running server, from another shell."""
+"""Asks a running server for its state or health."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _PATIENCE = 5.0
 
 
 def ask_status(host: str, **trust: Any) -> JSON:
-    """The state of the run that a server has."""
+    """The state of a server's run, as :func:`fedserver.status.status_json` makes it."""
     address = parse_address(host, **trust)
     with address.channel() as channel:
         try:
@@ -35,7 +35,11 @@ def ask_status(host: str, **trust: Any) -> JSON:
 
 
 def ask_health(host: str, **trust: Any) -> str:
-    """``serving``, or an error."""
+    """Returns ``serving``.
+
+    Raises:
+        UnavailableError: the server does not answer, or is not serving.
+    """
     address = parse_address(host, **trust)
     with address.channel() as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -50,27 +54,27 @@ def ask_health(host: str, **trust: Any) -> str:
     return "serving"
 
 
-def status_table(told: JSON) -> RenderableType:
+def status_table(status: JSON) -> RenderableType:
     """The state of a run, for a terminal."""
     head = Table.grid(padding=(0, 2))
-    head.add_row("run", told["run"])
-    head.add_row("recipe", told["recipe"])
-    goal = told["stop"].get("versions")
+    head.add_row("run", status["run"])
+    head.add_row("recipe", status["recipe"])
+    goal = status["stop"].get("versions")
     of = f" of {goal}" if goal else ""
-    head.add_row("version", f"{told['version']}{of}, {_buffer(told)}")
-    updates = ", ".join(f"{n} {v}" for v, n in told["updates"].items()) or "none yet"
-    head.add_row("updates", f"{updates} ({told['updates_per_second']:.1f}/s)")
-    for name, value in told["metrics"].items():
+    head.add_row("version", f"{status['version']}{of}, {_buffer(status)}")
+    updates = ", ".join(f"{n} {v}" for v, n in status["updates"].items()) or "none yet"
+    head.add_row("updates", f"{updates} ({status['updates_per_second']:.1f}/s)")
+    for name, value in status["metrics"].items():
         head.add_row(
-            Text(printable(name)), f"{value:.4f} at version {told['measured']}"
+            Text(printable(name)), f"{value:.4f} at version {status['measured']}"
         )
-    if told["unproved"]:
-        head.add_row("unproved", f"{told['unproved']:,} claims of a later state")
-    if told.get("disk"):
-        head.add_row("disk", Text(told["disk"]))
-    for what, sentence in _troubles(told):
+    if status["unproved"]:
+        head.add_row("unproved", f"{status['unproved']:,} claims of a later state")
+    if status.get("disk"):
+        head.add_row("disk", Text(status["disk"]))
+    for what, sentence in _troubles(status):
         head.add_row(what, Text(sentence))
-    head.add_row("ended", told["ended"] or "no")
+    head.add_row("ended", status["ended"] or "no")
     table = Table(box=None, header_style="dim")
     columns = (
         "client",
@@ -84,7 +88,7 @@ def status_table(told: JSON) -> RenderableType:
     )
     for column in columns:
         table.add_column(column)
-    for client in sorted(told["clients"], key=lambda c: str(c["name"])):
+    for client in sorted(status["clients"], key=lambda c: str(c["name"])):
         table.add_row(
             Text(printable(client["name"])),  # not markup, whatever it holds
             client["doing"],
@@ -95,26 +99,26 @@ def status_table(told: JSON) -> RenderableType:
             f"{client['weight']:.2f}",
             f"{client['recent_share']:.1%}" if client.get("recent_share") else "",
         )
-    if told["unlisted"]:
-        table.add_row(f"[dim]and {told['unlisted']:,} more[/]")
-    return Group(head, Text(""), table, *_bytes(told))
+    if status["unlisted"]:
+        table.add_row(f"[dim]and {status['unlisted']:,} more[/]")
+    return Group(head, Text(""), table, *_bytes(status))
 
 
-def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
-    """What keeps the run from going on, who is hardly in the model, and who fails.
+def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
+    """Why the run stands still, which clients the model hardly has, and which fail.
 
-    A server of before tells none of it.
+    An older server tells none of it.
     """
-    if "coverage" not in told:
+    if "coverage" not in status:
         return
-    if told["stalled"]:
-        yield "stalled", told["stalled"]
-    covered = told["coverage"]
+    if status["stalled"]:
+        yield "stalled", status["stalled"]
+    covered = status["coverage"]
     for warning in covered["warnings"]:
         yield "warning", warning
     if covered["absence"]:
         yield "missing", covered["absence"]
-    for client in told["clients"]:
+    for client in status["clients"]:
         if client["failures"]:
             times = f"{client['name']} failed {counted(client['failures'], 'time')}"
             yield "failed", f"{times}, last: {client['error']}"
@@ -123,17 +127,17 @@ def _troubles(told: JSON) -> Iterator[tuple[str, str]]:
             yield "skipped", f"{left_out}, last: {client['why']}"
 
 
-def _bytes(told: JSON) -> list[RenderableType]:
+def _bytes(status: JSON) -> list[RenderableType]:
     """Bytes of all, and of each client."""
     lanes: dict[Lane, Load] = {}
     names = {}
-    for number, client in enumerate(told["clients"]):
+    for number, client in enumerate(status["clients"]):
         lanes |= read_lanes(cid := str(number), client["traffic"]["lanes"])
         names[cid] = client["name"]
-    everything = read_lanes(OTHERS, told["traffic"]["lanes"])
+    everything = read_lanes(OTHERS, status["traffic"]["lanes"])
     if not everything:
         return []
-    dim = told["traffic"]["values"]
+    dim = status["traffic"]["values"]
     return [
         Text(""),
         totals_table(everything, dim),
@@ -143,6 +147,6 @@ def _bytes(told: JSON) -> list[RenderableType]:
     ]
 
 
-def _buffer(told: JSON) -> str:
-    count, size = told["buffer"]
+def _buffer(status: JSON) -> str:
+    count, size = status["buffer"]
     return f"{count} of {size} updates in the buffer"

@@ -49,9 +49,9 @@ _BOOK: Seconds = 2.0  # between two writes of the byte counts
 class Server:
     """One run, served until it has ended or the process is told to stop.
 
-    ``door`` is a socket in a folder of this user alone. Whoever comes by it is the
-    operator: the server's own evaluator, which needs no certificate there, and
-    commands. Its path is written into the run's folder.
+    ``door`` is a socket that only this user can open. A caller that comes by it is the
+    operator: the server's own evaluator, which needs no certificate there, or a
+    command. Its path is written into the run's folder.
     """
 
     run: Run
@@ -64,7 +64,7 @@ class Server:
         self.ready = asyncio.Event()
 
     async def serve(self) -> str | None:
-        """Serves; returns why the run ended, or None if it goes on another time.
+        """Serves; returns why the run ended, or None if it was only stopped.
 
         Raises:
             UnavailableError: the port is taken.
@@ -119,13 +119,13 @@ class Server:
         return self.ended
 
     def stop(self) -> None:
-        """The process is to end: drains, loses nothing, and can be started again."""
+        """Drains and stops the server; nothing is lost, and it can be started again."""
         self._stop.set()
 
     # ------------------------------------------------------------------ actions
 
     def _release(self, actions: list[Action]) -> None:
-        """Carries out what the core released; all that it rests on is durable."""
+        """Carries out actions of the core; all that they rest on is durable."""
         for action in actions:
             match action:
                 case SendReply() | SendAck() | Refuse():
@@ -140,9 +140,9 @@ class Server:
                     assert_never(action)
 
     def _set_timer(self, action: SetTimer) -> None:
-        """Never too early: the event loop may wake before the time of the timer.
+        """Sets a timer, in place of an earlier one of its purpose and client.
 
-        The timer before of the same purpose and client is void, and is forgotten.
+        It never fires too early, although the event loop may wake before its time.
         """
         timer = action.timer
         subject = "" if timer.kind == "deadline" else timer.subject
@@ -160,7 +160,7 @@ class Server:
         )
 
     def _start_again(self) -> None:
-        """The coordinator was made anew, and knows neither timers nor who waits."""
+        """Forgets timers and waiting pulls: the coordinator was made anew."""
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
@@ -168,7 +168,7 @@ class Server:
         self._answers.retry_pulls()
 
     def _finish(self, reason: str) -> None:
-        """The run has ended: whoever comes in time gets the last model."""
+        """Ends the run; clients that come in time still get the last model."""
         if self.ended is not None:
             return
         self.ended = reason
@@ -182,19 +182,19 @@ class Server:
         self.stop()
 
     def _all_know(self) -> bool:
-        """Whether every client of the run has been told that it has ended."""
+        """Whether every client of the run knows that it has ended."""
         rows = self.run.coordinator.state.clients.values()
         return all(row.left or row.cid in self._service.informed for row in list(rows))
 
     def _fail(self, error: BaseException) -> None:
-        """The core thread died: nothing that it held back may leave."""
+        """Stops the server after the core thread died; nothing more may be answered."""
         self._failure = error
         self._stop.set()
 
     # ------------------------------------------------------------------ presence
 
     async def _sweep(self) -> None:
-        """Notices clients that fell silent."""
+        """Notices clients that fell silent, and a run that does not go on."""
         was_stalled = False
         while True:
             await asyncio.sleep(_SWEEP)
@@ -205,10 +205,10 @@ class Server:
                 _log.warning("%s", stalled)
             was_stalled = bool(stalled)
 
-    # ---------------------------------------------------------------- the book
+    # -------------------------------------------------------------- byte counts
 
     def _metered(self) -> Metered:
-        """The service with its bytes counted, on from where an earlier process was."""
+        """The service with its bytes counted, on top of an earlier process's counts."""
         self._book = TrafficFile(self.run.journal.folder)
         traffic = self.progress.traffic = self._book.load()
         return Metered(
@@ -219,7 +219,7 @@ class Server:
         )
 
     async def _keep_book(self) -> None:
-        """Takes the counts to the disk now and then; nobody waits for that."""
+        """Writes the counts now and then, on a thread."""
         while not self._stop.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), _BOOK)
@@ -259,7 +259,7 @@ class Server:
 
 
 async def _until(condition: Callable[[], bool], seconds: Seconds) -> None:
-    """Waits for something, but not for ever."""
+    """Waits until a condition holds, for ``seconds`` at most."""
     for _ in range(round(seconds / _LOOK)):
         if condition():
             break

@@ -1,4 +1,4 @@
-"""``fedserver run``: the server with its view and its evaluator."""
+"""``fedserver run``: the server with its live view and its evaluator."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ def serve(
     lines: bool,
     must_resume: bool = False,
 ) -> str | None:
-    """Serves a federation; returns why the run ended, or None if it goes on later.
+    """Serves a federation; returns why the run ended, or None if it was stopped.
 
     Args:
         config: the federation.
@@ -104,7 +104,7 @@ def serve(
 def _unmeasured_targets(
     progress: Progress, config: FederationConfig
 ) -> Callable[[Row], None]:
-    """Warns, once, of a target that the evaluator does not measure."""
+    """Warns once of a target that the evaluator does not measure."""
     missing = set(config.stop.target)
 
     def look(record: Row) -> None:
@@ -120,7 +120,7 @@ def _unmeasured_targets(
 
 
 def _divergence(run: Run) -> Callable[[Row], None]:
-    """Warns, once, of a loss that rises above what it may be."""
+    """Warns once of a loss that shows that training diverges."""
     state = run.coordinator.state
     divergence = Divergence(classes_of(run.coordinator.algorithm.model))
     divergence.evaluators.update(
@@ -136,7 +136,7 @@ def _divergence(run: Run) -> Callable[[Row], None]:
 
 
 async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
-    """The evaluator leaves by itself at the end of a run; else it is told to."""
+    """Waits for the evaluator to leave at the end of a run; stops it otherwise."""
     if server.ended is not None:
         with contextlib.suppress(asyncio.TimeoutError):
             patience = server.run.config.timeouts.lease

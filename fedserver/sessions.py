@@ -1,4 +1,4 @@
-"""Who is there: the processes that attend, and those that fell silent."""
+"""Sessions of client processes: which are there, and which fell silent."""
 
 import asyncio
 import time
@@ -15,24 +15,24 @@ class Session:
     """One client process."""
 
     cid: str
-    number: int  # random, names the process
+    number: int  # random; it names the process
     notices: "asyncio.Queue[pb.Notice | None]" = field(default_factory=asyncio.Queue)
 
 
 class Sessions:
-    """All client processes that show that they are there."""
+    """The client processes that show that they are there."""
 
     def __init__(self, lost_after: Seconds) -> None:
         self._lost_after = lost_after
         self._sessions: dict[str, Session] = {}
-        self._names: dict[str, str] = {}  # who answers to a name now
+        self._names: dict[str, str] = {}  # the id of the client that has a name
         self._heard: dict[str, Seconds] = {}
 
     def claim(self, name: str, cid: str) -> str:
-        """A client takes a name; whoever had it before is told to stop.
+        """Gives a name to a client; another client that had it is told to stop.
 
         Returns:
-            Who that was; empty if it was nobody else.
+            The id of that other client; empty if there was none.
         """
         before = self._names.get(name, cid)
         self._names[name] = cid
@@ -44,7 +44,7 @@ class Sessions:
         return before
 
     def attend(self, cid: str, number: int) -> Session:
-        """A process is there; an older one of the same client is told to stop."""
+        """Begins a session; an older process of the same client is told to stop."""
         before = self._sessions.get(cid)
         if before is not None and before.number != number:
             text = "another process runs with this client's state directory"
@@ -54,21 +54,21 @@ class Sessions:
         return session
 
     def leave(self, session: Session) -> None:
-        """A process does not attend any more."""
+        """Ends a session."""
         if self._sessions.get(session.cid) is session:
             del self._sessions[session.cid]
 
     def hear(self, cid: str) -> None:
-        """A client gave a sign of life."""
+        """Notes that a client gave a sign of life."""
         self._heard.pop(cid, None)  # the dictionary is in the order of time
         self._heard[cid] = time.monotonic()
 
     def forget(self, cid: str) -> None:
-        """A client left, and is not missed."""
+        """Forgets a client that left."""
         self._heard.pop(cid, None)
 
     def missing(self) -> list[str]:
-        """Clients that were there and have been silent for too long; each once."""
+        """Clients that have been silent for too long; each is returned once."""
         before = time.monotonic() - self._lost_after
         heard = self._heard.items()
         silent = [cid for cid, _ in takewhile(lambda each: each[1] < before, heard)]
@@ -78,7 +78,7 @@ class Sessions:
 
     @property
     def present(self) -> set[str]:
-        """The clients that are there."""
+        """The ids of the clients that are there."""
         return set(self._heard)
 
     @property
@@ -87,7 +87,7 @@ class Sessions:
         return bool(self._sessions)
 
     def tell_all(self, kind: pb.Notice.Kind, text: str) -> None:
-        """A notice to everybody."""
+        """Sends a notice to every process."""
         for session in self._sessions.values():
             self._tell(session, kind, text)
 

@@ -1,19 +1,21 @@
-"""Why nothing moves: a sentence for whoever looks after a run."""
+"""Says why a run does not go on, in a sentence for its operator."""
 
 from fedcore.typing import Seconds
 from fedrun.units import in_seconds
 from fedserver.progress import Progress
 
-LEAST: Seconds = 60.0  # nothing is called a stall before,
-TIMES = 10  # nor before so many times the usual time between two updates
+# A run is stalled if no update was accepted for this long, and for this many times the
+# usual time between two of them.
+LEAST: Seconds = 60.0
+TIMES = 10
 
 
 def stall(progress: Progress, disk: str | None = None) -> str | None:
-    """What keeps the run from going on; None if it does, or has ended.
+    """Why the run does not go on; None if it does, or has ended.
 
     Args:
         progress: of the run.
-        disk: what is wrong with the server's disk, which the status tells by itself.
+        disk: what is wrong with the server's disk; None if nothing is.
     """
     run = progress.run.coordinator
     if run.state.closed or progress.quiet < max(LEAST, TIMES * progress.usual):

@@ -102,7 +102,7 @@ def _clients_json(progress: Progress, present: set[str]) -> JSON:
 
 
 def _coverage_json(coverage: Coverage) -> JSON:
-    """Who is in the model, and who is not."""
+    """Which clients the model has learnt from, and which it has not."""
     missing = coverage.missing
     return {
         "recent": coverage.recent_updates,

@@ -1,9 +1,9 @@
 """Updates in memory, from their first byte to their verdict: bounded in bytes.
 
-Each client has one at a time; a newer one ends the older one. Who finds no room waits
-in a line. A transfer that was cut off goes on where it stopped, as long as its buffer
-was not needed for another one. Who sends too slowly is stopped after a while, and makes
-room at once when it is needed.
+Each client has one at a time; a newer one ends the older one. An update that finds no
+room waits in a line. A transfer that was cut off goes on where it stopped, unless its
+buffer was needed for another one. A transfer that is too slow is stopped after a while,
+or at once when its room is needed.
 """
 
 import time
@@ -17,22 +17,22 @@ from fedcore.typing import Bytes, Seconds
 from fedserver.limits import Line
 
 Name = tuple[str, int, str]  # cid, sequence number, digest of the payload
-IDLE: Seconds = 120.0  # an upload that nobody goes on with is dropped after this time
-BRIEF: Seconds = 5.0  # stalling for so long in all is borne while others need room
-NEW = 5  # times less is borne of who has never delivered an update
+IDLE: Seconds = 120.0  # an upload is dropped if it does not go on for this long
+BRIEF: Seconds = 5.0  # a client may stall for this long while others need room
+NEW = 5  # clients that have never delivered an update may do so 1/NEW as long
 
 
 class NoRoomError(UnavailableError):
-    """All places are taken, or all bytes."""
+    """All places or all bytes are taken."""
 
 
-def _nobody() -> None:
-    """Nobody receives it."""
+def _no_transfer() -> None:
+    """Does nothing: the transfer has ended."""
 
 
 @dataclass(slots=True)
 class Upload:
-    """The bytes of one payload, as far as they have come."""
+    """One payload, as far as it has been received."""
 
     name: Name
     buffer: Bytes
@@ -43,10 +43,10 @@ class Upload:
     is_inline: bool = False
     began: Seconds = 0.0  # the transfer that goes on
     touched: Seconds = field(default_factory=time.monotonic)
-    stop: Callable[[], None] = _nobody  # ends that transfer
+    stop: Callable[[], None] = _no_transfer  # ends that transfer
 
     def write(self, part: Part) -> None:
-        """Takes the next chunk; one at byte 0 begins anew.
+        """Writes the next chunk; a chunk at byte 0 begins anew.
 
         Raises:
             ProtocolError: it is not the next one, or there is no room for it.
@@ -70,7 +70,7 @@ class Upload:
         return not self.is_released and self.received == len(self.buffer)
 
     def release(self) -> None:
-        """Whoever still writes to it is through: the memory is needed."""
+        """Frees the memory; a transfer that still writes to it fails."""
         self.buffer, self.is_released = bytearray(), True
 
 
@@ -85,28 +85,28 @@ class Uploads:
         Args:
             most: transfers of large payloads at a time.
             most_bytes: bytes of all payloads at a time, until their verdict.
-            patience: an upload may stall for so many seconds in all.
+            patience: seconds in all for which an upload may stall.
             slowest: bytes a second that it must have besides.
         """
         self._most, self._most_bytes = most, most_bytes
         self._patience, self._slowest = patience, slowest
         self._open: dict[str, Upload] = {}  # by cid
         self._spent: dict[str, Seconds] = {}  # on transfers that came to nothing
-        self._known: set[str] = set()  # who has delivered an update
+        self._known: set[str] = set()  # ids of clients that have delivered an update
         self._lines = {True: Line(most), False: Line(most)}  # by: is it in one piece?
-        self._since: dict[str, Seconds] = {}  # when who has no room yet came first
+        self._since: dict[str, Seconds] = {}  # when each client in the line came first
         self.nbytes = 0  # that are held now
         self._large = 0  # payloads that are held and did not come in one piece
 
     async def turn(
         self, name: Name, take: Callable[[], Upload], *, is_inline: bool
     ) -> Upload:
-        """What :meth:`begin` or :meth:`hold` yields, as soon as there is room.
+        """Waits for room; returns what :meth:`begin` or :meth:`hold` returns then.
 
-        Whoever was asked to come back goes before those who came later.
+        A client that was asked to come back goes before those that came later.
 
         Raises:
-            UnavailableError: too many wait, or the client waits for a verdict.
+            UnavailableError: too many clients wait, or this one waits for a verdict.
         """
         if self.received(name):
             return take()  # its room is kept
@@ -123,11 +123,11 @@ class Uploads:
         return upload
 
     def begin(
-        self, name: Name, size: int, stop: Callable[[], None] = _nobody
+        self, name: Name, size: int, stop: Callable[[], None] = _no_transfer
     ) -> Upload:
-        """The buffer for an upload, new or with what came before.
+        """The buffer for an upload, new or with what was received before.
 
-        ``stop`` is called if the transfer is to end before it is through.
+        ``stop`` is called if the transfer must end before it is through.
 
         Raises:
             NoRoomError: there is no room.
@@ -144,9 +144,9 @@ class Uploads:
         return upload
 
     def hold(
-        self, name: Name, payload: Bytes, stop: Callable[[], None] = _nobody
+        self, name: Name, payload: Bytes, stop: Callable[[], None] = _no_transfer
     ) -> Upload:
-        """A small payload that has come in one piece.
+        """Holds a small payload that was received in one piece.
 
         Raises:
             NoRoomError: there is no room.
@@ -161,7 +161,7 @@ class Uploads:
         return upload
 
     def _take_up(self, name: Name, size: int) -> Upload | None:
-        """What came of this upload before; any other one of the client is dropped."""
+        """What was received of an upload; drops any other upload of the client."""
         before = self._open.get(name[0])
         if before is None:
             return None
@@ -169,29 +169,29 @@ class Uploads:
             raise UnavailableError("another message of this client is being decided on")
         if before.name == name and not before.in_use and len(before.buffer) == size:
             return before
-        self._drop(before)  # where in use: its connection broke, and nobody noticed
+        self._drop(before)  # if in use, its connection broke unnoticed
         return None
 
     def is_waiting(self, name: Name) -> bool:
-        """Whether this very message waits for its verdict already."""
+        """Whether this message waits for its verdict already."""
         upload = self._open.get(name[0])
         return upload is not None and upload.is_decided_on and upload.name == name
 
     def received(self, name: Name) -> int:
-        """How many bytes of an upload are here."""
+        """The number of bytes of an upload that were received."""
         upload = self._open.get(name[0])
         if upload is None or upload.name != name or upload.in_use:
             return 0
         return upload.received
 
     def ends(self, upload: Upload) -> Seconds:
-        """Until when the transfer may go on, on the monotonic clock."""
+        """The time on the monotonic clock until which a transfer may go on."""
         return upload.began + self._patience + upload.received / self._slowest
 
     def cut(self, upload: Upload) -> None:
-        """The transfer has ended; what has come is kept, and more of it can come.
+        """Ends a transfer, and keeps what was received so that it can go on later.
 
-        So the slowest link gets through, a part at a time, while there is room.
+        So an upload over the slowest link gets through in parts, while there is room.
         """
         if upload.is_inline:
             self.end(upload)
@@ -200,13 +200,13 @@ class Uploads:
             self._move()
 
     def decide(self, upload: Upload) -> None:
-        """It is whole and unharmed, and is kept until :meth:`end`."""
-        upload.is_decided_on, upload.stop = True, _nobody
+        """Keeps a whole and unharmed payload until :meth:`end`."""
+        upload.is_decided_on, upload.stop = True, _no_transfer
         self._spent.pop(upload.name[0], None)
         self._known.add(upload.name[0])
 
     def end(self, upload: Upload) -> None:
-        """The buffer is not needed any more."""
+        """Frees the buffer of an upload."""
         if self._open.get(upload.name[0]) is upload:
             del self._open[upload.name[0]]
             self.nbytes -= len(upload.buffer)
@@ -215,7 +215,7 @@ class Uploads:
             self._move()
 
     def _move(self) -> None:
-        """There may be room for who waits."""
+        """Has the clients that wait look for room."""
         for line in self._lines.values():
             line.move()
 
@@ -246,7 +246,7 @@ class Uploads:
         return is_inline or self._large < self._most
 
     def _lead(self, upload: Upload, now: Seconds) -> float:
-        """How many bytes it is before where it should be; below 0 it makes room."""
+        """The bytes by which it is ahead of the slowest rate; below 0 it makes room."""
         if upload.is_decided_on:
             return 0.0
         if not upload.in_use:  # those that wait for longest go first, and before others
@@ -263,8 +263,8 @@ class Uploads:
         stop()
 
     def _book(self, upload: Upload) -> None:
-        """Ends a transfer; who never gets through has no new patience with each."""
+        """Ends a transfer, and adds its time to what the client has spent in vain."""
         if upload.in_use and not upload.is_decided_on:
             cid, spent = upload.name[0], time.monotonic() - upload.began
             self._spent[cid] = self._spent.get(cid, 0.0) + spent
-        upload.in_use, upload.stop = False, _nobody
+        upload.in_use, upload.stop = False, _no_transfer

@@ -1,4 +1,4 @@
-"""Lines for whoever reads them, written by a thread: nobody waits for a slow reader."""
+"""Writes lines on a thread, so that nothing waits for a slow reader."""
 
 import contextlib
 import logging
@@ -9,13 +9,13 @@ from typing import TextIO
 
 from fedcore.typing import Seconds
 
-MOST_LINES = 10_000  # that wait for a reader
-LAST: Seconds = 5.0  # how long the end waits for a reader
-Line = Callable[[], str | None]  # makes a line when its turn has come; None: no line
+MOST_LINES = 10_000  # lines that may wait for a reader
+LAST: Seconds = 5.0  # to wait for a reader at the end
+Line = Callable[[], str | None]  # makes a line, or None, when its turn has come
 
 
 class LineWriter:
-    """Writes lines to a stream; drops some where its reader is too slow."""
+    """Writes lines to a stream; drops lines if its reader is too slow."""
 
     def __init__(
         self, stream: TextIO, dropped: Callable[[int], str], most: int = MOST_LINES
@@ -24,12 +24,12 @@ class LineWriter:
         self._stream, self._say_dropped = stream, dropped
         self._lines: queue.Queue[Line | None] = queue.Queue(most)
         self._lock = threading.Lock()
-        self._dropped = 0  # since it was said last
+        self._dropped = 0  # lines since the last line about this
         self._thread = threading.Thread(target=self._work, name="lines", daemon=True)
         self._thread.start()
 
     def write(self, line: Line) -> None:
-        """Takes a line; never waits."""
+        """Adds a line to those that wait. Never blocks."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:
@@ -37,27 +37,27 @@ class LineWriter:
                 self._dropped += 1
 
     def flush(self) -> None:
-        """Waits a while until what was taken so far is written."""
+        """Waits, for :data:`LAST` seconds at most, until all lines are written."""
         done = threading.Event()
         with contextlib.suppress(queue.Full):
             self._lines.put(done.set, timeout=LAST)
             done.wait(LAST)
 
     def close(self) -> None:
-        """Writes what waits, unless nobody reads it."""
+        """Writes the lines that wait, unless nobody reads them, and ends the thread."""
         with contextlib.suppress(queue.Full):
             self._lines.put(None, timeout=LAST)
             self._thread.join(LAST)
 
     def _work(self) -> None:
-        # A stream that is closed has lost its reader: nobody misses the lines.
+        # A closed stream has no reader who would miss the lines.
         with contextlib.suppress(OSError, ValueError):
             while (line := self._lines.get()) is not None:
                 self._put(line())
-                self._put(self._told_dropped())
-            self._put(self._told_dropped())
+                self._put(self._dropped_line())
+            self._put(self._dropped_line())
 
-    def _told_dropped(self) -> str | None:
+    def _dropped_line(self) -> str | None:
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         return self._say_dropped(dropped) if dropped else None
@@ -68,7 +68,7 @@ class LineWriter:
 
 
 class _Aside(logging.Handler):
-    """Gives what is logged to a writer."""
+    """Gives log lines to a writer."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Aside(logging.Handler):
 
 @contextlib.contextmanager
 def logging_aside() -> Iterator[None]:
-    """In this block whoever logs does not wait for a reader of the standard error."""
+    """Has logging within the block not wait for a reader of the standard error."""
     root = logging.getLogger()
     writers, before = [], list(root.handlers)
     for handler in before:

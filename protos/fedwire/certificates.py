@@ -1,4 +1,4 @@
-"""A certificate and its key, looked at first: gRPC does not say what is wrong."""
+"""Checks a certificate and its key, since gRPC does not say what is wrong with them."""
 
 import ssl
 from os import PathLike
@@ -12,10 +12,10 @@ def require_pair(
     """Checks that these files are a certificate and its key.
 
     Raises:
-        ConfigError: they are not; ``names`` is how the user knows them.
+        ConfigError: they are not; the message calls them ``names``.
     """
     try:
-        # An empty password, so that nobody is asked for one.
+        # With an empty password OpenSSL does not ask the user for one.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as error:

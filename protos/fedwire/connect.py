@@ -1,4 +1,4 @@
-"""How a client reaches a server: address, trust, and what went wrong."""
+"""How a client reaches a server: its address, TLS, and the meaning of failures."""
 
 import ssl
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
 SOCKET = "unix:"  # on this machine, and protected by its path
-_TOO_LARGE = "larger than max"  # how gRPC says it of a message
-_NOT_REACHED = "Failed to connect to remote host: "  # how it says why not
-# Pings with every read, to learn a link's bandwidth, would cost 130 bytes an update. A
-# fixed window of 1 MiB fills 80 Mbit/s at 100 ms.
+_TOO_LARGE = "larger than max"  # in gRPC's words, of a message
+_NOT_REACHED = "Failed to connect to remote host: "  # gRPC's words before the reason
+# gRPC can send pings to learn a link's bandwidth; they would cost 130 bytes an update.
+# A fixed window of 1 MiB fills a link of 80 Mbit/s with a round trip of 100 ms.
 WINDOWS = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 20))
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -33,7 +33,7 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),
     *WINDOWS,
-    # How long to wait is the client's own affair (docs/protocol.md).
+    # The client itself decides how long to wait (docs/protocol.md).
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -42,7 +42,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Address:
-    """A server, and how it is trusted."""
+    """The address of a server, and how it is trusted."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -52,7 +52,7 @@ class Address:
     plaintext: bool = False
 
     def __post_init__(self) -> None:
-        """Plain text leaves this machine only if somebody says so."""
+        """Checks that certificate and key come together."""
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("--certificate and --key belong together")
 
@@ -81,10 +81,10 @@ class Address:
         return not (self.plaintext or self.is_local)
 
     def channel(self) -> grpc.Channel:
-        """A connection that is made when it is first used.
+        """A channel that connects when it is first used.
 
         Raises:
-            ConfigError: what should hold certificates does not.
+            ConfigError: a file does not hold the certificates or key that it should.
         """
         if not self.is_encrypted:
             return grpc.insecure_channel(str(self), OPTIONS)
@@ -96,10 +96,10 @@ class Address:
 
 
 def parse_address(text: str, **trust: Any) -> Address:
-    """The address in HOST, HOST:PORT or unix:PATH.
+    """Reads HOST, HOST:PORT or unix:PATH.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text is none of them.
     """
     host, colon, port = text.rpartition(":")
     if text.startswith(SOCKET):
@@ -112,7 +112,7 @@ def parse_address(text: str, **trust: Any) -> Address:
 
 
 def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
-    """What a failed call means, as an error of the platform."""
+    """The meaning of a failed call, as an error of the platform."""
     code, details = error.code(), error.details() or ""
     if "WRONG_VERSION_NUMBER" in details:
         return RefusedError(f"{address} does not speak TLS; if so wanted: --plaintext")
@@ -148,14 +148,14 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
 
 
 def _is_handshake(details: str) -> bool:
-    """Whether it was TLS that failed; gRPC tells it in words only."""
+    """Whether TLS failed; gRPC says so in words alone."""
     # Not "handshake": a connection that times out is a "tcp handshaker shutdown".
     words = ("certificate", "verification", "ssl", "tls")
     return any(word in details.lower() for word in words)
 
 
 def _check_certificates(address: Address) -> None:
-    """Without this, gRPC tries for ever, for want of a "security handshaker"."""
+    """Checks the files: with wrong ones gRPC would try to connect for ever."""
     try:
         if address.ca is not None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(address.ca)

@@ -1,7 +1,7 @@
-"""Between the messages of the wire and those of the core.
+"""Converts messages of the wire to those of the core, and back.
 
-A peer's message is a claim: whatever it says becomes a message of the core, or a
-``ProtocolError`` that names the field.
+A peer's message is a claim: it becomes a message of the core, or a ``ProtocolError``
+that says what is wrong with it.
 """
 
 import zlib
@@ -68,39 +68,43 @@ _TASK_KINDS = {code: kind for kind, code in _TASKS.items()}
 
 
 def epoch_number(epoch: Epoch) -> int:
-    """The name of a history as it travels."""
+    """The name of a history as a number, the form in which it travels."""
     return int(epoch, 16)
 
 
 def epoch_name(number: int) -> Epoch:
-    """The name of a history."""
+    """The name of a history, from the number that travels."""
     return f"{number:016x}"
 
 
 def digest_bytes(digest: str) -> bytes:
-    """A digest as it travels."""
+    """A digest as bytes, the form in which it travels."""
     return bytes.fromhex(digest)
 
 
 def model_name(name: ModelName | None) -> pb.ModelName | None:
-    """A model's name as it travels."""
+    """A model's name as a message of the wire; None without one."""
     if name is None:
         return None
     return pb.ModelName(epoch=epoch_number(name.epoch), version=name.version)
 
 
 def read_model_name(message: pb.ModelName) -> ModelName:
-    """A model's name."""
+    """A model's name, from a message of the wire."""
     return ModelName(epoch_name(message.epoch), message.version)
 
 
 def answer_code(answer: Verdict | Answer) -> pb.Answer:
-    """An answer as it travels."""
+    """The code of an answer on the wire."""
     return _ANSWERS[answer]  # type: ignore[return-value]
 
 
 def read_answer(code: int) -> Verdict | Answer:
-    """An answer to a push or pull."""
+    """The answer that a code stands for.
+
+    Raises:
+        ProtocolError: the code is unknown.
+    """
     if code not in _MEANINGS:
         raise ProtocolError(f"unknown answer {code}; the peer may be newer")
     return _MEANINGS[code]
@@ -129,7 +133,7 @@ def _settled_code(settled: Settled) -> pb.Answer:
 def pull_request(
     pull: Pull, key: bytes, partial: str = "", partial_bytes: int = 0
 ) -> pb.PullRequest:
-    """A pull as it travels, with the key of its client."""
+    """A pull as a message of the wire, with the key of its client."""
     held = pull.held
     proofs = [left.proof for left in pull.abandoned]
     return pb.PullRequest(
@@ -150,7 +154,16 @@ def pull_request(
 
 
 def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
-    """This client's pull; the call that it came by has this number."""
+    """The pull of a client, from a message of the wire.
+
+    Args:
+        message: the pull.
+        cid: the client's id.
+        nonce: the number of the call, by which its answer is found.
+
+    Raises:
+        ProtocolError: it settles an update with an unknown verdict.
+    """
     epoch, held = epoch_name(message.epoch), None
     if message.HasField("held"):
         digest = message.held_digest.hex()
@@ -169,16 +182,16 @@ def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
 
 
 def _read_abandoned(message: pb.PullRequest) -> tuple[Abandoned, ...]:
-    """The histories that a client has left, and the proofs that it shows."""
+    """The histories that a client has left, with its proofs of them."""
     end = len(message.abandoned)
     newest = slice(max(0, end - HISTORY), end)
     epochs, proofs = message.abandoned[newest], message.abandoned_proofs[newest]
-    told = zip_longest(epochs, proofs, fillvalue=0)
-    return tuple(Abandoned(epoch_name(epoch), proof) for epoch, proof in told)
+    pairs = zip_longest(epochs, proofs, fillvalue=0)
+    return tuple(Abandoned(epoch_name(epoch), proof) for epoch, proof in pairs)
 
 
 def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
-    """The answer to a pull in this epoch as it travels; a large patch follows it."""
+    """The answer to a pull of epoch ``asked``; a large patch follows it in chunks."""
     patch, receipt, task = reply.patch, reply.receipt, reply.task
     is_small = patch.nbytes <= INLINE
     return pb.PullReply(
@@ -210,19 +223,19 @@ def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
 
 
 def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Reply:
-    """The server's answer to this pull; ``body`` are the bytes of its patch."""
+    """The server's answer to a pull; ``body`` holds the bytes of its patch."""
     if message.kind not in _PATCH_KINDS:
         raise ProtocolError(f"unknown kind of patch {message.kind}")
     receipt, task = None, None
     if message.HasField("receipt"):
-        told = message.receipt
+        sent = message.receipt
         receipt = Receipt(
-            told.seq,
-            told.digest.hex(),
-            _read_verdict(told.verdict),
-            told.weight,
-            told.version,
-            told.proof,
+            sent.seq,
+            sent.digest.hex(),
+            _read_verdict(sent.verdict),
+            sent.weight,
+            sent.version,
+            sent.proof,
         )
     if message.task != pb.TASK_KIND_NONE:
         if message.task not in _TASK_KINDS:
@@ -264,18 +277,18 @@ def _version(held: Held | None) -> int:
     return -1 if held is None else held.version
 
 
-def patch_name(told: pb.PullReply, request: pb.PullRequest) -> str:
-    """What tells whether two downloads are of the same bytes."""
-    epoch = told.epoch or request.epoch
-    start = -1 if told.kind == pb.PATCH_KIND_FULL else request.held
-    return f"{epoch:x}:{start}:{told.version}:{told.kind}:{sum(told.lengths)}"
+def patch_name(reply: pb.PullReply, request: pb.PullRequest) -> str:
+    """A name that two downloads share only if their bytes are the same."""
+    epoch = reply.epoch or request.epoch
+    start = -1 if reply.kind == pb.PATCH_KIND_FULL else request.held
+    return f"{epoch:x}:{start}:{reply.version}:{reply.kind}:{sum(reply.lengths)}"
 
 
 # -------------------------------------------------------------------------- pushes
 
 
 def push_header(push: Push, key: bytes) -> pb.PushHeader:
-    """A push as it travels, with its client's key; a large payload follows it."""
+    """The header of a push, with the client's key; a large payload follows it."""
     is_small = len(push.payload) <= INLINE
     return pb.PushHeader(
         key=key,
@@ -300,7 +313,17 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
 
 
 def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> Push:
-    """This client's push of this payload, which has this digest."""
+    """The push of a client, from its header and payload.
+
+    Args:
+        message: the header.
+        cid: the client's id.
+        payload: all of it.
+        digest: of the payload.
+
+    Raises:
+        ProtocolError: a count is out of range.
+    """
     counts = None
     if message.samples > MOST_COUNTED:
         raise ProtocolError(f"an update of {message.samples} samples is out of range")
@@ -327,7 +350,7 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
 
 
 def push_reply(ack: Ack) -> pb.PushReply:
-    """The answer to a push as it travels."""
+    """The answer to a push as a message of the wire."""
     return pb.PushReply(
         answer=answer_code(ack.answer),
         weight=None if ack.weight == 1 else ack.weight,
@@ -339,7 +362,7 @@ def push_reply(ack: Ack) -> pb.PushReply:
 
 
 def read_push_reply(message: pb.PushReply, push: Push) -> Ack:
-    """The server's answer to this push."""
+    """The server's answer to a push, from a message of the wire."""
     return Ack(
         seq=push.seq,
         digest=push.digest,

@@ -1,8 +1,8 @@
 """Frames of a stream: protocol buffers whose large bytes are not copied twice.
 
-On the wire a frame is an ordinary ``PushFrame`` or ``PullFrame``, which any
-protobuf stub reads and writes. A ``bytes`` field of 1 MiB would be copied on every
-access, though, so chunks are laid out and read here by hand.
+On the wire a frame is an ordinary ``PushFrame`` or ``PullFrame``, which any protobuf
+stub reads and writes. A stub would copy a ``bytes`` field of 1 MiB on every access, so
+chunks are written and read by hand here.
 """
 
 import struct
@@ -17,9 +17,7 @@ from fedcore.typing import Bytes
 from fedwire.v1.federation_pb2 import PullFrame, PullReply, PushFrame, PushHeader
 
 CHUNK = 1 << 20  # measured: the fastest between 64 KiB and 4 MiB
-FIRST = (
-    1 << 15
-)  # while nobody knows how slow the link is: 1 kB/s takes it in half a minute
+FIRST = 1 << 15  # while the link's speed is unknown: 1 kB/s takes it in half a minute
 _HEAD, _CHUNK = 0x0A, 0x12  # tags of the two kinds of frame
 _OFFSET, _CRC, _DATA = 0x08, 0x15, 0x1A  # tags of a chunk's fields
 _CRC_FIELD = struct.Struct("<BI")
@@ -46,7 +44,7 @@ def read_header(frame: bytes) -> PushHeader:
     """The header in the first frame of a push.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the frame holds no header.
     """
     try:
         read = PushFrame.FromString(frame)
@@ -61,7 +59,7 @@ def read_reply(frame: bytes) -> PullReply:
     """The reply in the first frame of a pull's answer.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the frame holds no reply.
     """
     try:
         read = PullFrame.FromString(frame)
@@ -77,7 +75,7 @@ def chunk_frames(
 ) -> Iterator[bytes]:
     """Frames with the bytes of ``parts`` from byte ``start`` on.
 
-    ``most`` says how many bytes the next one may have, up to 1 MiB.
+    ``most`` returns how many bytes the next frame may have, up to 1 MiB.
     """
     offset, skip = start, start
     waiting: list[memoryview] = []
@@ -104,8 +102,8 @@ def chunk_frames(
 def growing() -> Callable[[], int]:
     """Sizes of chunks that double from the smallest to 1 MiB.
 
-    A chunk counts once it is whole: no slow link shall have to carry more of it than
-    what has arrived before.
+    A chunk counts only once it is whole, so a slow link never has to carry a chunk
+    that is larger than all that arrived before.
     """
     size = FIRST // 2
 
@@ -138,8 +136,8 @@ def read_chunk(frame: bytes) -> Part:
     """The chunk in a frame; its bytes are not copied.
 
     Raises:
-        ProtocolError: it is none.
-        UnavailableError: it was damaged on its way, and can be sent again.
+        ProtocolError: the frame holds no chunk.
+        UnavailableError: the chunk was damaged on its way, and can be sent again.
     """
     part, check = _chunk(frame)
     if zlib.crc32(part.data) != check:
@@ -150,16 +148,16 @@ def read_chunk(frame: bytes) -> Part:
 
 
 def peek_chunk(frame: bytes) -> Part:
-    """The chunk in a frame, whatever its checksum says.
+    """The chunk in a frame, without a look at its checksum.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the frame holds no chunk.
     """
     return _chunk(frame)[0]
 
 
 def _chunk(frame: bytes) -> tuple[Part, int]:
-    """The chunk, and the checksum that it should have."""
+    """The chunk in a frame, and the checksum that it should have."""
     view = memoryview(frame)
     if not len(view) or view[0] != _CHUNK:
         raise ProtocolError("expected a chunk")

@@ -1,7 +1,6 @@
-"""Who speaks: a client shows its key, and its id follows from it.
+"""Keys and ids: a client shows its key, and the server computes its id from the key.
 
-Ids may be shown to anybody, since nobody finds a key that belongs to one. The server
-keeps ids alone.
+Ids may be public, since nobody can find the key of an id. The server keeps only ids.
 """
 
 import hashlib
@@ -11,11 +10,11 @@ from fedcore.errors import ProtocolError
 
 KEY_BYTES = 16
 _CLIENT, _OWNER = b"latecomer cid", b"latecomer owner"
-_DIGITS = 32  # hexadecimal, of an id: 128 bits, as many as the key has
+_DIGITS = 32  # hexadecimal digits of an id: 128 bits, as many as the key has
 
 
 def fresh_key() -> bytes:
-    """A new key, of a client or of an owner of names."""
+    """A new random key, for a client or for an owner of names."""
     return secrets.token_bytes(KEY_BYTES)
 
 
@@ -23,7 +22,7 @@ def cid_of(key: bytes) -> str:
     """The id of the client that has this key.
 
     Raises:
-        ProtocolError: it is no key.
+        ProtocolError: ``key`` has another length than keys have.
     """
     return _named(_CLIENT, key, "a client's key")
 
@@ -32,7 +31,7 @@ def owner_of(key: bytes) -> str:
     """The id of the owner of names that has this key.
 
     Raises:
-        ProtocolError: it is no key.
+        ProtocolError: ``key`` has another length than keys have.
     """
     return _named(_OWNER, key, "an owner's key")
 

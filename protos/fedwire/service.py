@@ -1,6 +1,6 @@
 """The methods of the service, and how their messages are read and written.
 
-Streams of large bytes pass through untouched: :mod:`fedwire.frames` reads them.
+Frames of streams stay bytes here; :mod:`fedwire.frames` reads them.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,14 @@ Count = Callable[[Literal["up", "down"], int], None]
 
 
 def _ignore(way: Literal["up", "down"], nbytes: int) -> None:
-    """Nobody wants to know."""
+    """Counts nothing."""
 
 
 class Stub:
     """The client's side, over a channel of either kind of gRPC.
 
-    ``count`` is told the bytes of each message as it stands in its frame.
+    ``count`` is called with the direction and the bytes of each message, including the
+    five that gRPC puts before it.
     """
 
     def __init__(self, channel: Any, count: Count = _ignore) -> None:
@@ -86,12 +87,12 @@ class Stub:
 
 
 def _as_it_is(frame: bytes) -> bytes:
-    """A frame that was laid out by hand."""
+    """Returns a frame unchanged."""
     return frame
 
 
 def handlers(servicer: Any) -> Any:
-    """The server's side: ``servicer`` has a coroutine for each method."""
+    """The server's side: ``servicer`` has a coroutine for each method, by its name."""
     methods = {
         name: grpc.unary_unary_rpc_method_handler(
             getattr(servicer, name.lower()),
@@ -115,7 +116,7 @@ def handlers(servicer: Any) -> Any:
 
 
 def raw_handlers(servicer: Any) -> Any:
-    """The same, of a servicer that takes and gives messages as they travel."""
+    """The same for a servicer that takes and returns messages as bytes."""
     methods = {
         name: grpc.unary_unary_rpc_method_handler(getattr(servicer, name.lower()))
         for name in UNARY
