@@ -64,7 +64,7 @@ def app_of(
 
 
 def code_hash(name: str, folder: Path | None = None) -> str:
-    """A digest of the module's source: a difference is worth a warning."""
+    """A digest of the module's source, by which changed code is noticed."""
     where = name.partition(":")[0]
     source = _module(where, folder or Path.cwd()).__file__
     return _digest(Path(source)) if source else ""
@@ -104,7 +104,7 @@ def _digest(file: Path) -> str:
 
 
 def _note(file: Path) -> None:
-    """Remembers what is imported now."""
+    """Remembers the digest of a file that is imported now."""
     if file.is_file():
         _DIGESTS[file] = _digest(file)
 

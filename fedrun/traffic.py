@@ -43,7 +43,7 @@ CREATE TABLE lanes (
 
 
 class Lane(NamedTuple):
-    """Whose bytes, which way, in which codec."""
+    """A client, a direction and a codec."""
 
     cid: str
     way: Way
@@ -52,21 +52,21 @@ class Lane(NamedTuple):
 
 @dataclass(slots=True)
 class Load:
-    """What has passed on a lane."""
+    """The bytes and payloads that passed on a lane."""
 
     transfers: int = 0  # payloads that came to their end
     payload: int = 0
     framed: int = 0
 
     def add(self, other: "Load") -> None:
-        """Takes in what has passed elsewhere."""
+        """Adds the bytes of another load."""
         self.transfers += other.transfers
         self.payload += other.payload
         self.framed += other.framed
 
 
 class Traffic:
-    """The book of a run: one small row for a client, direction and codec."""
+    """The transfers of a run: one small row for each client, direction and codec."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class Traffic:
             return {k: Load(v.transfers, v.payload, v.framed) for k, v in lanes.items()}
 
     def put_back(self, lanes: Iterable[Lane]) -> None:
-        """Has the next :meth:`take_fresh` return these, too: they were not written."""
+        """Makes :meth:`take_fresh` return these again, which were not written."""
         with self._lock:
             self._fresh.update(lanes)
 
@@ -163,7 +163,7 @@ def of_all(lanes: Mapping[Lane, Load]) -> dict[Lane, Load]:
 
 
 def total(loads: Iterable[Load]) -> Load:
-    """The sum of all."""
+    """The sum of these loads."""
     whole = Load()
     for load in loads:
         whole.add(load)
@@ -212,7 +212,7 @@ def is_framed(lanes: Mapping[Lane, Load]) -> bool:
 
 
 class TrafficFile:
-    """The book on disk. It is never worth ending a run for: errors are logged."""
+    """The counted bytes on disk; errors are logged and do not end a run."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
@@ -220,7 +220,7 @@ class TrafficFile:
         self._lost = 0  # times in a row that nothing could be written
 
     def load(self) -> Traffic:
-        """The book as it was written last; an empty one if there is none."""
+        """Loads the bytes that were written last; none if there is no file."""
         try:
             return self._load()
         except (sqlite3.Error, OSError) as error:
@@ -248,7 +248,7 @@ class TrafficFile:
         return _read(db)
 
     def save(self, traffic: Traffic, others: Iterable[LaneRow] | None = None) -> None:
-        """Writes what has changed.
+        """Writes the lanes that have changed.
 
         Args:
             traffic: the book.
@@ -285,7 +285,7 @@ class TrafficFile:
 
 
 def _insert(db: sqlite3.Connection, rows: Iterator[LaneRow]) -> None:
-    """Many rows a statement take two thirds of the time of one a statement."""
+    """Inserts many rows by each statement, which takes two thirds of the time."""
     while some := list(islice(rows, _ROWS)):
         marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
         db.execute(
@@ -295,7 +295,7 @@ def _insert(db: sqlite3.Connection, rows: Iterator[LaneRow]) -> None:
 
 
 def read_traffic(folder: Path) -> Traffic | None:
-    """The book of a run, also while it is served; None if it has none that is sound."""
+    """Reads the counted bytes of a run, also while it is served; None without any."""
     path = folder / FILE
     if not path.is_file():
         return None

@@ -7,7 +7,7 @@ _TIMES = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
 class Unit(NamedTuple):
-    """What an axis counts in."""
+    """The unit of an axis."""
 
     size: float
     name: str
@@ -32,7 +32,7 @@ def in_bytes(nbytes: float) -> str:
 
 
 def unbroken_bytes(nbytes: float) -> str:
-    """The same for a page, with a space at which no line breaks."""
+    """Bytes for a page: no line breaks before the unit."""
     return in_bytes(nbytes).replace(" ", "\u00a0")
 
 

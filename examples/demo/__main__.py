@@ -26,9 +26,9 @@ from rich.text import Text
 from examples.demo.app import LONE_CLASS
 from examples.demo.story import APP, CLIENTS, CONFIG, VERSIONS, Story
 from fedcore.coordinator.records import Stepped
-from fedrun.data import digits
 from fedrun.report import write_report
-from fedrun.results import Results
+from latecomer import Results
+from latecomer.data import digits
 from tools.books import audit
 from tools.counting_proxy import CountingProxy
 from tools.local import LocalFederation

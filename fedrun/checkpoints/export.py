@@ -80,7 +80,7 @@ def export_config(run: Path, place: Path | None = None) -> list[Path]:
 
 
 def _whole_name(app: str, place: Path) -> str:
-    """``/where/it/is/my_app.py:workload``, if that is where the app is."""
+    """The app with its whole path, where it is a file of this folder."""
     where, _, attribute = app.partition(":")
     path = where if where.endswith(".py") else f"{where.replace('.', '/')}.py"
     file = (place / path).resolve()

@@ -44,7 +44,7 @@ class CheckpointKeeper:
                 del self._held[min(self._held)]
 
     def take_note(self, records: Iterable[Row]) -> None:
-        """Looks at what was just made durable.
+        """Saves a model where records that were just made durable ask for it.
 
         A model that the disk does not take is written later, with a warning.
         """
@@ -77,7 +77,7 @@ class CheckpointKeeper:
             self._save("best", record.version, model_D, f"{name}={value!r}")
 
     def write_waiting(self) -> None:
-        """Writes what the disk did not take before."""
+        """Writes the models that the disk did not take before."""
         for which, write in list(self._waiting.items()):
             try:
                 write()

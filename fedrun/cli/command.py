@@ -1,4 +1,4 @@
-"""What the command lines have in common: one sentence for an error, and its status."""
+"""Options, error messages and logging of all command lines."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Expected errors end a command with their message on stderr and a status."""
+    """Ends a command on an expected error, with a sentence and an exit code."""
 
     @wraps(function)
     def command(*args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -44,7 +44,7 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def example(*lines: str) -> str:
-    """The end of a help text: commands that can be typed as they are."""
+    """The examples at the end of a help text."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *lines])
 
 
@@ -68,7 +68,7 @@ data_option = click.option(
 
 
 def app_option(*, required: bool = False, otherwise: str = "") -> Callable[[Any], Any]:
-    """``--app``: spelled and looked for in the same way by every command.
+    """The option ``--app``.
 
     Args:
         required: whether the command needs it.
@@ -87,7 +87,7 @@ FROM_CONFIG = " Without it, the app that the config names."
 
 
 def named_app(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a command that needs it; the name may also stand alone."""
+    """Adds ``--app`` to a command that needs it; the name may also stand alone."""
 
     @wraps(function)
     def command(*, app: str | None, word: str | None, **given: Any) -> Any:
@@ -112,7 +112,7 @@ def one_app(option: str | None, word: str | None) -> str:
 
 
 def key_and_value(item: str) -> tuple[str, str]:
-    """What ``--data`` was given.
+    """Splits an item of ``--data`` into its key and its value.
 
     Raises:
         ConfigError: it has no key, or no value.
@@ -124,7 +124,7 @@ def key_and_value(item: str) -> tuple[str, str]:
 
 
 def data_changes(data: Sequence[str]) -> list[str]:
-    """``--data`` as changes of a config, for a simulation.
+    """The items of ``--data`` as changes of a config, for a simulation.
 
     Raises:
         ConfigError: an item is not key=value, or its key has a dot.
@@ -139,7 +139,7 @@ def data_changes(data: Sequence[str]) -> list[str]:
 
 
 def log_to_stderr(verbose: bool) -> None:
-    """Warnings of the library, and more if asked for."""
+    """Logs warnings to the standard error, and details if ``verbose``."""
     level = logging.DEBUG if verbose else logging.WARNING
     log_printable(level, "%(levelname)s %(name)s: %(message)s")
 
@@ -152,7 +152,7 @@ def log_printable(level: int, layout: str, dates: str | None = None) -> None:
 
 
 class _Printable(logging.Formatter):
-    """A peer's words are shown, and do not act on the terminal."""
+    """Escapes what a peer wrote, so that it cannot act on the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), lines=True)

@@ -1,4 +1,4 @@
-"""What to look up, and to take away: settings, models, and the tables."""
+"""The appendix: settings, models and tables."""
 
 import os
 from collections.abc import Iterator

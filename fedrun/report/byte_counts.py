@@ -32,7 +32,7 @@ class ByteCounts:
 
     @property
     def uncompressed(self) -> int:
-        """What the same exchanges would have taken as float32."""
+        """The bytes of the same exchanges as float32."""
         return self.exchanges * self.dense
 
     def up_to(self, seconds: Floats) -> Floats:
@@ -40,7 +40,7 @@ class ByteCounts:
         return self._sums(self.nbytes, seconds)
 
     def uncompressed_up_to(self, seconds: Floats) -> Floats:
-        """The same, had every exchange been uncompressed."""
+        """Bytes until each of these moments, had every exchange been uncompressed."""
         return self._sums(np.where(self.nbytes > 0, self.dense, 0), seconds)
 
     def _sums(self, each: Numbers, seconds: Floats) -> Floats:

@@ -38,7 +38,7 @@ class Doing(StrEnum):
 
 
 class Stretch(NamedTuple):
-    """It did one thing for a while."""
+    """A stretch of time in which a client did one thing."""
 
     start: Seconds
     end: Seconds
@@ -47,7 +47,7 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class ClientTimeline:
-    """One client's story."""
+    """The timeline of one client: its stretches, tasks and verdicts."""
 
     name: str
     stretches: list[Stretch] = field(default_factory=list)
@@ -79,7 +79,7 @@ class ClientTimeline:
         return self.losses + self.fruitless + self.updates - self.accepted
 
     def turn(self, at: Seconds, doing: Doing | None) -> None:
-        """From now on it does something else; None: it is not there at all."""
+        """Begins a stretch of another kind; with None, the client is not there."""
         if self._doing is not None and at > self._since:
             if self._doing is Doing.TRAINING:
                 self._task = len(self.stretches)
@@ -87,13 +87,13 @@ class ClientTimeline:
         self._since, self._doing = at, doing
 
     def appear(self, at: Seconds) -> None:
-        """The server hears of it."""
+        """The server hears of the client."""
         self._hear()
         if self._doing in (None, Doing.AWAY):
             self.turn(at, Doing.IDLE)
 
     def lease(self, at: Seconds) -> None:
-        """It is given a task; the one before came to nothing if it is still open."""
+        """The client gets a task; an open one before it came to nothing."""
         self._hear()
         self.turn(at, Doing.IDLE)
         if self._leased:
@@ -104,7 +104,7 @@ class ClientTimeline:
         self.turn(at, Doing.TRAINING)
 
     def decide(self, record: Decided, at: Seconds) -> None:
-        """Its update has a verdict."""
+        """An update of the client has a verdict."""
         if self._leased and self._doing is Doing.TRAINING:
             self._unheard = None  # it trained on while nobody served
         self._hear()
@@ -116,7 +116,7 @@ class ClientTimeline:
         self.turn(at, Doing.IDLE)
 
     def fail(self, at: Seconds) -> None:
-        """Its code raised; nothing comes of its task."""
+        """The client's code raised, and its task came to nothing."""
         self._hear()
         self.turn(at, Doing.IDLE)
         if self._leased:
@@ -125,19 +125,19 @@ class ClientTimeline:
         self._leased = False
 
     def lose(self, since: Seconds) -> None:
-        """It is away: the server has not heard of it since then."""
+        """The client has been away since then."""
         self.losses += 1
         self._hear()
         if self._doing is not Doing.AWAY:
             self.turn(max(since, self._since), Doing.AWAY)
 
     def interrupt(self, since: Seconds) -> None:
-        """A server has started anew; the one before could hear of nobody since then."""
+        """A server started anew; nobody was heard of since the one before stopped."""
         if self._doing is not None and self._unheard is None:
             self._unheard = since
 
     def end(self, at: Seconds) -> None:
-        """The story ends here."""
+        """Ends the timeline."""
         if self._unheard is not None and self._doing is Doing.IDLE:
             self.turn(max(self._unheard, self._since), Doing.AWAY)
         self._hear()
@@ -147,7 +147,7 @@ class ClientTimeline:
         self.turn(at, None)
 
     def _hear(self) -> None:
-        """Whoever does not deliver what it was at was away since nobody served."""
+        """A client that delivers nothing was away since no server ran."""
         if self._unheard is not None and self._doing is Doing.TRAINING:
             self.turn(max(self._unheard, self._since), Doing.AWAY)
         self._unheard = None
@@ -213,7 +213,7 @@ class States(NamedTuple):
 def states(
     timelines: Collection[ClientTimeline], seconds: Seconds, moments: int = 400
 ) -> States:
-    """Clients by what they do over time."""
+    """Counts the clients in each state over time."""
     times = np.linspace(0.0, seconds, moments)
     counts = {}
     for doing in Doing:

@@ -1,4 +1,4 @@
-"""The top of the report: which run, how it went, and what was lost."""
+"""The top of the report: the run, its numbers, and what was lost."""
 
 import inspect
 from collections import Counter
@@ -56,7 +56,7 @@ def _warning(sentence: str) -> str:
 
 
 def title(results: Results) -> str:
-    """What was learnt, and whether it was: the app, and its metric."""
+    """The title: the app, and how its metric ended."""
     app = results.configured.config.get("app")
     if not app:
         return f"Run {results.configured.run_id}"
@@ -100,7 +100,7 @@ def facts(
 
 
 def _until(results: Results) -> str:
-    """When it began, and why it ended."""
+    """When the run began, and why it ended."""
     ended = results.summary["ended"]
     end = "can go on" if ended is None else f"ended: {ended}"
     if results.started < _REAL_CLOCK:
@@ -135,7 +135,7 @@ def _updates(results: Results) -> tuple[str, str, str]:
 
 
 def _bytes(results: Results) -> tuple[str, str, str]:
-    """All that travelled in messages; of a simulation, which has none, the payload."""
+    """Bytes in messages; of a simulation, which has no messages, the payload."""
     summary = results.summary
     up, down = summary["bytes_up"], summary["bytes_down"]
     dense = summary["bytes_uncompressed"]
@@ -165,7 +165,7 @@ def _metrics(results: Results) -> list[tuple[str, str, str]]:
 
 
 def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
-    """Whether, and where, a metric got to its target."""
+    """Whether a metric reached its target, and at which version."""
     goal = targets(results).get(name)
     if goal is None:
         return
@@ -194,7 +194,7 @@ def _federated(results: Results) -> list[tuple[str, str, str]]:
 
 
 def _clients_aim(results: Results, name: str) -> Iterator[str]:
-    """Targets are those of the evaluator, where there is one."""
+    """Whether the clients' metric reached its target, where no evaluator judges it."""
     if name not in results.summary["metrics"]:
         yield from _aim(results, results.federated, name)
 
@@ -206,7 +206,7 @@ def _by(last: Mapping[str, Any], name: str) -> str:
 
 
 def _server(results: Results) -> tuple[str, str, str]:
-    """How often nobody served the run, and which other marks it bears."""
+    """How often no server ran, and what else happened to the run."""
     epochs = len(results.of(HistoryForked))
     told = len(results.of(Configured)) - 1
     resumed = len(results.of(RunResumed))

@@ -34,7 +34,7 @@ _HOW = {
 
 
 class Mark(NamedTuple):
-    """One such moment."""
+    """A moment at which something happened to the whole run."""
 
     seconds: Seconds
     what: str
@@ -42,7 +42,7 @@ class Mark(NamedTuple):
 
 
 class Downtime(NamedTuple):
-    """Nobody served the run: from the last record of a server to the next server."""
+    """A time without a server: from its last record to the next server's start."""
 
     start: Seconds
     end: Seconds
@@ -83,7 +83,7 @@ def time_down(gaps: Iterable[Downtime]) -> Seconds:
 
 
 def history(results: Results) -> list[Mark]:
-    """All of it, in order."""
+    """All marks and downtimes, in order of time."""
     told, *again = results.of(Configured)
     marks = []
     for later in again:

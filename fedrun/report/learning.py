@@ -1,4 +1,4 @@
-"""How well the models did: over time, over versions, and over bytes."""
+"""How good the models were: over time, versions and bytes."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple

@@ -17,7 +17,7 @@ MUCH, ENOUGH = 0.05, 20  # of that many tasks, such a share without use is a hea
 
 
 class LossSummary(NamedTuple):
-    """What was lost, and what only seems to be."""
+    """The verdict on losses, and remarks on what only looks like one."""
 
     headline: str
     sentences: list[str]
@@ -25,7 +25,7 @@ class LossSummary(NamedTuple):
 
 
 def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> LossSummary:
-    """Reads it from the journal's own books: every update has one verdict."""
+    """Says what was lost, from the verdicts and counts of the journal."""
     updates = results.summary["updates"]
     refused = sum(updates.values()) - results.summary["accepted"]
     decided = results.of(Decided)
@@ -92,7 +92,7 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
 
 
 def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:
-    """Which work did not count when it was done, if that is much of it.
+    """Says which work did not count, where it is much.
 
     What came after the end was not needed any more.
     """

@@ -1,4 +1,4 @@
-"""What was left out of messages and waits: the error memories of both sides."""
+"""The error memories of clients and server: what waits to be sent."""
 
 from typing import TYPE_CHECKING, Any
 

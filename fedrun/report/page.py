@@ -60,7 +60,7 @@ class Section(NamedTuple):
 
 
 def page(title: str, intro: str, sections: Sequence[Section]) -> str:
-    """The whole page."""
+    """The page as HTML."""
     body = "\n".join(
         _SECTION.format(**s._replace(parts="\n".join(s.parts))._asdict())
         for s in sections

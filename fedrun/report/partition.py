@@ -1,4 +1,4 @@
-"""Who holds what: how a partitioner shared out the data among clients.
+"""How a partitioner spread the data over clients.
 
 ``fedsim data APP`` shows it: a table in the terminal, and a page of its own.
 """
@@ -198,7 +198,7 @@ def _cells(names: list[str], counts_NC: Numbers) -> Any:
 
 
 def partition_table(shares: Shares) -> Table:
-    """The same for the terminal: the first clients, and the partition in a sentence."""
+    """The first clients as a table for a terminal, and the partition in a sentence."""
     table = Table(
         title="Who holds what",
         title_justify="left",

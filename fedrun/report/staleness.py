@@ -1,4 +1,4 @@
-"""How late updates were, and how much late ones counted."""
+"""The staleness of updates, and the weight of stale ones."""
 
 import math
 from typing import TYPE_CHECKING, NamedTuple

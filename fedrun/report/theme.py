@@ -1,4 +1,4 @@
-"""Colours and forms that all plots share; they hold on light and dark ground.
+"""The colours and forms of all plots, on light and dark ground.
 
 The colours are those of Okabe and Ito, which people with any kind of colour vision
 can tell apart; what is rarer is hatched as well.

@@ -1,4 +1,4 @@
-"""Bytes as they were counted where they passed, by client, direction and codec."""
+"""The bytes that the server counted, by client, direction and codec."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ _SIMULATED = (
 
 
 def parts(results: Results) -> Iterator[str]:
-    """What to show of the book; nothing if the run has none."""
+    """The parts of the section on counted bytes; none if the run counted none."""
     traffic = read_traffic(results.folder)
     lanes = traffic.lanes() if traffic is not None else {}
     if traffic is None or not lanes:
@@ -152,7 +152,7 @@ def _cells(load: Load, dim: int) -> tuple[str, ...]:
 
 
 def _missing(results: Results, lanes: Mapping[Lane, Load]) -> str:
-    """What the book lacks of what the journal has: a killed server lost its last."""
+    """Says how many bytes are missing, since a killed server lost its last counts."""
     lost = 0
     for way in WAYS:
         own = total(load for lane, load in lanes.items() if lane.way == way)

@@ -1,4 +1,4 @@
-"""What became of the updates, and whose they were."""
+"""The verdicts on updates, by client."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -39,7 +39,7 @@ _CANCELLED = 1e6  # so many times what is left was subtracted: sum up again
 
 @dataclass(slots=True)
 class Share:
-    """What one client has in the model."""
+    """The share of one client in the model."""
 
     cid: str
     name: str
@@ -54,7 +54,7 @@ class Share:
 
 
 class Label(NamedTuple):
-    """What one label has in the model."""
+    """The share of one label in the model."""
 
     share: float
     recent: float
@@ -69,7 +69,7 @@ class _Recent(NamedTuple):
 
 
 class Coverage:
-    """The shares so far; it is told of each record in the order of the journal."""
+    """The shares so far; ``observe`` takes each record in the order of the journal."""
 
     def __init__(self, counted: Callable[[int], float] = float) -> None:
         """``counted`` says for how many samples an update of so many counts."""
@@ -149,7 +149,7 @@ class Coverage:
         return portion_C
 
     def _forget(self) -> None:
-        """The oldest of the recent updates is recent no more."""
+        """Drops the oldest of the recent updates."""
         client, mass = self._recent.popleft()
         self.recent_mass -= mass
         self._forgotten += mass
@@ -164,7 +164,7 @@ class Coverage:
         np.maximum(recent_C, 0.0, out=recent_C)
 
     def _sum_up(self) -> None:
-        """Sums up what is recent again: what is left is lost beside what was there."""
+        """Sums the recent updates anew, since subtraction leaves rounding errors."""
         for client, _ in self._recent:
             client.recent = 0.0
         for client, mass in self._recent:
@@ -185,7 +185,7 @@ class Coverage:
 
     @property
     def recent_updates(self) -> int:
-        """How many there are by now."""
+        """How many recent updates there are by now."""
         return len(self._recent)
 
     def share(self, cid: str) -> float:
@@ -228,7 +228,7 @@ class Coverage:
         }
 
     def _label_shares(self) -> tuple[Portions, Portions, npt.NDArray[np.int64]]:
-        """Of all updates, of recent ones, and the version that used a label last."""
+        """Each label's shares of all and recent updates, and its last version."""
         all_C, recent_C = (each / (each.sum() or 1.0) for each in self._labels)
         known = min(len(all_C), len(recent_C), len(self._last_C))  # more may come
         return all_C[:known], recent_C[:known], self._last_C[:known]
@@ -294,11 +294,11 @@ class Coverage:
 
 
 def listed(names: list[str]) -> str:
-    """The first names of some, and how many more there are."""
+    """The first few names, and how many more there are."""
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def since(client: Share) -> str:
-    """Since when a client is missing, in words."""
+    """Says since when a client is missing."""
     return "never" if client.version is None else f"since version {client.version:,}"

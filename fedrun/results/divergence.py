@@ -57,7 +57,7 @@ class _Losses:
 
 @dataclass(slots=True)
 class Divergence:
-    """What is told of a run's losses; it sees each record in the order of the journal.
+    """The warnings about losses; ``observe`` takes each record in the journal's order.
 
     Args:
         classes: that the model tells apart; 0: not known.
@@ -82,7 +82,7 @@ class Divergence:
             self._update(record)
 
     def measured(self, values: Mapping[str, float], version: int) -> None:
-        """Takes note of what an evaluator has measured."""
+        """Takes note of an evaluation by an evaluator."""
         if LOSS in values:
             self._judge(self._tested, values[LOSS], version)
 
@@ -108,11 +108,11 @@ class Divergence:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence for each loss that has been too high, the first time."""
+        """A sentence for each kind of loss, written when it was too high first."""
         return list(self._said)
 
 
 def classes_of(spec: ParamSpec) -> int:
-    """How many classes a model tells apart, by its last bias; 0: it has none there."""
+    """How many classes a model has, by its last bias; 0 if that cannot be told."""
     last = spec.tensors[-1]
     return last.shape[0] if len(last.shape) == 1 and last.shape[0] > 1 else 0

@@ -55,7 +55,7 @@ def by_version(run: Records) -> Table:
 
 
 def by_client(run: Records) -> Table:
-    """What each client measured last: seconds, version, samples, metrics."""
+    """The last evaluation of each client: seconds, version, samples, metrics."""
     newest: dict[str, Evaluated] = {}
     for _, records in sorted(own_evaluations(run).items()):
         newest |= records
@@ -72,7 +72,7 @@ def by_client(run: Records) -> Table:
 
 
 def own_evaluations(run: Records) -> dict[int, dict[str, Evaluated]]:
-    """By version and client: what was measured by those that train."""
+    """The evaluations by clients that train, by version and client."""
     found: dict[int, dict[str, Evaluated]] = {}
     for r in run.of(Evaluated):
         if r.cid not in run.evaluators:
@@ -98,7 +98,7 @@ def best_values(central: Table) -> dict[str, tuple[float, int]]:
 
 
 def _values(record: Evaluated) -> dict[str, float]:
-    """What was measured; a metric cannot take the name of another column."""
+    """The metrics of a record; one with the name of another column is left out."""
     values = {printable(k): v for k, v in record.values.items()}
     return {k: v for k, v in values.items() if k not in NOT_METRICS}
 

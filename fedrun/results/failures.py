@@ -12,7 +12,7 @@ USELESS = (Verdict.DISCARDED, Verdict.REJECTED_MALFORMED)
 
 
 class Failure(NamedTuple):
-    """What went wrong at a client."""
+    """The failures of a client."""
 
     times: int
     error: str  # the last one, in a line
@@ -20,7 +20,7 @@ class Failure(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What a client's code left out; a sample of several tasks counts in each."""
+    """The samples that a client's code skipped; one counts in each of its tasks."""
 
     samples: int
     tasks: int

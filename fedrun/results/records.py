@@ -60,7 +60,7 @@ class Records:
 
     @cached_property
     def configured(self) -> Configured:
-        """What the run was told last."""
+        """The newest configuration of the run."""
         last: Configured = self.of(Configured)[-1]
         return last
 
@@ -109,6 +109,6 @@ class Records:
         return ends[-1].reason if ends and isinstance(ends[-1], Closed) else None
 
     def place(self, record: Any) -> dict[str, Any]:
-        """When it was, and which client."""
+        """The columns ``seconds`` and ``client`` of a record."""
         who = self.names.get(record.cid, record.cid)
         return {"seconds": record.at - self.started, "client": who}

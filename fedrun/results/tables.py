@@ -51,7 +51,7 @@ def updates(run: Records) -> Table:
 
 
 def tasks(run: Records) -> Table:
-    """Tasks that were handed out, with the bytes of the model that went along."""
+    """Tasks that clients were given, with the bytes of the models beside them."""
     rows = [
         {
             **run.place(r),
@@ -95,7 +95,7 @@ def labels(coverage: Coverage) -> Table:
 
 
 def is_number(value: float | None) -> bool:
-    """Whether something was measured: neither None nor NaN nor infinite."""
+    """Whether a value is a finite number."""
     return value is not None and math.isfinite(value)
 
 

@@ -89,7 +89,7 @@ def run(
 
 
 def _option(name: str, value: object) -> list[str]:
-    """An option as it was typed, if it was."""
+    """The words of an option that was given."""
     return [] if value is None else [name, str(value)]
 
 

@@ -187,7 +187,7 @@ def compare_runs(
 
 
 def _file(config: object) -> Path:
-    """Other processes read it as well."""
+    """The config as a path, since other processes read it too."""
     if not isinstance(config, str | Path):
         raise ConfigError(
             "config: expected the path of a YAML file, which names the app, got "
@@ -210,7 +210,7 @@ def _changes(changes: Mapping[str, Any] | None) -> list[str]:
 
 
 def _axis(field: str, values: Sequence[Any]) -> str:
-    """As ``--grid`` takes it."""
+    """A field and its values, written as ``--grid`` takes them."""
     is_list = hasattr(values, "__len__") and not isinstance(values, str | Mapping)
     if not is_list or not len(values):
         raise ConfigError(
@@ -220,7 +220,7 @@ def _axis(field: str, values: Sequence[Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as ``--set`` takes it: YAML in a line."""
+    """A value as one line of YAML, as ``--set`` takes it."""
     if isinstance(value, str):
         return value
     plain = value.item() if hasattr(value, "item") else value

@@ -50,7 +50,7 @@ class Band(NamedTuple):
 
 
 def band(trials: Sequence[Trial], metric: str, axis: str) -> Band | None:
-    """The mean over runs with its 95 % interval, where all of them have been.
+    """The mean over runs with its 95 % interval, as far as all runs got.
 
     Between two evaluations a run's curve is a straight line.
     """
@@ -119,7 +119,7 @@ def curves_figure(
 
 
 def _traces(name: str, colour: str, found: Band) -> list[Any]:
-    """The band below the line of the mean."""
+    """The traces of a curve: its band, and the line of the mean above it."""
     from plotly.graph_objects import Scatter
 
     name = theme.plain(name)

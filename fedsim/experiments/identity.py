@@ -1,4 +1,4 @@
-"""What the result of a simulation depends on, as one digest.
+"""One digest of all that the result of a simulation depends on.
 
 That is the config, but for where its run lies; the sources of the app and of the
 modules beside it that it imports; the files that the config names; and this program.
@@ -97,6 +97,6 @@ def _files(path: Path) -> list[Path]:
 
 
 def _stamp(file: Path) -> str:
-    """Size and time of a file, which may be large."""
+    """The size and time of a file, which may be too large to read."""
     stat = file.stat()
     return f"{file} {stat.st_size} {stat.st_mtime_ns}"

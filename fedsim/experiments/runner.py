@@ -96,7 +96,7 @@ def simulate(task: Task[Any]) -> Trial:
 
 
 def attempt(task: Task[Any]) -> Trial | Failure:
-    """Does the same, and returns an error instead of raising it."""
+    """Simulates like :func:`simulate`, and returns an error instead of raising it."""
     try:
         with user_code("the simulation"):
             return simulate(task)

@@ -36,7 +36,7 @@ class Paired(NamedTuple):
 
 
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate:
-    """Mean and interval (Student t); what is no number is left out."""
+    """The mean and its interval (Student t) of the values that are finite."""
     known = [float(value) for value in values if math.isfinite(value)]
     count = len(known)
     if count < 2:
@@ -96,7 +96,7 @@ def _within(angle: float, freedom: int) -> float:
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired:
-    """How much more ours is, over the seeds for which both are known."""
+    """The differences ours - theirs, over the seeds for which both are known."""
     differences = [
         ours[seed] - theirs[seed]
         for seed in sorted(ours.keys() & theirs.keys())
@@ -128,7 +128,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
 
 def least_p(count: int) -> float:
-    """The smallest p-value that so many seeds can give."""
+    """The smallest p-value that ``count`` seeds can give."""
     return float(2.0 ** (1 - count))
 
 

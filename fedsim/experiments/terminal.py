@@ -60,7 +60,7 @@ def largest(estimates: Sequence[Estimate]) -> float:
 
 
 def screen() -> Console:
-    """Where a wide table is printed; off a terminal it is as wide as it likes."""
+    """A console for wide tables; off a terminal they have 140 columns."""
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH

@@ -23,7 +23,7 @@ from fedrun.results.evaluations import main_metric
 
 
 class Place(NamedTuple):
-    """A point of a run: what it had taken until a version was published."""
+    """The costs of a run up to the moment when a version was published."""
 
     seconds: float
     version: int
@@ -54,7 +54,7 @@ class Trial:
 
     @property
     def nbytes(self) -> int:
-        """Both directions."""
+        """Bytes up and down together."""
         return self.bytes_up + self.bytes_down
 
     def final(self, metric: str) -> float:
@@ -98,7 +98,7 @@ class Trial:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data; what is no number is null."""
+        """The trial as plain data for JSON."""
         return asdict(self)
 
     @classmethod
@@ -140,7 +140,7 @@ def read_trial(results: Results, *, broken: bool = False) -> Trial:
 
 
 def _evaluations(results: Results) -> Table:
-    """Those of the evaluator; where there is none, those of the clients."""
+    """The evaluator's evaluations, or the clients' where there is no evaluator."""
     central = results.central
     return central if central.get("version") else results.federated
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from fedwire.v1 import federation_pb2 as pb
 
+import latecomer
 from docs import generate
 from fedcore.config import Method, kind_of
 from fedcore.payloads import formats
@@ -42,6 +43,16 @@ def test_the_table_of_exit_codes_is_that_of_the_program() -> None:
 def test_each_error_ends_with_the_status_of_its_row() -> None:
     for kind, status in EXIT_CODES:
         assert exit_code(kind("why")) == status
+
+
+# --------------------------------------------------------------------------- names
+
+
+def test_the_table_of_names_is_what_the_package_has() -> None:
+    table = _chapter(_read("user_code.md"), "What `latecomer` has")
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(names) == dir(latecomer)
 
 
 # --------------------------------------------------------------------------- wire

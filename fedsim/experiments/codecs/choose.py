@@ -1,4 +1,4 @@
-"""Which pairs are worth having, and which one to take: pure functions of numbers."""
+"""The Pareto front of pairs, and the pair to recommend: functions of numbers."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """What a pair costs, and how well the model does with it."""
+    """The bytes of a pair, and the score of the model with it."""
 
     nbytes: float
     score: float  # higher is better; NaN where nothing was learnt

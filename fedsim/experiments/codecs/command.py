@@ -63,7 +63,7 @@ def compare_codecs(wanted: Wanted) -> None:
 
 
 def compared(wanted: Wanted) -> Comparison:
-    """The same for Python: nothing is printed, and the comparison is returned.
+    """Measures all pairs without printing; returns the comparison.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -83,7 +83,7 @@ def compared(wanted: Wanted) -> Comparison:
 
 
 def _prepared(wanted: Wanted) -> tuple[Measurements, Path]:
-    """What is to be measured, and the folder of what comes of it."""
+    """The measurements to make, and the folder of the results."""
     config, app, place = _federation(wanted)
     found = Measurements(
         config=config,
@@ -115,7 +115,7 @@ def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
 
 
 def _measure(found: Measurements, out: Path, wanted: Wanted, console: Console) -> None:
-    """With a bar on a terminal, and a line for each pair elsewhere."""
+    """Measures with a bar on a terminal, and with a line for each pair elsewhere."""
     pairs, live = len(found.pairs), console.is_terminal
     with bars(console) as bar:
         timed = bar.add_task("codecs timed", total=pairs, last="")
@@ -137,7 +137,7 @@ def _measure(found: Measurements, out: Path, wanted: Wanted, console: Console) -
 
 
 def _tell(comparison: Comparison, out: Path, console: Console) -> None:
-    """The table, the files, and at the very end the pair to take."""
+    """Prints the table, the names of files, and at the end the recommended pair."""
     page, numbers = _write(comparison, out)
     shown = screen()
     shown.print(codecs_table(comparison, narrow=shown.width < NARROW))
@@ -151,7 +151,7 @@ def _tell(comparison: Comparison, out: Path, console: Console) -> None:
 
 
 def _write(comparison: Comparison, out: Path) -> tuple[Path, Path]:
-    """The page and the numbers."""
+    """Writes the page and the numbers; returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     page, numbers = out / "codecs.html", out / "codecs.json"
     page.write_text(codecs_page(comparison), encoding="utf-8")

@@ -17,7 +17,7 @@ from fedsim.experiments.trial import Trial, metric_of
 
 @dataclass(frozen=True)
 class Row:
-    """A pair with what was measured."""
+    """A pair with its measurements."""
 
     pair: Pair
     trials: tuple[Trial, ...]  # one a seed
@@ -39,7 +39,7 @@ class Row:
         return self.bytes_up + self.bytes_down
 
     def values(self, metric: str) -> list[float]:
-        """The result of each seed; NaN where it was lost."""
+        """The metric with each seed; NaN where the model was lost."""
         return [last_means(trial).get(metric, math.nan) for trial in self.trials]
 
 
@@ -68,7 +68,7 @@ class Comparison:
 
     @cached_property
     def metric(self) -> str:
-        """By which the pairs are compared."""
+        """The metric by which the pairs are compared."""
         return metric_of(self.rows[0].trials)
 
     @property
@@ -105,7 +105,7 @@ class Comparison:
 
     @cached_property
     def taken(self) -> int | None:
-        """The row to take."""
+        """The row of the recommended pair; None where even the first learnt nothing."""
         return recommended(self._points, self.tolerance)
 
     def fewer(self, row: Row) -> float:
@@ -120,7 +120,7 @@ class Comparison:
 
     @property
     def advice(self) -> str:
-        """Which pair to take, in one line."""
+        """The recommendation in one line."""
         if self.taken is None:
             return (
                 f"take none: uncompressed, too, {self.metric} was not measured at the "

@@ -14,7 +14,7 @@ TAIL = 0.75  # evaluations after this share of the versions make the result
 def settings_of(
     config: FederationConfig, pair: Pair, seed: int, versions: int
 ) -> dict[str, Any]:
-    """The federation with this pair: as it is, but of the same length for all."""
+    """The federation with this pair, this seed and this number of versions."""
     raw = config.model_dump(mode="json")
     raw["algorithm"]["uplink"] = pair.uplink.model_dump(mode="json")
     raw["algorithm"]["downlink"] = pair.downlink.model_dump(mode="json")

@@ -24,7 +24,7 @@ from fedsim.experiments.trial import Trial
 
 @dataclass(kw_only=True)
 class Measurements:
-    """The pairs of one federation, and what was measured of them so far."""
+    """The pairs of one federation, and their measurements so far."""
 
     config: FederationConfig
     app: str

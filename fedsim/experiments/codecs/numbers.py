@@ -10,7 +10,7 @@ from fedsim.experiments.codecs.pairs import plain
 
 
 def as_json(comparison: Comparison) -> str:
-    """One object; what was not measured is null."""
+    """The comparison as a JSON object; a number that was not measured is null."""
     value = {
         "app": comparison.app,
         "values": comparison.dim,
@@ -58,7 +58,7 @@ def _pair(comparison: Comparison, place: int) -> dict[str, Any]:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+    """The value with null for NaN and infinity, which JSON lacks."""
     if isinstance(value, dict):
         return {k: _without_nan(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -24,7 +24,7 @@ _INTRO = """<h1>Codecs for {app}</h1>
 
 
 def codecs_page(comparison: Comparison) -> str:
-    """The whole page."""
+    """The page as HTML."""
     return page(
         f"Codecs for {comparison.app}",
         _intro(comparison),
@@ -68,7 +68,7 @@ def _scatter(comparison: Comparison) -> Section:
 
 
 def far_off(worse_by: Floats, front: Sequence[bool], tolerance: float) -> list[int]:
-    """Pairs that are so much worse than most that an axis with them shows no other.
+    """The pairs so far below the others that an axis with them would hide the rest.
 
     Args:
         worse_by: than the best pair, for each; NaN where nothing was learnt.
@@ -170,7 +170,7 @@ def codecs_figure(comparison: Comparison) -> "Figure":
 
 
 def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
-    """At 1, 2 and 5 of each decade: a few times less is much here."""
+    """Ticks at 1, 2 and 5 of each decade."""
     if not nbytes:
         return {}
     low, high = (math.log10(end) for end in (min(nbytes), max(nbytes)))
@@ -214,7 +214,7 @@ def _points(
 
 
 def _accepted(figure: "Figure", comparison: Comparison) -> None:
-    """A line at what is still good enough."""
+    """Adds a line at the worst value that is good enough."""
     value = _least_accepted(comparison)
     if not math.isfinite(value):
         return

@@ -59,7 +59,7 @@ class Pair(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """How a user would name them."""
+        """The names that a user would type."""
         return uplink_name(self.uplink), short(self.downlink)
 
     def yaml(self, kind: str | None = None) -> str:
@@ -72,7 +72,7 @@ class Pair(NamedTuple):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        """In a few words."""
+        """Both names in a few words."""
         return "{} up, {} down".format(*self.names)
 
 
@@ -134,7 +134,7 @@ def candidate(side: Side, text: str, algorithm: AlgorithmConfig) -> CompressorCo
 
 
 def _wants_memory(method: CompressorConfig) -> bool:
-    """Whether something is left out, and a memory of it does not diverge."""
+    """Whether the method leaves something out that a memory can hold."""
     return method.bias == "contraction" and not isinstance(
         method, MemoryConfig | Identity
     )
@@ -181,7 +181,7 @@ def plain(method: Method) -> dict[str, Any]:
 
 
 def uplink_name(method: CompressorConfig) -> str:
-    """The name that stands for this uplink: in short where that means the same."""
+    """The name of this uplink: the short one where it means the same."""
     if isinstance(method, ErrorFeedback):
         usual = ErrorFeedback(inner=method.inner)
         as_usual = usual.model_dump() == method.model_dump()

@@ -51,7 +51,7 @@ def _broken(name: str) -> str:
 
 
 def heading(comparison: Comparison) -> str:
-    """What was compared, on what."""
+    """The title: the app, how many pairs, versions and seeds, and the model's size."""
     seeds = units.counted(comparison.seeds, "seed")
     return (
         f"{comparison.app}: {units.counted(len(comparison.rows), 'pair')} of codecs, "
@@ -74,7 +74,7 @@ def numbers(comparison: Comparison, place: int) -> list[str]:
 
 
 def mark(comparison: Comparison, place: int) -> str:
-    """Why a row is worth a look."""
+    """The remark behind a row: ``take``, ``front`` or nothing."""
     if place == comparison.taken:
         return "take"
     return "front" if comparison.front[place] else ""

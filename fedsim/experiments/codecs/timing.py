@@ -33,24 +33,24 @@ class CodecTimes(NamedTuple):
 
 
 class PairTimes(NamedTuple):
-    """Those of both directions."""
+    """The times of both directions."""
 
     up: CodecTimes
     down: CodecTimes
 
     @property
     def encode(self) -> float:
-        """An update is encoded by its client, a version by the server."""
+        """Milliseconds to encode an update, and a version."""
         return self.up.encode + self.down.encode
 
     @property
     def decode(self) -> float:
-        """An update is decoded by the server, a version by its clients."""
+        """Milliseconds to decode an update, and a version."""
         return self.up.decode + self.down.decode
 
 
 class Sample(NamedTuple):
-    """Updates of a model, to measure with."""
+    """A few real updates of a model."""
 
     spec: ParamSpec
     deltas: list[Vector]
@@ -108,7 +108,7 @@ def codec_times(
     sample: Sample,
     clock: Callable[[], float] = perf_counter,
 ) -> CodecTimes:
-    """Medians over repetitions, the first one left out; the memory goes along."""
+    """The medians over repetitions without the first; the error memory lives on."""
     compressor, key = method.build_for(sample.spec), Key.root(0)
     state = compressor.init(sample.spec.dim)
     encodes: list[float] = []

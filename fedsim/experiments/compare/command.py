@@ -27,7 +27,7 @@ _INTRO = """<h1>Comparison by {metric}</h1>
 def compare_runs(
     names: Sequence[str], metric: str | None, target: float | None, out: Path | None
 ) -> None:
-    """Compares what these folders hold.
+    """Compares the runs in these folders, and prints the comparison.
 
     Args:
         names: of folders of runs or sweeps; ``FOLDER:2`` is a row of a sweep.

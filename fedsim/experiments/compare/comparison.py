@@ -1,4 +1,4 @@
-"""Sides against the first one: at the end, and on the way to a target."""
+"""Compares sides with the first one: at the end, and up to a target."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class Comparison:
         return estimate([trial.best(self.metric) for trial in side.trials.values()])
 
     def cost(self, side: Side, name: str) -> Estimate:
-        """What it took to reach the target, over the seeds that did."""
+        """The cost of reaching the target, over the seeds that reached it."""
         return estimate(
             [getattr(place, name) for place in self._reached(side).values()]
         )
@@ -68,7 +68,7 @@ class Comparison:
         return self._against_first(logs)
 
     def _against_first(self, of: Callable[[Side], dict[int, float]]) -> list[Paired]:
-        """P-values are adjusted for the number of sides."""
+        """Compares each other side with the first, with adjusted p-values."""
         first, *others = self.sides
         found = [paired(of(side), of(first)) for side in others]
         adjusted = holm([each.p for each in found])
@@ -179,7 +179,7 @@ def _gets_to(side: Side, metric: str, target: float) -> bool:
 
 
 def _common(sides: Sequence[Side], metric: str) -> float:
-    """The worst of the sides' results; of those that have one."""
+    """The worst result of the sides that have one."""
     means = [
         estimate([trial.final(metric) for trial in side.trials.values()])
         for side in sides

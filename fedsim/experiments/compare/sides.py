@@ -1,4 +1,4 @@
-"""What is compared: runs of one config, one a seed."""
+"""The sides of a comparison: runs of one config, one for each seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _WHERE = ("server", "journal", "model", "seed")  # what makes no other federatio
 
 @dataclass(frozen=True)
 class Side:
-    """One of several things to compare."""
+    """One side of a comparison."""
 
     name: str
     config: dict[str, Any]
@@ -67,7 +67,7 @@ def _of_sweep(folder: Path, rank: int) -> Side:
 
 
 def _together(singles: Sequence[Side]) -> list[Side]:
-    """Puts sides of one config together, as long as their seeds differ."""
+    """Joins sides of one config whose seeds differ."""
     sides: list[Side] = []
     for one in singles:
         for place, side in enumerate(sides):

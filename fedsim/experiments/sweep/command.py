@@ -46,7 +46,7 @@ class Wanted:
 
 
 def sweep_settings(wanted: Wanted) -> None:
-    """Simulates what is new, and tells and writes the whole.
+    """Simulates what is new; prints and writes the whole sweep.
 
     Ctrl-C stops it; what was done by then is told and kept.
 
@@ -77,7 +77,7 @@ def sweep_settings(wanted: Wanted) -> None:
 
 
 def swept(wanted: Wanted) -> Outcome:
-    """The same for Python: nothing is printed, and the outcome is returned.
+    """Simulates what is new without printing; returns the outcome.
 
     Raises:
         ConfigError: a setting is wrong.
@@ -123,12 +123,12 @@ def _sweep(wanted: Wanted) -> Sweep:
 
 
 def _usual_folder(journal: Path) -> Path:
-    """Always the same one, so that a sweep goes on where it was."""
+    """The folder without ``--out``: always the same, so that a sweep can continue."""
     return journal.with_name(f"{journal.name}-sweep")
 
 
 def _simulate(sweep: Sweep, left: list[Cell], wanted: Wanted, console: Console) -> None:
-    """With a bar on a terminal, and a line for each run elsewhere."""
+    """Simulates with a bar on a terminal, and with a line for each run elsewhere."""
     if not left:
         return
     done = 0
@@ -145,7 +145,7 @@ def _simulate(sweep: Sweep, left: list[Cell], wanted: Wanted, console: Console) 
 
 
 def _line(sweep: Sweep, cell: Cell, found: Trial | Failure) -> str:
-    """A run in a line."""
+    """The result of a run in a line."""
     name = f"{sweep.name(cell.number)}, seed {cell.seed}"
     if isinstance(found, Failure):
         return f"{name}: {found.sentence}"
@@ -154,7 +154,7 @@ def _line(sweep: Sweep, cell: Cell, found: Trial | Failure) -> str:
 
 
 def _tell(sweep: Sweep, wanted: Wanted, console: Console) -> None:
-    """The table, the files, the errors, and at the very end the best point."""
+    """Prints errors, the table, the names of files, and at the end the best point."""
     _tell_errors(sweep, console)
     outcome = outcome_of(sweep, wanted.metric)
     if outcome is None:
@@ -172,7 +172,7 @@ def _tell(sweep: Sweep, wanted: Wanted, console: Console) -> None:
 
 
 def _tell_errors(sweep: Sweep, console: Console) -> None:
-    """Each once, with where it was; of the first, the user's traceback as well."""
+    """Prints each error once, with its first run, and the first traceback."""
     where: dict[str, list[str]] = {}
     for (number, seed), failure in sorted(sweep.failures.items()):
         name = f"{sweep.name(number)}, seed {seed}"

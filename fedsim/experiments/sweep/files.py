@@ -1,4 +1,4 @@
-"""What a sweep leaves in its folder, besides its runs."""
+"""The files in the folder of a sweep, besides those of its runs."""
 
 import json
 from pathlib import Path

@@ -46,12 +46,12 @@ class Row:
         return estimate([t.best(self.metric) for t in self.trials.values()])
 
     def cost(self, name: str) -> Estimate:
-        """What a run took: one of ``COSTS``."""
+        """The cost of a run, one of ``COSTS``."""
         return estimate([getattr(t, name) for t in self.trials.values()])
 
     @property
     def lost(self) -> int:
-        """Runs which ended without a model that is any good."""
+        """How many runs diverged."""
         return len(self.trials) - self.final.size
 
     @property
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def remark(self) -> str:
-        """What is not as it should be."""
+        """A remark on runs that failed or diverged."""
         found = [f"{self.errors} failed"] if self.errors else []
         return ", ".join([*found, f"{self.lost} diverged"] if self.lost else found)
 
@@ -185,7 +185,7 @@ class Outcome:
 
 
 def outcome_of(sweep: Sweep, metric: str | None) -> Outcome | None:
-    """What is known so far; None while nothing is.
+    """The outcome so far; None before the first result.
 
     Raises:
         WorkloadError: the metric was not measured.

@@ -11,7 +11,7 @@ _INTRO = """<h1>Sweep of {app}</h1>
 
 
 def sweep_page(outcome: Outcome) -> str:
-    """The whole page."""
+    """The page as HTML."""
     verdict = outcome.verdict
     intro = _INTRO.format(
         app=text(outcome.app),

@@ -27,7 +27,7 @@ class Axis(NamedTuple):
     values: tuple[str, ...]
 
     def draw(self, rng: np.random.Generator) -> str:
-        """One of them; each is as likely."""
+        """Draws one of the values."""
         return self.values[int(rng.integers(len(self.values)))]
 
 
@@ -40,7 +40,7 @@ class Span(NamedTuple):
     high: float
 
     def draw(self, rng: np.random.Generator) -> str:
-        """A number, with four significant digits unless it is a whole one."""
+        """Draws a number; unless whole, it has four significant digits."""
         if self.scale == "int":
             return str(int(rng.integers(int(self.low), int(self.high) + 1)))
         if self.scale == "log":
@@ -63,7 +63,7 @@ class Point(NamedTuple):
         return tuple(f"{field}={value}" for field, value in self.settings)
 
     def name(self, fields: dict[str, str]) -> str:
-        """In short: ``buffer=4 lr=0.1``."""
+        """A short name: ``buffer=4 lr=0.1``."""
         return " ".join(f"{fields[field]}={value}" for field, value in self.settings)
 
 

@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
 @dataclass(kw_only=True)
 class Sweep:
-    """The points of one federation, and what came of their runs so far."""
+    """The points of one federation, and the results of their runs so far."""
 
     config: Path
     changes: tuple[str, ...]
@@ -53,20 +53,20 @@ class Sweep:
 
     @cached_property
     def cache(self) -> Cache:
-        """Runs that are done."""
+        """The cache of finished runs."""
         return Cache(self.folder)
 
     @property
     def size(self) -> int:
-        """How many runs there are to be."""
+        """How many runs the sweep has."""
         return (len(self.points) - len(self.refused)) * len(self.seeds)
 
     def name(self, number: int) -> str:
-        """A point in short."""
+        """The short name of a point."""
         return self.points[number].name(self.fields) or "as configured"
 
     def cells(self) -> list[Cell]:
-        """Every run that can be; a point that is no federation is refused.
+        """All runs of the sweep; a point whose config is wrong is refused.
 
         Raises:
             ConfigError: all points are refused.
@@ -97,7 +97,7 @@ class Sweep:
         return Cell(number, seed, key, config.model_dump(mode="json"))
 
     def recall(self, cells: list[Cell]) -> list[Cell]:
-        """Takes what is done already; returns what is not."""
+        """Takes finished runs from the cache; returns the others."""
         left = []
         for cell in cells:
             trial = self.cache.get(cell.key, whole=self.keep)
@@ -110,7 +110,7 @@ class Sweep:
     def simulate(
         self, cells: list[Cell], jobs: int, *, verbose: bool = False
     ) -> Generator[tuple[list[Cell], Trial | Failure]]:
-        """Simulates these, and keeps each result as soon as it is there.
+        """Simulates these runs, and keeps each result at once.
 
         Cells that come to the same config are simulated once, and told together.
 

@@ -19,7 +19,7 @@ def sweep_table(outcome: Outcome) -> Table:
 
 
 def heading(outcome: Outcome) -> str:
-    """What was swept."""
+    """The title: the app, and how many points, seeds and runs."""
     points = units.counted(len(outcome.rows), "point")
     seeds = units.counted(outcome.seeds, "seed")
     runs = units.counted(outcome.asked, "run")
