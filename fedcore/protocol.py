@@ -1,8 +1,8 @@
 """What clients and server say to each other, whatever carries it.
 
-The protocol is written down in docs/protocol.md. A model is named by epoch and
-version everywhere: the epoch is the random name of one history, a new one whenever
-an older state was restored.
+docs/protocol.md describes the protocol. A model is named by epoch and version: the
+epoch is the random name of one history, and a new one begins when an older state was
+restored.
 """
 
 from collections.abc import Sequence
@@ -14,29 +14,29 @@ from fedcore.typing import Bytes, Counts, Seconds
 
 Epoch = str  # 16 hexadecimal digits
 Proof = int  # a 64-bit MAC of the server, see fedcore.proofs; 0: none
-HISTORY = 16  # H: how many decided messages, and histories, both sides remember
+HISTORY = 16  # H: the decided messages and the histories that both sides remember
 LARGEST = 2.0**100  # of an update; times its share, and added up, it must stay finite
-MOST_COUNTED = 1 << 40  # samples; what is added up from them fits into 64 bits
+MOST_COUNTED = 1 << 40  # samples of an update; their sums fit into 64 bits
 
 
 class Verdict(StrEnum):
-    """What became of an update: stored and final."""
+    """The server's decision on an update; it is stored and final."""
 
     ACCEPTED = "accepted"
     REJECTED_STALE = "rejected_stale"
     REJECTED_CLOSED = "rejected_closed"
     REJECTED_POLICY = "rejected_policy"
     REJECTED_MALFORMED = "rejected_malformed"
-    DISCARDED = "discarded"  # not used, and its mass must not come back
+    DISCARDED = "discarded"  # not used, and the client must not send its mass again
 
     @property
     def returns_mass(self) -> bool:
-        """Whether the client keeps what the message held."""
+        """Whether the client adds the message back to its error memory."""
         return self.name.startswith("REJECTED")
 
 
 class Answer(StrEnum):
-    """An answer without a verdict: nothing was decided, nothing is stored."""
+    """An answer without a verdict: the server decides and stores nothing."""
 
     RECEIVED = "received"  # durable, decided later: ask again
     OTHER_EPOCH = "other_epoch"  # pull first
@@ -49,7 +49,7 @@ class Answer(StrEnum):
 
 
 class ModelName(NamedTuple):
-    """Which model: a version of a history."""
+    """The name of a model: a version of a history."""
 
     epoch: Epoch
     version: int
@@ -60,12 +60,12 @@ class Held(NamedTuple):
 
     epoch: Epoch
     version: int
-    digest: str  # empty: it was dropped, since it was not the server's
+    digest: str  # empty: the client dropped the model, as it was not the server's
     proof: Proof = 0  # that the server published this version
 
 
 class Settled(NamedTuple):
-    """The newest verdict that a client knows: it tells what the server once was."""
+    """The newest verdict that a client knows; it shows what the server once knew."""
 
     seq: int = 0  # 0: none yet
     verdict: Verdict | None = None
@@ -97,7 +97,7 @@ class Receipt(NamedTuple):
 class Pull:
     """A client asks for the model, and for work.
 
-    What it says of the past are claims. It adds the proofs once it was asked for them.
+    What it says of the past is a claim. It adds proofs when it is asked for them.
     """
 
     cid: str
@@ -106,12 +106,12 @@ class Pull:
     held: Held | None = None
     abandoned: tuple[Abandoned, ...] = ()  # the histories that it has left, at most H
     settled: Settled = NOTHING_SETTLED
-    history_from: int = 0  # the oldest one that it could still take back
+    history_from: int = 0  # the oldest message that it could still take back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """A client's update: one message, named by its sequence number and digest."""
+    """A client's update: one message, named by sequence number and digest."""
 
     cid: str
     epoch: Epoch
@@ -148,10 +148,10 @@ TaskKind = Literal["train", "evaluate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Leave to train: what to do is in the algorithm that came with enrolment."""
+    """Work for a client; how to do it is in the algorithm that enrolment brought."""
 
     kind: TaskKind
-    evaluate: bool = False  # a trainer shall also evaluate what it received
+    evaluate: bool = False  # a trainer shall also evaluate the model
     lease: Seconds = 0.0  # the server expects an update within this time
 
 
@@ -160,15 +160,15 @@ PatchKind = Literal["none", "replay", "overwrite", "full"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """How a client's public model becomes the server's.
+    """What turns a client's public model into the server's.
 
-    ``parts`` are the bytes of its packed payloads one after the other, ``lengths``
-    says how many bytes each payload has.
+    ``parts`` are the bytes of its packed payloads in order, and ``lengths`` the number
+    of bytes of each payload.
     """
 
     kind: PatchKind
     epoch: Epoch
-    start: int  # the version that it applies to; -1: to none
+    start: int  # the version that it applies to; -1: it needs none
     version: int  # the version that it yields
     digest: str  # of that model
     parts: tuple[Bytes, ...] = ()
@@ -176,7 +176,7 @@ class Patch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that travel."""
+        """The number of bytes that travel."""
         return sum(self.lengths)
 
     def messages(self) -> list[Bytes]:

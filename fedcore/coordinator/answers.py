@@ -1,4 +1,4 @@
-"""What is answered to a pull and to a push."""
+"""Builds the answers to pulls and pushes, and the records of leases."""
 
 from fedcore.coordinator.actions import SendAck, SendReply
 from fedcore.coordinator.records import Leased
@@ -15,12 +15,20 @@ def replied(
     *,
     done: bool,
 ) -> SendReply:
-    """The way from what the client holds to the newest version, and its task."""
+    """Answers a pull: the patch to the newest version, the receipt, and the task.
+
+    Args:
+        pull: what the client asked.
+        state: of the server.
+        proofs: makes the proofs of version and verdict.
+        task: what the client shall do; None: nothing.
+        done: whether the run has ended.
+    """
     row, published = state.clients[pull.cid], state.published
     other_history = pull.epoch != state.epoch
     accepted = [seq for seq in row.accepted if seq >= pull.history_from]
     patch = published.patch(None if other_history else pull.held)
-    is_held = patch.kind == "none"  # with its proof, from an earlier reply
+    is_held = patch.kind == "none"  # then the client has the proof
     reply = Reply(
         nonce=pull.nonce,
         patch=patch,
@@ -35,7 +43,7 @@ def replied(
 
 
 def _receipt(pull: Pull, state: ServerState, proofs: Authenticator) -> Receipt | None:
-    """That of the newest verdict, unless the client knows it."""
+    """The receipt of the newest verdict; None if the client knows it."""
     receipt = state.clients[pull.cid].receipt
     if receipt is None or (
         pull.epoch == state.epoch and pull.settled.seq == receipt.seq
@@ -46,7 +54,7 @@ def _receipt(pull: Pull, state: ServerState, proofs: Authenticator) -> Receipt |
 
 
 def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
-    """What the journal keeps of a task that was given."""
+    """The record of a task that was given with this answer."""
     patch = answer.reply.patch
     return Leased(
         at=state.at,
@@ -59,10 +67,10 @@ def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
 
 
 def acknowledged(push: Push, state: ServerState, proofs: Authenticator) -> SendAck:
-    """The verdict on the last message that was decided, which is this one.
+    """Answers a push that is the last decided message with its verdict.
 
-    Its proof is for the epoch that the client lives in; it may not have heard yet of a
-    newer one.
+    The proof is made for the epoch that the client lives in, since it may not have
+    heard of a newer one.
     """
     row = state.clients[push.cid]
     receipt = row.receipt
@@ -80,7 +88,7 @@ def acknowledged(push: Push, state: ServerState, proofs: Authenticator) -> SendA
 
 
 def answered(push: Push, answer: Answer) -> SendAck:
-    """An answer that decides nothing."""
+    """Answers a push without a verdict."""
     return SendAck(
         cid=push.cid, ack=Ack(seq=push.seq, digest=push.digest, answer=answer)
     )

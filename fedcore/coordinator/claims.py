@@ -1,18 +1,20 @@
-"""What a peer claims before it is known: who it is, and what it knows."""
+"""What a peer claims: who it is, what it knows of this run, what it has evaluated."""
+
+import math
 
 from fedcore.coordinator.actions import Refuse
 from fedcore.coordinator.clients import ClientRow
-from fedcore.coordinator.events import ClientEnrolled
-from fedcore.coordinator.records import Enrolled
+from fedcore.coordinator.events import ClientEnrolled, ModelEvaluated
+from fedcore.coordinator.records import Enrolled, Evaluated
 from fedcore.coordinator.state import ServerState
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Answer, Pull
 
 
-def enrolment(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | None:
+def enrolled(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | None:
     """The record of an enrolment, or its refusal; None if it changes nothing.
 
-    A client that has left stays out, and a name belongs to its first owner.
+    A client that has left cannot come back, and a name belongs to its first owner.
     """
     row = state.clients.get(event.cid)
     if row is not None and row.left:
@@ -56,3 +58,19 @@ def later_states(
         made = proofs.verdict(state.epoch, row.cid, settled.seq, settled.verdict)
         claims.append(proofs.confirms(settled.proof, made))
     return claims
+
+
+def evaluated(event: ModelEvaluated, state: ServerState) -> Evaluated | None:
+    """The record of an evaluation, without values that are not finite.
+
+    None if the client or the version is unknown.
+    """
+    if event.cid not in state.clients or not 0 <= event.version <= state.version:
+        return None
+    return Evaluated(
+        at=state.at,
+        cid=event.cid,
+        version=event.version,
+        values={k: float(v) for k, v in event.values.items() if math.isfinite(v)},
+        samples=max(0, event.samples),
+    )

@@ -1,4 +1,4 @@
-"""What the server knows of a client: one small row, no vector."""
+"""What the server keeps of a client: one small row without vectors."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fedcore.typing import JSON
 
 @dataclass(slots=True)
 class ClientRow:
-    """A client of the run. After it left, the row stays as a tombstone."""
+    """A client of the run. After the client has left, its row stays."""
 
     cid: str
     name: str
@@ -24,12 +24,12 @@ class ClientRow:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which part of data that are shared out it has: index and count."""
+        """Which part of the data it has where they are shared out: index and count."""
         return self.index, self.count
 
     @property
     def seq(self) -> int:
-        """The newest sequence number that was decided; 0 before the first."""
+        """The sequence number of the last decided message; 0 if there is none."""
         return self.receipt.seq if self.receipt else 0
 
     @property
@@ -44,7 +44,7 @@ class ClientRow:
         return settled.seq > self.seq
 
     def decided(self, receipt: Receipt, reason: str) -> None:
-        """Takes note of a verdict."""
+        """Stores a verdict with its reason."""
         self.receipt, self.reason = receipt, reason
         if receipt.verdict is Verdict.ACCEPTED:
             self.accepted.append(receipt.seq)
@@ -65,7 +65,7 @@ class ClientRow:
 
     @classmethod
     def from_json(cls, saved: JSON) -> "ClientRow":
-        """The row that :meth:`to_json` wrote; those of before have no place."""
+        """The row that :meth:`to_json` wrote."""
         receipt = None
         if saved["receipt"]:
             seq, digest, verdict, weight, version = saved["receipt"]

@@ -1,4 +1,4 @@
-"""What can happen to a server. Time and new randomness come in as fields."""
+"""The events of the coordinator. Time and fresh random names are fields of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Role = Literal["trainer", "evaluator"]
 
 
 class Timer(NamedTuple):
-    """Which timer: its purpose, and what it is about."""
+    """A timer's name: its purpose, and the client and number that it belongs to."""
 
     kind: Literal["deadline", "hold", "lease", "stop"]
     subject: str = ""
@@ -29,13 +29,13 @@ class ClientEnrolled:
     role: Role = "trainer"
     index: int = 0  # its place among ``count`` clients, where data is shared out
     count: int = 1
-    owner: str = ""  # who takes the name; empty: anybody may, as in a simulation
-    certified: bool = False  # it is this client's beyond doubt, whoever took it before
+    owner: str = ""  # of the name; empty: any client may take the name later
+    certified: bool = False  # a certificate names this client, so it gets the name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameFreed:
-    """The operator gives a name back to everybody."""
+    """The operator frees a name: the next client that enrols under it owns it."""
 
     at: Seconds
     name: str
@@ -47,21 +47,21 @@ class ClientPulled:
 
     at: Seconds
     pull: Pull
-    fresh_epoch: Epoch  # the name of the new history, should one have to begin here
+    fresh_epoch: Epoch  # the name of the new history, if one begins here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatePushed:
-    """An update has arrived whole."""
+    """A complete update has arrived."""
 
     at: Seconds
     push: Push
-    opened: Opened | None = None  # its payload, if that was read beforehand
+    opened: Opened | None = None  # its payload, if it was read before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLost:
-    """A client was not heard of for too long, or its connection broke."""
+    """Nothing was heard of a client for too long, or its connection broke."""
 
     at: Seconds
     cid: str
@@ -69,7 +69,7 @@ class ClientLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFailed:
-    """A user's code raised; the client is there, but its task comes to nothing."""
+    """The user's code raised on a client: its task yields no update."""
 
     at: Seconds
     cid: str
@@ -78,7 +78,7 @@ class ClientFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesSkipped:
-    """A user's code left samples out of a task, and said why; the task goes on."""
+    """The user's code left samples out of a task, and told why; the task goes on."""
 
     at: Seconds
     cid: str
@@ -88,7 +88,7 @@ class SamplesSkipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLeft:
-    """A client said goodbye for good."""
+    """A client has left for good."""
 
     at: Seconds
     cid: str
@@ -96,7 +96,7 @@ class ClientLeft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEvaluated:
-    """Somebody evaluated a public model on ``samples`` samples."""
+    """A client has evaluated a public model on ``samples`` samples."""
 
     at: Seconds
     cid: str
@@ -107,7 +107,7 @@ class ModelEvaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """The time of a timer has come."""
+    """A timer that was set has fired."""
 
     at: Seconds
     timer: Timer

@@ -7,7 +7,6 @@ the gRPC service, a virtual clock, a replayed journal or a test drives it. The o
 the checks is normative (docs/protocol.md): model checking showed where each must be.
 """
 
-import math
 from typing import assert_never
 
 from fedcore.algorithm import Algorithm
@@ -22,18 +21,13 @@ from fedcore.coordinator.actions import (
     StartTask,
 )
 from fedcore.coordinator.answers import acknowledged, answered, lease_note, replied
-from fedcore.coordinator.claims import enrolment, later_states
+from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.opened import Opened
 from fedcore.coordinator.records import Decided, Enrolled, Note, StepReason
 from fedcore.coordinator.rounds import Rounds
-from fedcore.coordinator.settings import (
-    EvaluateConfig,
-    StopConfig,
-    TimeoutsConfig,
-    reached,
-)
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.coordinator.verdicts import judge, quarantined
 from fedcore.payloads import Payload
 from fedcore.proofs import Authenticator
@@ -56,18 +50,18 @@ class Coordinator:
         timeouts: TimeoutsConfig | None = None,
         secret: bytes | None = None,
     ) -> None:
-        """Nothing is written before :meth:`begin`.
+        """A run at version 0; no record is made before :meth:`begin`.
 
         Args:
             algorithm: what the federation does.
             initial_D: version 0.
             epoch: the name of the first history.
-            seed: of all that is drawn here.
+            seed: of all random choices.
             stop: when the run ends.
             evaluate: which versions are evaluated.
             timeouts: how long to wait for what.
-            secret: of the run, for the proofs of what leaves it; without one, no
-                client can prove that this server was set back.
+            secret: of the run, to make proofs with. Without one, no client can prove
+                that this server was set back to an older state.
         """
         self.rounds = Rounds(algorithm, initial_D, epoch=epoch, seed=seed, stop=stop)
         self.state = self.rounds.state
@@ -75,7 +69,7 @@ class Coordinator:
         self.evaluations = Evaluations(evaluate or EvaluateConfig())
         self.proofs = Authenticator(secret)
         self.unproved = 0  # claims of a later state that were refused
-        self._pulls: dict[str, Pull] = {}  # that wait for a task, by client
+        self._pulls: dict[str, Pull] = {}  # of the clients that wait for a task
 
     @property
     def algorithm(self) -> Algorithm:
@@ -108,7 +102,7 @@ class Coordinator:
         evaluate: EvaluateConfig,
         timeouts: TimeoutsConfig,
     ) -> None:
-        """Goes on with other settings; before the first event of a process."""
+        """Takes over other settings, before the first event of a process."""
         self.rounds.amend(algorithm, stop)
         self.evaluations.config, self.timeouts = evaluate, timeouts
 
@@ -117,7 +111,7 @@ class Coordinator:
         return self.rounds.flush(at, reason)
 
     def handle(self, event: Event) -> list[Action]:
-        """What follows from an event."""
+        """Applies an event, and returns what the driver has to do."""
         self.state.touch(event.at)
         match event:
             case events.ClientEnrolled():
@@ -137,7 +131,7 @@ class Coordinator:
             case events.ClientLeft():
                 return self._leave(event.cid)
             case events.ModelEvaluated():
-                return self._measure(event)
+                return self._evaluate(event)
             case events.TimerFired():
                 return self._fire(event.timer)
             case events.StopRequested():
@@ -150,7 +144,7 @@ class Coordinator:
     # ------------------------------------------------------------------ clients
 
     def _enrol(self, event: events.ClientEnrolled) -> list[Action]:
-        result = enrolment(event, self.state)
+        result = enrolled(event, self.state)
         if isinstance(result, Enrolled):
             return self._write(result)
         return [] if result is None else [result]
@@ -164,10 +158,8 @@ class Coordinator:
         self._withdraw(cid)
         if not self.rounds.leases.lose(cid):
             return []
-        return [
-            *self._write(records.Lost(at=self.state.at, cid=cid)),
-            *self._grant(),
-        ]
+        record = records.Lost(at=self.state.at, cid=cid)
+        return [*self._write(record), *self._grant()]
 
     def _fail(self, event: events.ClientFailed) -> list[Action]:
         row = self.state.clients.get(event.cid)
@@ -181,11 +173,9 @@ class Coordinator:
     def _skip(self, event: events.SamplesSkipped) -> list[Action]:
         if event.cid not in self.state.clients:
             return []
-        return self._write(
-            records.Skipped(
-                at=self.state.at, cid=event.cid, count=event.count, why=event.why
-            )
-        )
+        at, cid = self.state.at, event.cid
+        record = records.Skipped(at=at, cid=cid, count=event.count, why=event.why)
+        return self._write(record)
 
     def _leave(self, cid: str) -> list[Action]:
         row = self.state.clients.get(cid)
@@ -193,10 +183,8 @@ class Coordinator:
             return []
         self._withdraw(cid)
         self.rounds.leases.lose(cid)
-        return [
-            *self._write(records.Departed(at=self.state.at, cid=cid)),
-            *self._grant(),
-        ]
+        record = records.Departed(at=self.state.at, cid=cid)
+        return [*self._write(record), *self._grant()]
 
     # -------------------------------------------------------------------- pulls
 
@@ -232,11 +220,11 @@ class Coordinator:
         return actions
 
     def _count_unproved(self, cid: str) -> list[Action]:
-        """A claim is refused; noted at each power of two, so that it stays cheap."""
+        """Counts a refused claim; makes a record at each power of two, to be cheap."""
         self.unproved += 1
         if self.unproved & (self.unproved - 1):
             return []
-        news = (self.unproved + 1) // 2  # since it was noted last
+        news = (self.unproved + 1) // 2  # since the last record
         return self._write(records.Unproved(at=self.state.at, cid=cid, count=news))
 
     def _grant(self) -> list[Action]:
@@ -255,9 +243,10 @@ class Coordinator:
         return [*actions, *timers, *self.answer()]
 
     def answer(self) -> list[Action]:
-        """Answers pulls that wait for what the rounds have done, leases aside.
+        """Answers waiting pulls for another reason than a lease.
 
         Evaluators get a version that is due. After the end, all get the last model.
+        Call it after driving :attr:`rounds` directly.
         """
         actions: list[Action] = []
         if self.state.closed and self._pulls:
@@ -282,16 +271,13 @@ class Coordinator:
             self._withdraw(pull.cid)
         return pulls
 
-    def _task(self, pull: Pull, kind: TaskKind) -> list[Action]:
-        evaluate = kind == "train" and self.evaluations.asks(
-            pull.cid, self.state.version
-        )
+    def _task(self, pull: Pull, kind: TaskKind, *, done: bool = False) -> list[Action]:
+        """Answers a pull with a task, and makes the record of its lease."""
+        state, cid = self.state, pull.cid
+        evaluate = kind == "train" and self.evaluations.asks(cid, state.version)
         task = Task(kind=kind, evaluate=evaluate, lease=self.timeouts.lease)
-        return self._leased(self._reply(pull, task), task.kind)
-
-    def _leased(self, answer: SendReply, kind: TaskKind) -> list[Action]:
-        """A task, and the note of it."""
-        return [*self._write(lease_note(answer, kind, self.state)), answer]
+        answer = self._reply(pull, task, done=done)
+        return [*self._write(lease_note(answer, kind, state)), answer]
 
     def _reply(
         self, pull: Pull, task: Task | None = None, *, done: bool = False
@@ -299,19 +285,16 @@ class Coordinator:
         return replied(pull, self.state, self.proofs, task, done=done)
 
     def _final(self, pull: Pull) -> list[Action]:
-        """The last model; an evaluator measures it, unless that was done.
-
-        So does a trainer, where clients evaluate.
-        """
-        if not self.is_due_at_end(pull.cid):
-            return [self._reply(pull, done=True)]
-        task = Task(kind="evaluate", lease=self.timeouts.lease)
-        return self._leased(self._reply(pull, task, done=True), "evaluate")
+        """Answers a pull with the last model, to be evaluated if that is due."""
+        if self.is_due_at_end(pull.cid):
+            return self._task(pull, "evaluate", done=True)
+        return [self._reply(pull, done=True)]
 
     def is_due_at_end(self, cid: str) -> bool:
-        """Whether this client is to measure the last version, which is the present one.
+        """Whether this client is to evaluate the present version, which is the last.
 
-        Each evaluator does unless one has; of trainers, each one for itself.
+        Evaluators are, until one of them has done so. Where clients evaluate, each
+        trainer is that has not done so itself.
         """
         version = self.state.version
         if self.state.clients[cid].role == "evaluator":
@@ -335,7 +318,7 @@ class Coordinator:
         if not push.epoch == push.base.epoch == self.state.epoch:
             return [answered(push, Answer.OTHER_EPOCH)]
         if push.base.version > self.state.version or row.contradicts(push.settled):
-            # It is to pull: there it can prove what it claims.
+            # The client can prove its claim in a pull.
             refusal = answered(push, Answer.OTHER_EPOCH)
             return [*self._count_unproved(push.cid), refusal]
         actions = self._decide(push, *judge(push, self.state, opened))
@@ -344,14 +327,14 @@ class Coordinator:
     def _decide(
         self, push: Push, record: Decided, payload: Payload | None
     ) -> list[Action]:
-        actions = self._write(record, payload)
+        self.state.decide(record, payload)
         self.rounds.leases.deliver(push.cid)
-        return [*actions, acknowledged(push, self.state, self.proofs)]
+        return [Persist(record=record), acknowledged(push, self.state, self.proofs)]
 
     def quarantine(self, push: Push, reason: str) -> list[Action]:
-        """Decides an update that raised when it was handled, without judging it.
+        """Rejects an update at which handling raised, without judging it.
 
-        Nothing follows from one that is not there to be decided.
+        Does nothing if the update has a verdict already or cannot get one.
         """
         row = self.state.clients.get(push.cid)
         if row is None or row.left or row.seq >= push.seq:
@@ -387,38 +370,26 @@ class Coordinator:
 
     # -------------------------------------------------- evaluation and histories
 
-    def _measure(self, event: events.ModelEvaluated) -> list[Action]:
-        row = self.state.clients.get(event.cid)
-        values = {k: float(v) for k, v in event.values.items() if math.isfinite(v)}
-        if row is None or not 0 <= event.version <= self.state.version:
+    def _evaluate(self, event: events.ModelEvaluated) -> list[Action]:
+        record = evaluated(event, self.state)
+        if record is None:
             return []
-        record = records.Evaluated(
-            at=self.state.at,
-            cid=event.cid,
-            version=event.version,
-            values=values,
-            samples=max(0, event.samples),
-        )
         actions = self._write(record)
-        if row.role == "trainer":
+        if self.state.clients[event.cid].role == "trainer":
             self.evaluations.note(event.cid, event.version)
-        if row.role == "evaluator" and reached(self.rounds.stop.target, values):
-            actions += [*self.rounds.close("target reached"), *self.answer()]
+        else:
+            actions += [*self.rounds.close_if_reached(record.values), *self.answer()]
         return actions
 
     def _open_epoch(self, epoch: Epoch, reason: str) -> list[Action]:
-        """A new history: whoever waits must be reconciled with it first."""
+        """Starts a new history; clients that wait must be reconciled with it first."""
         record = records.HistoryForked(
             at=self.state.at, epoch=epoch, version=self.state.version, reason=reason
         )
         actions = self._write(record)
         return [*actions, *(self._reply(pull) for pull in self._withdraw_all())]
 
-    def _write(
-        self, record: Note | Decided, payload: Payload | None = None
-    ) -> list[Action]:
-        if isinstance(record, Decided):
-            self.state.decide(record, payload)
-        else:
-            self.state.note(record)
+    def _write(self, record: Note) -> list[Action]:
+        """Applies a record to the state, and has it persisted."""
+        self.state.note(record)
         return [Persist(record=record)]

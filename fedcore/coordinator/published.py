@@ -1,10 +1,10 @@
 """The public model W, and the cheapest way there from an older one.
 
-Every version is encoded once and served to all. The last versions stay in a ring:
-their digests, the coordinates that they touched, and, up to one model of bytes
-unless the config says otherwise, their messages. Older models are brought up to date by
-one full download; version 0 is special, since a newcomer can derive it, so the
-coordinates that were touched since then are known for ever (D/8 bytes). Messages that
+Each version is encoded once and served to all clients. A ring keeps the last versions:
+their digests, the coordinates that they touched, and their messages, as far as these
+fit into one model of bytes or what the config says. A client that holds an older
+version gets the full model. Version 0 is special, since a newcomer can derive it: the
+coordinates touched since then are kept for the whole run (D/8 bytes). Messages that
 moved W without rounding may be sent as their sum.
 """
 
@@ -30,7 +30,7 @@ LEAST_VERSIONS, MOST_VERSIONS = 64, 4096
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version: its digest, and how it came from the one before."""
+    """One version: its digest, and what led to it from the version before."""
 
     version: int
     digest: str
@@ -40,17 +40,17 @@ class Entry:
 
     @property
     def message_bytes(self) -> int:
-        """What its message takes."""
+        """The size of its message in memory."""
         return 0 if self.message is None else len(self.message)
 
     @property
     def support_bytes(self) -> int:
-        """What its coordinates take."""
+        """The size of its coordinates in memory."""
         return 0 if self.support is None else int(self.support.nbytes)
 
 
 class Published:
-    """W with its recent past. Models are never written into; a step makes a new one."""
+    """W with its recent past. No model is written into; a step makes a new one."""
 
     def __init__(self, public_D: Vector, *, epoch: Epoch, layout: Layout) -> None:
         self.epoch = epoch
@@ -65,17 +65,23 @@ class Published:
 
     @property
     def model_bytes(self) -> int:
-        """The size of one model."""
+        """The size of one model in bytes."""
         return int(self.public_D.nbytes)
 
     def keep(self, nbytes: int | None) -> None:
-        """How much room past messages have; None: as much as the model."""
+        """Limits the bytes of past messages; None: to the size of the model."""
         self._room = self.model_bytes if nbytes is None else nbytes
 
     def publish(
         self, public_D: Vector, packed: bytes | None, message: Payload | None
     ) -> None:
-        """The next version, and what led to it; without a message, W = X."""
+        """Publishes the next version.
+
+        Args:
+            public_D: the new model.
+            packed: the message that led to it, as it travels; None where W = X.
+            message: the same message, decoded.
+        """
         self.version += 1
         support = None if message is None else payloads.support(message)
         exact = moved_exactly(self.public_D, message, public_D)
@@ -89,7 +95,7 @@ class Published:
         self._forget_patches()
 
     def context(self) -> Context:
-        """What is known when the next version is made."""
+        """What compressors may know when the next version is made."""
         packed, layout = self.ring[-1].message, self.layout
         return Context(
             self.version,
@@ -98,12 +104,12 @@ class Published:
         )
 
     def open_epoch(self, epoch: Epoch) -> None:
-        """A new history: what clients hold of the old one is no base any more."""
+        """Starts a new history: no version of the old one is a base any longer."""
         self.epoch = epoch
         self._start_ring([Entry(self.version, self.digest)])
 
     def dump(self, arrays: Arrays) -> JSON:
-        """The state as JSON; its vectors go to ``arrays``."""
+        """The state as JSON; puts its vectors into ``arrays``."""
         arrays["public"] = self.public_D
         if self.touched_D is not None:
             arrays["touched"] = np.packbits(self.touched_D)
@@ -121,7 +127,7 @@ class Published:
         }
 
     def load(self, scalars: JSON, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Takes over the state that :meth:`dump` gave."""
+        """Takes over the state that :meth:`dump` returned."""
         self.epoch, self.version = scalars["epoch"], scalars["version"]
         self.origin, self.public_D = scalars["origin"], arrays["public"]
         self.digest = digest(self.public_D)
@@ -138,7 +144,7 @@ class Published:
         self._start_ring(entries)
 
     def patch(self, held: Held | None) -> Patch:
-        """The smallest of replay, overwrite and full model; nothing if up to date."""
+        """The smallest patch from a held model to this one; empty if it is this one."""
         if held is None or not self._knows(held):
             return self._full()
         if held.version == self.version:
@@ -158,8 +164,8 @@ class Published:
     def _smallest(self, start: int) -> Patch:
         full, replay = self._full(), self._replay(start)
         is_message = replay is not None and len(replay.parts) == 1
-        # Nothing is shorter than one message. Beyond one model of bytes, patches are
-        # made of what is in memory anyway.
+        # Nothing is shorter than one message. No further patches are made once those
+        # that are kept have the size of a model.
         made = None
         if not is_message and self._patch_bytes <= self.model_bytes:
             # A sum has no more entries than values to overwrite, of fewer bytes.
@@ -175,7 +181,7 @@ class Published:
         return self._named("full", -1, parts, [sum(map(len, parts))])
 
     def _missed(self, start: int) -> list[Entry]:
-        """The versions after this one; none if a message of theirs is gone."""
+        """The versions after ``start``; none if one of their messages was dropped."""
         place = start - self.ring[0].version + 1
         missed = self.ring[place:] if place >= 1 else []
         return [] if any(entry.message is None for entry in missed) else missed
@@ -187,7 +193,7 @@ class Published:
         )
 
     def _sum(self, start: int) -> Patch | None:
-        """One message in place of many, where none of them was rounded."""
+        """A replay of one message, the sum of all, where no addition was rounded."""
         missed = self._missed(start)
         if not missed or not all(entry.exact for entry in missed):
             return None
@@ -212,7 +218,7 @@ class Published:
         return self._named("overwrite", start, [packed], [len(packed)])
 
     def _marks(self, start: int) -> npt.NDArray[np.bool_] | None:
-        """The coordinates that differ, or None if they all may."""
+        """Marks the coordinates that may differ; None: all of them may."""
         place = start - self.ring[0].version + 1
         if place < 1:
             return self.touched_D  # only version 0 gets here
@@ -250,7 +256,7 @@ class Published:
         self._forget_patches()
 
     def _append(self, entry: Entry) -> None:
-        """Adds a version, and drops what there is no room for."""
+        """Adds a version, and drops the oldest data for which there is no room."""
         self.ring.append(entry)
         self._message_bytes += entry.message_bytes
         self._support_bytes += entry.support_bytes

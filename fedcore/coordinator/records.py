@@ -1,8 +1,8 @@
-"""What the journal holds: decisions with the inputs that they were made of.
+"""The records of the journal: decisions, with the inputs that led to them.
 
-The state follows from the records by elementwise arithmetic alone, so that a
-restart on another processor restores what was acknowledged. Lazy records tell the
-story of the run and change no durable state; losing the last ones loses nothing.
+The state follows from the records by elementwise arithmetic alone, so a restart on
+another processor restores what was acknowledged. Records that are not ``durable`` tell
+the story of the run and change no state; losing the last of them loses no update.
 """
 
 from collections.abc import Mapping
@@ -27,12 +27,12 @@ class Enrolled:
     role: Role
     index: int = 0  # its place among ``count`` clients, where data is shared out
     count: int = 1
-    owner: str = ""  # of the name, from now on; empty: nobody
+    owner: str = ""  # of the name from now on; empty: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """The operator freed a name: whoever enrols under it next owns it."""
+    """The operator freed a name: the next client that enrols under it owns it."""
 
     durable: ClassVar[bool] = True
     at: Seconds
@@ -66,7 +66,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
-    """A new version was published. ``payload`` is the message, if it was compressed."""
+    """A version was published. ``payload`` is the message, if there is one."""
 
     durable: ClassVar[bool] = True
     at: Seconds
@@ -82,7 +82,7 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryForked:
-    """A new history begins here."""
+    """A new history began, because the server had gone back to an older state."""
 
     durable: ClassVar[bool] = True
     at: Seconds
@@ -93,9 +93,9 @@ class HistoryForked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Records from here on were damaged or missing, and the run goes on without them.
+    """Records from here on were damaged or missing; the run goes on without them.
 
-    A new history begins with the next record.
+    The next record begins a new history.
     """
 
     durable: ClassVar[bool] = True
@@ -103,7 +103,7 @@ class Cut:
     first: int  # the number that this record has now
     last: int  # the last one that was known
     reason: str
-    kept: str  # the folder where what was cut off is, below that of the run
+    kept: str  # the folder below the run's that keeps what was cut off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed:
-    """An ended run goes on, since its ``stop`` was changed."""
+    """An ended run goes on, because its ``stop`` was changed."""
 
     durable: ClassVar[bool] = True
     at: Seconds
@@ -160,7 +160,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A user's code raised on a client; the federation goes on."""
+    """The user's code raised on a client; the federation goes on."""
 
     durable: ClassVar[bool] = False
     at: Seconds
@@ -170,7 +170,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A user's code left samples out of a task, and said why."""
+    """The user's code left samples out of a task, and told why."""
 
     durable: ClassVar[bool] = False
     at: Seconds
@@ -181,7 +181,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A client was not heard of for too long."""
+    """Nothing was heard of a client for too long."""
 
     durable: ClassVar[bool] = False
     at: Seconds
@@ -193,7 +193,7 @@ class Unproved:
     """A client claimed a later state than the server's, and did not prove it.
 
     An honest client is asked for its proofs once after each silent rollback. ``count``
-    is how many such claims, of anybody, there were since it was noted last.
+    is the number of such claims, of all clients, since the last record of this kind.
     """
 
     durable: ClassVar[bool] = False
@@ -212,9 +212,10 @@ class ServerStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStopped:
-    """It was told to stop, or the run had ended; a process that is killed writes none.
+    """The server process stopped in good order.
 
-    Where none comes before the next start, the process ended with the record before.
+    A process that is killed writes none. If there is none before the next start, the
+    process ended after the record before that start.
     """
 
     durable: ClassVar[bool] = False
@@ -223,7 +224,7 @@ class ServerStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tallied:
-    """Leases and decisions of a simulation, many in one; their updates are not kept."""
+    """Many leases and decisions of a simulation; their updates are not kept."""
 
     durable: ClassVar[bool] = False
     at: Seconds
@@ -231,7 +232,7 @@ class Tallied:
     columns: str  # packed (fedrun.journal.tally)
 
 
-# Those that move no model.
+# The records that move no model.
 Note = (
     Enrolled
     | Freed

@@ -8,7 +8,7 @@ messages can be lost, :class:`fedcore.coordinator.Coordinator` is built around i
 What happens outside is returned as actions: ``Persist``, ``SetTimer`` and ``Finish``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fedcore import payloads
@@ -19,7 +19,7 @@ from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
 from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease, Leases
 from fedcore.coordinator.records import Closed, Stepped, StepReason
-from fedcore.coordinator.settings import StopConfig
+from fedcore.coordinator.settings import StopConfig, reached
 from fedcore.coordinator.state import ServerState, Update
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.payloads import Payload
@@ -269,6 +269,11 @@ class Rounds:
         """Ends the run if its time has come."""
         reason = None if self.state.closed else self.stop_reason()
         return self.close(reason) if reason else []
+
+    def close_if_reached(self, metrics: Mapping[str, float]) -> list[Action]:
+        """Ends the run if metrics of an evaluator reach the target."""
+        is_over = reached(self.stop.target, metrics)
+        return self.close("target reached") if is_over else []
 
     def close(self, reason: str) -> list[Action]:
         """Applies the updates in the buffer and ends the run, unless it has ended."""

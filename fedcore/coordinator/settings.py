@@ -1,4 +1,4 @@
-"""What a coordinator is told besides its algorithm."""
+"""The settings of a coordinator besides its algorithm."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from fedcore.typing import Seconds
 
 
 class StopConfig(Config):
-    """When the run ends, whichever comes first; without any, when it is stopped."""
+    """When the run ends: at the first of these. Without any, it runs until stopped."""
 
     versions: Count | None = None
     """Published versions."""
@@ -18,10 +18,11 @@ class StopConfig(Config):
     seconds: Duration | None = None
     """Seconds since the run began."""
     target: Mapping[str, float] = Field(default_factory=dict)
-    """What the evaluator must measure: at least, of losses and errors at most."""
+    """Metrics that an evaluator must reach: at most this, for losses and errors;
+    otherwise at least this."""
 
     def end(self, started: Seconds | None) -> Seconds | None:
-        """When the seconds are over, if they are limited and have begun."""
+        """When the seconds are over; None if they are not limited or have not begun."""
         if self.seconds is None or started is None:
             return None
         return started + self.seconds
@@ -44,42 +45,45 @@ class EvaluateConfig(Config):
     """Who evaluates public models, and how often."""
 
     every_versions: Count = 5
-    """An evaluator is given every so many versions, version 0 and the last one."""
+    """The distance in versions between two evaluations; version 0 and the last one are
+    evaluated, too."""
     clients: bool = False
-    """Clients also evaluate what they receive, on data of their own."""
+    """Whether clients evaluate the models that they receive, on data of their own."""
     evaluators: tuple[str, ...] = ()
-    """Names of evaluators beside the server's own; those of their metrics end a run."""
+    """Names of evaluators beside the server's own. Their metrics can reach the target,
+    too."""
     device: Device | None = None
-    """Where the server's own evaluator computes: cpu, cuda, mps or auto; none: as the
-    app says."""
+    """The device of the server's own evaluator: cpu, cuda, mps or auto; none: the one
+    that the app names."""
 
 
 class TimeoutsConfig(Config):
-    """Seconds of patience."""
+    """How long the server waits, in seconds."""
 
     hold: Duration = Field(default=20.0, le=60)
-    """A pull is answered after this time even if there is no task."""
+    """A pull is answered after this time, even if there is no task."""
     lease: Duration = 600.0
-    """A client that trains longer makes room for another one; it may still deliver."""
+    """A client that trains longer than this makes room for another one. It may still
+    deliver."""
     heartbeat: Duration = 2.0
-    """Clients show at this interval that they are there."""
+    """The interval at which clients show that they are connected."""
     lost: Duration = 5.0
-    """A client that is silent for so long is taken for lost."""
+    """A client of which nothing is heard for this time counts as lost."""
     stall: Duration = 30.0
-    """A transfer that makes no progress for so long is ended, and can be taken up."""
+    """A transfer without progress for this time is ended; it can be resumed."""
     drain: Duration = 10.0
-    """A server that is told to stop lets open calls finish for so long."""
+    """How long a server that is told to stop lets open calls finish."""
     linger: float = Field(default=10.0, ge=0)
-    """After the end, clients that were not told of it yet are waited for so long."""
+    """How long a server waits after the end for clients that do not know of it."""
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a metric of this name should fall."""
+    """Whether lower values of a metric of this name are better."""
     return any(word in metric.lower() for word in ("loss", "error", "perplexity"))
 
 
 def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
-    """Whether all targets are met."""
+    """Whether the metrics reach all targets; False if there is none."""
     return bool(target) and all(
         name in values
         and (values[name] <= goal if lower_is_better(name) else values[name] >= goal)

@@ -1,7 +1,7 @@
 """The durable state of a server, and how each record changes it.
 
-``restore`` applies a journal's record with elementwise arithmetic alone; a live
-coordinator applies its decisions through the same methods.
+``restore`` applies a record of the journal with elementwise arithmetic alone. A live
+coordinator applies its decisions by the same methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,23 +45,23 @@ from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
 
 
 class Update(Protocol):
-    """An update that is to be decided on."""
+    """An update that waits for its decision."""
 
     @property
     def payload(self) -> Payload | None:
-        """What it says; None: it is a row of a stack."""
+        """Its values; None if they are a row of a stack."""
 
     @property
     def base(self) -> int:
-        """The version that it began with."""
+        """The version that it was trained on."""
 
     @property
     def samples(self) -> int:
-        """How many samples it was trained on."""
+        """The number of samples that it was trained on."""
 
     @property
     def counts(self) -> Counts | None:
-        """How often each class was among them."""
+        """The number of samples of each class."""
 
     @property
     def client(self) -> str:
@@ -69,7 +69,7 @@ class Update(Protocol):
 
 
 class Arrived(NamedTuple):
-    """An update that came by itself."""
+    """An update that arrived as a message."""
 
     payload: Payload
     base: int
@@ -79,7 +79,7 @@ class Arrived(NamedTuple):
 
 
 class ServerState:
-    """Everything that a restart brings back: X, W, buffer, clients, statistics."""
+    """All that a restart restores: X, W, the buffer, clients, and states of roles."""
 
     def __init__(self, algorithm: Algorithm, initial_D: Vector, epoch: Epoch) -> None:
         initial_D = algorithm.spec.extend(initial_D)
@@ -103,13 +103,13 @@ class ServerState:
         self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
-        self.evaluated: int | None = None  # the newest version that was evaluated
+        self.evaluated: int | None = None  # the newest version that an evaluator has
         self.closed: str | None = None
         self._remember_base()
 
     @property
     def version(self) -> int:
-        """T."""
+        """The newest version."""
         return self.published.version
 
     @property
@@ -137,7 +137,7 @@ class ServerState:
         self.touch(record.at)
 
     def touch(self, at: Seconds) -> None:
-        """Time never goes back."""
+        """Takes over the time of an event; time never goes back."""
         self.at = max(self.at, at)
         if self.started is None:
             self.started = self.at
@@ -187,7 +187,7 @@ class ServerState:
         self.limit = self.algorithm.latest(self.trainers)
 
     def _take_place(self, row: ClientRow) -> None:
-        """Takes note of whose data it has, where data are shared out among clients."""
+        """Notes which part of the data a client has, where data are shared out."""
         if row.count == 1 or not row.trains:
             return
         there = self._placed.setdefault(row.place, [])
@@ -195,10 +195,10 @@ class ServerState:
             there.append(row.cid)
 
     def doubles(self, cid: str) -> list[str]:
-        """The names of other clients of this run with the same part of the data.
+        """The names of other clients that have the same part of the data.
 
-        A client that begins anew under its name is no double of what it was. Those of
-        a simulation are as the config says, and not looked at.
+        A client that starts again under its name is no double of itself. Clients of a
+        simulation are not compared.
         """
         row = self.clients.get(cid)
         if row is None or row.count == 1:
@@ -211,7 +211,7 @@ class ServerState:
         ]
 
     def decide(self, record: Decided, payload: Payload | None) -> None:
-        """Applies a verdict; an accepted payload joins the buffer."""
+        """Applies a verdict, and adds the payload to the buffer if it is accepted."""
         row = self.clients[record.cid]
         row.decided(
             Receipt(
@@ -228,7 +228,7 @@ class ServerState:
         self.take([update], [record.weight])
 
     def observe(self, update: Update, staleness: int, weight: float) -> None:
-        """Takes note of an accepted update, for the verdicts on those after it."""
+        """Updates what verdicts on later updates depend on."""
         algorithm, counts = self.algorithm, update.counts
         self.staleness = algorithm.staleness.observe(
             self.staleness, staleness, counts, weight
@@ -243,7 +243,13 @@ class ServerState:
         weights: Sequence[float],
         rows: Sequence[Row] = (),
     ) -> None:
-        """Accepted updates join the buffer; ``rows`` are what they say, if dense."""
+        """Adds accepted updates to the buffer.
+
+        Args:
+            updates: in the order of arrival.
+            weights: λ of each of them.
+            rows: the values of those updates that are rows of a stack.
+        """
         aggregator = self.algorithm.aggregator
         counted = self.algorithm.config.counted
         samples = [counted(update.samples) for update in updates]
@@ -276,9 +282,14 @@ class ServerState:
     def step(
         self, message_for: Callable[[Vector], tuple[bytes, Payload] | None]
     ) -> bytes:
-        """Moves X by the buffer, then W by the message for W - X; without one, to X.
+        """Moves X by the buffer, and then W by the message for W - X.
 
-        Returns the packed message.
+        Args:
+            message_for: encodes W - X: the packed message, and what it decodes to.
+                None: there is no message, and W becomes X.
+
+        Returns:
+            The packed message; empty if there is none.
         """
         algorithm = self.algorithm
         agg_D = algorithm.aggregator.finalize(self.buffer, self._divisor())
@@ -319,14 +330,14 @@ class ServerState:
         return aggregator.carry(self.buffer)
 
     def _divisor(self) -> float:
-        """N; where updates are changes, those that are missing of K count as zeros."""
+        """N; where updates are changes, those missing of K count as zeros."""
         config = self.algorithm.config
         if not config.server.adds_changes:
             return self.samples
         return self.samples * config.buffer / self.count
 
     def amend(self, algorithm: Algorithm) -> None:
-        """Goes on with other settings: roles that changed start afresh.
+        """Takes over other settings; roles whose settings changed start again.
 
         The buffer must be empty if the aggregator changes.
         """
@@ -354,7 +365,7 @@ class ServerState:
             del self.bases[version]
 
     def dump(self) -> tuple[JSON, Arrays]:
-        """The state as JSON and arrays, which later events leave as they are."""
+        """The state as JSON and arrays; later events do not change them."""
         arrays: Arrays = {"exact": self.exact_D}
         published = self.published.dump(arrays)
         for version, base_D in self.bases.items():
@@ -378,7 +389,7 @@ class ServerState:
         return scalars, arrays
 
     def load(self, scalars: JSON, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """The state that :meth:`dump` gave; the config's template must be the same."""
+        """Takes over what :meth:`dump` returned, for the same algorithm."""
         self.at, self.started = scalars["at"], scalars["started"]
         self.exact_D = arrays["exact"]
         self.count, self.samples = scalars["count"], scalars["samples"]
@@ -403,7 +414,7 @@ class ServerState:
         self.published.load(scalars, arrays)
 
 
-_MOST_AT_A_PLACE = 8  # clients of one part of the data that are told of
+_MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data
 _ROLES = ("optimizer", "buffer", "staleness", "update_filter")
 
 

@@ -1,9 +1,9 @@
-"""Sums of published messages: what a client gets that missed many of them.
+"""Sums of published messages, for clients that missed several of them.
 
-They are sums of whole numbers, so each is made from the nearest one that is known, by
-adding the messages that it lacks or by taking away those that it should not have. In
-the long run a new version costs one addition for each older one that somebody holds.
-Messages of which nothing cancels are put together each time.
+Messages are sums of whole numbers. So each sum is made from the nearest known one, by
+adding the messages that it lacks and subtracting those that it has too many. In the
+long run, a new version costs one addition for each older one that a client holds.
+Messages in which no entries cancel are merged anew each time.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ ENTRY = 12  # bytes of an index and a level
 
 
 class Sums:
-    """Sums that were asked for, as long as they fit into one model of bytes."""
+    """The sums that were asked for, as far as they fit into one model of bytes."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout, self._room = layout, 4 * sum(layout)
@@ -23,9 +23,14 @@ class Sums:
         self._size = 0
 
     def over(self, start: int, messages: Mapping[int, bytes]) -> Payload | None:
-        """The sum of all messages after ``start``, or None if it would be rounded.
+        """The sum of all messages after version ``start``.
 
-        ``messages`` are all that there are, packed, by their versions.
+        Args:
+            start: the version that a client holds.
+            messages: all packed messages that are kept, by version.
+
+        Returns:
+            The sum, or None if it would be rounded.
         """
         end = max(messages)
         if not payloads.cancels(self._read(messages[end])):
@@ -44,7 +49,7 @@ class Sums:
     def _nearest(
         self, start: int, end: int, messages: Mapping[int, bytes]
     ) -> tuple[Payload | None, range, range]:
-        """A sum that is known, and which messages it lacks and has too many."""
+        """The nearest known sum, the messages that it lacks, and those to subtract."""
         found: tuple[Payload | None, range, range]
         found = None, range(start + 1, end + 1), range(0)
         for known, (until, total) in self._known.items():

@@ -1,4 +1,4 @@
-"""What becomes of an update that was never decided before."""
+"""Decides on an update that has no verdict yet."""
 
 import math
 from traceback import extract_tb
@@ -19,12 +19,18 @@ LONGEST_REASON = 200  # characters of what an exception says
 def judge(
     push: Push, state: ServerState, opened: Opened | None = None
 ) -> tuple[Decided, Payload | None]:
-    """The decision, and the payload if the update is accepted. Changes nothing.
+    """Decides on an update; changes no state.
 
-    ``opened`` is what the payload says, if it was read beforehand.
+    An update at which a decoder or a policy raises is rejected. Without a verdict, its
+    client would send it again for ever.
 
-    An update at which a decoder or a policy raises is not this server's to judge; were
-    it not decided, its client would send it for ever.
+    Args:
+        push: the update.
+        state: of the server.
+        opened: the payload, if it was read before.
+
+    Returns:
+        The record of the decision, and the payload if the update is accepted.
     """
     payload: Payload | None = None
     weight = 0.0
@@ -37,7 +43,7 @@ def judge(
         verdict, reason, weight = _decide(push, opened.absurd, state)
     except PayloadError as error:
         payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, it ends this update
+    except Exception as error:  # noqa: BLE001 -- any error rejects the update
         return quarantined(push, state, f"judging it raised {_told(error)}"), None
     kept = b"" if payload is None else push.payload
     counts = None if payload is None else push.counts
@@ -46,7 +52,7 @@ def judge(
 
 
 def quarantined(push: Push, state: ServerState, reason: str) -> Decided:
-    """The decision on an update that cannot be judged; its bytes are kept."""
+    """Rejects an update that cannot be judged; the record keeps its bytes."""
     malformed = Verdict.REJECTED_MALFORMED
     return _decided(push, state, malformed, reason, 0.0, push.payload, None)
 
@@ -93,7 +99,7 @@ def _decide(push: Push, absurd: str, state: ServerState) -> tuple[Verdict, str, 
 def judge_update(
     state: ServerState, base: int, samples: int, counts: Counts | None
 ) -> tuple[Verdict, str, float]:
-    """The verdict on an update of sound values, its reason, and the weight λ."""
+    """The verdict on an update of sound values, its reason, and its weight λ."""
     algorithm, staleness = state.algorithm, state.version - base
     if staleness > state.limit:
         reason = f"{_versions(staleness)} late, the limit is {state.limit}"
@@ -111,7 +117,7 @@ def judge_update(
 
 
 def _capped(samples: int, config: AlgorithmConfig) -> str:
-    """That an update counts for fewer samples than it was trained on; or nothing."""
+    """Tells if an update counts for fewer samples than it was trained on."""
     counted = config.counted(samples)
     if config.weigh_by == "updates" or counted == samples:
         return ""
@@ -119,7 +125,11 @@ def _capped(samples: int, config: AlgorithmConfig) -> str:
 
 
 def _check_claims(push: Push, payload: Payload) -> None:
-    """A peer's numbers are claims."""
+    """Checks the numbers of a peer.
+
+    Raises:
+        PayloadError: one of them is impossible.
+    """
     if payload.format == "values":
         raise PayloadError("new values of a model are no update")
     if not 1 <= push.samples <= MOST_COUNTED:
@@ -139,7 +149,7 @@ def _check_claims(push: Push, payload: Payload) -> None:
 
 
 def _told(error: Exception) -> str:
-    """What was raised and where, in a line."""
+    """What was raised and where, in one line."""
     last = extract_tb(error.__traceback__)[-1]
     where = f"{last.name}, line {last.lineno}"
     return f"{type(error).__name__}: {str(error)[:LONGEST_REASON]} ({where})"

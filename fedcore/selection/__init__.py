@@ -1,4 +1,4 @@
-"""Selection rules: one file a method; the import is the registration."""
+"""Selection rules. Each method is one file; importing it here registers it."""
 
 from fedcore.selection.all import All as All
 from fedcore.selection.base import AnySelection as AnySelection

@@ -1,4 +1,4 @@
-"""First come, first served: whoever has waited longest."""
+"""First come, first served: the client that has waited longest trains next."""
 
 from typing import ClassVar, Literal
 
@@ -6,11 +6,11 @@ from fedcore.selection.base import Selection, SelectionConfig
 
 
 class All(SelectionConfig):
-    """Everyone, in the order of arrival, as long as there is room."""
+    """All clients, in the order of arrival, as long as there is room."""
 
     kind: Literal["all"] = "all"
     in_turn: ClassVar[bool] = True
 
     def build(self) -> Selection:
-        """The rule."""
+        """Returns the rule."""
         return Selection(lambda candidates, key: candidates)

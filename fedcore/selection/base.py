@@ -1,4 +1,4 @@
-"""The contract of selection: who joins a cohort."""
+"""The contract of selection: which clients join a cohort."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -9,12 +9,12 @@ from fedcore.rng import Key
 
 
 class Selection(NamedTuple):
-    """``order(candidates, key)``: the candidates by preference, one after the other.
+    """``order(candidates, key)`` yields the candidates, the preferred ones first.
 
-    They come in the order of arrival if the rule is ``in_turn``, otherwise by name, so
-    that the same clients and the same key make the same choice. Whoever asks takes the
-    first ones that are free, so a choice costs as much as it chooses, however many
-    clients there are.
+    Candidates are given in the order of arrival if the rule is ``in_turn``, otherwise
+    by name, so that the same clients and the same key lead to the same choice. The
+    caller takes the first ones that are free, so the cost depends on how many are
+    chosen and not on how many clients there are.
     """
 
     order: Callable[[Sequence[str], Key], Iterable[str]]
@@ -25,11 +25,11 @@ class SelectionConfig(Method):
 
     role: ClassVar[str] = "selection"
     in_turn: ClassVar[bool] = False
-    """Whether it matters who has waited longest."""
+    """Whether candidates are given in the order of arrival."""
 
     @abstractmethod
     def build(self) -> Selection:
-        """The rule."""
+        """Returns the rule."""
 
 
 AnySelection = Annotated[SelectionConfig, OneOf()]

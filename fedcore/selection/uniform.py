@@ -8,17 +8,17 @@ from fedcore.selection.base import Selection, SelectionConfig
 
 
 class UniformSelection(SelectionConfig):
-    """Every idle client is as likely as any other."""
+    """Each idle client is chosen with the same probability."""
 
     kind: Literal["uniform"] = "uniform"
 
     def build(self) -> Selection:
-        """The rule."""
+        """Returns the rule."""
         return Selection(_order)
 
 
 def _order(candidates: Sequence[str], key: Key) -> Iterator[str]:
-    """The shuffle of Fisher and Yates, of which only what was swapped is kept."""
+    """Shuffles by the method of Fisher and Yates; keeps only the swapped places."""
     count, swapped = len(candidates), dict[int, int]()
     for place, word in zip(range(count), key.words(), strict=False):
         other = place + (word * (count - place) >> 64)

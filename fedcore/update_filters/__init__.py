@@ -1,4 +1,4 @@
-"""Update filters: one file a method; the import is the registration."""
+"""Update filters. Each method is one file; importing it here registers it."""
 
 from fedcore.update_filters.accept_all import AcceptAll as AcceptAll
 from fedcore.update_filters.base import AnyUpdateFilter as AnyUpdateFilter

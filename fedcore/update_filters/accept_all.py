@@ -1,4 +1,4 @@
-"""Every update is used."""
+"""All updates are used."""
 
 from typing import ClassVar, Literal
 
@@ -12,7 +12,7 @@ class AcceptAll(UpdateFilterConfig):
     accepts_all: ClassVar[bool] = True
 
     def build(self) -> UpdateFilter:
-        """The rule."""
+        """Returns the filter."""
         return UpdateFilter(
             init=lambda: None,
             refusal=lambda state, samples, counts: None,

@@ -1,7 +1,7 @@
-"""The contract of update filters: which updates are worth using at all.
+"""The contract of update filters: which updates are used at all.
 
-``refusal`` decides, ``observe`` takes note. A refused update is not lost: the
-client keeps its mass.
+``refusal`` decides on an update, and ``observe`` learns from an accepted one. A refused
+update is not lost: the client adds it back to its error memory.
 """
 
 from abc import abstractmethod
@@ -13,7 +13,7 @@ from fedcore.typing import Counts, State
 
 
 class UpdateFilter(NamedTuple):
-    """``refusal(state, samples, counts)`` is None, or why the update is refused."""
+    """The functions of a filter; ``refusal`` is None, or why an update is refused."""
 
     init: Callable[[], State]
     refusal: Callable[[State, int, Counts | None], str | None]
@@ -29,12 +29,12 @@ class UpdateFilterConfig(Method):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether clients must tell how often each label was used."""
+        """Whether clients must report how often each label was used."""
         return False
 
     @abstractmethod
     def build(self) -> UpdateFilter:
-        """The rule."""
+        """Returns the filter."""
 
 
 AnyUpdateFilter = Annotated[UpdateFilterConfig, OneOf()]

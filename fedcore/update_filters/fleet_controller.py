@@ -1,10 +1,10 @@
-"""FLeet's controller: tasks with too small a batch or redundant labels are dropped.
+"""FLeet's controller: refuses updates of few samples or of redundant labels.
 
 Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.4: thresholds are
 percentiles of the batch sizes and label similarities of past tasks. The paper's
 text prunes tasks of high similarity, its code those of low similarity; ``side``
-chooses. The similarity is to all labels seen, each counted once. Here the batch size
-is the server's own choice, so the size of a task is how many samples its client has.
+chooses. The similarity is that to all labels seen, each counted once. Here the server
+chooses the batch size, so the size of a task is the number of its client's samples.
 """
 
 import math
@@ -20,7 +20,7 @@ from fedcore.update_filters.base import UpdateFilter, UpdateFilterConfig
 
 
 class ControllerState(NamedTuple):
-    """Past batch sizes and similarities in rings, and all labels seen."""
+    """Rings of past batch sizes and similarities, and all labels seen."""
 
     sizes_W: npt.NDArray[np.int64]
     similarities_W: npt.NDArray[np.float64]
@@ -29,25 +29,26 @@ class ControllerState(NamedTuple):
 
 
 class FleetController(UpdateFilterConfig):
-    """Refuses below a percentile of batch size, or beyond one of label similarity."""
+    """Refuses updates below a percentile of size, or beyond one of label similarity."""
 
     kind: Literal["fleet_controller"] = "fleet_controller"
     size_percentile: float = Field(default=0.0, ge=0, lt=100)
-    """Updates with fewer samples than this percentile are refused; 0: none."""
+    """Updates with fewer samples than this percentile of past updates are refused;
+    0: none."""
     similarity_percentile: float = Field(default=0.0, ge=0, lt=100)
-    """So many per cent of updates are refused for their labels; 0: none."""
+    """The percentage of updates that are refused for their labels; 0: none."""
     side: Literal["low", "high"] = "high"
     """Refuse the least similar labels, or the most similar (redundant) ones."""
     window: int = Field(default=1000, ge=1, le=100_000)
-    """How many past tasks the percentiles look at."""
+    """The number of past tasks that the percentiles are of."""
 
     @property
     def uses_labels(self) -> bool:
-        """Similarity compares them."""
+        """Whether the similarity of labels matters."""
         return self.similarity_percentile > 0
 
     def build(self) -> UpdateFilter:
-        """The rule."""
+        """Returns the filter."""
         return UpdateFilter(self._init, self._refusal, self._observe)
 
     def _init(self) -> ControllerState:

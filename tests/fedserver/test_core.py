@@ -126,7 +126,7 @@ def test_an_update_that_raises_is_put_aside_and_leaves_nothing_behind(
 
 
 def test_who_waits_for_work_is_told_to_ask_again(tmp_path: Path) -> None:
-    with raising("_measure"), served(tmp_path, algorithm={"min_clients": 9}) as server:
+    with raising("_evaluate"), served(tmp_path, algorithm={"min_clients": 9}) as server:
         with Peer(server.address) as peer, Peer(server.address, "other") as other:
             request = pb.PullRequest(key=peer.key, epoch=peer.epoch)
             waiting = peer.stub.pull(request, timeout=CALL)
