@@ -1,7 +1,7 @@
 """Federated learning in which late, lost and tiny updates still count.
 
 What people need to write and to simulate a federation. A name is imported when it is
-first used: torch only with ``TorchWorkload``.
+first used: torch only with ``TorchWorkload`` and ``models``.
 """
 
 from importlib import import_module
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
+    from latecomer import models as models
     from latecomer import partitions as partitions
 
 _MODULES = {
@@ -46,7 +47,7 @@ _MODULES = {
 }
 """The module that defines each name."""
 
-_SUBMODULES = ("data", "metrics", "partitions")
+_SUBMODULES = ("data", "metrics", "models", "partitions")
 
 
 def __getattr__(name: str) -> Any:

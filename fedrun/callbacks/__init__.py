@@ -1,4 +1,4 @@
-"""Whom a run tells its metrics as it goes: TensorBoard, MLflow, Weights & Biases."""
+"""Callbacks, which hear of a run: TensorBoard, MLflow, Weights & Biases, your own."""
 
 from collections.abc import Callable
 

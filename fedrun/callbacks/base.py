@@ -1,4 +1,4 @@
-"""What a callback is told, and who tells it."""
+"""The contract of a callback, and the notifier that calls callbacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,57 +30,59 @@ TOTALS = ("seconds", "versions", "accepted", "bytes_up", "bytes_down")
 
 
 class Callback:
-    """Told of a run as it goes; a class of one's own replaces what it needs."""
+    """Hears of a run as it goes: a subclass overrides the methods that it needs.
+
+    Example:
+        A subclass with ``def on_metrics(self, version, seconds, values): ...`` that
+        calls ``self.stop("good enough")`` once ``values["accuracy"]`` is above .9.
+    """
 
     stopped: str | None = None
-    """Why the run is to end, since :meth:`stop` was called."""
+    """The reason given to :meth:`stop`; None before it is called."""
 
     def stop(self, reason: str) -> None:
-        """Ends the run here; its ``Results`` are returned as those of any other.
+        """Ends the run here; its ``Results`` are returned like those of any other.
 
         Args:
-            reason: shown as the end of the run.
+            reason: why the run ends; the report and ``summary["ended"]`` show it.
         """
         self.stopped = reason
 
     def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
-        """The run has begun.
+        """Called when the run begins.
 
         Args:
-            config: all of it, as plain data.
-            folder: of the run.
+            config: the whole config, as plain data.
+            folder: the folder of the run.
         """
 
     def on_metrics(
         self, version: int, seconds: Seconds, values: Mapping[str, float]
     ) -> None:
-        """The evaluator has measured a version.
+        """Called after each evaluation by an evaluator.
 
-        What clients measured is told at the end, as ``clients/NAME``, for each version
-        the mean weighted by samples, of ``clients/samples``.
+        At the end it is also called for evaluations by clients: for each version with
+        the means weighted by samples, as ``clients/NAME``, and ``clients/samples``.
 
         Args:
-            version: of the model.
-            seconds: since the run began, virtual ones of a simulation.
-            values: of each metric.
+            version: the version that was evaluated.
+            seconds: since the run began; virtual ones in a simulation.
+            values: the value of each metric.
         """
 
     def on_end(self, results: Results | None) -> None:
-        """The run has ended; with None it was stopped by an error or by Ctrl-C."""
+        """Called when the run ends; with None after an error or Ctrl-C."""
 
 
 class Notifier:
-    """Tells callbacks what happens: ``latecomer.run(..., callbacks=[...])`` has one.
-
-    At its end a ``with`` block tells those that were not told of the run's end.
-    """
+    """Calls callbacks as a run goes on, and ends them with a ``with`` block."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
         self._began, self._ended = False, False
 
     def __call__(self, run: Run, event: Notice) -> str | None:
-        """Something has happened in a run; returns why it is to end here, if it is."""
+        """Passes an event on to the callbacks; returns a reason to stop, if any."""
         if not self._began:
             self._began = True
             config = run.config.model_dump(mode="json")
@@ -95,7 +97,7 @@ class Notifier:
         return next((reason for reason in reasons if reason is not None), None)
 
     def end(self, results: Results | None) -> None:
-        """The run has ended."""
+        """Tells the callbacks once that the run has ended."""
         if self._ended or not self._began:
             return
         self._ended = True
@@ -112,7 +114,7 @@ class Notifier:
             callback.on_metrics(version, seconds, known)
 
     def __enter__(self) -> Self:
-        """Nothing is told yet."""
+        """The notifier itself."""
         return self
 
     def __exit__(
@@ -121,7 +123,7 @@ class Notifier:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """A run that did not come to its end was stopped."""
+        """Ends a run that did not come to its end."""
         self.end(None)
 
 

@@ -1,4 +1,4 @@
-"""Ends a run whose metric has stopped to improve."""
+"""Ends a run whose metric no longer improves."""
 
 from collections.abc import Mapping
 
@@ -9,18 +9,18 @@ from fedrun.callbacks.base import Callback
 
 
 class EarlyStopping(Callback):
-    """Ends the run after so many evaluations without a better value.
+    """Ends the run after ``patience`` evaluations without a better value.
 
     The best model is kept as always: ``results.model("best")``.
 
     Args:
-        metric: of the evaluator. One whose name contains *loss*, *error* or
+        metric: a metric of the evaluator. One whose name contains *loss*, *error* or
             *perplexity* should fall, all others should rise.
-        patience: evaluations without a better value.
-        min_delta: a value that is better by less does not count.
+        patience: how many evaluations without a better value end the run.
+        min_delta: by how much a value must be better to count.
 
     Raises:
-        ConfigError: patience below 1, or min_delta below 0.
+        ConfigError: ``patience`` is below 1, or ``min_delta`` below 0.
     """
 
     def __init__(

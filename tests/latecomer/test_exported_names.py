@@ -25,6 +25,7 @@ NAMES = [
     "compare_runs",
     "data",
     "metrics",
+    "models",
     "partitions",
     "run",
     "run_sweep",
@@ -43,6 +44,16 @@ DATA = [
     "shoulder_smartwatch",
 ]
 METRICS = ["AUC", "Accuracy", "F1", "Mean", "Precision", "Recall"]
+MODELS = [
+    "char_lstm",
+    "cnn_1d",
+    "fed_avg_cnn",
+    "lora_transformer",
+    "mlp",
+    "res_net",
+    "small_cnn",
+    "softmax_regression",
+]
 PARTITIONS = [
     "Partition",
     "balanced_dirichlet",
@@ -76,7 +87,7 @@ def test_the_package_has_these_names() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_can_be_imported(name: str) -> None:
-    if name == "TorchWorkload":
+    if name in ("TorchWorkload", "models"):
         pytest.importorskip("torch")
     assert getattr(latecomer, name) is not None
 
@@ -91,12 +102,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     [
         ("data", DATA, "fedrun.data"),
         ("metrics", METRICS, "fedcore.metrics"),
+        ("models", MODELS, "fedtorch.models"),
         ("partitions", PARTITIONS, "fedcore.partitions"),
     ],
 )
 def test_a_module_has_these_names_and_lacks_none(
     module: str, names: list[str], home: str
 ) -> None:
+    if module == "models":
+        pytest.importorskip("torch")
     found = import_module(f"latecomer.{module}")
     assert _public(found) == names
     defined = vars(import_module(home)).items()
