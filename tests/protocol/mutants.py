@@ -410,7 +410,7 @@ def proofs_do_not_lie_on_the_disk(stack: ExitStack) -> None:
     def facts(state: Any, kept: Any) -> Any:
         return old(_without_proofs(state), kept)
 
-    old = _swap(stack, store_module, "_facts", facts)
+    old = _swap(stack, store_module, "facts_of", facts)
 
 
 @mutant
