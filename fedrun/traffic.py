@@ -4,7 +4,7 @@
 each with the five bytes before it. Both are counted where the messages pass, so a
 payload that is sent twice counts twice.
 
-The book lies beside the journal and is no part of it. It is written every
+The counts lie in a file beside the journal, and are no part of it. It is written every
 two seconds and never synced: a process that is killed loses the counts since then.
 """
 
@@ -54,7 +54,7 @@ class Lane(NamedTuple):
 class Load:
     """The bytes and payloads that passed on a lane."""
 
-    transfers: int = 0  # payloads that came to their end
+    transfers: int = 0  # payloads that were transferred to their end
     payload: int = 0
     framed: int = 0
 
@@ -71,7 +71,7 @@ class Traffic:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lanes: dict[Lane, Load] = {}
-        self._fresh: set[Lane] = set()  # since they were last taken to the disk
+        self._fresh: set[Lane] = set()  # lanes that changed since the last write
 
     def count(
         self, lane: Lane, *, framed: int = 0, payload: int = 0, transfers: int = 0
@@ -87,7 +87,7 @@ class Traffic:
             self._fresh.add(lane)
 
     def lanes(self) -> dict[Lane, Load]:
-        """All lanes, as they stand now."""
+        """A copy of all lanes and their loads."""
         with self._lock:
             return {
                 lane: Load(load.transfers, load.payload, load.framed)
@@ -108,7 +108,7 @@ class Traffic:
 
 
 def codec_of(head: Bytes) -> str:
-    """The payload format that the first two bytes of a payload name."""
+    """The codec of a payload, from its first two bytes."""
     if len(head) < 2:
         return UNKNOWN
     return _codec(head[0], head[1])
@@ -171,9 +171,9 @@ def total(loads: Iterable[Load]) -> Load:
 
 
 def in_messages(lanes: Mapping[Lane, Load]) -> dict[Way, int] | None:
-    """Bytes each way in messages, those without a payload included; None without any.
+    """The bytes of all messages in each direction; None if there were none.
 
-    A simulation has payloads alone.
+    A simulation has payloads, but no messages.
     """
     sums = dict.fromkeys(WAYS, 0)
     for lane, load in lanes.items():
@@ -182,7 +182,7 @@ def in_messages(lanes: Mapping[Lane, Load]) -> dict[Way, int] | None:
 
 
 def in_order(lane: Lane) -> tuple[bool, bool, str]:
-    """Up before down, payloads before what carries none."""
+    """A sort key: up before down, and messages without payload last."""
     return lane.way == "down", lane.codec == CONTROL, lane.codec
 
 
@@ -217,7 +217,7 @@ class TrafficFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._db: sqlite3.Connection | None = None
-        self._lost = 0  # times in a row that nothing could be written
+        self._failed = 0  # writes in a row that failed
 
     def load(self) -> Traffic:
         """Loads the bytes that were written last; none if there is no file."""
@@ -240,7 +240,7 @@ class TrafficFile:
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db = db
         db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=OFF")  # a book of counts is worth no fsync
+        db.execute("PRAGMA synchronous=OFF")  # counts are not worth an fsync
         if not db.execute("PRAGMA user_version").fetchone()[0]:
             db.executescript(
                 f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;"
@@ -251,9 +251,9 @@ class TrafficFile:
         """Writes the lanes that have changed.
 
         Args:
-            traffic: the book.
-            others: loads of lanes that are not in it, best in the order of the lanes:
-                SQLite takes rows in the order of their keys a quarter faster.
+            traffic: the counts.
+            others: loads of other lanes, best in the order of the lanes: SQLite
+                inserts rows in the order of their keys a quarter faster.
         """
         if self._db is None:
             return
@@ -268,14 +268,14 @@ class TrafficFile:
             self._db.execute("BEGIN IMMEDIATE")
             _insert(self._db, chain(rows, others or ()))
             self._db.execute("COMMIT")
-            self._lost = 0
+            self._failed = 0
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             traffic.put_back(lanes)  # until the next time
-            if not self._lost:
+            if not self._failed:
                 _log.warning("%s: %s; bytes are counted on", self._path, error)
-            self._lost += 1
+            self._failed += 1
 
     def close(self) -> None:
         """Releases the file."""

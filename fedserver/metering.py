@@ -1,8 +1,8 @@
 """Counts each message of the service when it is taken or given.
 
-Nothing is computed: a message counts with the bytes that gRPC hands over or takes,
-and its payload with the bytes that are found in it. A message that is given counts
-once gRPC has taken it, whether or not the client still gets it.
+A message counts with the bytes that gRPC hands over or takes, and a payload with its
+bytes in messages. A message to a client counts once gRPC has taken it, whether or not
+the client still gets it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Raw = Callable[[bytes, Context], Awaitable[bytes]]
 
 
 class Metered:
-    """A federation service between bytes and bytes. Written on the event loop."""
+    """A federation service between bytes and bytes, which counts all messages."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class Metered:
         disconnector: Disconnector,
         is_known: Callable[[str], bool],
     ) -> None:
-        """``is_known`` says of a client's id whether it is one of the run."""
+        """``is_known`` tells whether a client's id belongs to the run."""
         self._service, self._traffic = service, traffic
         self._disconnector, self._is_known = disconnector, is_known
-        # The codec of a payload is in its first bytes; a resumed one has others.
+        # The codec of a payload is in its first bytes, which a resumed one lacks.
         self._begun: dict[tuple[str, Way], str] = {}
         for name, (request, _) in UNARY.items():
             setattr(self, name.lower(), self._unary(name.lower(), request))
@@ -135,7 +135,7 @@ class Metered:
         self._traffic.count(Lane(cid, way, CONTROL), framed=PREFIX + len(data))
 
     def _enter(self, cid: str, transfer: "_Transfer") -> None:
-        """A call with a payload has come to its end, or was cut off."""
+        """Counts the payload of a call that has ended or was cut off."""
         way, codec = transfer.way, transfer.codec
         if codec == UNKNOWN and not transfer.is_from_the_start:
             codec = self._begun.get((cid, way), UNKNOWN)
@@ -153,7 +153,7 @@ class Metered:
 
 
 class _Transfer:
-    """The messages of one call, and the payload in them, as far as it has come."""
+    """The bytes of one call's messages, and of the payload in them."""
 
     def __init__(self, way: Way) -> None:
         self.way = way
@@ -161,7 +161,7 @@ class _Transfer:
         self.framed = self.payload = 0
         self.is_whole = False
         self.is_from_the_start = False
-        self._size = -1  # of the payload; -1: the first message was not seen yet
+        self._size = -1  # of the payload; -1 before the first message
 
     def saw(self, frame: bytes) -> None:
         """Counts a message that has passed."""
@@ -216,7 +216,7 @@ class _Upload(PushFrames):
 
 @asynccontextmanager
 async def _one_call(context: Context) -> AsyncIterator[None]:
-    """What the server cannot handle ends this call, with a sentence."""
+    """Ends a call that the server cannot handle, with a sentence."""
     try:
         yield
     except HandlingError as error:
@@ -228,7 +228,7 @@ async def _one_call(context: Context) -> AsyncIterator[None]:
 
 
 async def _read(kind: type[Any], data: bytes, context: Context) -> Any:
-    """A message of the wire."""
+    """Parses a message; aborts the call if it cannot be read."""
     try:
         return kind.FromString(data)
     except DecodeError as error:

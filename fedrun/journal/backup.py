@@ -1,4 +1,4 @@
-"""Copies of a run, and how one becomes the run again.
+"""Makes copies of a run, and restores a run from one.
 
 A restored run is an older history: it opens a new epoch under a random name, and
 clients then take back what it does not hold (docs/protocol.md). A copy refuses a
@@ -42,9 +42,9 @@ class _MovedOnError(JournalError):
 
 
 def backup(folder: Path, target: Path) -> int:
-    """Copies a run, also while its server goes on; the number of its last record.
+    """Copies a run, also while its server goes on; returns its last record's number.
 
-    To an earlier backup of the same history it adds what is new.
+    A second backup of the same history to the same folder adds what is new.
 
     Raises:
         JournalError: there is no run, or something else is in the way.
@@ -53,12 +53,12 @@ def backup(folder: Path, target: Path) -> int:
 
 
 def restore(source: Path, folder: Path, fresh_epoch: Callable[[], Epoch]) -> Epoch:
-    """Makes a backup the run in ``folder``; returns the name of the new history.
+    """Restores a backup into ``folder``; returns the name of the new history.
 
-    If it is interrupted, the same call goes on.
+    If a call was interrupted, the same call goes on.
 
     Raises:
-        JournalError: there is no backup, or a run in the way.
+        JournalError: there is no backup, or there is a run in ``folder``.
     """
     if not exists(source):
         raise JournalError(f"{source}: no backup here")
@@ -68,7 +68,7 @@ def restore(source: Path, folder: Path, fresh_epoch: Callable[[], Epoch]) -> Epo
 
 
 def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
-    """Only when the new history is on disk may the copy be served."""
+    """Opens a new history; only once that is on disk may the copy be served."""
     with contextlib.closing(Journal.open(folder, restoring=True)) as journal:
         coordinator = recover(journal).coordinator
         event = StateRolledBack(
@@ -102,10 +102,10 @@ def _copy(source: Path, target: Path, purpose: str) -> int:
 def _require_beginning(
     old: SqliteStore, source: Path, target: Path, purpose: str
 ) -> None:
-    """A copy can be added to if it is a beginning of what is copied now.
+    """Checks that what lies in ``target`` is a beginning of what is copied now.
 
     Raises:
-        JournalError: something else lies there.
+        JournalError: it is something else.
     """
     with contextlib.closing(SqliteStore(target, read_only=True)) as there:
         if there.noted(BACKUP) != purpose:
@@ -159,7 +159,7 @@ def _copy_once(old: SqliteStore, source: Path, target: Path, purpose: str) -> in
 
 
 def _copy_models(source: Path, target: Path) -> None:
-    """Version 0 never changes; the others are copied anew."""
+    """Copies the models; version 0 never changes, so it is copied once."""
     for file in sorted((source / "models").glob("[!.]*.safetensors")):
         place = target / "models" / file.name
         if file.stem != "initial" or not place.exists():
@@ -167,7 +167,7 @@ def _copy_models(source: Path, target: Path) -> None:
 
 
 def _copy_rows(old: SqliteStore, new: SqliteStore, target: Path, purpose: str) -> int:
-    """Copies the rows that are new; up to which one payloads were dropped."""
+    """Copies new rows; returns the number up to which payloads were dropped."""
     dropped = old.first_payload()
     newest = max(_unnamed(target), default=0)
     newest = max(newest, *Snapshots(target / "snapshots").numbers(), 0)
@@ -185,7 +185,7 @@ def _copy_rows(old: SqliteStore, new: SqliteStore, target: Path, purpose: str) -
 
 
 def _copy_snapshots(source: Path, target: Path) -> None:
-    """Copies the snapshots that are new, under names that nobody reads."""
+    """Copies new snapshots, under names that no program reads."""
     there = Snapshots(target / "snapshots")
     for number, path in _snapshots_of(source).items():
         if number not in there.numbers() and number not in _unnamed(target):
@@ -209,7 +209,7 @@ def _unnamed_path(folder: Path, number: int) -> Path:
 
 
 def _name_snapshots(target: Path, last: int) -> None:
-    """The rows are there: now the snapshots mean something."""
+    """Gives the copied snapshots their names, once the rows are there."""
     for number, path in _unnamed(target).items():
         if number <= last:
             path.rename(Snapshots(target / "snapshots").path(number))
@@ -218,7 +218,7 @@ def _name_snapshots(target: Path, last: int) -> None:
 
 
 def _remove_older(source: Path, target: Path, last: int) -> None:
-    """Snapshots that the run itself does not need any more."""
+    """Removes snapshots that the run itself does not need any more."""
     there, kept = Snapshots(target / "snapshots"), _snapshots_of(source)
     newest = max((number for number in there.numbers() if number <= last), default=0)
     for number in there.numbers():
@@ -227,7 +227,7 @@ def _remove_older(source: Path, target: Path, last: int) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """A durable copy; the target is there whole or not at all."""
+    """Copies a file durably; the target is there whole or not at all."""
     make_folder(target.parent)
     temporary = target.with_name(f".{target.name}.tmp")
     make_private(temporary)

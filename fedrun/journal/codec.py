@@ -1,4 +1,4 @@
-"""Records as rows: a kind, JSON that anyone can read, and the payload's bytes."""
+"""Records as rows: a kind, a body in JSON, and the payload's bytes."""
 
 import json
 import zlib
@@ -13,7 +13,7 @@ from fedcore.typing import Bytes, Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """What the run was told: the first record, and again after each change."""
+    """The config of a run: its first record, and another one after each change."""
 
     at: Seconds
     run_id: str
@@ -62,7 +62,7 @@ _WITH_PAYLOAD = {
 
 
 def to_row(record: Row) -> tuple[str, str, Bytes]:
-    """Kind, JSON body and payload of a record."""
+    """The kind, JSON body and payload of a record."""
     body = {f.name: getattr(record, f.name) for f in fields(record)}
     payload = body.pop("payload", b"")
     if "values" in body:
@@ -93,5 +93,5 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
 
 
 def checksum(number: int, kind: str, body: str, payload: Bytes) -> int:
-    """CRC-32 over all that a row says, its number included."""
+    """CRC-32 of a row's number, kind, body and payload."""
     return zlib.crc32(payload, zlib.crc32(f"{number}\0{kind}\0{body}\0".encode()))

@@ -1,4 +1,4 @@
-"""What a disk says when it fails, as errors of the journal."""
+"""Turns errors of the disk into errors of the journal."""
 
 import errno
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def explained(file: Path, error: Exception) -> JournalError:
-    """What an error of SQLite or of the operating system means."""
+    """The meaning of an error of SQLite or of the operating system."""
     if isinstance(error, OSError):
         return _of_system(file, error)
     text = str(error)
@@ -39,7 +39,7 @@ def _of_system(file: Path, error: OSError) -> JournalError:
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """A file is written in this block; what goes wrong is a JournalError."""
+    """Turns errors in a block that writes ``file`` into JournalErrors."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -48,7 +48,7 @@ def writing(file: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
-    """A file is read in this block; one that cannot be read is named with the cause."""
+    """Turns errors in a block that reads ``file`` into JournalErrors."""
     try:
         yield
     except OSError as error:

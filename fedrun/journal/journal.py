@@ -49,7 +49,7 @@ class Journal:
         self.store = store
         self.snapshots = snapshots_of(folder, store)
         self.loss: Loss | None = None
-        """What is damaged or missing, and hidden; :meth:`cut` must come first."""
+        """Records that are damaged or missing; they are hidden until :meth:`cut`."""
         self._lock = lock
 
     @classmethod
@@ -63,7 +63,7 @@ class Journal:
         facts: Facts = NO_FACTS,
         durable: bool = True,
     ) -> "Journal":
-        """A new run whose version 0 is this model; it is there whole, or not at all."""
+        """Makes a new run with this model as version 0, whole or not at all."""
         lock = FolderLock(folder, JournalError, "server")
         spec = ParamSpec.from_json(configured.spec)
         model = folder / "models" / "initial.safetensors"
@@ -88,13 +88,13 @@ class Journal:
         restoring: bool = False,
         repairing: bool = False,
     ) -> "Journal":
-        """The run in a folder; a backup only to look at it, or to restore it.
+        """Opens the run in a folder; a backup only to look at it, or to restore it.
 
         Args:
             folder: of the run.
             read_only: change nothing; damage is logged, and what is sound can be read.
-            restoring: it may be a backup.
-            repairing: it may be damaged anywhere; :attr:`loss` says how.
+            restoring: accept a backup.
+            repairing: accept damage anywhere; :attr:`loss` says what it is.
 
         Raises:
             JournalError: there is none, it is in use, it is a backup, or a part of it
@@ -140,7 +140,7 @@ class Journal:
         return journal
 
     def _hide(self, loss: Loss | None) -> None:
-        """What is damaged is not read; it waits to be cut."""
+        """Hides what is damaged until it is cut."""
         self.loss = loss
         if loss is not None:
             self.store.hide(min(loss.first, self.store.last + 1))
@@ -150,10 +150,10 @@ class Journal:
                     self.snapshots.remove(number)
 
     def cut(self, at: Seconds, records: Sequence[Row]) -> Path:
-        """Cuts what is damaged off, keeps it aside, and goes on with these records.
+        """Cuts off what is damaged, and goes on with these records.
 
-        The cut itself becomes a record before them, in the same transaction. Returns
-        where the rest was put.
+        A record of the cut comes before them, in the same transaction. Returns the
+        folder in which the damaged part is kept.
         """
         assert self.loss is not None
         loss, first = self.loss, self.store.last + 1
@@ -171,9 +171,9 @@ class Journal:
         return kept
 
     def _keep_aside(self, first: int) -> Path:
-        """Copies what is about to be cut off; a folder that was not there before.
+        """Copies what is about to be cut off; returns the folder of the copy.
 
-        The originals stay until the cut is durable: they are what tells of it.
+        The originals stay until the cut is durable, since they prove the loss.
         """
 
         def copy(kept: Path) -> None:
@@ -186,7 +186,7 @@ class Journal:
         return keep_aside(self.folder, f"{first:012d}", copy)
 
     def _finish_cut(self) -> None:
-        """Snapshots of what was cut off go, before there are others in their place."""
+        """Removes snapshots of what was cut off, before others take their place."""
         first = self.store.noted(BEING_CUT)
         if first is None:
             return
@@ -202,7 +202,7 @@ class Journal:
         self.snapshots = snapshots
 
     def require_sound(self) -> None:
-        """Reads all that is kept.
+        """Reads and checks all records.
 
         Raises:
             CorruptJournalError: a record is damaged or missing.
@@ -220,7 +220,7 @@ class Journal:
             raise CorruptJournalError(refusal(self.folder, self.loss))
 
     def append(self, records: Sequence[Row]) -> int:
-        """One durable transaction; the number of the last record."""
+        """Appends records in one durable transaction; returns the last one's number."""
         return self.store.append(records)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
@@ -228,7 +228,7 @@ class Journal:
         return self.store.entries(after)
 
     def configurations(self) -> list[tuple[int, Configured]]:
-        """What the run was told, and when it was told otherwise."""
+        """The configs of the run, each with the number of its record."""
         found = [
             (entry.number, entry.record)
             for entry in self.store.find(Configured.__name__)
@@ -241,11 +241,11 @@ class Journal:
         return found
 
     def initial(self) -> tuple[ParamSpec, Vector]:
-        """Version 0."""
+        """The model's layout and version 0."""
         return load_model(self._version_0)
 
     def rest(self) -> Rest:
-        """What checkpoints of the model hold beside what is trained."""
+        """The tensors that checkpoints hold beside those that are trained."""
         return load_rest(self._version_0)
 
     @property
@@ -260,10 +260,10 @@ class Journal:
     def save_snapshot(
         self, number: int, scalars: JSON, arrays: Arrays, keep_bytes: int
     ) -> None:
-        """Writes a snapshot, and drops what the budget has no room for.
+        """Writes a snapshot, and drops payloads beyond ``keep_bytes``.
 
-        Payloads go once a snapshot has them; the snapshots that are kept are the
-        newest ones, and the one with which a replay can begin.
+        Only payloads that a snapshot covers are dropped. The newest snapshots are kept,
+        and the one with which a replay can begin.
         """
         self.snapshots.save(number, scalars, arrays)
         numbers = self.snapshots.numbers()

@@ -24,14 +24,14 @@ _SLOTS = (0, 512)  # written in turn: a torn write harms one of them
 
 
 class Mark(NamedTuple):
-    """A record that was durable."""
+    """The number of a record that was durable, and the history of the number."""
 
     history: bytes  # eight bytes that name what the number counts
     number: int
 
 
 class MarkFile:
-    """The mark of one journal, as its only writer has it."""
+    """Writes the mark of one journal; there is one writer at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
@@ -39,7 +39,7 @@ class MarkFile:
         self._turn = 0
 
     def write(self, mark: Mark) -> None:
-        """This record is durable; a mark that cannot be written proves less."""
+        """Notes that a record is durable; a mark that cannot be written is skipped."""
         body = _BODY.pack(_MAGIC, *mark)
         with contextlib.suppress(OSError):
             if self._descriptor is None:
@@ -53,7 +53,7 @@ class MarkFile:
             self._turn = 1 - self._turn
 
     def prove(self, mark: Mark) -> None:
-        """As :meth:`write`, and on disk when this returns.
+        """Like :meth:`write`, and the mark is on disk when this returns.
 
         Raises:
             OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""A coordinator from a journal: the newest snapshot, and the records behind it."""
+"""Makes a coordinator from a journal: from the newest snapshot and later records."""
 
 import logging
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SECRET = "secret"  # noted in it: what proofs are made with. Never shown to anyb
 
 @dataclass(frozen=True)
 class Recovered:
-    """A coordinator as it was, and how it was found."""
+    """A coordinator as it was, and how many records were replayed for it."""
 
     coordinator: Coordinator
     run_id: str
@@ -116,7 +116,7 @@ def recover_from(
 
 
 def secret_of(journal: Journal) -> bytes | None:
-    """What the run's proofs are made with; none in a run that was never served."""
+    """The secret of the run's proofs; None in a run that was never served."""
     told = journal.store.noted(SECRET)
     try:
         return None if told is None else bytes.fromhex(told)

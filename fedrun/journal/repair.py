@@ -1,4 +1,4 @@
-"""Going on without what a journal has lost: a cut, on the record, and a new history."""
+"""Goes on without what a journal has lost: a recorded cut, and a new history."""
 
 import logging
 from pathlib import Path
@@ -37,7 +37,7 @@ def cut_off(
 
 
 def repair(folder: Path, fresh_epoch: Epoch) -> str:
-    """Makes a damaged run fit to be served; says what was done.
+    """Makes a damaged run fit to be served; returns a sentence about what was done.
 
     Raises:
         CorruptJournalError: the damage lies before the newest snapshot, or SQLite's
@@ -59,7 +59,7 @@ def repair(folder: Path, fresh_epoch: Epoch) -> str:
 
 
 def _forget(journal: Journal) -> str:
-    """No record is lost; but payloads may be, which a snapshot has made unnecessary."""
+    """Forgets payloads that are lost, but that a snapshot covers; no record is lost."""
     forgotten = journal.store.forget_unreadable()
     if not forgotten:
         return f"{journal.folder}: there is nothing to repair"

@@ -1,4 +1,4 @@
-"""The journal read again: is it sound, and what if something had been different?
+"""Replays a journal: to verify it, or to ask what other settings would have given.
 
 A restart applies the recorded decisions. Here they are made anew, from the inputs
 that stand beside them: with the same settings on the same machine they must be the
@@ -42,7 +42,7 @@ from fedrun.journal.recover import new_coordinator, recover_from
 
 @dataclass(frozen=True)
 class Verified:
-    """What a check of the journal found."""
+    """The findings of :func:`verify`."""
 
     records: int
     versions: int
@@ -54,7 +54,7 @@ class Verified:
 
 
 class Replay:
-    """Decides anew on everything that a journal received."""
+    """Makes anew the decisions on all that a journal received."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Replay:
         config: FederationConfig | None = None,
         without: Collection[str] = (),
     ) -> None:
-        """``config`` is the run's own if left out; ``without`` names clients.
+        """Prepares a replay with ``config`` or the run's own, without some clients.
 
         Raises:
             JournalError: payloads were dropped, so the beginning is not known.
@@ -87,7 +87,7 @@ class Replay:
         self._versions = {0: 0}  # what a recorded version is called here
 
     def run(self) -> Iterator[tuple[Record, list[Record]]]:
-        """Each record, and those that the same input leads to now."""
+        """Yields each record, and the records that the same input leads to now."""
         for _, record in self._journal.entries():
             if isinstance(record, Configured):
                 self._amend(record)
@@ -97,7 +97,7 @@ class Replay:
                 self._versions[record.version] = self.coordinator.state.version
 
     def _amend(self, told: Configured) -> None:
-        """The settings of the run changed here; those of a question do not."""
+        """Takes over a change of the run's settings, unless others were given."""
         if self._config is None:
             config = parse_config(told.config)
             self.coordinator.amend(
@@ -236,7 +236,7 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
 
 
 def _recompute(journal: Journal) -> int:
-    """How many decisions were made anew, all of them as recorded."""
+    """Makes all decisions anew; returns how many there were, all as recorded."""
     replay = Replay(journal)
     recorded: list[Decided | Stepped] = []
     made: list[Decided | Stepped] = []

@@ -1,4 +1,4 @@
-"""Large payloads in preallocated files that are used again.
+"""Stores large payloads in preallocated files that are used again.
 
 Overwriting a recycled segment is durable in about a tenth of the time of a new
 file, since the file system has no metadata to write. A place is a segment and an
@@ -31,7 +31,7 @@ HEADER_BYTES = _HEADER.size + _CHECK.size
 
 
 class Place(NamedTuple):
-    """Where a payload lies."""
+    """The place of a payload."""
 
     segment: int
     offset: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What stands before a payload."""
+    """The header before a payload."""
 
     history: bytes  # eight bytes that name what the numbers count
     number: int  # of the payload's record
@@ -47,7 +47,7 @@ class Header(NamedTuple):
     size: int
 
     def pack(self) -> bytes:
-        """As bytes, with their checksum."""
+        """The header as bytes, with a checksum."""
         body = _HEADER.pack(_MAGIC, *self)
         return body + _CHECK.pack(zlib.crc32(body))
 
@@ -72,7 +72,7 @@ class Segments:
         self._free: list[int] = []
 
     def start(self, taken: dict[int, int]) -> None:
-        """Goes on behind what is taken: the end of each segment in use."""
+        """Goes on behind ``taken``, the end of each segment in use."""
         if self._folder.is_dir():
             with reading(self._folder):  # a process that made one may have been killed
                 sync_folder(self._folder)
@@ -83,7 +83,7 @@ class Segments:
             self._end = taken[self._current]
 
     def require(self, taken: dict[int, int]) -> None:
-        """Whether every segment in use is there, and as long as it has to be.
+        """Checks that every segment in use is there, and long enough.
 
         Raises:
             JournalError: one cannot be opened.
@@ -131,7 +131,7 @@ class Segments:
         return Place(self._current, start + HEADER_BYTES, size)
 
     def sync(self) -> None:
-        """Everything written is on disk."""
+        """Makes all that was written durable."""
         for number in self._dirty:
             os.fdatasync(self._descriptor(number))
         self._dirty.clear()
@@ -154,7 +154,7 @@ class Segments:
         return found
 
     def headers(self, taken: dict[int, int]) -> list[Header]:
-        """Those that stand behind all payloads in use."""
+        """The headers that stand behind all payloads in use."""
         found = []
         for number in self.numbers():
             place = taken.get(number, 0)
@@ -164,7 +164,7 @@ class Segments:
         return found
 
     def recycle(self, number: int) -> None:
-        """Nothing in this segment is needed any more."""
+        """Marks a segment whose payloads are not needed any more as free."""
         if number == self._current:
             self._current = None
         if number not in self._free:

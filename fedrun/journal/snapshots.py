@@ -20,7 +20,7 @@ class Snapshots:
     """The snapshot files of a run; each is named after the last record in it."""
 
     def __init__(self, folder: Path, before: int | None = None) -> None:
-        """Those of records from ``before`` on are as if they were not there."""
+        """Snapshots of records from ``before`` on are left out."""
         self._folder, self._before = folder, before
 
     def save(self, number: int, scalars: JSON, arrays: Arrays) -> None:
@@ -53,13 +53,13 @@ class Snapshots:
         return [n for n in numbers if self._before is None or n < self._before]
 
     def remove(self, number: int) -> None:
-        """This snapshot is not needed any more."""
+        """Removes a snapshot."""
         path = self.path(number)
         with writing(path):
             path.unlink(missing_ok=True)
 
     def path(self, number: int) -> Path:
-        """Where a snapshot lies."""
+        """The path of a snapshot."""
         return self._folder / f"{number:012d}.safetensors"
 
 

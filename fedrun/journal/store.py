@@ -1,7 +1,7 @@
-"""The seam between a run and its storage.
+"""The protocol of a run's storage.
 
-SQLite with segment files takes this place by default; a database and an object
-store could, where several servers share the work.
+SQLite with segment files implements it. Where several servers share the work, a
+database and an object store could.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 class WholeRow(NamedTuple):
-    """A row as it is kept, wherever its payload lies."""
+    """A row with its payload, as it is stored."""
 
     number: int
     kind: str
@@ -35,7 +35,7 @@ class WholeRow(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A row that does not say what was written."""
+    """A row that is not as it was written."""
 
     number: int
     reason: str  # empty: there is no such row
@@ -55,12 +55,15 @@ class Store(Protocol):
     """Numbered records; an append is one durable transaction."""
 
     def append(self, records: Sequence[Row], facts: Facts = NO_FACTS) -> int:
-        """Makes these records and facts durable, all or none; the last one's number."""
+        """Makes records and facts durable, all or none; returns the last number."""
 
     def entries(self, after: int = 0, *, payloads: bool = True) -> Iterator[Entry]:
-        """The records behind a number, in order; a damaged one raises.
+        """The records behind a number, in order.
 
-        Without their payloads they are read faster, and not checked.
+        Without payloads they are read faster, and not checked.
+
+        Raises:
+            CorruptJournalError: a record is damaged or missing.
         """
 
     def find(self, kind: str) -> list[Entry]:
@@ -84,34 +87,34 @@ class Store(Protocol):
         """
 
     def hide(self, number: int) -> None:
-        """This record and all behind it are not read any more; they are to be cut."""
+        """Reads this record and all behind it no more; they are to be cut."""
 
     def cut(
         self, number: int, records: Sequence[Row] = (), facts: Facts = NO_FACTS
     ) -> int:
-        """Puts records in the place of this one and all behind it; the last's number.
+        """Replaces a record and all behind it; returns the last number.
 
-        All of it happens, or nothing. Payloads before it whose segment is gone are as
-        those that were dropped.
+        All of it happens, or nothing. Payloads of earlier records whose segment is gone
+        are marked as dropped.
         """
 
     def forget_unreadable(self) -> int:
-        """Payloads whose segment is gone are as those that were dropped; how many."""
+        """Marks payloads whose segment is gone as dropped; returns how many."""
 
     def copy_end(self, number: int, target: Path) -> None:
         """Copies this record and all behind it, as they are, with their payloads."""
 
     def drop_payloads(self, up_to: int) -> None:
-        """The payloads of these records are not needed any more."""
+        """Drops the payloads of the records up to this one."""
 
     def note(self, key: str, value: str | None) -> None:
         """Keeps a small fact beside the records; None removes it."""
 
     def noted(self, key: str) -> str | None:
-        """A small fact."""
+        """A small fact; None if there is none of this key."""
 
     def payload_bytes(self) -> int:
-        """Bytes of all payloads that are kept."""
+        """The bytes of all payloads that are kept."""
 
     def first_payload(self) -> int:
         """The number behind which every payload is still there."""

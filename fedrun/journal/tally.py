@@ -1,4 +1,4 @@
-"""Leases and decisions of many clients as columns: a simulation's short story.
+"""Leases and decisions of many simulated clients, stored as columns.
 
 A simulation makes thousands of decisions a second. It keeps what was decided, and when,
 but not the updates themselves, which it can compute again.
@@ -50,27 +50,27 @@ _NONE = (-1,)  # as counts: there are none
 
 
 class Tally:
-    """Rows that wait to be kept."""
+    """Rows that are not in the journal yet."""
 
     def __init__(self) -> None:
         self._rows: list[bytes] = []
         self._counts: dict[int, Counts] = {}  # of some rows, by their place
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self._rows)
 
     def add(self, *row: float) -> None:
-        """A lease and its decision, in the order of the columns."""
+        """Adds a lease and its decision, in the order of the columns."""
         self._rows.append(_pack(*row))
 
     def count(self, counts: Counts | None) -> None:
-        """How often the update of the last row used each label."""
+        """Adds how often the update of the last row used each label."""
         if counts is not None and len(counts) <= MOST_LABELS:
             self._counts[len(self._rows) - 1] = counts
 
     def take(self, at: Seconds) -> Tallied:
-        """All that there is, as a record."""
+        """All rows, as a record."""
         rows, self._rows = np.frombuffer(b"".join(self._rows), _TYPE), []
         packed = b"".join(rows[name].tobytes() for name in _COLUMNS)
         if self._counts:
@@ -90,7 +90,7 @@ class Tally:
 
 
 def columns_of(record: Tallied) -> dict[str, np.ndarray]:
-    """The columns that a record holds, and ``counts`` of labels if it has some.
+    """The columns of a record, and ``counts`` of labels if it has them.
 
     Raises:
         ValueError: they are damaged.
@@ -111,7 +111,7 @@ def columns_of(record: Tallied) -> dict[str, np.ndarray]:
 
 
 def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
-    """The records that its rows stand for; ``cids`` are the clients by their place."""
+    """The records that the rows stand for; ``cids`` has the client of each place."""
     columns = {name: values.tolist() for name, values in columns_of(record).items()}
     for row in zip(*columns.values(), strict=True):
         each: dict[str, Any] = dict(zip(columns, row, strict=True))
@@ -158,7 +158,7 @@ def in_order(records: Iterable[Row], cids: Sequence[str]) -> list[Row]:
 
 
 def _place(record: Row) -> int:
-    """At one moment, updates come before the version that they make, leases after.
+    """Orders records of one moment: updates, the version they make, then leases.
 
     All of them come after the clients that they are of.
     """

@@ -60,7 +60,7 @@ def public_model(journal: Journal, version: int) -> Vector:
 
 
 def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
-    """The models in files, each with its version."""
+    """The models that lie in files, each with its version."""
     for number in journal.snapshots.numbers():
         scalars, arrays = journal.snapshots.load(number)
         is_whole = "server" in scalars
@@ -86,7 +86,7 @@ def _has_companions(journal: Journal) -> bool:
 
 
 def in_words(numbers: Iterable[int]) -> str:
-    """Whole numbers, shortened: ``0, 4 and 7 to 12``."""
+    """Whole numbers as text, runs shortened: ``0, 4 and 7 to 12``."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and number == parts[-1][-1] + 1:

@@ -23,7 +23,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class Gap(NamedTuple):
-    """A frame that SQLite would stop at, though later ones had been committed."""
+    """A frame at which SQLite would stop, although later ones were committed."""
 
     frame: int
     offset: int  # in the file
@@ -31,7 +31,7 @@ class Gap(NamedTuple):
 
 
 class _Slots(NamedTuple):
-    """What stands in each place for a frame."""
+    """The header in each place for a frame."""
 
     page: Words
     commits: npt.NDArray[np.bool_]
@@ -40,7 +40,7 @@ class _Slots(NamedTuple):
 
 
 def gap(log: Path, database: Path) -> Gap | None:
-    """The first damaged frame of a log of which later frames had been committed.
+    """The first damaged frame of a log that has later, committed frames.
 
     Raises:
         OSError: a file cannot be read.
@@ -122,7 +122,7 @@ def _slots(content: npt.NDArray[np.uint8], size: int, order: str) -> _Slots:
 
 
 def _sums(words: Words, before: Words | None = None) -> Words:
-    """SQLite's checksum of each row, on from the one before it.
+    """SQLite's checksum of each row, continued from the row before.
 
     A step adds two words: s0 += x0 + s1, then s1 += x1 + s0. That is linear, so all
     steps are one product with the powers of ((1, 1), (1, 2)), modulo 2^32.
@@ -145,7 +145,7 @@ def _sums(words: Words, before: Words | None = None) -> Words:
 def _is_in(
     database: Path, content: npt.NDArray[np.uint8], images: dict[int, int], size: int
 ) -> bool:
-    """Whether the database holds these pages as these frames have them."""
+    """Whether the database holds the same pages as these frames."""
     with database.open("rb") as file:
         for page, frame in images.items():
             start = _HEADER + frame * (_FRAME + size) + _FRAME

@@ -25,6 +25,7 @@ from fedrun.traffic import (
     codec_of,
     read_traffic,
 )
+from fedrun.units import in_bytes
 from fedserver.cli import main
 from fedserver.live import LiveView
 from fedserver.remote import ask_status, status_table
@@ -166,7 +167,7 @@ def test_the_view_has_them_as_well(server: Served) -> None:
     view = LiveView(server.progress, Console(width=120, height=40))
     work(server)
     text = shown(view._draw())
-    assert f"{len(GOOD)} B {CODEC}" in text
+    assert f"{in_bytes(len(GOOD))} {CODEC}" in text
     assert "than float32" in text
 
 
