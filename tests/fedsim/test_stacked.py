@@ -14,6 +14,7 @@ import pytest
 import latecomer
 from fedcore.bandwidth import DAY
 from fedcore.coordinator import Rounds
+from fedcore.coordinator.events import ClientPulled
 from fedcore.coordinator.records import Decided, Evaluated, Failed, Leased, Stepped
 from fedcore.errors import JournalError, UserCodeError
 from fedcore.workload import Client
@@ -387,6 +388,27 @@ def test_rounds_in_a_row_tell_the_story_of_single_events(
     np.testing.assert_allclose(
         stacked.central["loss"], exact.central["loss"], rtol=1e-4
     )
+
+
+@pytest.mark.parametrize(("kind", "pulls"), [("stacked", 2), ("exact", 8)])
+def test_where_no_connection_can_break_an_evaluator_is_answered_with_a_model_alone(
+    tmp_path: Path, kind: str, pulls: int
+) -> None:
+    events: list[object] = []
+    config = {
+        "algorithm": {"kind": "fed_buff", "buffer": 4},
+        "timeouts": {"hold": 20.0},
+        "simulate": {"clients": 4, "step_seconds": 5.0, "engine": {"kind": kind}},
+        "stop": {"versions": 1},
+    }
+    latecomer.run(
+        config,
+        WORKLOAD,
+        folder=tmp_path,
+        on_event=lambda _, event: events.append(event),
+    )
+    pulled = [e for e in events if isinstance(e, ClientPulled) and e.pull.cid == NAME]
+    assert len(pulled) == pulls
 
 
 def test_acknowledgements_may_not_wait_while_somebody_may_get_a_task(
