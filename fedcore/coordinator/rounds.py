@@ -20,7 +20,8 @@ from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease, Leases
 from fedcore.coordinator.records import Closed, Stepped, StepReason
 from fedcore.coordinator.settings import StopConfig, reached
-from fedcore.coordinator.state import ServerState, Update
+from fedcore.coordinator.state import ServerState
+from fedcore.coordinator.updates import Update
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.payloads import Payload
 from fedcore.protocol import Epoch, Verdict

@@ -5,7 +5,7 @@ coordinator applies its decisions by the same methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -37,45 +37,12 @@ from fedcore.coordinator.records import (
     Tallied,
     Unproved,
 )
+from fedcore.coordinator.updates import Arrived, Update, counts_array
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
-
-
-class Update(Protocol):
-    """An update that waits for its decision."""
-
-    @property
-    def payload(self) -> Payload | None:
-        """Its values; None if they are a row of a stack."""
-
-    @property
-    def base(self) -> int:
-        """The version that it was trained on."""
-
-    @property
-    def samples(self) -> int:
-        """The number of samples that it was trained on."""
-
-    @property
-    def counts(self) -> Counts | None:
-        """The number of samples of each class."""
-
-    @property
-    def client(self) -> str:
-        """The id of the client that has sent it."""
-
-
-class Arrived(NamedTuple):
-    """An update that arrived as a message."""
-
-    payload: Payload
-    base: int
-    samples: int
-    counts: Counts | None
-    client: str
+from fedcore.typing import JSON, Row, Seconds, State, Vector
 
 
 class ServerState:
@@ -416,8 +383,3 @@ class ServerState:
 
 _MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data
 _ROLES = ("optimizer", "buffer", "staleness", "update_filter")
-
-
-def counts_array(counts: tuple[int, ...] | None) -> Counts | None:
-    """Label counts of a record as an array."""
-    return None if counts is None else np.array(counts, np.int64)

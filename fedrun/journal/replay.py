@@ -31,7 +31,7 @@ from fedcore.coordinator.records import (
     Stepped,
 )
 from fedcore.coordinator.settings import StopConfig
-from fedcore.coordinator.state import counts_array
+from fedcore.coordinator.updates import counts_array
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
 from fedrun.config import FederationConfig, parse_config
