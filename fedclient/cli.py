@@ -50,7 +50,7 @@ def _member(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--plaintext",
             is_flag=True,
-            help="Do without TLS, also beyond this machine.",
+            help="Use no TLS, even to a server on another machine.",
         ),
         click.option("--key", type=PATH, help="The private key of --certificate."),
         click.option(
@@ -65,7 +65,7 @@ def _member(function: Callable[..., Any]) -> Callable[..., Any]:
             "--model",
             "checkpoint",
             type=PATH,
-            help="The file of version 0, to save its download.",
+            help="A file with version 0, so that it need not be downloaded.",
         ),
         app_option(required=True),
     ):
@@ -76,8 +76,8 @@ def _member(function: Callable[..., Any]) -> Callable[..., Any]:
 DEVICE = click.option(
     "--device",
     metavar="NAME",
-    help="Where the model computes: cpu, cuda, cuda:1, mps, or auto for the best of "
-    "them that is here. Without it, where the app says.",
+    help="The device to compute on: cpu, cuda, cuda:1, mps, or auto for the best that "
+    "this machine has. Without it, the app's own choice.",
 )
 
 
@@ -129,9 +129,9 @@ def _trainer(function: Callable[..., Any]) -> Callable[..., Any]:
     "--pace",
     default="0",
     metavar="SECONDS",
-    help="Let each task take at least this long, to spare the device. Or a file with "
-    "a line for each task, to imitate a slower device; 'lost' behind the seconds sends "
-    "nothing.",
+    help="The least time of each task, to spare the device; or a file with a line of "
+    "seconds for each task, to imitate a slower device. The word 'lost' behind the "
+    "seconds has the task send nothing.",
 )
 @in_sentences
 def join(updates: int | None, pace: str, **given: Any) -> None:
@@ -155,7 +155,7 @@ def join(updates: int | None, pace: str, **given: Any) -> None:
 def leave(**given: Any) -> None:
     """Leave a federation for good.
 
-    What the client has not sent yet is sent first.
+    The client first sends what it has not sent yet.
     """
     with _politely(given), _worker(given) as worker:
         worker.leave_now()

@@ -34,13 +34,13 @@ main.add_command(journal_commands, "journal")
 
 
 def _trusted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say how a server is trusted."""
+    """Adds the options that say how a server is trusted."""
     path = click.Path(path_type=Path)
     for option in (
         click.option(
             "--plaintext",
             is_flag=True,
-            help="Do without TLS, also beyond this machine.",
+            help="Use no TLS, even to a server on another machine.",
         ),
         click.option("--key", type=path, help="The private key of --certificate."),
         click.option(
@@ -72,9 +72,7 @@ def _trusted(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--no-evaluator", is_flag=True, help="Do not start an evaluator beside the server."
 )
-@click.option(
-    "--lines", is_flag=True, help="Print JSON lines, also where there is a terminal."
-)
+@click.option("--lines", is_flag=True, help="Print JSON lines, even on a terminal.")
 @verbose_option
 @in_sentences
 def run(
@@ -118,10 +116,7 @@ def run(
 @set_option
 @in_sentences
 def check(config: Path, changes: tuple[str, ...]) -> None:
-    """Print a config with all its defaults.
-
-    Or every mistake in it.
-    """
+    """Print a config with all its defaults, or all its mistakes."""
     import yaml
 
     from fedrun.config import load_config
@@ -156,7 +151,7 @@ def status(host: str, as_json: bool, **trust: Any) -> None:
 def healthcheck(host: str, **trust: Any) -> None:
     """Exit with status 0 if a server is healthy.
 
-    For containers and probes.
+    Use it as the health probe of a container.
     """
     from fedserver.remote import ask_health
 
@@ -196,8 +191,8 @@ def report(run: Path, out: Path | None) -> None:
 @click.option(
     "--which",
     type=click.Choice(["last", "best", "exact", "initial"]),
-    help="Which model. The exact one is what the last one, compressed, stands for.  "
-    "[default: last]",
+    help="The model to write. The last one is what clients hold; exact is the server's "
+    "own model, of which that is the compressed form.  [default: last]",
 )
 @click.option(
     "--version", type=int, help="The model of this version, if the run still holds it."
@@ -220,13 +215,13 @@ def export(run: Path, out: Path, which: str | None, version: int | None) -> None
 def free(run: Path, name: str) -> None:
     """Free a client's name, so that another can take it.
 
-    RUN is the folder of the run, which may be served meanwhile. NAME goes to the client
-    that joins under it next.
+    RUN is the folder of the run; its server may be running. The next client that joins
+    with NAME gets it.
     """
     from fedserver.names import free as let_go
 
     if not let_go(run, name):
-        raise ConfigError(f"{run}: nobody has the name {name!r}")
+        raise ConfigError(f"{run}: no client has the name {name!r}")
     click.echo(f"the name {name!r} is free")
 
 

@@ -179,7 +179,7 @@ def test_the_operator_frees_a_name_while_nobody_serves_the_run(tmp_path: Path) -
     assert CliRunner().invoke(main, ["free", folder, "ann"]).exit_code == 0
     again = CliRunner().invoke(main, ["free", folder, "ann"])
     assert again.exit_code == 78
-    assert "nobody has the name 'ann'" in again.stderr
+    assert "no client has the name 'ann'" in again.stderr
     with run, Peer(run.address, "eve") as eve:
         assert eve.enrol(name="ann").name == "ann"
 
