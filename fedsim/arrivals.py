@@ -5,23 +5,23 @@ result depends on nothing else, so the same app and config give the same model b
 for bit; with another config it is the answer to "what if".
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from fedcore.coordinator.events import StopRequested
 from fedcore.coordinator.records import Closed, Decided, Enrolled, Stepped
 from fedcore.errors import ConfigError
+from fedcore.participant import Participant
 from fedcore.protocol import Reply
 from fedcore.typing import Seconds
+from fedcore.workload import Client
 from fedrun.config import SimulateConfig
 from fedrun.journal import Journal
-from fedsim.client import SimulatedClient
-from fedsim.population import Device, Population, devices_of
+from fedsim.exact import ExactClients
 from fedsim.world import World
 
 
-def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[Device]:
-    """The trainers of a recorded run, by name and place, on devices of no matter."""
+def recorded_clients(config: SimulateConfig, folder: Path) -> list[Client]:
+    """The trainers of a recorded run, by name and place."""
     journal = Journal.open(folder, read_only=True)
     enrolled = [
         entry.record
@@ -32,17 +32,10 @@ def recorded_devices(config: SimulateConfig, folder: Path, seed: int) -> list[De
     if not enrolled:
         raise ConfigError(f"simulate.arrivals: {folder} has no clients")
     names = {record.name: record for record in enrolled}
-    plain = SimulateConfig(
-        clients=len(names), step_seconds=config.step_seconds, args=config.args
-    )
-    devices = devices_of(Population(plain, seed))
-    for device, record in zip(devices, names.values(), strict=True):
-        device.name, device.index, device.count = (
-            record.name,
-            record.index,
-            record.count,
-        )
-    return devices
+    return [
+        Client(record.name, record.index, record.count, config.args)
+        for record in names.values()
+    ]
 
 
 def recorded_start(folder: Path) -> Seconds:
@@ -54,9 +47,7 @@ def recorded_start(folder: Path) -> Seconds:
         journal.close()
 
 
-def replay_arrivals(
-    world: World, clients: Sequence[SimulatedClient], folder: Path
-) -> None:
+def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
     """Feeds the recorded updates, trained anew, in the recorded order.
 
     At a record's time it comes first, before whatever else is due: a real server may
@@ -66,7 +57,12 @@ def replay_arrivals(
     records = [entry.record for entry in journal.entries()]
     journal.close()
     names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
-    by_name = {client.name: client for client in clients}
+    participants = {
+        client.name: participant
+        for client, participant in zip(
+            clients.clients, clients.participants, strict=True
+        )
+    }
     updates = [r for r in records if isinstance(r, Decided)]
     coming: dict[str, list[Decided]] = {}
     for update in updates:
@@ -78,7 +74,7 @@ def replay_arrivals(
         version = world.run.coordinator.state.version
         for name, queue in coming.items():
             if queue and name not in started and queue[0].base == version:
-                _fetch(world, by_name[name])
+                _fetch(world, participants[name])
                 started.add(name)
 
     start_those_due()
@@ -91,7 +87,7 @@ def replay_arrivals(
                     f"simulate.arrivals: {name} trained on version {record.base}, "
                     "which this federation never publishes; the buffer must be the same"
                 )
-            by_name[name].deliver()
+            clients.deliver(name)
             coming[name].pop(0)
             started.discard(name)
         elif isinstance(record, Stepped) and record.reason == "deadline":
@@ -102,9 +98,9 @@ def replay_arrivals(
         world.catch_up()
 
 
-def _fetch(world: World, client: SimulatedClient) -> None:
+def _fetch(world: World, participant: Participant) -> None:
     """A client takes over the present model, whoever's turn it would be."""
-    pull = client.participant.pull(world.nonce())
+    pull = participant.pull(world.nonce())
     state = world.run.coordinator.state
     reply = Reply(
         nonce=pull.nonce,
@@ -112,4 +108,4 @@ def _fetch(world: World, client: SimulatedClient) -> None:
         receipt=state.clients[pull.cid].receipt,
     )
     world.download(pull.cid, reply.patch)
-    client.participant.receive(reply)
+    participant.receive(reply)

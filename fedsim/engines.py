@@ -10,9 +10,10 @@ from fedcore.errors import ConfigError
 from fedcore.training import Trainer
 from fedcore.workload import Client, FlatModel, Workload
 from fedsim.arrivals import replay_arrivals
-from fedsim.client import SimulatedClient, coming
 from fedsim.evaluator import Measure
-from fedsim.population import Device, Population
+from fedsim.exact import ExactClients
+from fedsim.fates import order_of_coming
+from fedsim.population import Population
 from fedsim.stacked import Crowd, Saved
 from fedsim.world import World
 
@@ -34,7 +35,7 @@ class ExactEngine:
         self,
         world: World,
         population: Population,
-        clients: Sequence[SimulatedClient],
+        clients: ExactClients,
     ) -> None:
         self._world, self._population, self._clients = world, population, clients
 
@@ -42,21 +43,19 @@ class ExactEngine:
         """Lets the clients come, and handles events in the order of their time."""
         give_up_when_deserted(self._world, self._population)
         algorithm = self._world.run.config.algorithm
-        for index in coming(algorithm, self._population):
-            self._clients[index].begin_life()
+        for who in order_of_coming(algorithm, self._population):
+            self._clients.fates.begin(who)
         self._world.execute(is_over)
 
     def clients(self) -> Iterable[Client]:
         """What the user's code is told about each client."""
-        return [client.client for client in self._clients]
+        return self._clients.clients
 
 
 class ReplayEngine:
     """The clients of a recorded run deliver in the order that it recorded."""
 
-    def __init__(
-        self, world: World, clients: Sequence[SimulatedClient], recorded: Path
-    ) -> None:
+    def __init__(self, world: World, clients: ExactClients, recorded: Path) -> None:
         self._world, self._clients, self._recorded = world, clients, recorded
 
     def execute(self, is_over: Callable[[], bool]) -> None:
@@ -65,7 +64,7 @@ class ReplayEngine:
 
     def clients(self) -> Iterable[Client]:
         """What the user's code is told about each client."""
-        return [client.client for client in self._clients]
+        return self._clients.clients
 
 
 class StackedEngine:
@@ -92,14 +91,15 @@ class StackedEngine:
         return self._crowd.clients()
 
 
-def simulated_clients(
+def exact_clients(
     world: World,
-    devices: Sequence[Device],
+    population: Population,
+    clients: Sequence[Client],
     workload: Workload,
     model: FlatModel,
     measure: Measure | None,
-) -> list[SimulatedClient]:
-    """Makes a client with the whole protocol for each device."""
+) -> ExactClients:
+    """Enrols clients with the whole protocol, one for each device."""
     config, algorithm = world.run.config, world.run.coordinator.algorithm
     trainer = Trainer(
         workload,
@@ -107,12 +107,7 @@ def simulated_clients(
         model=model,
         share_labels=config.share_labels and config.algorithm.uses_labels,
     )
-    clients = [
-        SimulatedClient(world, device, workload, trainer, measure) for device in devices
-    ]
-    if devices[0].population.needs_labels:
-        devices[0].population.show_labels(lambda who: clients[who].label_counts)
-    return clients
+    return ExactClients(world, population, clients, workload, trainer, measure)
 
 
 def give_up_when_deserted(world: World, population: Population) -> None:

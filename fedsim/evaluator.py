@@ -65,7 +65,7 @@ class SimulatedEvaluator:
             ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
         )
 
-    def replied(self, reply: Reply) -> None:
+    def replied(self, cid: str, reply: Reply) -> None:
         """A model to measure, after what happens at this moment has happened."""
         self._world.clock.after(0.0, lambda: self._receive(reply))
 
@@ -98,7 +98,7 @@ class SimulatedEvaluator:
                 f"{', '.join(sorted(values))}"
             )
 
-    def acknowledged(self, ack: Ack) -> None:
+    def acknowledged(self, cid: str, ack: Ack) -> None:
         """It sends no updates."""
 
 

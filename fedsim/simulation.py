@@ -9,21 +9,21 @@ from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError, LatecomerError
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
-from fedcore.workload import FlatModel, StackedModel, Workload, user_code
+from fedcore.workload import Client, FlatModel, StackedModel, Workload, user_code
 from fedrun.callbacks import Notice
-from fedrun.config import FederationConfig
+from fedrun.config import FederationConfig, SimulateConfig
 from fedrun.files import load_model
 from fedrun.journal import WITHOUT_UPDATES, exists
 from fedrun.results import Results
 from fedrun.run import Run, forget_failed, start_run
-from fedsim.arrivals import recorded_devices, recorded_start
+from fedsim.arrivals import recorded_clients, recorded_start
 from fedsim.engines import (
     Engine,
     ExactEngine,
     ReplayEngine,
     StackedEngine,
+    exact_clients,
     fewest_clients,
-    simulated_clients,
 )
 from fedsim.evaluator import (
     Measure,
@@ -31,7 +31,7 @@ from fedsim.evaluator import (
     evaluate_last,
     own_evaluation,
 )
-from fedsim.population import Device, Population, devices_of
+from fedsim.population import Population
 from fedsim.stacked import Saved, make_crowd, reopen, stacked_model
 from fedsim.world import World
 
@@ -44,9 +44,9 @@ OnEvent = Callable[[Run, Notice], str | None]
 class _Devices(NamedTuple):
     """The devices of a simulation, drawn from a population or taken from a record."""
 
-    population: Population | None
-    """None in a replay."""
-    recorded: list[Device]
+    population: Population
+    clients: list[Client]
+    """What the user's code is told about each of them."""
     began: Seconds
     spare: int
     """How many clients may fail before the algorithm lacks some."""
@@ -116,18 +116,19 @@ def _devices(config: FederationConfig) -> _Devices:
     arrivals = config.simulate.arrivals
     if arrivals is None:
         population = Population(config.simulate, config.seed)
-        count, fewest = population.count, fewest_clients(config.algorithm)
-        found = _Devices(population, [], 0.0, count - fewest)
+        clients = [population.client(who) for who in range(population.count)]
+        began, fewest = 0.0, fewest_clients(config.algorithm)
     else:
+        clients = recorded_clients(config.simulate, arrivals)
+        population = Population(SimulateConfig(clients=len(clients)), config.seed)
         # Its rounds were filled, perhaps by a client that delivered twice.
-        recorded = recorded_devices(config.simulate, arrivals, config.seed)
-        count, fewest = len(recorded), config.algorithm.min_clients
-        found = _Devices(None, recorded, recorded_start(arrivals), count - fewest)
-    if found.spare < 0:
+        began, fewest = recorded_start(arrivals), config.algorithm.min_clients
+    spare = len(clients) - fewest
+    if spare < 0:
         raise ConfigError(
-            f"{count} clients are simulated, the algorithm needs {fewest}"
+            f"{len(clients)} clients are simulated, the algorithm needs {fewest}"
         )
-    return found
+    return _Devices(population, clients, began, spare)
 
 
 def _open_run(
@@ -171,17 +172,16 @@ def _engine(
     measure: Measure | None,
 ) -> Engine:
     population = devices.population
-    if population is None:
-        arrivals = world.run.config.simulate.arrivals
-        assert arrivals is not None
-        clients = simulated_clients(world, devices.recorded, workload, model, measure)
+    if stacked is not None:
+        crowd = make_crowd(world, population, workload, stacked, measure)
+        return StackedEngine(world, population, crowd, saved)
+    clients = exact_clients(
+        world, population, devices.clients, workload, model, measure
+    )
+    arrivals = world.run.config.simulate.arrivals
+    if arrivals is not None:
         return ReplayEngine(world, clients, arrivals)
-    if stacked is None:
-        drawn = devices_of(population)
-        clients = simulated_clients(world, drawn, workload, model, measure)
-        return ExactEngine(world, population, clients)
-    crowd = make_crowd(world, population, workload, stacked, measure)
-    return StackedEngine(world, population, crowd, saved)
+    return ExactEngine(world, population, clients)
 
 
 def _evaluator(

@@ -49,10 +49,10 @@ _log = logging.getLogger("fedsim")
 class Actor(Protocol):
     """Whoever talks to the server."""
 
-    def replied(self, reply: Reply) -> None:
+    def replied(self, cid: str, reply: Reply) -> None:
         """The server answered a pull."""
 
-    def acknowledged(self, ack: Ack) -> None:
+    def acknowledged(self, cid: str, ack: Ack) -> None:
         """The server answered a push."""
 
 
@@ -178,9 +178,9 @@ class World:
                     pass
                 case SendReply():
                     self.download(action.cid, action.reply.patch)
-                    self.actors[action.cid].replied(action.reply)
+                    self.actors[action.cid].replied(action.cid, action.reply)
                 case SendAck():
-                    self.actors[action.cid].acknowledged(action.ack)
+                    self.actors[action.cid].acknowledged(action.cid, action.ack)
                 case SetTimer():
                     self._set_timer(action)
                 case StartTask():

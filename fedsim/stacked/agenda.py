@@ -7,20 +7,7 @@ from typing import Any
 
 from fedcore.typing import JSON, Seconds
 from fedsim.clock import Clock
-
-# What can happen to a client; the numbers are places in ``Crowd._handlers``.
-(
-    ARRIVES,
-    READY,
-    FINISHES,
-    UPLOADS,
-    BEGINS,
-    LEAVES,
-    DROPS,
-    MISSED,
-    FAILS,
-    REPORTS,
-) = range(10)
+from fedsim.fates import READY
 
 Entry = tuple[Seconds, int, int, int, int]  # when, ticket, what, to whom, in which life
 NEVER: Entry = math.inf, 0, 0, 0, 0

@@ -1,18 +1,16 @@
 """Simulated clients by the thousand: what happens to each of them, and when.
 
-A client is a row of a few lists. What it does is what
-:class:`fedsim.client.SimulatedClient` does, which keeps the whole protocol: it waits,
-gets a model, trains, uploads, is acknowledged; or is lost on the way and comes again.
-Times come from the population, decisions from the coordinator, updates from the work.
+A client is a row of a few lists: it waits, gets a model, trains, uploads, and is told
+the verdict, or it is lost on the way (:class:`fedsim.fates.Fates`) and comes again.
+Times come from the population, decisions from the server's rounds, updates from the
+work.
 """
 
-import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop
 
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import ClientFailed, ClientLost, Event
+from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
 from fedcore.participant import work_after
@@ -20,31 +18,23 @@ from fedcore.pool import Pool
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, Vector
-from fedcore.workload import (
-    AFTER_FAILURE,
-    MOST_FAILURES,
-    Client,
-    Workload,
-    last_words,
-)
+from fedcore.workload import Client, Workload
 from fedrun.callbacks import UpdatesDecided
-from fedsim.client import RETRY, coming
 from fedsim.evaluator import Measure
-from fedsim.population import Population
-from fedsim.stacked.agenda import (
+from fedsim.fates import (
     ARRIVES,
-    BEGINS,
     DROPS,
     FAILS,
     FINISHES,
-    LEAVES,
-    MISSED,
-    NEVER,
     READY,
     REPORTS,
+    RETRY,
     UPLOADS,
-    Agenda,
+    Fates,
+    order_of_coming,
 )
+from fedsim.population import Population
+from fedsim.stacked.agenda import NEVER, Agenda
 from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.books import Books
 from fedsim.stacked.downloads import Downloads
@@ -55,8 +45,6 @@ from fedsim.stacked.snapshots import Saved, Snapshots
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
 from fedsim.world import Alarm, World
-
-_log = logging.getLogger("fedsim")
 
 # The lists that a resumed run begins with; what follows from data is read again.
 _BY_CLIENT = (
@@ -102,17 +90,18 @@ class Crowd:
         )
         self._agenda = Agenda(self._clock, count)
         self._life, self._at = self._agenda.life, self._agenda.put
-        self._there = [False] * count  # what is sent to it otherwise is lost
+        self._fates = fates = Fates(
+            world, population, self._names, self._life, self._at, self
+        )
+        self._there, self._failures = fates.is_there, fates.failures
+        self._tasks, self._attempts = fates.tasks, fates.attempts
         self._seq = [0] * count  # messages that were made
-        self._tasks = [0] * count  # tasks that were given
-        self._attempts = [0] * count  # uploads of the message in flight
         self._pending = [False] * count  # whether there is such a message
         self._arrivals = [0] * count  # how often it has arrived
         self._held = [0] * count  # versions
         self._share: dict[int, float] = {}  # of the work, where it is not all of it
         self._given: dict[int, Given] = {}
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
-        self._failures: dict[int, int] = {}
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
         self._reports = Reports(measure, coordinator.evaluations, population.client)
         self._downloads = Downloads(self._state.published)
@@ -131,11 +120,11 @@ class Crowd:
             self._arrive,
             self._acknowledged,
             self._finish,
-            self._upload,
-            self._begin_life,
-            self._leave,
-            self._drop_out,
-            self._missed,
+            self.upload,
+            fates.begin,
+            fates.leave,
+            fates.drop_out,
+            fates.miss,
             self._fail,
             self._report,
         )
@@ -159,8 +148,9 @@ class Crowd:
     def begin(self) -> None:
         """Everyone is enrolled, and comes who is there."""
         self._books.enrol()
-        for who in coming(self._coordinator.algorithm.config, self._population):
-            self._begin_life(who)
+        algorithm = self._coordinator.algorithm.config
+        for who in order_of_coming(algorithm, self._population):
+            self._fates.begin(who)
 
     # --------------------------------------------------------------------- time
 
@@ -241,63 +231,34 @@ class Crowd:
 
     # --------------------------------------------------------------------- fate
 
-    def _begin_life(self, who: int) -> None:
-        """It comes, for the first time or again."""
-        self._life[who] += 1
-        now, population = self._clock.now, self._population
-        change = population.next_change(who, now)
-        if change is not None:
-            when, comes = change
-            self._at(when, BEGINS if comes else LEAVES, who)
-            if comes:
-                return
-        elif not population.is_there(who, now):
-            return
-        self._there[who] = True
+    def has_message(self, who: int) -> bool:
+        """Whether a message waits for its verdict."""
+        return self._pending[who]
+
+    def stopped(self, who: int) -> None:
+        """A client's task comes to nothing; a message waits for its return."""
         if self._pending[who]:
-            self._upload(who)
-        else:
-            self._ready(who)
+            return
+        self._work.drop(who)
+        given = self._given.pop(who, None)
+        if given is None:
+            return
+        self._books.add(*unfinished(who, self._seq[who], given))
+        received = given.at + self._population.download(who, given.down)
+        if self._clock.now <= received:  # the model never came
+            self._held[who] = given.held
+            self._tasks[who] -= 1
 
-    def _leave(self, who: int) -> None:
-        """It is not available any more, until it is again."""
-        change = self._population.next_change(who, self._clock.now)
-        self._go(who, math.inf if change is None else change[0])
-
-    def _drop_out(self, who: int) -> None:
-        away = self._population.away(who, self._tasks[who])
-        self._go(who, self._clock.now + away)
-
-    def _go(self, who: int, until: Seconds) -> None:
-        """It is lost, with whatever it was doing; a message waits for its return."""
-        now = self._clock.now
-        self._life[who] += 1
-        self._there[who] = False
-        if not self._pending[who]:
-            self._work.drop(who)
-            given = self._given.pop(who, None)
-            if given is not None:
-                self._books.add(*unfinished(who, self._seq[who], given))
-                if now <= given.at + self._population.download(who, given.down):
-                    self._held[who] = given.held  # the model never came
-                    self._tasks[who] -= 1
-        if until - now > self._lost:
-            self._at(now + self._lost, MISSED, who)
-        if until < math.inf:
-            self._at(until, BEGINS, who)
-
-    def _missed(self, who: int) -> None:
-        self._feed(ClientLost(at=self._clock.now, cid=self._names[who]))
-
-    def _feed(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:
+        """Tells the server of an event, after the updates that wait."""
         if self._inbox:
             self._decide()
         self._do(self._coordinator.handle(event))
 
     # -------------------------------------------------------------------- tasks
 
-    def _ready(self, who: int) -> None:
-        """It waits for a task."""
+    def ask(self, who: int) -> None:
+        """A client waits for a task."""
         self._leases.arrive(self._names[who])
         self._grant()
 
@@ -382,27 +343,14 @@ class Crowd:
     def _report(self, who: int) -> None:
         """It tells what it has measured."""
         event = self._reports.take(who, self._clock.now)
-        self._feed(event)
+        self.feed(event)
         self._world.tell(event)
 
     def _fail(self, who: int) -> None:
         """The user's code raised: the server is told, and the federation goes on."""
         error = self._errors.pop(who)
         self._books.add(*unfinished(who, self._seq[who], self._given.pop(who)))
-        failures = self._failures[who] = self._failures.get(who, 0) + 1
-        now, name = self._clock.now, self._names[who]
-        if failures == 1:
-            _log.warning("%s: %s", name, error)
-        self._feed(ClientFailed(at=now, cid=name, error=last_words(error)))
-        if failures < MOST_FAILURES:
-            self._at(now + AFTER_FAILURE * 2**failures, BEGINS, who)
-            return
-        kind = DivergedError if isinstance(error, DivergedError) else UserCodeError
-        failure = kind(f"{name}: {failures} times in a row: {error}")
-        failure.__cause__ = error.__cause__
-        self._world.failures.append(failure)
-        self._life[who] += 1
-        self._at(now + self._lost, MISSED, who)
+        self._fates.fail(who, error)
 
     def _finish(self, who: int) -> None:
         """It has trained."""
@@ -411,7 +359,7 @@ class Crowd:
             self._waste(who, stack, row)
             return
         self._made(who, 0)
-        self._upload(who)
+        self.upload(who)
 
     def _made(self, who: int, attempts: int) -> None:
         """Its message is there, and was uploaded so many times."""
@@ -434,16 +382,10 @@ class Crowd:
 
     # ------------------------------------------------------------------ updates
 
-    def _upload(self, who: int) -> None:
+    def upload(self, who: int) -> None:
+        """A client sends its message, first or again."""
         stack, row = self._work.result(who)
-        now, population = self._clock.now, self._population
-        duration = population.upload(who, stack.nbytes[row])
-        attempt = self._attempts[who] = self._attempts[who] + 1
-        part = population.upload_breaks(who, self._tasks[who], attempt)
-        if part is not None:
-            self._at(now + part * duration + RETRY, UPLOADS, who)
-        else:
-            self._at(now + duration, ARRIVES, who)
+        self._fates.send(who, stack.nbytes[row])
 
     def _arrive(self, who: int) -> None:
         """Its update is there."""
@@ -458,7 +400,7 @@ class Crowd:
             self._decide()
         elif self._arrivals[who] == 1:
             self._grant()
-        if self._population.ack_lost(who, self._tasks[who], self._attempts[who]):
+        if self._fates.loses_answer(who):
             self._at(now + RETRY, UPLOADS, who)
         else:
             self._agenda.put_ack(now + self._latency[who], who)
@@ -542,7 +484,7 @@ class Crowd:
     def _acknowledged(self, who: int) -> None:
         """It knows the verdict, and wants to go on."""
         self._hear(who)
-        self._ready(who)
+        self.ask(who)
 
     def _hear(self, who: int) -> None:
         """It knows the verdict."""

@@ -35,7 +35,9 @@ def settings(kind: str, compression: dict[str, Any]) -> dict[str, Any]:
     return {"kind": kind, "client": client, **pace, **compression}
 
 
-@pytest.mark.parametrize("kind", ["fed_avg", "fed_buff", "fed_async", "latecomer", "ca2fl"])
+@pytest.mark.parametrize(
+    "kind", ["fed_avg", "fed_buff", "fed_async", "latecomer", "ca2fl"]
+)
 @pytest.mark.parametrize(
     "compression", [UNCOMPRESSED, COMPRESSED], ids=["raw", "coded"]
 )

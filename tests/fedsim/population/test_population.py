@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedcore.errors import ConfigError
 from fedrun.config import SimulateConfig
-from fedsim.population import Population, devices_of
+from fedsim.population import Population
 from fedsim.population.chance import Values
 
 LOG_NORMAL = {"kind": "log_normal", "sigma": 1.0}
@@ -100,29 +100,12 @@ def test_one_by_one_and_many_at_once_are_equal(
 
 
 @given(st.integers(1, 20))
-def test_a_device_knows_its_place_among_all(clients: int) -> None:
-    devices = devices_of(population(clients=clients))
-    assert [(d.name, d.index, d.count) for d in devices] == [
+def test_a_client_knows_its_place_among_all(clients: int) -> None:
+    devices = population(clients=clients)
+    found = [devices.client(who) for who in range(clients)]
+    assert [(c.name, c.index, c.count) for c in found] == [
         (f"client-{i}", i, clients) for i in range(clients)
     ]
-
-
-def test_a_device_is_a_view_of_its_row() -> None:
-    devices = population(clients=5, availability=ON_OFF, **ALL_KINDS)
-    one = devices_of(devices)[3]
-    assert fate(devices, 3, 7) == [
-        one.compute(7, 3),
-        one.download(1000),
-        one.upload(1000),
-        one.dropout(7),
-        one.upload_breaks(7, 1),
-        one.upload_breaks(7, 2),
-        one.ack_lost(7, 1),
-        one.away(7),
-        one.next_change(700.0),
-        one.is_there(700.0),
-    ]
-    assert one.latency == devices.latency(3)
 
 
 @given(st.integers(1, 1000), st.floats(1e-3, 10))

@@ -1,0 +1,298 @@
+"""Simulated clients one by one, each with its whole side of the protocol.
+
+A task is computed when the result falls due, with the arithmetic of a deployment: the
+same order of arrival gives the same model, bit for bit.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientPulled,
+    Event,
+    ModelEvaluated,
+    SamplesSkipped,
+    UpdatePushed,
+)
+from fedcore.errors import DivergedError, UserCodeError
+from fedcore.participant import Outcome, Participant, ParticipantState
+from fedcore.protocol import Ack, Reply
+from fedcore.training import Trainer
+from fedcore.typing import Counts, Seconds
+from fedcore.workload import Client, Workload, user_code
+from fedsim.evaluator import Measure
+from fedsim.fates import ASKS, DROPS, FINISHES, READY, RECEIVES, RETRY, UPLOADS, Fates
+from fedsim.population import Population
+from fedsim.world import World
+
+
+class ExactClients:
+    """All clients of a world, a participant behind each of them."""
+
+    def __init__(
+        self,
+        world: World,
+        population: Population,
+        clients: Sequence[Client],
+        workload: Workload,
+        trainer: Trainer,
+        measure: Measure | None = None,
+    ) -> None:
+        """Enrols the clients; nobody comes yet.
+
+        Args:
+            world: in which they live.
+            population: their devices.
+            clients: what the user's code is told about each, in the devices' order.
+            workload: what they use.
+            trainer: computes their tasks.
+            measure: what they evaluate with; None: they do not.
+        """
+        self._world, self._population, self.clients = world, population, clients
+        self._workload, self._trainer, self._measure = workload, trainer, measure
+        self._names = [client.name for client in clients]
+        self._places = {name: who for who, name in enumerate(self._names)}
+        self._life = [0] * len(clients)
+        names, life = self._names, self._life
+        self.fates = Fates(world, population, names, life, self._at, self)
+        self._data: dict[int, Any] = {}
+        self._samples: dict[int, int] = {}
+        self._replies: dict[int, Reply] = {}  # on their way
+        self._acks: dict[int, Ack] = {}  # likewise
+        self._loses_answer = [False] * len(clients)
+        self._is_recorded = False  # when updates arrive is told, not simulated
+        fates = self.fates
+        self._handlers: tuple[Callable[[int], None], ...] = (
+            self._push,
+            self._settle,
+            self._finish,
+            self.upload,
+            fates.begin,
+            fates.leave,
+            fates.drop_out,
+            fates.miss,
+            self._unexpected,
+            self._unexpected,
+            self.ask,
+            self._receive,
+        )
+        self.participants = list(map(self._enrol, clients))
+        if population.needs_labels:
+            population.show_labels(self._label_counts)
+
+    def _enrol(self, client: Client) -> Participant:
+        world = self._world
+        coordinator = world.run.coordinator
+        state = ParticipantState(client.name, world.run.run_id, coordinator.state.epoch)
+        participant = Participant(coordinator.algorithm, state)
+        world.actors[client.name] = self
+        event = ClientEnrolled(
+            at=world.clock.now,
+            cid=client.name,
+            name=client.name,
+            index=client.index,
+            count=client.count,
+        )
+        world.feed(event)
+        participant.derive(world.version_0, coordinator.state.published.origin)
+        return participant
+
+    def _at(self, when: Seconds, what: int, who: int) -> None:
+        life = self._life[who]
+
+        def happen() -> None:
+            if self._life[who] == life:
+                self._handlers[what](who)
+
+        self._world.clock.at(when, happen)
+
+    def _later(self, delay: Seconds, what: int, who: int) -> None:
+        self._at(self._world.clock.now + delay, what, who)
+
+    def _unexpected(self, who: int) -> None:
+        raise AssertionError(f"{self._names[who]}: an event of another engine")
+
+    def feed(self, event: Event) -> None:
+        """Tells the server of an event."""
+        self._world.feed(event)
+
+    def has_message(self, who: int) -> bool:
+        """Whether a message waits for its verdict."""
+        return self.participants[who].state.pending is not None
+
+    def stopped(self, who: int) -> None:
+        """A task is computed when it ends, so there is nothing to undo."""
+
+    # -------------------------------------------------------------------- tasks
+
+    def ask(self, who: int) -> None:
+        """A client asks for the model and for work."""
+        world, participant = self._world, self.participants[who]
+        if wait := participant.rest(world.clock.now):
+            self._later(wait, ASKS, who)
+            return
+        pull = participant.pull(world.nonce())
+        world.feed(
+            ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
+        )
+
+    def replied(self, cid: str, reply: Reply) -> None:
+        """The model is on its way to a client."""
+        who = self._places[cid]
+        if self.fates.is_there[who]:
+            self._replies[who] = reply
+            delay = self._population.download(who, reply.patch.nbytes)
+            self._later(delay, RECEIVES, who)
+
+    def _receive(self, who: int) -> None:
+        reply, participant = self._replies.pop(who), self.participants[who]
+        participant.used(reply.patch.nbytes, self._world.clock.now)
+        if not participant.receive(reply) or reply.done:
+            return
+        if reply.task is None:
+            self._later(reply.retry_after, ASKS, who)
+            return
+        try:
+            if reply.task.evaluate:
+                self._evaluate(who)
+            self.fates.tasks[who] += 1
+            task, steps = self.fates.tasks[who], self._steps(who)
+            duration = self._population.compute(who, task, steps)
+            lost = self._population.dropout(who, task)
+        except UserCodeError as error:
+            self.fates.fail(who, error)
+            return
+        if lost is not None:
+            self._later(lost * duration, DROPS, who)
+        else:
+            self._later(duration, FINISHES, who)
+
+    def _finish(self, who: int) -> None:
+        try:
+            trained = self._train(who)
+        except UserCodeError as error:
+            self.fates.fail(who, error)
+            return
+        self.fates.failures.pop(who, None)
+        if trained:
+            self.fates.attempts[who] = 0
+            self.upload(who)
+        else:
+            self.ask(who)
+
+    def _train(self, who: int) -> bool:
+        """Computes a client's task; says whether there is an update to send.
+
+        Raises:
+            UserCodeError: the user's code raised, or the update cannot be sent.
+        """
+        world, participant, name = self._world, self.participants[who], self._names[who]
+        trained, base, key = self._trainer.task(
+            participant.state, self._data_of(who), world.run.config.seed, name
+        )
+        if trained.skipped:
+            event = SamplesSkipped(
+                at=world.clock.now, cid=name, count=trained.skipped, why=trained.why
+            )
+            world.feed(event)
+        sends = participant.finish(trained, base, key)
+        if participant.unusable:
+            raise DivergedError(participant.unusable)
+        return sends
+
+    def _evaluate(self, who: int) -> None:
+        state = self.participants[who].state
+        assert state.held is not None
+        assert state.public_D is not None
+        assert self._measure is not None
+        values, samples = self._measure(self.clients[who], state.public_D)
+        self._world.feed(
+            ModelEvaluated(
+                at=self._world.clock.now,
+                cid=self._names[who],
+                version=state.held.version,
+                values=values,
+                samples=samples,
+            )
+        )
+
+    # --------------------------------------------------------------------- data
+
+    def _data_of(self, who: int) -> Any:
+        """A client's data, read when they are first asked for."""
+        if who not in self._data:
+            client = self.clients[who]
+            with user_code(f"train_data of {client.name}"):
+                self._data[who] = self._workload.train_data(client)
+        return self._data[who]
+
+    def _steps(self, who: int) -> int:
+        """How many steps a client's next task has."""
+        if who not in self._samples:
+            data, whose = self._data_of(who), f"train_data of {self._names[who]}"
+            with user_code(whose):
+                is_own = self._workload.train is not None
+                if is_own and not isinstance(data, tuple):
+                    self._samples[who] = len(data)
+                else:
+                    self._samples[who] = len(self._workload.samples(data, whose))
+        config = self._world.run.coordinator.algorithm.config.client
+        work = self.participants[who].state.work
+        return config.step_count(self._samples[who], work)
+
+    def _label_counts(self, who: int) -> Counts | None:
+        """How often each class is in a client's data; None: there are no labels."""
+        data = self._data_of(who)
+        with user_code(f"train_data of {self._names[who]}"):
+            samples = self._workload.samples(data, "train_data")
+            return samples.label_counts(np.arange(len(samples)))
+
+    # ------------------------------------------------------------------ updates
+
+    def upload(self, who: int) -> None:
+        """A client sends its message, first or again."""
+        participant, now = self.participants[who], self._world.clock.now
+        pending = participant.state.pending
+        assert pending is not None
+        if wait := participant.rest(now):
+            self._later(wait, UPLOADS, who)
+            return
+        nbytes = len(pending.push.payload)
+        duration, part = self.fates.send(who, nbytes)
+        participant.used(nbytes if part is None else int(part * nbytes), now)
+        if part is None:
+            participant.uploaded(duration, now)
+
+    def deliver(self, name: str) -> None:
+        """A client trains, and its update arrives at once, as a record says."""
+        who = self._places[name]
+        self._is_recorded = True
+        if self._train(who):
+            self._push(who)
+
+    def _push(self, who: int) -> None:
+        """A client's update arrives."""
+        self._loses_answer[who] = self.fates.loses_answer(who)
+        push = self.participants[who].push()
+        self._world.feed(UpdatePushed(at=self._world.clock.now, push=push))
+
+    def acknowledged(self, cid: str, ack: Ack) -> None:
+        """The answer is on its way to a client, or lost."""
+        who = self._places[cid]
+        if self._is_recorded:
+            self.participants[who].settle(ack)
+        elif self._loses_answer[who]:
+            self._later(RETRY, UPLOADS, who)
+        else:
+            self._acks[who] = ack
+            self._later(self._population.latency(who), READY, who)
+
+    def _settle(self, who: int) -> None:
+        outcome = self.participants[who].settle(self._acks.pop(who))
+        if outcome is Outcome.RETRY:
+            self._later(RETRY, UPLOADS, who)
+        elif outcome is not Outcome.IGNORED:
+            self.ask(who)

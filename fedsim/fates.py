@@ -1,0 +1,195 @@
+"""What happens to simulated clients: they come, train, upload, fail, and are lost.
+
+A client is a row of a few lists. Times come from the population; what a client has and
+sends is known to the engine that stands behind it (:class:`Behind`).
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.coordinator.events import ClientFailed, ClientLost, Event
+from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.typing import Seconds
+from fedcore.workload import AFTER_FAILURE, MOST_FAILURES, last_words
+from fedsim.population import Population
+from fedsim.world import World
+
+_log = logging.getLogger("fedsim")
+RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
+
+# What can happen to a client. The first ten happen in every engine.
+(
+    ARRIVES,  # its update is at the server
+    READY,  # it hears the verdict
+    FINISHES,  # it has trained
+    UPLOADS,  # it sends its message, first or again
+    BEGINS,  # it comes, for the first time or again
+    LEAVES,  # it is not available any more
+    DROPS,  # it is lost while it trains
+    MISSED,  # the server notices that it is lost
+    FAILS,  # its code has raised
+    REPORTS,  # it tells what it has evaluated
+    ASKS,  # it asks for work, after a while
+    RECEIVES,  # a model has reached it
+) = range(12)
+
+Schedule = Callable[[Seconds, int, int], None]
+"""``schedule(when, what, who)``: it happens unless the client's life ends before."""
+
+
+class Behind(Protocol):
+    """The engine: what a client has, and what it does next."""
+
+    def has_message(self, who: int) -> bool:
+        """Whether a message waits to be sent, or to be acknowledged."""
+
+    def ask(self, who: int) -> None:
+        """The client is there, and wants a task."""
+
+    def upload(self, who: int) -> None:
+        """The client sends its message, first or again."""
+
+    def stopped(self, who: int) -> None:
+        """The client is lost with what it was doing; its message stays."""
+
+    def feed(self, event: Event) -> None:
+        """The server is told of an event."""
+
+
+class Fates:
+    """The clients of a population, and what happens to them."""
+
+    def __init__(
+        self,
+        world: World,
+        population: Population,
+        names: Sequence[str],
+        life: list[int],
+        schedule: Schedule,
+        behind: Behind,
+    ) -> None:
+        """Nobody has come yet.
+
+        Args:
+            world: in which they live.
+            population: their devices.
+            names: of the clients.
+            life: which life each of them is in; what was scheduled in an earlier one
+                never happens.
+            schedule: puts an event into the queue.
+            behind: the engine.
+        """
+        self._world, self._population, self._names = world, population, names
+        self._schedule, self._behind = schedule, behind
+        count = len(names)
+        self.life = life
+        self.is_there = [False] * count
+        """What is sent to a client that is away is lost."""
+        self.tasks = [0] * count
+        """How many tasks each has been given; chance goes by this number."""
+        self.attempts = [0] * count
+        """How often each has sent the message in flight."""
+        self.failures: dict[int, int] = {}
+        """How often the code of each has raised in a row."""
+
+    def begin(self, who: int) -> None:
+        """A client comes, for the first time or again."""
+        self.life[who] += 1
+        now, population = self._world.clock.now, self._population
+        change = population.next_change(who, now)
+        if change is not None:
+            when, comes = change
+            self._schedule(when, BEGINS if comes else LEAVES, who)
+            if comes:
+                return
+        elif not population.is_there(who, now):
+            return
+        self.is_there[who] = True
+        if self._behind.has_message(who):
+            self._behind.upload(who)
+        else:
+            self._behind.ask(who)
+
+    def leave(self, who: int) -> None:
+        """A client is not available any more, until it is again."""
+        change = self._population.next_change(who, self._world.clock.now)
+        self._go(who, math.inf if change is None else change[0])
+
+    def drop_out(self, who: int) -> None:
+        """A client is lost while it trains."""
+        away = self._population.away(who, self.tasks[who])
+        self._go(who, self._world.clock.now + away)
+
+    def _go(self, who: int, until: Seconds) -> None:
+        now, lost = self._world.clock.now, self._world.run.config.timeouts.lost
+        self.life[who] += 1
+        self.is_there[who] = False
+        self._behind.stopped(who)
+        if until - now > lost:
+            self._schedule(now + lost, MISSED, who)
+        if until < math.inf:
+            self._schedule(until, BEGINS, who)
+
+    def miss(self, who: int) -> None:
+        """The server notices that a client is lost."""
+        self._behind.feed(ClientLost(at=self._world.clock.now, cid=self._names[who]))
+
+    def fail(self, who: int, error: LatecomerError) -> None:
+        """A client's code has raised: the server is told, and the federation goes on.
+
+        The client tries again after a while; in the end it gives up.
+        """
+        failures = self.failures[who] = self.failures.get(who, 0) + 1
+        now, name = self._world.clock.now, self._names[who]
+        if failures == 1:
+            _log.warning("%s: %s", name, error)
+        self._behind.feed(ClientFailed(at=now, cid=name, error=last_words(error)))
+        if failures < MOST_FAILURES:
+            self._schedule(now + AFTER_FAILURE * 2**failures, BEGINS, who)
+            return
+        kind = type(error) if isinstance(error, UserCodeError) else UserCodeError
+        failure = kind(f"{name}: {failures} times in a row: {error}")
+        failure.__cause__ = error.__cause__
+        self._world.failures.append(failure)
+        self.life[who] += 1
+        self._schedule(now + self._world.run.config.timeouts.lost, MISSED, who)
+
+    def send(self, who: int, nbytes: int) -> tuple[Seconds, float | None]:
+        """A client's message is on its way, or breaks on the way and is sent again.
+
+        Returns:
+            How long the upload takes, in seconds, and the share of it after which it
+            breaks; None: it arrives.
+        """
+        duration = self._population.upload(who, nbytes)
+        now, attempt = self._world.clock.now, self.attempts[who] + 1
+        self.attempts[who] = attempt
+        part = self._population.upload_breaks(who, self.tasks[who], attempt)
+        if part is None:
+            self._schedule(now + duration, ARRIVES, who)
+        else:
+            self._schedule(now + part * duration + RETRY, UPLOADS, who)
+        return duration, part
+
+    def loses_answer(self, who: int) -> bool:
+        """Whether the answer to the message in flight never reaches the client."""
+        return self._population.ack_lost(who, self.tasks[who], self.attempts[who])
+
+
+def order_of_coming(
+    algorithm: AlgorithmConfig, population: Population
+) -> Iterable[int]:
+    """In which order clients come at the beginning.
+
+    Where there is not a task for each of them, the first ones get those of version 0,
+    unless ``min_clients`` makes the server wait. Who they are is drawn by the seed;
+    otherwise they would always be the same.
+    """
+    tasks = algorithm.cohort if algorithm.synchronous else algorithm.concurrency
+    is_for_all = tasks is None or tasks >= population.count
+    if is_for_all or algorithm.min_clients >= population.count:
+        return range(population.count)
+    return population.order()
