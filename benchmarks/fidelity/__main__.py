@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from benchmarks.fidelity.assess import Wanted, assess, show
+from benchmarks.fidelity.assess import FidelityOptions, assess, show
 from benchmarks.fidelity.comparison import Fidelity
 from benchmarks.fidelity.settings import PILOT, SETTINGS, write_setting
 from benchmarks.speed.measure import machine
@@ -88,7 +88,7 @@ def main(
     *,
     save: bool,
     verbose: bool,
-    **wanted: Any,
+    **options: Any,
 ) -> None:
     """Check simulations against real processes.
 
@@ -108,7 +108,7 @@ def main(
             f"expected one YAML file, or settings of {'; '.join(SETTINGS)}"
         )
     config = Path(federations[0])
-    show(Wanted(config=config, changes=changes, out=out, **wanted))
+    show(FidelityOptions(config=config, changes=changes, out=out, **options))
 
 
 def _run_settings(
@@ -118,14 +118,14 @@ def _run_settings(
     for name in names:
         path = write_setting(name, folder)
         run = path.with_name("out") / "run"
-        wanted = Wanted(
+        options = FidelityOptions(
             config=path,
             changes=("simulate.engine.kind=stacked", *changes),
             out=path.with_name("out"),
             run=run if run.exists() else None,
             pilot=PILOT if "timeouts" in SETTINGS[name] else None,
         )
-        found[name] = assess(wanted)
+        found[name] = assess(options)
     screen().print(_table(found))
     if save:
         _save(found)

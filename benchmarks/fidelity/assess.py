@@ -30,7 +30,7 @@ PAGE, NUMBERS = "fidelity.html", "fidelity.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class FidelityOptions:
     """What was asked for on the command line."""
 
     config: Path
@@ -45,38 +45,38 @@ class Wanted:
     out: Path | None = None
 
 
-def show(wanted: Wanted) -> None:
+def show(options: FidelityOptions) -> None:
     """Prints and writes what was predicted beside what was measured.
 
     Raises:
         ConfigError: the config has mistakes, or the run cannot be simulated.
         UnavailableError: the federation failed.
     """
-    fidelity = assess(wanted)
+    fidelity = assess(options)
     screen().print(cells(fidelity).on_screen())
     for line in fidelity.sentences():
         click.echo(line)
 
 
-def assess(wanted: Wanted) -> Fidelity:
+def assess(options: FidelityOptions) -> Fidelity:
     """Runs a federation, or takes a finished run, and compares its simulations."""
-    changes = wanted.changes
-    if wanted.clients is not None:
-        changes = (*changes, f"simulate.clients={wanted.clients}")
-    config = load_config(wanted.config, changes)
-    app, place = app_of(wanted.app, config, wanted.config)
+    changes = options.changes
+    if options.clients is not None:
+        changes = (*changes, f"simulate.clients={options.clients}")
+    config = load_config(options.config, changes)
+    app, place = app_of(options.app, config, options.config)
     config = config.model_copy(update={"app": app})
     workload = load_app(app, place)
-    folder = (wanted.out or free_folder(config, "fidelity")).resolve()
+    folder = (options.out or free_folder(config, "fidelity")).resolve()
     console = Console(stderr=True)
-    if wanted.run is None:
+    if options.run is None:
         if folder.exists():
             raise ConfigError(f"{folder}: is there already; name another folder")
         measured = _federated(config, place, workload, folder, console)
     else:
-        measured = Results(wanted.run.resolve())
+        measured = Results(options.run.resolve())
         folder.mkdir(parents=True, exist_ok=True)
-    fidelity = _simulated(wanted, measured, config, workload, folder, console)
+    fidelity = _simulated(options, measured, config, workload, folder, console)
     under = f"{config.app}, {measured.summary['clients']} clients, {measured.folder}"
     (folder / PAGE).write_text(fidelity_page(fidelity, under), encoding="utf-8")
     told = json.dumps(fidelity.as_json(), indent=1, ensure_ascii=False)
@@ -101,7 +101,7 @@ def _federated(
 
 
 def _simulated(
-    wanted: Wanted,
+    options: FidelityOptions,
     measured: Results,
     given: FederationConfig,
     workload: Workload,
@@ -110,14 +110,14 @@ def _simulated(
 ) -> Fidelity:
     """The predictions, and the comparison."""
     began, ended = began_and_ended(measured)
-    pilot = wanted.pilot or PILOT * (ended - began)
+    pilot = options.pilot or PILOT * (ended - began)
     recorded = parse_config(measured.configured.config)
     kept = {"engine": given.simulate.engine, "args": given.simulate.args}
     section = recorded.simulate.model_copy(update=kept)
     config = recorded.model_copy(update={"app": given.app, "simulate": section})
     predictor = Predictor(measured, config, workload, folder)
     with console.status("simulating"):
-        seeds = range(config.seed, config.seed + wanted.seeds)
+        seeds = range(config.seed, config.seed + options.seeds)
         ways: dict[str, Callable[[int], Results]] = {
             "replayed": predictor.replayed,
             "calibrated": partial(predictor.calibrated, pilot=pilot),
@@ -131,8 +131,8 @@ def _simulated(
     found = compare(
         side,
         predicted,
-        wanted.metric,
-        wanted.target or _target(recorded, wanted.metric),
+        options.metric,
+        options.target or _target(recorded, options.metric),
         pilot,
     )
     theirs, ours = again.of(Stepped), measured.of(Stepped)

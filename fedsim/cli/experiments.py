@@ -73,7 +73,7 @@ def codecs(
     verbose: bool,
     changes: tuple[str, ...],
     data: tuple[str, ...],
-    **wanted: Any,
+    **others: Any,
 ) -> None:
     """Compare codecs on your model, and recommend a pair.
 
@@ -81,12 +81,12 @@ def codecs(
     all defaults.
     """
     log_to_stderr(verbose)
-    from fedsim.experiments.codecs.command import Wanted, compare_codecs
+    from fedsim.experiments.codecs.command import CodecsOptions, show_codecs
     from fedsim.experiments.processes import usual_jobs
 
     changes = (*changes, *data_changes(data))
     jobs = jobs or usual_jobs()
-    compare_codecs(Wanted(jobs=jobs, verbose=verbose, changes=changes, **wanted))
+    show_codecs(CodecsOptions(jobs=jobs, verbose=verbose, changes=changes, **others))
 
 
 @click.command(
@@ -142,7 +142,7 @@ def sweep(
     verbose: bool,
     changes: tuple[str, ...],
     data: tuple[str, ...],
-    **wanted: Any,
+    **others: Any,
 ) -> None:
     """Try many settings of a federation.
 
@@ -152,11 +152,11 @@ def sweep(
     """
     log_to_stderr(verbose)
     from fedsim.experiments.processes import usual_jobs
-    from fedsim.experiments.sweep.command import Wanted, sweep_settings
+    from fedsim.experiments.sweep.command import SweepOptions, show_sweep
 
     changes = (*changes, *data_changes(data))
     jobs = jobs or usual_jobs()
-    sweep_settings(Wanted(jobs=jobs, verbose=verbose, changes=changes, **wanted))
+    show_sweep(SweepOptions(jobs=jobs, verbose=verbose, changes=changes, **others))
 
 
 @click.command(epilog=example("fedsim compare runs/a runs/b --target 0.9 -o page.html"))

@@ -34,7 +34,7 @@ TABLES = "tables"  # beside the report
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class RunOptions:
     """What was asked for on the command line of ``fedsim run``."""
 
     config: Path
@@ -46,21 +46,21 @@ class Wanted:
     resume: Path | None = None
 
 
-def simulate(wanted: Wanted, hint: Hint, words: Sequence[str]) -> None:
+def simulate(options: RunOptions, hint: Hint, words: Sequence[str]) -> None:
     """Runs a simulation, shows its progress, and prints and writes its results.
 
     Args:
-        wanted: what was asked for.
+        options: what was asked for.
         hint: what an interruption prints.
         words: the command as it was typed, without ``--out`` and ``--resume``.
     """
-    config = load_config(wanted.config, wanted.changes)
-    app, place = app_of(wanted.app, config, wanted.config)
+    config = load_config(options.config, options.changes)
+    app, place = app_of(options.app, config, options.config)
     config = config.model_copy(update={"app": app})
     workload = load_app(app, place)
     console = Console(stderr=True)
-    notifier = Notifier([CALLBACKS[name]() for name in wanted.log])
-    folder = wanted.resume or wanted.out or free_folder(config)
+    notifier = Notifier([CALLBACKS[name]() for name in options.log])
+    folder = options.resume or options.out or free_folder(config)
     with notifier, RunProgress(config.stop, console) as progress:
 
         def told(run: Run, event: Notice) -> str | None:
@@ -74,10 +74,10 @@ def simulate(wanted: Wanted, hint: Hint, words: Sequence[str]) -> None:
                 workload,
                 folder=folder,
                 on_event=told,
-                resume=wanted.resume is not None,
+                resume=options.resume is not None,
             )
         except BaseException:  # said if this is what an interruption came to
-            _hint_at_continuing(hint, words, folder, wanted.out)
+            _hint_at_continuing(hint, words, folder, options.out)
             raise
         hint.say("interrupted after the run; to look at it", _report_of(folder))
         notifier.end(results)
@@ -88,7 +88,7 @@ def simulate(wanted: Wanted, hint: Hint, words: Sequence[str]) -> None:
     if traffic is not None:
         for table in traffic_tables(traffic, results.names, results.dim):
             shown.print(table)
-    if wanted.report:
+    if options.report:
         export_tables(results.folder, results.folder / TABLES)
         tables = f"tables: {results.folder / TABLES} ({formats()})"
         console.print(tables, soft_wrap=True, markup=False, highlight=False)

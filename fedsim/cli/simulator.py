@@ -74,9 +74,9 @@ def run(
     placed = [*words, *_option("--out", out), *_option("--resume", resume)]
     log_to_stderr(verbose)
     with hint_after_interruption(placed) as hint:
-        from fedsim.cli.run import Wanted, simulate
+        from fedsim.cli.run import RunOptions, simulate
 
-        wanted = Wanted(
+        options = RunOptions(
             config=config,
             app=app,
             changes=(*changes, *data_changes(data)),
@@ -85,7 +85,7 @@ def run(
             log=log,
             resume=resume,
         )
-        simulate(wanted, hint, words)
+        simulate(options, hint, words)
 
 
 def _option(name: str, value: object) -> list[str]:

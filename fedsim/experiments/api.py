@@ -8,13 +8,12 @@ import yaml
 
 from fedcore.errors import ConfigError
 from fedrun.results import Results
-from fedsim.experiments.codecs.command import Wanted as WantedCodecs
-from fedsim.experiments.codecs.command import compared
+from fedsim.experiments.codecs.command import CodecsOptions, compute_codecs
 from fedsim.experiments.codecs.comparison import Comparison as CodecComparison
 from fedsim.experiments.compare.command import write_page
 from fedsim.experiments.compare.comparison import Comparison, compare
 from fedsim.experiments.compare.sides import read_sides
-from fedsim.experiments.sweep.command import Wanted, swept
+from fedsim.experiments.sweep.command import SweepOptions, compute_sweep
 from fedsim.experiments.sweep.outcome import Outcome
 
 
@@ -72,8 +71,8 @@ def run_sweep(
             )
     _check_count("seeds", seeds)
     spans = (ranges or {}).items()
-    return swept(
-        Wanted(
+    return compute_sweep(
+        SweepOptions(
             config=_file(config),
             app=app,
             changes=_changes(changes),
@@ -132,8 +131,8 @@ def compare_codecs(
             raise ConfigError(f"{name}: expected a list of codecs, got {codecs!r}")
     _check_count("seeds", seeds)
     _check_count("versions", versions)
-    return compared(
-        WantedCodecs(
+    return compute_codecs(
+        CodecsOptions(
             config=None if config is None else _file(config),
             app=app,
             changes=_changes(changes),

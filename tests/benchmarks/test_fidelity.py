@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.fidelity import __main__ as command
-from benchmarks.fidelity.assess import Wanted
+from benchmarks.fidelity.assess import FidelityOptions
 from benchmarks.fidelity.comparison import Fidelity, InOrder
 from benchmarks.fidelity.federation import must_be_playable
 from benchmarks.fidelity.settings import SETTINGS
@@ -23,10 +23,10 @@ def test_every_setting_can_be_played_by_processes(name: str) -> None:
 def test_all_values_are_kept_and_settings_that_were_not_run_keep_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Wanted] = []
+    asked: list[FidelityOptions] = []
 
-    def assess(wanted: Wanted) -> Fidelity:
-        asked.append(wanted)
+    def assess(options: FidelityOptions) -> Fidelity:
+        asked.append(options)
         found = fidelity(target=0.8)
         return Fidelity(
             found.measured,
@@ -44,8 +44,8 @@ def test_all_values_are_kept_and_settings_that_were_not_run_keep_theirs(
         done = CliRunner().invoke(command.main, [name, "-o", str(tmp_path), "--save"])
         assert done.exit_code == 0, done.output
         shown += done.output
-    assert [wanted.pilot is None for wanted in asked] == [True, False]
-    assert all(wanted.run is None and wanted.config.is_file() for wanted in asked)
+    assert [options.pilot is None for options in asked] == [True, False]
+    assert all(options.run is None and options.config.is_file() for options in asked)
     told = json.loads((tmp_path / "fidelity.json").read_text())
     assert list(told["settings"]) == ["FedBuff", "FedBuff, dropout"]
     assert "2.2 (+10.0%)" in shown

@@ -27,7 +27,7 @@ NARROW = 120  # a terminal with fewer columns breaks the names of codecs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class CodecsOptions:
     """What was asked for on the command line."""
 
     config: Path | None
@@ -43,16 +43,16 @@ class Wanted:
     verbose: bool
 
 
-def compare_codecs(wanted: Wanted) -> None:
+def show_codecs(options: CodecsOptions) -> None:
     """Measures all pairs, writes page and numbers, and says which pair to take.
 
     Ctrl-C stops it; what was measured by then is told and written all the same.
     """
     console = Console(stderr=True)
-    found, out = _prepared(wanted)
+    found, out = _prepared(options)
     try:
         with stoppable():
-            _measure(found, out, wanted, console)
+            _measure(found, out, options, console)
     except KeyboardInterrupt:
         console.print("stopped")
     comparison = found.comparison()
@@ -62,17 +62,17 @@ def compare_codecs(wanted: Wanted) -> None:
     _tell(comparison, out, console)
 
 
-def compared(wanted: Wanted) -> Comparison:
+def compute_codecs(options: CodecsOptions) -> Comparison:
     """Measures all pairs without printing; returns the comparison.
 
     Raises:
         ConfigError: a setting is wrong.
         UserCodeError: the user's code raised.
     """
-    found, out = _prepared(wanted)
+    found, out = _prepared(options)
     for _ in found.take_times():
         pass
-    results = found.simulate(out, wanted.jobs, verbose=wanted.verbose)
+    results = found.simulate(out, options.jobs, verbose=options.verbose)
     with closing(results):
         for _ in results:
             pass  # it keeps them
@@ -82,39 +82,41 @@ def compared(wanted: Wanted) -> Comparison:
     return comparison
 
 
-def _prepared(wanted: Wanted) -> tuple[Measurements, Path]:
+def _prepared(options: CodecsOptions) -> tuple[Measurements, Path]:
     """The measurements to make, and the folder of the results."""
-    config, app, place = _federation(wanted)
+    config, app, place = _federation(options)
     found = Measurements(
         config=config,
         app=app,
         place=place,
         workload=load_app(app, place),
-        pairs=pairs_of(config, wanted.uplinks, wanted.downlinks),
-        versions=wanted.versions,
-        seeds=wanted.seeds,
-        tolerance=wanted.tolerance,
+        pairs=pairs_of(config, options.uplinks, options.downlinks),
+        versions=options.versions,
+        seeds=options.seeds,
+        tolerance=options.tolerance,
     )
     found.check()
-    out = wanted.out or free_folder(config, "codecs")
+    out = options.out or free_folder(config, "codecs")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out}: is a file, not a folder")
     return found, out
 
 
-def _federation(wanted: Wanted) -> tuple[FederationConfig, str, Path]:
+def _federation(options: CodecsOptions) -> tuple[FederationConfig, str, Path]:
     """The config, the app, and the folder where the app is looked for."""
-    if wanted.config is not None:
-        config = load_config(wanted.config, wanted.changes)
+    if options.config is not None:
+        config = load_config(options.config, options.changes)
     else:
         raw: dict[str, Any] = {}
-        for change in wanted.changes:
+        for change in options.changes:
             change_config(raw, change)
         config = parse_config(raw)
-    return config, *app_of(wanted.app, config, wanted.config)
+    return config, *app_of(options.app, config, options.config)
 
 
-def _measure(found: Measurements, out: Path, wanted: Wanted, console: Console) -> None:
+def _measure(
+    found: Measurements, out: Path, options: CodecsOptions, console: Console
+) -> None:
     """Measures with a bar on a terminal, and with a line for each pair elsewhere."""
     pairs, live = len(found.pairs), console.is_terminal
     with bars(console) as bar:
@@ -124,7 +126,7 @@ def _measure(found: Measurements, out: Path, wanted: Wanted, console: Console) -
             bar.update(timed, advance=1, last=str(pair))
         bar.update(timed, last="")
         done = 0
-        results = found.simulate(out, wanted.jobs, verbose=wanted.verbose)
+        results = found.simulate(out, options.jobs, verbose=options.verbose)
         with closing(results):
             for number, _ in results:
                 row = found.row(number)

@@ -27,7 +27,7 @@ _ALL_FAILED = "every run of the sweep ended with an error"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class SweepOptions:
     """What was asked for on the command line."""
 
     config: Path
@@ -45,7 +45,7 @@ class Wanted:
     verbose: bool
 
 
-def sweep_settings(wanted: Wanted) -> None:
+def show_sweep(options: SweepOptions) -> None:
     """Simulates what is new; prints and writes the whole sweep.
 
     Ctrl-C stops it; what was done by then is told and kept.
@@ -55,17 +55,17 @@ def sweep_settings(wanted: Wanted) -> None:
         LatecomerError: no run at all ended well.
     """
     console = Console(stderr=True)
-    sweep = _sweep(wanted)
+    sweep = _sweep(options)
     cells = sweep.cells()
     for number, why in sweep.refused.items():
         tell(console, f"{sweep.name(number)}: is left out: {why}")
-    left = cells if wanted.fresh else sweep.recall(cells)
+    left = cells if options.fresh else sweep.recall(cells)
     if len(left) < len(cells):
         known = units.counted(len(cells) - len(left), "run")
         tell(console, f"known from before: {known} of {len(cells):,}")
     try:
         with stoppable():
-            _simulate(sweep, left, wanted, console)
+            _simulate(sweep, left, options, console)
     except KeyboardInterrupt:
         undone = len(cells) - len(sweep.trials) - len(sweep.failures)
         tell(
@@ -73,23 +73,25 @@ def sweep_settings(wanted: Wanted) -> None:
             f"stopped: {units.counted(len(sweep.trials), 'run')} of {len(cells):,} "
             f"done and kept; the same command goes on with the other {undone:,}",
         )
-    _tell(sweep, wanted, console)
+    _tell(sweep, options, console)
 
 
-def swept(wanted: Wanted) -> Outcome:
+def compute_sweep(options: SweepOptions) -> Outcome:
     """Simulates what is new without printing; returns the outcome.
 
     Raises:
         ConfigError: a setting is wrong.
         LatecomerError: no run at all ended well.
     """
-    sweep = _sweep(wanted)
+    sweep = _sweep(options)
     cells = sweep.cells()
-    left = cells if wanted.fresh else sweep.recall(cells)
-    with closing(sweep.simulate(left, wanted.jobs, verbose=wanted.verbose)) as results:
+    left = cells if options.fresh else sweep.recall(cells)
+    with closing(
+        sweep.simulate(left, options.jobs, verbose=options.verbose)
+    ) as results:
         for _ in results:
             pass  # it keeps them
-    outcome = outcome_of(sweep, wanted.metric)
+    outcome = outcome_of(sweep, options.metric)
     if outcome is None:
         first = next(iter(sweep.failures.values()))
         raise LatecomerError(f"{_ALL_FAILED}: {first.sentence}")
@@ -97,28 +99,28 @@ def swept(wanted: Wanted) -> Outcome:
     return outcome
 
 
-def _sweep(wanted: Wanted) -> Sweep:
-    config = load_config(wanted.config, wanted.changes)
-    app, place = app_of(wanted.app, config, wanted.config)
+def _sweep(options: SweepOptions) -> Sweep:
+    config = load_config(options.config, options.changes)
+    app, place = app_of(options.app, config, options.config)
     require_measured(load_app(app, place), config, app, "points")
-    folder = wanted.out or _usual_folder(config.server.journal)
+    folder = options.out or _usual_folder(config.server.journal)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder}: is a file, not a folder")
     points = points_of(
-        [read_axis(text) for text in wanted.grids],
-        [read_span(text) for text in wanted.ranges],
-        wanted.random,
+        [read_axis(text) for text in options.grids],
+        [read_span(text) for text in options.ranges],
+        options.random,
         config.seed,
     )
     return Sweep(
-        config=wanted.config,
-        changes=tuple(wanted.changes),
+        config=options.config,
+        changes=tuple(options.changes),
         app=app,
         place=place,
         points=points,
-        seeds=range(config.seed, config.seed + wanted.seeds),
+        seeds=range(config.seed, config.seed + options.seeds),
         folder=folder,
-        keep=wanted.keep,
+        keep=options.keep,
     )
 
 
@@ -127,14 +129,16 @@ def _usual_folder(journal: Path) -> Path:
     return journal.with_name(f"{journal.name}-sweep")
 
 
-def _simulate(sweep: Sweep, left: list[Cell], wanted: Wanted, console: Console) -> None:
+def _simulate(
+    sweep: Sweep, left: list[Cell], options: SweepOptions, console: Console
+) -> None:
     """Simulates with a bar on a terminal, and with a line for each run elsewhere."""
     if not left:
         return
     done = 0
     with bars(console) as bar:
         task = bar.add_task("simulations", total=len(left), last="")
-        results = sweep.simulate(left, wanted.jobs, verbose=wanted.verbose)
+        results = sweep.simulate(left, options.jobs, verbose=options.verbose)
         with closing(results):
             for cells, found in results:
                 done += len(cells)
@@ -153,10 +157,10 @@ def _line(sweep: Sweep, cell: Cell, found: Trial | Failure) -> str:
     return f"{name}: {', '.join(values) or 'nothing measured'}"
 
 
-def _tell(sweep: Sweep, wanted: Wanted, console: Console) -> None:
+def _tell(sweep: Sweep, options: SweepOptions, console: Console) -> None:
     """Prints errors, the table, the names of files, and at the end the best point."""
     _tell_errors(sweep, console)
-    outcome = outcome_of(sweep, wanted.metric)
+    outcome = outcome_of(sweep, options.metric)
     if outcome is None:
         if sweep.failures:
             raise LatecomerError(_ALL_FAILED)
