@@ -26,7 +26,10 @@ COMPRESSORS = (
     "low_rank, natural, per_tensor, qsgd, random_k, rotation, semi_discrete, sign_l1, "
     "sign_l2, stc, top_k, uniform"
 )
-RECIPES = "double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer"
+RECIPES = (
+    "ca2fl, double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer, "
+    "scaffold"
+)
 STALENESS = "ada_sgd, constant, exponential, hinge, inverse, label_boost, polynomial"
 DISTRIBUTIONS = "empirical, exponential, log_normal, pareto, same, uniform, weibull"
 
