@@ -174,7 +174,7 @@ def _resume(
     told = journal.configurations()[-1][1]
     changes = differences(told.config, _as_json(config))
     _refuse_changes(journal, changes, amend=amend)
-    if journal.store.noted(SECRET) is None:  # begun before there were proofs
+    if journal.store.noted(SECRET) is None:  # a simulation
         journal.store.note(SECRET, secrets.token_hex(SECRET_BYTES))
     recovered = recover(journal)
     coordinator = recovered.coordinator

@@ -367,7 +367,7 @@ class ServerState:
         }
         self.trainers = 0
         self._count_trainers(sum(row.trains for row in self.clients.values()))
-        self.owners = dict(scalars.get("owners", {}))  # none in those of before
+        self.owners = dict(scalars["owners"])
         self._placed.clear()
         for row in self.clients.values():
             if row.name in self.owners:
