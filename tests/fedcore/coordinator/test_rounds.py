@@ -65,8 +65,8 @@ class Arrived(NamedTuple):
     client: str = ""
 
 
-class Crowd:
-    """A coordinator that is told of wishes, and what it did last."""
+class Direct:
+    """A coordinator whose rounds are driven directly, and what it did last."""
 
     def __init__(self, config: AlgorithmConfig, stop: StopConfig, stacks: bool) -> None:
         self.config, self.stop, self.stacks = config, stop, stacks
@@ -184,13 +184,13 @@ def models(coordinator: Any) -> Any:
 
 
 class Course:
-    """Two servers, one of messages and one of a crowd, and the same clients."""
+    """Two servers, one with messages and one without, and the same clients."""
 
     def __init__(self, config: AlgorithmConfig, seed: int, stop: StopConfig) -> None:
         self.lot, self.names = random.Random(seed), NAMES
         self.desk = Desk(config, stop)
         self.desk.enrol(*NAMES)
-        self.crowd = Crowd(config, stop, stacks=seed % 2 == 0)
+        self.direct = Direct(config, stop, stacks=seed % 2 == 0)
         self.at = 0.0
         self.training: dict[str, int] = {}  # on which version
         self.late: dict[str, int] = {}  # whose lease has ended
@@ -211,14 +211,14 @@ class Course:
             elif what < 0.2 and any(t.kind == "deadline" for t in self.desk.timers):
                 self.deadline()
             elif what < 0.25:
-                for action in self.crowd.restart():
+                for action in self.direct.restart():
                     assert self.desk.timers[action.timer] == action.at
                 continue
             elif name in self.training or name in self.late:
                 self.deliver(name)
             else:
                 self.desk.pull(name)
-                self.crowd.ready(name, self.at)
+                self.direct.ready(name, self.at)
             self.compare()
 
     def deliver(self, name: str) -> None:
@@ -234,31 +234,31 @@ class Course:
         self.accepted += self.desk.ack.answer is Verdict.ACCEPTED
         payload = dense_payload(np.array(values, np.float32))
         update = Arrived(payload, base, samples, counts, name)
-        before = len(self.crowd.decided)
-        self.crowd.deliver(name, self.at, update)
-        if len(self.crowd.decided) > before:
-            assert self.crowd.decided[-1] is self.desk.ack.answer
+        before = len(self.direct.decided)
+        self.direct.deliver(name, self.at, update)
+        if len(self.direct.decided) > before:
+            assert self.direct.decided[-1] is self.desk.ack.answer
 
     def expire(self, name: str) -> None:
-        lease = self.crowd.rounds.leases.busy[name]
+        lease = self.direct.rounds.leases.busy[name]
         self.late[name] = self.training.pop(name)
         if lease is None:  # it was of an earlier cohort
-            self.desk.actions = self.crowd.actions = []
+            self.desk.actions = self.direct.actions = []
             return
         timers = [t for t in self.desk.timers if (t.kind, t.subject) == ("lease", name)]
         newest = max(timers, key=lambda timer: timer.number)
         self.desk.feed(TimerFired(at=self.at, timer=newest))
-        leases = self.crowd.rounds.leases
+        leases = self.direct.rounds.leases
         assert leases.expire(name, lease.number)
-        self.crowd.actions = []
-        self.crowd.grant(self.at)
+        self.direct.actions = []
+        self.direct.grant(self.at)
         assert not leases.holds(name, lease.number)
 
     def lose(self, name: str) -> None:
         self.training.pop(name, None)
         self.late.pop(name, None)
         self.desk.lose(name)
-        self.crowd.feed(ClientLost(at=self.at, cid=name))
+        self.direct.feed(ClientLost(at=self.at, cid=name))
 
     def deadline(self) -> None:
         at, timer = min(
@@ -268,16 +268,18 @@ class Course:
         self.at = self.desk.at = max(self.at, at)
         event = TimerFired(at=self.at, timer=timer)
         self.desk.feed(event)
-        self.crowd.feed(event)
+        self.direct.feed(event)
 
     def compare(self) -> None:
         """Both did the same, but for updates that wait."""
-        one, other = self.desk.coordinator, self.crowd.coordinator
-        given = self.crowd.given()
+        one, other = self.desk.coordinator, self.direct.coordinator
+        one.rounds.leases.validate()
+        other.rounds.leases.validate()
+        given = self.direct.given()
         assert given == dict.fromkeys(self.desk.given, one.state.version)
         self.training |= given
-        assert told(self.crowd.actions) == told(self.desk.actions)
-        waiting = len(self.crowd.inbox)
+        assert told(self.direct.actions) == told(self.desk.actions)
+        waiting = len(self.direct.inbox)
         assert one.state.count == other.state.count + waiting
         if not waiting:
             assert models(other) == models(one)
@@ -285,7 +287,7 @@ class Course:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_crowd_comes_to_what_messages_come_to(name: str, seed: int) -> None:
+def test_rounds_alone_come_to_what_messages_come_to(name: str, seed: int) -> None:
     course = Course(CONFIGS[name], seed, StopConfig())
     course.go(150)
     assert course.desk.version > 3
@@ -293,10 +295,10 @@ def test_a_crowd_comes_to_what_messages_come_to(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("stop", [{"updates": 11}, {"versions": 4}])
-def test_a_crowd_ends_where_messages_end(name: str, stop: dict[str, int]) -> None:
+def test_rounds_alone_end_where_messages_end(name: str, stop: dict[str, int]) -> None:
     course = Course(CONFIGS[name], 7, StopConfig(**stop))
     course.go(150)
-    assert course.crowd.coordinator.state.closed
+    assert course.direct.coordinator.state.closed
 
 
 class Busy(Course):
@@ -325,7 +327,7 @@ class Busy(Course):
             self.seqs[name] = 0
             self.names.append(name)
             self.desk.enrol(name)
-            self.crowd.feed(ClientEnrolled(at=self.at, cid=name, name=name))
+            self.direct.feed(ClientEnrolled(at=self.at, cid=name, name=name))
         self.compare()
 
     def leave(self, name: str) -> None:
@@ -333,7 +335,7 @@ class Busy(Course):
         self.late.pop(name, None)
         event = ClientLeft(at=self.at, cid=name)
         self.desk.feed(event)
-        self.crowd.feed(event)
+        self.direct.feed(event)
         self.compare()
 
 
@@ -345,27 +347,27 @@ def test_a_limit_that_moves_within_a_version_is_the_same_for_both(
     monkeypatch.setattr(limits, "TIMES_LATE", 1)
     course = Busy(FedBuff(buffer=5, concurrency=20), seed)
     course.go(500)
-    verdicts = set(course.crowd.decided)
+    verdicts = set(course.direct.decided)
     assert verdicts == {Verdict.ACCEPTED, Verdict.REJECTED_STALE}
     assert len(course.limits) > len({version for version, _ in course.limits})
 
 
 def test_an_evaluator_waits_for_as_long_as_it_takes() -> None:
-    crowd = Crowd(FedBuff(buffer=2), StopConfig(), stacks=False)
-    crowd.feed(ClientEnrolled(at=0.0, cid="judge", name="judge", role="evaluator"))
+    direct = Direct(FedBuff(buffer=2), StopConfig(), stacks=False)
+    direct.feed(ClientEnrolled(at=0.0, cid="judge", name="judge", role="evaluator"))
     pull = Pull(cid="judge", nonce=1, epoch=EPOCH)
     for tasks in (1, 0):
-        crowd.feed(ClientPulled(at=1.0, pull=pull, fresh_epoch=FRESH))
-        assert sum(isinstance(each, SendReply) for each in crowd.actions) == tasks
+        direct.feed(ClientPulled(at=1.0, pull=pull, fresh_epoch=FRESH))
+        assert sum(isinstance(each, SendReply) for each in direct.actions) == tasks
         values = {"accuracy": 0.1}
-        crowd.feed(
+        direct.feed(
             ModelEvaluated(at=2.0, cid="judge", version=0, values=values, samples=1)
         )
 
 
-def crowd_of(config: AlgorithmConfig, **stop: Any) -> Rounds:
+def rounds_of(config: AlgorithmConfig, **stop: Any) -> Rounds:
     """The rounds of clients of which nobody has asked for a task yet."""
-    return Crowd(config, StopConfig(**stop), stacks=False).rounds
+    return Direct(config, StopConfig(**stop), stacks=False).rounds
 
 
 def ones(base: int) -> Arrived:
@@ -374,31 +376,31 @@ def ones(base: int) -> Arrived:
 
 
 def test_updates_wait_until_the_buffer_is_full_if_they_certainly_count() -> None:
-    crowd = crowd_of(FedBuff(buffer=3, staleness_limit=1))
+    rounds = rounds_of(FedBuff(buffer=3, staleness_limit=1))
     for version in range(3):
         bases = [max(0, version - 1), version, version]
-        assert [crowd.deliver("c0", base) for base in bases] == [False, False, True]
-        decisions, _ = crowd.enter(list(map(ones, bases)), 1.0)
+        assert [rounds.deliver("c0", base) for base in bases] == [False, False, True]
+        decisions, _ = rounds.enter(list(map(ones, bases)), 1.0)
         assert [each.staleness for each in decisions] == [version - b for b in bases]
-        assert crowd.state.version == version + 1
-    assert crowd.deliver("c0", 1)  # too late, it may be
+        assert rounds.state.version == version + 1
+    assert rounds.deliver("c0", 1)  # too late, it may be
 
 
 def test_updates_that_were_entered_early_leave_less_room() -> None:
-    crowd = crowd_of(FedBuff(buffer=3))
-    assert not crowd.deliver("c0", 0)
-    crowd.enter([ones(0)], 1.0)
-    assert [crowd.deliver("c0", 0) for _ in range(2)] == [False, True]
+    rounds = rounds_of(FedBuff(buffer=3))
+    assert not rounds.deliver("c0", 0)
+    rounds.enter([ones(0)], 1.0)
+    assert [rounds.deliver("c0", 0) for _ in range(2)] == [False, True]
 
 
 def test_the_last_update_of_a_run_is_decided_on_at_once() -> None:
-    crowd = crowd_of(FedBuff(buffer=3), updates=5)
+    rounds = rounds_of(FedBuff(buffer=3), updates=5)
     for size in (3, 2):
-        waits = [crowd.deliver("c0", 0) for _ in range(size)]
+        waits = [rounds.deliver("c0", 0) for _ in range(size)]
         assert waits == [False] * (size - 1) + [True]
-        crowd.enter([ones(0)] * size, 1.0)
-    assert crowd.state.closed == "5 updates"
-    assert crowd.deliver("c0", 0)
+        rounds.enter([ones(0)] * size, 1.0)
+    assert rounds.state.closed == "5 updates"
+    assert rounds.deliver("c0", 0)
 
 
 @pytest.mark.parametrize(
@@ -407,15 +409,15 @@ def test_the_last_update_of_a_run_is_decided_on_at_once() -> None:
 def test_an_update_that_may_be_refused_is_decided_on_at_once(
     config: AlgorithmConfig,
 ) -> None:
-    assert crowd_of(config).deliver("c0", 0)
+    assert rounds_of(config).deliver("c0", 0)
 
 
 def test_nobody_gets_a_task_while_the_cohort_trains() -> None:
-    crowd = crowd_of(FedAvg(buffer=1))
-    assert not crowd.is_settled
-    crowd.leases.arrive("c0")
-    assert len(crowd.grant(0.0)[0]) == 1
-    assert crowd.is_settled
-    assert crowd.grant(0.0) == ((), ())
-    crowd.close("over")
-    assert not crowd.is_settled  # the next update is rejected
+    rounds = rounds_of(FedAvg(buffer=1))
+    assert not rounds.is_settled
+    rounds.leases.arrive("c0")
+    assert len(rounds.grant(0.0)[0]) == 1
+    assert rounds.is_settled
+    assert rounds.grant(0.0) == ((), ())
+    rounds.close("over")
+    assert not rounds.is_settled  # the next update is rejected
