@@ -14,7 +14,7 @@ from fedsim.evaluator import Measure
 from fedsim.exact import ExactClients
 from fedsim.fates import order_of_coming
 from fedsim.population import Population
-from fedsim.stacked import Crowd, Saved
+from fedsim.stacked import Saved, StackedClients
 from fedsim.world import World
 
 
@@ -71,24 +71,28 @@ class StackedEngine:
     """Hundreds of clients are trained at a time."""
 
     def __init__(
-        self, world: World, population: Population, crowd: Crowd, saved: Saved | None
+        self,
+        world: World,
+        population: Population,
+        clients: StackedClients,
+        saved: Saved | None,
     ) -> None:
         """``saved`` is the snapshot from which an interrupted run goes on."""
         self._world, self._population = world, population
-        self._crowd, self._saved = crowd, saved
+        self._clients, self._saved = clients, saved
 
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Begins the run, or continues it, and simulates to its end."""
         give_up_when_deserted(self._world, self._population)
         if self._saved is None:
-            self._crowd.begin()
+            self._clients.begin()
         else:
-            self._crowd.load(self._saved)
-        self._crowd.execute(is_over)
+            self._clients.load(self._saved)
+        self._clients.execute(is_over)
 
     def clients(self) -> Iterable[Client]:
         """What the user's code is told about each client."""
-        return self._crowd.clients()
+        return self._clients.clients()
 
 
 def exact_clients(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fedrun.optional import needed
-from fedsim.stacked.crew import Link, LinkLostError
 from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
+from fedsim.stacked.worker_pool import Link, LinkLostError
 
 
 def ray_links(blueprint: Blueprint) -> Callable[[], Link]:

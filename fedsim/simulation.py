@@ -32,7 +32,7 @@ from fedsim.evaluator import (
     own_evaluation,
 )
 from fedsim.population import Population
-from fedsim.stacked import Saved, make_crowd, reopen, stacked_model
+from fedsim.stacked import Saved, reopen, stacked_clients, stacked_model
 from fedsim.world import World
 
 _log = logging.getLogger(__name__)
@@ -173,8 +173,8 @@ def _engine(
 ) -> Engine:
     population = devices.population
     if stacked is not None:
-        crowd = make_crowd(world, population, workload, stacked, measure)
-        return StackedEngine(world, population, crowd, saved)
+        together = stacked_clients(world, population, workload, stacked, measure)
+        return StackedEngine(world, population, together, saved)
     clients = exact_clients(
         world, population, devices.clients, workload, model, measure
     )

@@ -25,7 +25,7 @@ from fedcore.workload import Workload
 from fedrun.config import parse_config
 from fedrun.run import start_run
 from fedsim.population import Population
-from fedsim.stacked import Crowd
+from fedsim.stacked import StackedClients
 from fedsim.stacked.compute import Computed, Models, Task
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Work
@@ -89,10 +89,10 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
         world = World(run)
         work = Work(run.coordinator.algorithm, Nobody(), most=1024, memory_bytes=0)
         population = Population(config.simulate, 0)
-        crowd = Crowd(world, population, workload, Pool(), work, None)
+        clients = StackedClients(world, population, workload, Pool(), work, None)
         unit, began = _unit(), time.process_time()
-        crowd.begin()
-        crowd.execute(lambda: world.ended is not None)
+        clients.begin()
+        clients.execute(lambda: world.ended is not None)
         seconds = time.process_time() - began
         world.close()
     return 2 * updates / (seconds / unit * _LOOP_SECONDS)

@@ -16,12 +16,12 @@ from fedsim.evaluator import Measure
 from fedsim.population import Population
 from fedsim.ray import ray_links
 from fedsim.stacked.allocator import keep_memory
+from fedsim.stacked.clients import StackedClients
 from fedsim.stacked.compute import Computer, Computes
-from fedsim.stacked.crew import Crew
-from fedsim.stacked.crowd import Crowd
 from fedsim.stacked.processes import ProcessLink
 from fedsim.stacked.work import Work
 from fedsim.stacked.worker import Blueprint, portable
+from fedsim.stacked.worker_pool import WorkerPool
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
@@ -88,13 +88,13 @@ def _reason_against(config: FederationConfig, workload: Workload) -> str | None:
     return None
 
 
-def make_crowd(
+def stacked_clients(
     world: World,
     population: Population,
     workload: Workload,
     model: StackedModel,
     measure: Measure | None,
-) -> Crowd:
+) -> StackedClients:
     """All clients of a population, in a world of their own.
 
     ``measure`` is what they evaluate with, where they do.
@@ -112,7 +112,7 @@ def make_crowd(
     work = Work(
         algorithm, computes, most=engine.stack, memory_bytes=engine.memory_bytes
     )
-    return Crowd(world, population, workload, pool, work, measure)
+    return StackedClients(world, population, workload, pool, work, measure)
 
 
 def _computes(
@@ -144,6 +144,6 @@ def _computes(
         count_labels=count_labels,
     )
     if engine.kind == "ray":
-        return Crew(ray_links(blueprint), engine.actors, pool)
+        return WorkerPool(ray_links(blueprint), engine.actors, pool)
     blueprint = replace(blueprint, workload=portable(workload))
-    return Crew(lambda: ProcessLink(blueprint), engine.processes, pool)
+    return WorkerPool(lambda: ProcessLink(blueprint), engine.processes, pool)

@@ -14,10 +14,10 @@ from weakref import finalize
 
 from fedsim.child_processes import deaf, end_with_parent
 from fedsim.stacked.channel import Channel
-from fedsim.stacked.crew import LinkLostError
 from fedsim.stacked.failure import Failure
 from fedsim.stacked.threads import VARIABLES
 from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
+from fedsim.stacked.worker_pool import LinkLostError
 
 _PATIENCE = 5.0  # seconds for a process that was killed to be gone
 

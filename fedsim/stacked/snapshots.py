@@ -46,7 +46,7 @@ class Snapshots:
         run = self._run
         scalars, arrays = run.coordinator.state.dump()
         vectors = {f"{_SERVER}{name}": values for name, values in arrays.items()}
-        saved = {"layout": _LAYOUT, "server": scalars, "crowd": self._dump(vectors)}
+        saved = {"layout": _LAYOUT, "server": scalars, "clients": self._dump(vectors)}
         snapshots = run.journal.snapshots
         snapshots.save(run.journal.store.last, saved, vectors)
         for number in snapshots.numbers()[:-_KEPT]:
@@ -55,7 +55,7 @@ class Snapshots:
 
 
 class Saved(NamedTuple):
-    """What a snapshot holds beside the server's state, for ``Crowd.load``."""
+    """What a snapshot holds beside the server's state, for ``StackedClients.load``."""
 
     scalars: JSON
     arrays: Mapping[str, Any]
@@ -142,4 +142,4 @@ def _reopened(
     coordinator.state.load(saved["server"], servers)
     actions = coordinator.begin(coordinator.state.at)
     run = Run(config, told.run_id, journal, coordinator, actions, 0)
-    return run, Saved(saved["crowd"], arrays)
+    return run, Saved(saved["clients"], arrays)

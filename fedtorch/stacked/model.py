@@ -23,8 +23,8 @@ from fedtorch.stacked.compiled import CompiledSteps, compiled_steps
 from fedtorch.stacked.layers import Maker
 from fedtorch.stacked.losses import Loss, known, stacked_loss
 from fedtorch.stacked.rows import Rows, Slots, Workspace
+from fedtorch.stacked.strategy import Strategy
 from fedtorch.stacked.vmapped import Vmapped
-from fedtorch.stacked.way import Way
 from fedtorch.tensors import first, mapped, to_targets, to_tensor
 
 # Bytes of activations of the models that are computed together: they stay in cache,
@@ -197,7 +197,7 @@ class Stacked:
             rows.w_ND.copy_(torch.from_numpy(w_ND[start:end]))
         return rows
 
-    def _choose(self) -> tuple[Way, bool]:
+    def _choose(self) -> tuple[Strategy, bool]:
         """The way, and whether it is right without having been compared."""
         loss, sure = self._known_loss()
         layers = flattened(self._module)
@@ -219,7 +219,7 @@ class Stacked:
 
         return loss_of(self._loss)
 
-    def _graph(self, maker: Maker, loss: Loss) -> Way:
+    def _graph(self, maker: Maker, loss: Loss) -> Strategy:
         from fedtorch.stacked.graph import graph
 
         return graph(self._module, maker, loss)

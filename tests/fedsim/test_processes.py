@@ -29,9 +29,9 @@ from fedrun.config import parse_config
 from fedrun.data import digits
 from fedrun.results import Results
 from fedsim.stacked.compute import Computed, Task
-from fedsim.stacked.crew import Crew, LinkLostError, dealt_out
 from fedsim.stacked.failure import Failure
 from fedsim.stacked.worker import Reply, Share, portable
+from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
 torch = pytest.importorskip("torch")
@@ -460,8 +460,8 @@ MODELS = {version: np.full(3, version, np.float32) for version in (0, 1)}
 
 
 def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
-    crew = Crew(Fake, 2, pool)
-    found = crew.compute(TASKS, MODELS, 9)
+    workers = WorkerPool(Fake, 2, pool)
+    found = workers.compute(TASKS, MODELS, 9)
     assert echoed(found) == list(range(8))
     first, _ = Fake.shares
     assert [task.client for task in first.tasks] == [0, 2, 4, 6]
@@ -469,18 +469,18 @@ def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
     assert first.samples[2].tolist() == [2, 3]
     assert set(first.models) == {0, 1}
     assert first.arrays is not None
-    crew.compute(TASKS[4:], MODELS, 9)
+    workers.compute(TASKS[4:], MODELS, 9)
     third, _ = Fake.shares[2:]
     assert (third.samples, third.models, third.arrays) == ({}, {}, None)
-    crew.compute(TASKS, MODELS, 9)
+    workers.compute(TASKS, MODELS, 9)
     assert set(Fake.shares[4].models) == {0}  # the other one it has used last
 
 
 def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:
-    crew = Crew(Fake, 1, pool)
-    crew.compute(TASKS, MODELS, 9)
+    workers = WorkerPool(Fake, 1, pool)
+    workers.compute(TASKS, MODELS, 9)
     Fake.lost = 2
-    found = crew.compute(TASKS, MODELS, 9)
+    found = workers.compute(TASKS, MODELS, 9)
     assert echoed(found) == list(range(8))
     assert len(Fake.shares) == 4
     assert (Fake.shares[1].samples, Fake.shares[1].most) == ({}, 9)
@@ -491,21 +491,21 @@ def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:
 
 
 def test_who_loses_one_worker_after_the_other_gives_up(pool: Pool) -> None:
-    crew = Crew(Fake, 2, pool)
+    workers = WorkerPool(Fake, 2, pool)
     Fake.lost = 4
     with pytest.raises(LatecomerError, match="before any has answered"):
-        crew.compute(TASKS, MODELS, 9)
-    crew.compute(TASKS, MODELS, 9)
+        workers.compute(TASKS, MODELS, 9)
+    workers.compute(TASKS, MODELS, 9)
     Fake.lost = 4
     with pytest.raises(LatecomerError, match=r"smaller simulate\.engine\.stack"):
-        crew.compute(TASKS, MODELS, 9)
+        workers.compute(TASKS, MODELS, 9)
 
 
 def test_arrays_of_a_data_set_that_is_too_large_are_not_handed_over(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.stacked.crew._WHOLE_BYTES", 100)
-    Crew(Fake, 1, pool).compute(TASKS, MODELS, 9)
+    monkeypatch.setattr("fedsim.stacked.worker_pool._WHOLE_BYTES", 100)
+    WorkerPool(Fake, 1, pool).compute(TASKS, MODELS, 9)
     x, y = Fake.shares[0].samples[3]
     assert (x.tolist(), y.tolist()) == ([3.0, 4.0], [3, 4])
 

@@ -47,14 +47,14 @@ class Link(Protocol):
 class _Sent(NamedTuple):
     """Tasks that a worker computes."""
 
-    hand: int
+    worker: int
     places: list[int]  # among all tasks
     tasks: list[Task]
     models: Models
 
 
-class _Hand:
-    """A worker, and what it has."""
+class _Known:
+    """A worker, and what it has been handed."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -63,7 +63,7 @@ class _Hand:
         self.versions: set[int] = set()
 
 
-class Crew:
+class WorkerPool:
     """Computes in several workers.
 
     How tasks are dealt out follows from the tasks alone. A client's tasks go to the
@@ -79,7 +79,7 @@ class Crew:
             pool: the samples of all clients.
         """
         self.size, self._start, self._pool = _AHEAD * count, start, pool
-        self._hands = [_Hand(start()) for _ in range(count)]
+        self._workers = [_Known(start()) for _ in range(count)]
         self._answered = False
 
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
@@ -90,10 +90,10 @@ class Crew:
             LatecomerError: worker after worker was lost on the same tasks.
         """
         loads = [task.steps for task in tasks]
-        parts = dealt_out(loads, [task.client for task in tasks], len(self._hands))
+        parts = dealt_out(loads, [task.client for task in tasks], len(self._workers))
         sent = [
-            _Sent(hand, places, [tasks[place] for place in places], models)
-            for hand, places in enumerate(parts)
+            _Sent(worker, places, [tasks[place] for place in places], models)
+            for worker, places in enumerate(parts)
             if places
         ]
         for part in sent:
@@ -113,48 +113,48 @@ class Crew:
 
     def close(self) -> None:
         """Ends all workers."""
-        for hand in self._hands:
-            hand.link.close()
-        self._hands.clear()
+        for worker in self._workers:
+            worker.link.close()
+        self._workers.clear()
 
     def _send(self, part: _Sent, most: int) -> None:
         """Hands over tasks, with what the worker does not have."""
-        hand, shared = self._hands[part.hand], self._pool.shared
+        worker, shared = self._workers[part.worker], self._pool.shared
         if shared is not None and _nbytes(shared) > _WHOLE_BYTES:
             shared = None
-        arrays = None if hand.has_arrays else shared
-        hand.has_arrays = shared is not None
+        arrays = None if worker.has_arrays else shared
+        worker.has_arrays = shared is not None
         samples: dict[int, Any] = {}
         for task in part.tasks:
-            if task.client not in hand.clients:
-                hand.clients.add(task.client)
+            if task.client not in worker.clients:
+                worker.clients.add(task.client)
                 rows = self._pool.rows_of(task.client)
                 samples[task.client] = rows
                 if shared is None:
                     samples[task.client] = self._pool.batch(rows)
         needed = {task.version for task in part.tasks}
-        fresh = {version: part.models[version] for version in needed - hand.versions}
-        hand.versions = needed
-        hand.link.send(Share(part.tasks, fresh, samples, most, arrays))
+        fresh = {version: part.models[version] for version in needed - worker.versions}
+        worker.versions = needed
+        worker.link.send(Share(part.tasks, fresh, samples, most, arrays))
 
     def _receive(self, part: _Sent, most: int) -> Reply:
         """The reply, of another worker if need be; from the second on in parts."""
         count = len(part.tasks)
         for lost in range(1, _MOST_LOST + 1):
             try:
-                reply = self._hands[part.hand].link.receive()
+                reply = self._workers[part.worker].link.receive()
             except LinkLostError as error:
                 reason = str(error)
             else:
                 self._answered = True
                 return reply
-            self._hands[part.hand].link.close()
+            self._workers[part.worker].link.close()
             if lost == _MOST_LOST:
                 break
             _log.warning(
                 "%s; its %d tasks are computed again by another one", reason, count
             )
-            self._hands[part.hand] = _Hand(self._start())
+            self._workers[part.worker] = _Known(self._start())
             fewer = most if lost == 1 else max(1, min(most, count) >> (lost - 1))
             self._send(part, fewer)
         hint = (
@@ -184,11 +184,11 @@ def dealt_out(
     done = [0] * count
     fair = _SLACK * sum(loads) / count
     for place in sorted(range(len(loads)), key=lambda place: -loads[place]):
-        hand = clients[place] % count
-        if done[hand] + loads[place] > fair:
-            hand = done.index(min(done))
-        parts[hand].append(place)
-        done[hand] += loads[place]
+        worker = clients[place] % count
+        if done[worker] + loads[place] > fair:
+            worker = done.index(min(done))
+        parts[worker].append(place)
+        done[worker] += loads[place]
     return [sorted(part) for part in parts]
 
 

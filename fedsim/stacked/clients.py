@@ -34,13 +34,13 @@ from fedsim.fates import (
     order_of_coming,
 )
 from fedsim.population import Population
-from fedsim.stacked.agenda import NEVER, Agenda
 from fedsim.stacked.allocator import few_collections
-from fedsim.stacked.books import Books
+from fedsim.stacked.client_data import ClientData
 from fedsim.stacked.downloads import Downloads
-from fedsim.stacked.holdings import Holdings
-from fedsim.stacked.inbox import Given, Inbox, unfinished
-from fedsim.stacked.reports import Reports
+from fedsim.stacked.event_queue import NEVER, EventQueue
+from fedsim.stacked.own_evaluations import OwnEvaluations
+from fedsim.stacked.pending_updates import Given, PendingUpdates, unfinished
+from fedsim.stacked.run_log import RunLog
 from fedsim.stacked.snapshots import Saved, Snapshots
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
@@ -58,7 +58,7 @@ _BY_CLIENT = (
 )
 
 
-class Crowd:
+class StackedClients:
     """All clients of a world."""
 
     def __init__(
@@ -88,8 +88,8 @@ class Crowd:
             and coordinator.algorithm.config.synchronous
             and not world.run.config.simulate.ack_loss
         )
-        self._agenda = Agenda(self._clock, count)
-        self._life, self._at = self._agenda.life, self._agenda.put
+        self._queue = EventQueue(self._clock, count)
+        self._life, self._at = self._queue.life, self._queue.put
         self._fates = fates = Fates(
             world, population, self._names, self._life, self._at, self
         )
@@ -103,11 +103,13 @@ class Crowd:
         self._given: dict[int, Given] = {}
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
-        self._reports = Reports(measure, coordinator.evaluations, population.client)
+        self._evaluations = OwnEvaluations(
+            measure, coordinator.evaluations, population.client
+        )
         self._downloads = Downloads(self._state.published)
-        self._books = Books(world, self._names, population.place)
-        self._inbox = Inbox(self._rounds, self._books, self._names)
-        self._holdings = Holdings(
+        self._log = RunLog(world, self._names, population.place)
+        self._updates = PendingUpdates(self._rounds, self._log, self._names)
+        self._data = ClientData(
             workload,
             pool,
             population.client,
@@ -129,7 +131,7 @@ class Crowd:
             self._report,
         )
         if population.needs_labels:
-            population.show_labels(self._holdings.label_counts)
+            population.show_labels(self._data.label_counts)
         world.closing.append(self._end)
         world.follow, world.start = self._follow, self._granted.append
 
@@ -147,7 +149,7 @@ class Crowd:
 
     def begin(self) -> None:
         """Everyone is enrolled, and comes who is there."""
-        self._books.enrol()
+        self._log.enrol()
         algorithm = self._coordinator.algorithm.config
         for who in order_of_coming(algorithm, self._population):
             self._fates.begin(who)
@@ -157,7 +159,7 @@ class Crowd:
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Lets things happen until it is over or nothing happens any more.
 
-        The queues of the agenda are merged with the timers and the evaluator of the
+        Its queues of events are merged with the timers and the evaluator of the
         world.
         """
         with self._world.interrupts.held(), few_collections():
@@ -167,9 +169,9 @@ class Crowd:
         world, clock = self._world, self._clock
         interrupts, snapshots = world.interrupts, self._snapshots
         events, acks, expiries = (
-            self._agenda.events,
-            self._agenda.acks,
-            self._agenda.expiries,
+            self._queue.events,
+            self._queue.acks,
+            self._queue.expiries,
         )
         others, handlers, lives = clock.queue, self._handlers, self._life
         in_rows = self._in_rows
@@ -189,7 +191,7 @@ class Crowd:
                 continue
             if others and others[0][0] <= first[0] and others[0][:2] < first[:2]:
                 alarm = others[0][2]
-                if self._inbox and not (isinstance(alarm, Alarm) and alarm.is_void):
+                if self._updates and not (isinstance(alarm, Alarm) and alarm.is_void):
                     self._decide()
                     continue
                 what = clock.next()
@@ -213,7 +215,7 @@ class Crowd:
         """Does what follows from a new version and from granted tasks."""
         if self._state.version != self._downloads.version:
             self._downloads.step_made()
-            self._books.flush_if_due()
+            self._log.flush_if_due()
             self._snapshots.look()
         if self._granted:
             granted = [*self._granted]
@@ -222,11 +224,11 @@ class Crowd:
 
     def _end(self) -> None:
         """Tasks that were given are told of, though nothing comes of them any more."""
-        self._inbox.close()
+        self._updates.close()
         for who, given in self._given.items():
             if not self._arrivals[who]:
-                self._books.add(*unfinished(who, self._seq[who], given))
-        self._books.close()
+                self._log.add(*unfinished(who, self._seq[who], given))
+        self._log.close()
         self._work.close()
 
     # --------------------------------------------------------------------- fate
@@ -243,7 +245,7 @@ class Crowd:
         given = self._given.pop(who, None)
         if given is None:
             return
-        self._books.add(*unfinished(who, self._seq[who], given))
+        self._log.add(*unfinished(who, self._seq[who], given))
         received = given.at + self._population.download(who, given.down)
         if self._clock.now <= received:  # the model never came
             self._held[who] = given.held
@@ -251,7 +253,7 @@ class Crowd:
 
     def feed(self, event: Event) -> None:
         """Tells the server of an event, after the updates that wait."""
-        if self._inbox:
+        if self._updates:
             self._decide()
         self._do(self._coordinator.handle(event))
 
@@ -272,40 +274,40 @@ class Crowd:
 
     def _expire(self) -> None:
         """A lease ends."""
-        now, _, who, number = self._agenda.expiries.popleft()
+        now, _, who, number = self._queue.expiries.popleft()
         self._clock.now = now
         if self._leases.expire(self._names[who], number):
             self._grant()
 
     def _start(self, leases: Sequence[Lease]) -> None:
         """They may train; the model is on its way to each of them."""
-        now, agenda, population = self._clock.now, self._agenda, self._population
+        now, queue, population = self._clock.now, self._queue, self._population
         end, public_D = now + self._lease, self._state.published.public_D
         size = self._work.fixed_bytes or 0
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
-            agenda.put_expiry(end, who, lease.number)
-            evaluates = self._reports.asks(cid, version)
+            queue.put_expiry(end, who, lease.number)
+            evaluates = self._evaluations.asks(cid, version)
             held, seq = self._held[who], self._seq[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
-                self._books.count(who, "down", codec, nbytes)
+                self._log.count(who, "down", codec, nbytes)
             if not self._there[who]:
                 given = Given(now, version, kind, nbytes, 0, held)
-                self._books.add(*unfinished(who, seq, given))
+                self._log.add(*unfinished(who, seq, given))
                 continue
             self._held[who] = version
             self._tasks[who] = task = self._tasks[who] + 1
             received = now + population.download(who, nbytes)
-            is_fine = self._holdings.samples[who] or self._read(who)
+            is_fine = self._data.samples[who] or self._read(who)
             if is_fine and evaluates:
                 is_fine = self._evaluate(who, version, public_D, received)
             if not is_fine:
                 self._given[who] = Given(now, version, kind, nbytes, 0, held)
                 self._at(received, FAILS, who)
                 continue
-            steps = self._holdings.steps(who, self._share.get(who, 1.0))
+            steps = self._data.steps(who, self._share.get(who, 1.0))
             self._given[who] = Given(now, version, kind, nbytes, steps, held)
             duration = population.compute(who, task, steps)
             lost = population.dropout(who, task)
@@ -315,14 +317,14 @@ class Crowd:
             due = received + duration
             self._work.give(who, Waiting(due, seq + 1, version, public_D, steps))
             if self._direct:
-                agenda.put(due + population.upload(who, size), ARRIVES, who)
+                queue.put(due + population.upload(who, size), ARRIVES, who)
             else:
-                agenda.put(due, FINISHES, who)
+                queue.put(due, FINISHES, who)
 
     def _read(self, who: int) -> bool:
         """Reads a client's data, once; says whether that went well."""
         try:
-            self._holdings.read(who)
+            self._data.read(who)
         except UserCodeError as error:
             self._errors[who] = error
             return False
@@ -333,7 +335,7 @@ class Crowd:
     ) -> bool:
         """It evaluates the model that it will have; says whether that went well."""
         try:
-            self._reports.prepare(who, version, public_D)
+            self._evaluations.prepare(who, version, public_D)
         except UserCodeError as error:
             self._errors[who] = error
             return False
@@ -342,14 +344,14 @@ class Crowd:
 
     def _report(self, who: int) -> None:
         """It tells what it has measured."""
-        event = self._reports.take(who, self._clock.now)
+        event = self._evaluations.take(who, self._clock.now)
         self.feed(event)
         self._world.tell(event)
 
     def _fail(self, who: int) -> None:
         """The user's code raised: the server is told, and the federation goes on."""
         error = self._errors.pop(who)
-        self._books.add(*unfinished(who, self._seq[who], self._given.pop(who)))
+        self._log.add(*unfinished(who, self._seq[who], self._given.pop(who)))
         self._fates.fail(who, error)
 
     def _finish(self, who: int) -> None:
@@ -403,16 +405,16 @@ class Crowd:
         if self._fates.loses_answer(who):
             self._at(now + RETRY, UPLOADS, who)
         else:
-            self._agenda.put_ack(now + self._latency[who], who)
+            self._queue.put_ack(now + self._latency[who], who)
 
     def _take_in(self, who: int, now: Seconds, stack: Stack, row: int) -> bool:
         """An update is there; says whether the server must decide on it now."""
-        self._books.count(who, "up", stack.codec[row], stack.nbytes[row])
+        self._log.count(who, "up", stack.codec[row], stack.nbytes[row])
         self._arrivals[who] += 1
         if self._arrivals[who] > 1:
             return False
-        given, samples = self._given[who], self._holdings.samples[who]
-        self._inbox.put(who, now, self._seq[who], given, samples, stack, row)
+        given, samples = self._given[who], self._data.samples[who]
+        self._updates.put(who, now, self._seq[who], given, samples, stack, row)
         return self._rounds.deliver(self._names[who], given.version)
 
     def _arrive_in_a_row(self) -> bool:
@@ -423,7 +425,7 @@ class Crowd:
         """
         if not self._rounds.is_settled:
             return False
-        end, events, lives = self._next_other(), self._agenda.events, self._life
+        end, events, lives = self._next_other(), self._queue.events, self._life
         now, passed, decides = self._clock.now, False, False
         while not decides and events and events[0] < end:
             event = when, _, kind, who, life = events[0]
@@ -440,7 +442,7 @@ class Crowd:
                     now = when
                     self._made(who, 1)
                     decides = self._take_in(who, now, stack, row)
-                    self._agenda.put_ack(now + self._latency[who], who)
+                    self._queue.put_ack(now + self._latency[who], who)
             heappop(events)
             passed = True
         if passed:
@@ -452,7 +454,7 @@ class Crowd:
 
     def _next_other(self) -> tuple[float, ...]:
         """When something happens next that is no client's doing."""
-        expiries, others = self._agenda.expiries, self._clock.queue
+        expiries, others = self._queue.expiries, self._clock.queue
         while expiries and not self._leases.holds(
             self._names[expiries[0][2]], expiries[0][3]
         ):
@@ -462,7 +464,7 @@ class Crowd:
 
     def _hear_before(self, event: tuple[float, ...]) -> None:
         """Acknowledgements come that are due before an event; nobody gets a task."""
-        acks, lives = self._agenda.acks, self._life
+        acks, lives = self._queue.acks, self._life
         while acks and acks[0] < event:
             _, _, _, who, life = acks.popleft()
             if lives[who] == life:
@@ -475,7 +477,7 @@ class Crowd:
 
     def _decide(self) -> None:
         """The server decides on what has arrived."""
-        refused, actions = self._inbox.decide()
+        refused, actions = self._updates.decide()
         self._refused.update(refused)
         self._do([*actions, *self._coordinator.answer()])
         self._grant()
@@ -500,27 +502,27 @@ class Crowd:
 
     def dump(self, arrays: Arrays) -> JSON:
         """All that the rest of the run depends on; vectors go to ``arrays``."""
-        self._books.flush()
+        self._log.flush()
         return {
-            "agenda": self._agenda.dump(),
+            "queue": self._queue.dump(),
             "clients": {name: getattr(self, name) for name in _BY_CLIENT},
             "share": list(self._share.items()),
             "given": list(self._given.items()),
             "refused": [[who, v.value] for who, v in self._refused.items()],
             "failures": list(self._failures.items()),
             "errors": [[who, str(error)] for who, error in self._errors.items()],
-            "reports": self._reports.dump(),
-            "entering": self._inbox.dump(arrays),
+            "reports": self._evaluations.dump(),
+            "entering": self._updates.dump(arrays),
             "rounds": self._rounds.dump(),
             "evaluations": self._coordinator.evaluations.dump(),
             "work": self._work.dump(arrays),
-            "moved": self._books.dump(),
+            "moved": self._log.dump(),
         }
 
     def load(self, known: Saved) -> None:
         """What :meth:`dump` gave; the state of the server was loaded before."""
         saved, arrays = known
-        self._agenda.load(saved["agenda"])
+        self._queue.load(saved["queue"])
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved["clients"][name]
         self._share = dict(saved["share"])
@@ -528,12 +530,12 @@ class Crowd:
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._failures = dict(saved["failures"])
         self._errors = {who: UserCodeError(text) for who, text in saved["errors"]}
-        self._reports.load(saved.get("reports", ()))
+        self._evaluations.load(saved.get("reports", ()))
         self._work.load(saved["work"], arrays)
         holding = {*self._given, *(update[0] for update in saved["entering"])}
         for who in holding.difference(self._errors):
-            self._holdings.read(who)
-        self._inbox.load(saved["entering"], arrays)
-        self._books.load(saved["moved"])
+            self._data.read(who)
+        self._updates.load(saved["entering"], arrays)
+        self._log.load(saved["moved"])
         self._coordinator.evaluations.load(saved["evaluations"])
         self._do(self._rounds.load(saved["rounds"]))

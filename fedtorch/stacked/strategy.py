@@ -9,7 +9,7 @@ from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.rows import Rows
 
 
-class Way(Protocol):
+class Strategy(Protocol):
     """Computes losses, and writes gradients into ``rows.g_ND``."""
 
     words: str

@@ -1,4 +1,4 @@
-"""What a crowd leaves behind: what was decided, and which bytes travelled."""
+"""What a clients leaves behind: what was decided, and which bytes travelled."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +37,8 @@ class Moved:
         self.nbytes.clear()
 
 
-class Books:
-    """The story of a crowd, until it is written."""
+class RunLog:
+    """The story of a clients, until it is written."""
 
     def __init__(
         self,

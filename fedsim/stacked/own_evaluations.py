@@ -9,7 +9,7 @@ from fedcore.workload import Client
 from fedsim.evaluator import Measure
 
 
-class Reports:
+class OwnEvaluations:
     """Evaluations by clients, of a model that has not reached them yet.
 
     They are made when the task is given, since the model is at hand then.

@@ -11,7 +11,7 @@ from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Counts, Row, Seconds
 from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES
-from fedsim.stacked.books import Books
+from fedsim.stacked.run_log import RunLog
 from fedsim.stacked.stack import Stack
 
 
@@ -42,12 +42,12 @@ class Entering(NamedTuple):
     client: str  # its id
 
 
-class Inbox:
+class PendingUpdates:
     """What has arrived, in this order."""
 
-    def __init__(self, rounds: Rounds, books: Books, names: Sequence[str]) -> None:
+    def __init__(self, rounds: Rounds, log: RunLog, names: Sequence[str]) -> None:
         """``names`` are those of all clients."""
-        self._rounds, self._books, self._names = rounds, books, names
+        self._rounds, self._log, self._names = rounds, log, names
         self._entering: list[Entering] = []
 
     def __len__(self) -> int:
@@ -87,8 +87,8 @@ class Inbox:
         decisions, actions = self._rounds.enter(
             entering, entering[-1].at, _rows(entering)
         )
-        refused, add = list[tuple[int, Verdict]](), self._books.add
-        count = self._books.count_labels
+        refused, add = list[tuple[int, Verdict]](), self._log.add
+        count = self._log.count_labels
         for update, decision in zip(entering, decisions, strict=True):
             _, base, samples, counts, who, at, seq, given, stack, row, _ = update
             verdict, weight, staleness = decision
@@ -119,7 +119,7 @@ class Inbox:
     def close(self) -> None:
         """Nothing is decided any more."""
         for update in self._entering:
-            self._books.add(*unfinished(update.who, update.seq, update.given))
+            self._log.add(*unfinished(update.who, update.seq, update.given))
 
     def dump(self, arrays: Arrays) -> JSON:
         """All there is; vectors go to ``arrays``."""
@@ -144,7 +144,7 @@ class Inbox:
 
 
 def unfinished(who: int, seq: int, given: Given) -> tuple[float, ...]:
-    """The row of the books about a task of which nothing came."""
+    """The row of the run log for a task that came to nothing."""
     at, version, patch, down, steps, _ = given
     nan = math.nan
     before = who, at, nan, seq, version, 0, patch, down, NO_VERDICT

@@ -8,7 +8,7 @@ from fedcore.typing import Counts
 from fedcore.workload import Client, Workload, user_code
 
 
-class Holdings:
+class ClientData:
     """The samples of all clients, as far as they were read."""
 
     def __init__(

@@ -13,7 +13,7 @@ Entry = tuple[Seconds, int, int, int, int]  # when, ticket, what, to whom, in wh
 NEVER: Entry = math.inf, 0, 0, 0, 0
 
 
-class Agenda:
+class EventQueue:
     """Three queues: what happens to clients, what they hear, and ends of leases."""
 
     def __init__(self, clock: Clock[Any], count: int) -> None:
