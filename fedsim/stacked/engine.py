@@ -83,8 +83,6 @@ def _reason_against(config: FederationConfig, workload: Workload) -> str | None:
         return "the workload has a training loop of its own"
     if algorithm.bandwidth is not None:
         return "algorithm.bandwidth: each client keeps a budget of its own"
-    if algorithm.uplink.sends_changes:
-        return f"algorithm.uplink: with {algorithm.uplink.kind}, messages are changes"
     return None
 
 

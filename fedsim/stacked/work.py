@@ -60,6 +60,7 @@ class Work:
         self._plain = isinstance(uplink, Identity)
         self._has_memory = isinstance(uplink, MemoryConfig)
         self._looks_back = uplink.looks_back
+        self._sends_changes = uplink.sends_changes
         self._client = algorithm.config.client
         self._dense_bytes = dense_bytes(dim)
         self.memories = Memories(dim, memory_bytes)
@@ -110,8 +111,9 @@ class Work:
             return
         if stack.kept[row] is not None:
             self._kept[client] = stack.kept[row]
+        changes = self._sends_changes
         if self._client.companions and is_gone(
-            verdict, has_memory=self._has_memory, sends_changes=False
+            verdict, has_memory=self._has_memory, sends_changes=changes
         ):
             gone_D = stack.delta_ND[row] if message is None else decode(message)
             kept = self._kept.get(client)
@@ -122,7 +124,7 @@ class Work:
             self._previous[client] = message
         if residual_D is None:
             return
-        if comes_back(verdict, sends_changes=False):
+        if comes_back(verdict, sends_changes=changes):
             residual_D = fold(residual_D, None, message)
         self.memories.put(client, residual_D)
 

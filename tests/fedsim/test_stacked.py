@@ -218,6 +218,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
         "timeouts": {"lease": 2.0},
     },
+    "ef21": {
+        "algorithm": {
+            "kind": "ef21",
+            "buffer": 4,
+            "server": {"kind": "ef21", "share": 0.33},
+        },
+        "simulate": {"dropout": 0.2, "upload_loss": 0.2, "away_seconds": 3.0},
+    },
     "scaffold": {
         "algorithm": {
             "kind": "fed_buff",

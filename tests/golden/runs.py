@@ -51,14 +51,6 @@ _MORE: dict[str, dict[str, Any]] = {
         "algorithm": {"kind": "fleet", "buffer": 2},
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
     },
-    "ef21": {
-        "algorithm": {
-            "kind": "ef21",
-            "buffer": 4,
-            "server": {"kind": "ef21", "share": 0.33},
-        },
-        "simulate": {"dropout": 0.2, "away_seconds": 3.0},
-    },
     "double_compression": {
         "algorithm": {"kind": "double_compression", "buffer": 12},
     },
