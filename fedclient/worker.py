@@ -183,7 +183,7 @@ class Worker:
     def _train(self, began: Seconds) -> None:
         participant, member = self._participant, self._member
         trained, base, key = self._trainer.task(
-            participant.state, self._samples(), member.seed, member.name
+            participant.state, self._samples(), member.seed, self._client
         )
         stint = self._pace.of(self._tasks(participant.state.seq))
         time.sleep(max(0.0, began + stint.seconds - time.monotonic()))

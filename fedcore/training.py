@@ -4,6 +4,8 @@ The result depends on the model, the data, the key and the settings alone, so it
 the same wherever the task runs.
 """
 
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,16 @@ from fedcore.participant import ParticipantState, Trained
 from fedcore.protocol import ModelName
 from fedcore.rng import Key, Words, word, words
 from fedcore.samples import Samples, count_labels, targets_of
+from fedcore.trees import save_tree
 from fedcore.typing import Array, Indices, State, Vector
-from fedcore.workload import FlatModel, TrainingTask, Workload, user_code
+from fedcore.workload import (
+    NOBODY,
+    Client,
+    FlatModel,
+    TrainingTask,
+    Workload,
+    user_code,
+)
 
 
 def client_seed(seed: int, client: str) -> int:
@@ -63,7 +73,7 @@ class Trainer:
         algorithm.model.require(self.model.spec, "this workload's model")
 
     def task(
-        self, state: ParticipantState, data: Any, seed: int, client: str
+        self, state: ParticipantState, data: Any, seed: int, client: Client
     ) -> tuple[Trained, ModelName, Key]:
         """A client's task on the model that it holds, for ``Participant.finish``.
 
@@ -71,13 +81,13 @@ class Trainer:
             state: of a participant that holds a model.
             data: the client's own.
             seed: of the run.
-            client: its name.
+            client: whose task it is.
         """
         assert state.held is not None
         assert state.public_D is not None
-        key, held = task_key(seed, client, state.seq + 1), state.held
+        key, held = task_key(seed, client.name, state.seq + 1), state.held
         trained = self.train(
-            state.public_D, data, key, state.kept, state.work, held.version
+            state.public_D, data, key, state.kept, state.work, held.version, client
         )
         return trained, ModelName(held.epoch, held.version), key.fold_in("uplink")
 
@@ -89,13 +99,25 @@ class Trainer:
         kept: State = None,
         work: float = 1.0,
         version: int = 0,
+        client: Client = NOBODY,
     ) -> Trained:
         """The update of one task, Δ = W - w, on this version of the model."""
         config = self._algorithm.config.client.at(version)
         self.model.seed(key.fold_in("model"))
         with user_code("training"):
             if self._workload.train is not None:
-                return self._own_loop(config, public_D, data, key, work)
+                assert isinstance(config, SGDConfig)
+                size = _length(data)
+                told = TrainingTask(
+                    seed=key.seed(),
+                    steps=config.step_count(size, work),
+                    lr=config.lr,
+                    batch=config.batch,
+                    client=client,
+                    version=version,
+                    state=deepcopy(kept) or {},  # the loop may write into it
+                )
+                return self._own_loop(public_D, data, size, told)
             samples = self._workload.samples(data, "train_data")
             return self._local_algorithm(config, public_D, samples, key, kept, work)
 
@@ -127,22 +149,9 @@ class Trainer:
         )
 
     def _own_loop(
-        self,
-        config: ClientAlgorithmConfig,
-        public_D: Vector,
-        data: Any,
-        key: Key,
-        work: float,
+        self, public_D: Vector, data: Any, size: int, task: TrainingTask
     ) -> Trained:
-        assert isinstance(config, SGDConfig)
         assert self._workload.train is not None
-        size = _length(data)
-        task = TrainingTask(
-            seed=key.seed(),
-            steps=config.step_count(size, work),
-            lr=config.lr,
-            batch=config.batch,
-        )
         params = self.model.spec.unflatten(public_D.copy())
         result = self._workload.train(params, data, task)
         counts = None
@@ -154,9 +163,28 @@ class Trainer:
             steps=task.steps,
             loss=None if result.loss is None else float(result.loss),
             counts=counts,
+            kept=_checked_state(result.state),
             skipped=sum(samples for samples, _ in task.skipped),
             why=task.skipped[-1][1] if task.skipped else "",
         )
+
+
+def _checked_state(state: Mapping[str, Any] | None) -> State:
+    """What an own training loop keeps, if it can be saved.
+
+    Raises:
+        WorkloadError: it holds something else than arrays, numbers and texts by name.
+    """
+    if not state:
+        return None
+    kept = dict(state)
+    try:
+        save_tree(kept, "state", {})
+    except TypeError as error:
+        raise WorkloadError(
+            f"Trained(state=...): expected arrays, numbers and texts by name; {error}"
+        ) from None
+    return kept
 
 
 def check_fit(workload: Workload, algorithm: Algorithm) -> None:

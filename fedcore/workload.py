@@ -82,14 +82,29 @@ class Client:
     args: Mapping[str, str] = field(default_factory=dict)  # ``--data key=value``
 
 
+NOBODY = Client("")
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """What an own training loop is told."""
+    """What an own training loop is told.
+
+    Attributes:
+        seed: of all that the loop draws; the same task has the same seed everywhere.
+        steps: how many the recipe asks for, as ``lr`` and ``batch``.
+        client: whose task it is.
+        version: of the model that it begins with.
+        state: what the loop returned as ``Trained.state`` the last time, on this
+            client; empty at first. It is saved with the client's message.
+    """
 
     seed: int
     steps: int
     lr: float
     batch: int
+    client: Client = NOBODY
+    version: int = 0
+    state: Mapping[str, Any] = field(default_factory=dict)
     skipped: list[tuple[int, str]] = field(default_factory=list, repr=False)
 
     def skip(self, samples: SupportsIndex, why: object) -> None:
@@ -118,11 +133,20 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What an own training loop hands back."""
+    """What an own training loop hands back.
+
+    Attributes:
+        params: the trained parameters, by name.
+        samples: how many the loop has used.
+        loss: the mean training loss, if there is one.
+        state: what the loop wants to keep for this client's next task, such as an
+            optimiser's moments: arrays, numbers and texts by name. Never sent.
+    """
 
     params: Tensors
     samples: int
     loss: float | None = None
+    state: Mapping[str, Any] | None = None
 
 
 class FlatModel(Protocol):

@@ -190,8 +190,9 @@ class ExactClients:
             UserCodeError: the user's code raised, or the update cannot be sent.
         """
         world, participant, name = self._world, self.participants[who], self._names[who]
+        data, seed = self._data_of(who), world.run.config.seed
         trained, base, key = self._trainer.task(
-            participant.state, self._data_of(who), world.run.config.seed, name
+            participant.state, data, seed, self.clients[who]
         )
         if trained.skipped:
             event = SamplesSkipped(

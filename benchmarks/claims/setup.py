@@ -41,7 +41,7 @@ from fedcore.server_optimizers import SGD
 from fedcore.server_optimizers.base import ServerOptimizerConfig
 from fedcore.training import Trainer, initial_model
 from fedcore.typing import Vector
-from fedcore.workload import Metrics, StackedModel, Workload
+from fedcore.workload import Client, Metrics, StackedModel, Workload
 
 PIXELS, HIDDEN, CLASSES = 64, 32, 10
 
@@ -260,7 +260,8 @@ class Federation:
     def train(self, index: int) -> bool:
         """A client's local steps; says whether there is an update to send."""
         one, data = self.trainees[index], self._data[index]
-        task = self._trainer.task(one.state, data, self._seed, one.state.cid)
+        client = Client(one.state.cid)
+        task = self._trainer.task(one.state, data, self._seed, client)
         return one.finish(*task)
 
     def push(self, index: int) -> None:

@@ -17,6 +17,8 @@ from fedcore.training import (
     task_key,
     task_seeds,
 )
+from fedcore.workload import Client, TrainingTask
+from fedcore.workload import Trained as OwnTrained
 from tests.fedcore.workloads import X, Y, algorithm, gradient, line, with_own_loop
 
 PUBLIC_D = np.array([0.5, 1.0], np.float32)
@@ -194,3 +196,32 @@ def test_every_client_derives_the_same_version_zero() -> None:
     ours, theirs = (initial_model(line().flat(), 5) for _ in range(2))
     assert ours.tobytes() == theirs.tobytes()
     assert initial_model(line().flat(), 6).tobytes() != ours.tobytes()
+
+
+def test_an_own_loop_keeps_a_state_from_task_to_task() -> None:
+    told: list[TrainingTask] = []
+
+    def train(params: Any, data: Any, task: TrainingTask) -> OwnTrained:
+        told.append(task)
+        count = task.state.get("count", 0) + 1
+        moments = task.state.get("moments", np.zeros(2))
+        moments += 1  # in place: what was kept stays as it is
+        return OwnTrained(params, samples=6, state={"count": count, "moments": moments})
+
+    some, client = trainer(with_own_loop(train=train)), Client("ann", 1, 3)
+    key = Key.root(0)
+    first = some.train(PUBLIC_D, (X, Y), key, version=4, client=client)
+    assert (told[0].client, told[0].version, dict(told[0].state)) == (client, 4, {})
+    for _ in range(2):
+        second = some.train(PUBLIC_D, (X, Y), key, first.kept)
+        assert second.kept["count"] == 2
+        assert second.kept["moments"].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("state", [{"a": [1, 2]}, {"a": object()}, {1: 2}])
+def test_a_state_that_cannot_be_saved_is_refused_by_a_sentence(state: Any) -> None:
+    def train(params: Any, data: Any, task: TrainingTask) -> OwnTrained:
+        return OwnTrained(params, samples=6, state=state)
+
+    with pytest.raises(WorkloadError, match="expected arrays, numbers and texts"):
+        trainer(with_own_loop(train=train)).train(PUBLIC_D, (X, Y), Key.root(0))

@@ -12,7 +12,7 @@ import latecomer
 from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.records import Failed
 from fedcore.errors import ConfigError, UserCodeError, WorkloadError
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.callbacks import Notice
 from fedrun.config import parse_config
 from fedrun.run import Run
@@ -368,3 +368,20 @@ def test_data_for_the_clients_can_be_given_in_python(tmp_path: Path) -> None:
         data={"site": "north"},
     )
     assert seen == {("north", "2024")}
+
+
+def test_a_loop_of_its_own_keeps_a_state_for_each_client(tmp_path: Path) -> None:
+    seen: dict[str, list[tuple[int, int]]] = {}
+
+    def train(params: Any, data: Any, task: TrainingTask) -> Trained:
+        count = task.state.get("tasks", 0)
+        seen.setdefault(task.client.name, []).append((count, task.version))
+        return Trained(params, samples=1, state={"tasks": count + 1})
+
+    app = toy(gradient=None, train=train)
+    latecomer.run(settings(), app, folder=tmp_path / "run")
+    assert len(seen) == 4
+    for tasks in seen.values():
+        assert [count for count, _ in tasks] == list(range(len(tasks)))
+        versions = [version for _, version in tasks]
+        assert versions == sorted(versions)
