@@ -6,7 +6,9 @@ moves by the plain mean of the clients' updates. The control variates are the cl
 algorithm's (:mod:`fedcore.clients.scaffold`).
 """
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from fedcore import clients
 from fedcore.algorithm import AlgorithmConfig
@@ -27,3 +29,14 @@ class Scaffold(AlgorithmConfig):
     def paper(self) -> str:
         """Where the recipe comes from."""
         return "Karimireddy et al., ICML 2020"
+
+    @model_validator(mode="after")
+    def _corrects_steps(self) -> Self:
+        """With another client algorithm this would be plain federated averaging."""
+        if not isinstance(self.client, clients.Scaffold):
+            raise ValueError(
+                f"client: recipe scaffold needs client scaffold, not "
+                f"{self.client.kind}; take client: {{kind: scaffold}}, or the recipe "
+                "fed_avg"
+            )
+        return self
