@@ -10,7 +10,7 @@ from fedcore.errors import ConfigError
 from fedcore.training import Trainer
 from fedcore.workload import Client, FlatModel, Workload
 from fedsim.arrivals import replay_arrivals
-from fedsim.evaluator import Measure
+from fedsim.evaluator import EvaluateModel
 from fedsim.exact import ExactClients
 from fedsim.fates import order_of_coming
 from fedsim.population import Population
@@ -101,7 +101,7 @@ def exact_clients(
     clients: Sequence[Client],
     workload: Workload,
     model: FlatModel,
-    measure: Measure | None,
+    evaluate: EvaluateModel | None,
 ) -> ExactClients:
     """Enrols clients with the whole protocol, one for each device."""
     config, algorithm = world.run.config, world.run.coordinator.algorithm
@@ -111,7 +111,7 @@ def exact_clients(
         model=model,
         share_labels=config.share_labels and config.algorithm.uses_labels,
     )
-    return ExactClients(world, population, clients, workload, trainer, measure)
+    return ExactClients(world, population, clients, workload, trainer, evaluate)
 
 
 def give_up_when_deserted(world: World, population: Population) -> None:

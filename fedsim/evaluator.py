@@ -27,7 +27,7 @@ from fedsim.world import World
 
 NAME = "evaluator"
 _log = logging.getLogger("fedsim")
-Measure = Callable[[Client, Vector], tuple[Metrics, int]]
+EvaluateModel = Callable[[Client, Vector], tuple[Metrics, int]]
 
 
 class SimulatedEvaluator:
@@ -40,7 +40,7 @@ class SimulatedEvaluator:
         test_data: Any,
         needed: Collection[str] = (),
     ) -> None:
-        """``needed`` names what must be measured, or the run would never end."""
+        """``needed`` names what must be evaluated, or the run would never end."""
         self._world, self._model, self._test = world, model, test_data
         self._needed = needed
         coordinator = world.run.coordinator
@@ -54,7 +54,7 @@ class SimulatedEvaluator:
 
     @property
     def is_done(self) -> bool:
-        """Whether the newest version was measured."""
+        """Whether the newest version was evaluated."""
         state = self._world.run.coordinator.state
         return state.evaluated == state.version
 
@@ -66,7 +66,7 @@ class SimulatedEvaluator:
         )
 
     def replied(self, cid: str, reply: Reply) -> None:
-        """A model to measure, after what happens at this moment has happened."""
+        """A model to evaluate, after what happens at this moment has happened."""
         self._world.clock.after(0.0, lambda: self._receive(reply))
 
     def _receive(self, reply: Reply) -> None:
@@ -94,7 +94,7 @@ class SimulatedEvaluator:
         missing = [name for name in self._needed if name not in values]
         if missing and self._world.run.coordinator.state.evaluated is None:
             raise ConfigError(
-                f"stop.target: {', '.join(missing)} is not measured; measured: "
+                f"stop.target: {', '.join(missing)} is not evaluated; evaluated: "
                 f"{', '.join(sorted(values))}"
             )
 
@@ -102,7 +102,7 @@ class SimulatedEvaluator:
         """It sends no updates."""
 
 
-def own_evaluation(workload: Workload, model: FlatModel) -> Measure:
+def own_evaluation(workload: Workload, model: FlatModel) -> EvaluateModel:
     """What a client measures of a model on its own ``valid_data``: metrics, samples.
 
     Raises:
@@ -115,14 +115,16 @@ def own_evaluation(workload: Workload, model: FlatModel) -> Measure:
             "own evaluation data"
         )
 
-    def measure(client: Client, public_D: Vector) -> tuple[Metrics, int]:
+    def evaluate(client: Client, public_D: Vector) -> tuple[Metrics, int]:
         with user_code(f"evaluation of {client.name}"):
             return model.evaluate(as_numpy(public_D), valid_data(client))
 
-    return measure
+    return evaluate
 
 
-def evaluate_last(world: World, clients: Iterable[Client], measure: Measure) -> None:
+def evaluate_last(
+    world: World, clients: Iterable[Client], evaluate: EvaluateModel
+) -> None:
     """All clients evaluate the last version, unless they did so as it came to them."""
     coordinator, now = world.run.coordinator, world.clock.now
     version, public_D = coordinator.state.version, coordinator.state.published.public_D
@@ -131,7 +133,7 @@ def evaluate_last(world: World, clients: Iterable[Client], measure: Measure) -> 
         if not coordinator.is_due_at_end(cid):
             continue
         try:
-            values, samples = measure(client, public_D)
+            values, samples = evaluate(client, public_D)
         except UserCodeError as error:
             _log.warning("%s: %s", cid, error)
             world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))

@@ -23,7 +23,7 @@ from fedcore.protocol import Ack, Reply
 from fedcore.training import Trainer
 from fedcore.typing import Counts, Seconds
 from fedcore.workload import Client, Workload, user_code
-from fedsim.evaluator import Measure
+from fedsim.evaluator import EvaluateModel
 from fedsim.fates import ASKS, DROPS, FINISHES, READY, RECEIVES, RETRY, UPLOADS, Fates
 from fedsim.population import Population
 from fedsim.world import World
@@ -39,7 +39,7 @@ class ExactClients:
         clients: Sequence[Client],
         workload: Workload,
         trainer: Trainer,
-        measure: Measure | None = None,
+        evaluate: EvaluateModel | None = None,
     ) -> None:
         """Enrols the clients; nobody comes yet.
 
@@ -49,10 +49,11 @@ class ExactClients:
             clients: what the user's code is told about each, in the devices' order.
             workload: what they use.
             trainer: computes their tasks.
-            measure: what they evaluate with; None: they do not.
+            evaluate: what they evaluate with; None: they do not.
         """
         self._world, self._population, self.clients = world, population, clients
-        self._workload, self._trainer, self._measure = workload, trainer, measure
+        self._workload, self._trainer = workload, trainer
+        self._evaluate_model = evaluate
         self._names = [client.name for client in clients]
         self._places = {name: who for who, name in enumerate(self._names)}
         self._life = [0] * len(clients)
@@ -208,8 +209,8 @@ class ExactClients:
         state = self.participants[who].state
         assert state.held is not None
         assert state.public_D is not None
-        assert self._measure is not None
-        values, samples = self._measure(self.clients[who], state.public_D)
+        assert self._evaluate_model is not None
+        values, samples = self._evaluate_model(self.clients[who], state.public_D)
         self._world.feed(
             ModelEvaluated(
                 at=self._world.clock.now,

@@ -26,7 +26,7 @@ from fedsim.engines import (
     fewest_clients,
 )
 from fedsim.evaluator import (
-    Measure,
+    EvaluateModel,
     SimulatedEvaluator,
     evaluate_last,
     own_evaluation,
@@ -80,10 +80,10 @@ def simulate(
     world = World(run, _as_one(run, watching))
     with world.interrupts:
         try:
-            measure: Measure | None = None
+            evaluate: EvaluateModel | None = None
             if config.evaluate.clients:
-                measure = own_evaluation(workload, model)
-            engine = _engine(world, devices, workload, model, stacked, saved, measure)
+                evaluate = own_evaluation(workload, model)
+            engine = _engine(world, devices, workload, model, stacked, saved, evaluate)
             evaluator = _evaluator(world, workload, model, needed)
 
             def is_over() -> bool:
@@ -92,8 +92,8 @@ def simulate(
                 return ended or len(world.failures) > devices.spare
 
             engine.execute(is_over)
-            if measure is not None and world.ended is not None:
-                evaluate_last(world, engine.clients(), measure)
+            if evaluate is not None and world.ended is not None:
+                evaluate_last(world, engine.clients(), evaluate)
         except LatecomerError:
             raise
         except BaseException as error:  # Ctrl-C, or what a callback raises
@@ -169,14 +169,14 @@ def _engine(
     model: FlatModel,
     stacked: StackedModel | None,
     saved: Saved | None,
-    measure: Measure | None,
+    evaluate: EvaluateModel | None,
 ) -> Engine:
     population = devices.population
     if stacked is not None:
-        together = stacked_clients(world, population, workload, stacked, measure)
+        together = stacked_clients(world, population, workload, stacked, evaluate)
         return StackedEngine(world, population, together, saved)
     clients = exact_clients(
-        world, population, devices.clients, workload, model, measure
+        world, population, devices.clients, workload, model, evaluate
     )
     arrivals = world.run.config.simulate.arrivals
     if arrivals is not None:
@@ -191,7 +191,7 @@ def _evaluator(
     if workload.test_data is None:
         if not world.run.config.evaluate.clients:
             _log.warning(
-                "nothing is measured: the workload has no test_data=, and no "
+                "nothing is evaluated: the workload has no test_data=, and no "
                 "clients evaluate (evaluate.clients)"
             )
         return None
@@ -251,7 +251,7 @@ def _needed_metrics(stop: StopConfig, workload: Workload) -> Collection[str]:
         )
     if workload.test_data is None:
         raise ConfigError(
-            "stop.target: nothing measures it, since the workload has no test_data; "
+            "stop.target: nothing evaluates it, since the workload has no test_data; "
             "say also versions, updates or seconds"
         )
     return stop.target

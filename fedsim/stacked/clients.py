@@ -20,7 +20,7 @@ from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, Vector
 from fedcore.workload import Client, Workload
 from fedrun.callbacks import UpdatesDecided
-from fedsim.evaluator import Measure
+from fedsim.evaluator import EvaluateModel
 from fedsim.fates import (
     ARRIVES,
     DROPS,
@@ -68,9 +68,9 @@ class StackedClients:
         workload: Workload,
         pool: Pool,
         work: Work,
-        measure: Measure | None,
+        evaluate: EvaluateModel | None,
     ) -> None:
-        """``measure`` is what clients evaluate with, where they do."""
+        """``evaluate`` is what clients evaluate with, where they do."""
         coordinator = world.run.coordinator
         self._world, self._clock = world, world.clock
         self._coordinator, self._state = coordinator, coordinator.state
@@ -104,7 +104,7 @@ class StackedClients:
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
         self._evaluations = OwnEvaluations(
-            measure, coordinator.evaluations, population.client
+            evaluate, coordinator.evaluations, population.client
         )
         self._downloads = Downloads(self._state.published)
         self._log = RunLog(world, self._names, population.place)
@@ -343,7 +343,7 @@ class StackedClients:
         return True
 
     def _report(self, who: int) -> None:
-        """It tells what it has measured."""
+        """It tells its evaluation."""
         event = self._evaluations.take(who, self._clock.now)
         self.feed(event)
         self._world.tell(event)

@@ -12,7 +12,7 @@ from fedcore.rng import Key
 from fedcore.training import check_fit
 from fedcore.workload import FlatModel, StackedModel, Workload, user_code
 from fedrun.config import FederationConfig
-from fedsim.evaluator import Measure
+from fedsim.evaluator import EvaluateModel
 from fedsim.population import Population
 from fedsim.ray import ray_links
 from fedsim.stacked.allocator import keep_memory
@@ -91,11 +91,11 @@ def stacked_clients(
     population: Population,
     workload: Workload,
     model: StackedModel,
-    measure: Measure | None,
+    evaluate: EvaluateModel | None,
 ) -> StackedClients:
     """All clients of a population, in a world of their own.
 
-    ``measure`` is what they evaluate with, where they do.
+    ``evaluate`` is what they evaluate with, where they do.
     """
     run = world.run
     config, algorithm = run.config, run.coordinator.algorithm
@@ -110,7 +110,7 @@ def stacked_clients(
     work = Work(
         algorithm, computes, most=engine.stack, memory_bytes=engine.memory_bytes
     )
-    return StackedClients(world, population, workload, pool, work, measure)
+    return StackedClients(world, population, workload, pool, work, evaluate)
 
 
 def _computes(

@@ -1,4 +1,4 @@
-"""What clients measure of the models that they are given, until they tell it."""
+"""Evaluations by clients of the models that they are given, until they are told."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import ModelEvaluated
 from fedcore.typing import JSON, Seconds, Vector
 from fedcore.workload import Client
-from fedsim.evaluator import Measure
+from fedsim.evaluator import EvaluateModel
 
 
 class OwnEvaluations:
@@ -17,17 +17,18 @@ class OwnEvaluations:
 
     def __init__(
         self,
-        measure: Measure | None,
+        evaluate: EvaluateModel | None,
         evaluations: Evaluations,
         client: Callable[[int], Client],
     ) -> None:
-        """``measure`` is what clients evaluate with; None: they do not."""
-        self._measure, self._evaluations, self._client = measure, evaluations, client
+        """``evaluate`` is what clients evaluate with; None: they do not."""
+        self._evaluate_model, self._evaluations = evaluate, evaluations
+        self._client = client
         self._waiting: dict[int, tuple[int, dict[str, float], int]] = {}
 
     def asks(self, cid: str, version: int) -> bool:
         """Whether a client that is given a task shall evaluate its model."""
-        return self._measure is not None and self._evaluations.asks(cid, version)
+        return self._evaluate_model is not None and self._evaluations.asks(cid, version)
 
     def prepare(self, who: int, version: int, public_D: Vector) -> None:
         """A client evaluates what is on its way to it.
@@ -35,12 +36,12 @@ class OwnEvaluations:
         Raises:
             UserCodeError: the user's code raised.
         """
-        assert self._measure is not None
-        values, samples = self._measure(self._client(who), public_D)
+        assert self._evaluate_model is not None
+        values, samples = self._evaluate_model(self._client(who), public_D)
         self._waiting[who] = version, dict(values), samples
 
     def take(self, who: int, at: Seconds) -> ModelEvaluated:
-        """The model has reached the client, which tells what it has measured."""
+        """The model has reached the client, which tells its evaluation."""
         version, values, samples = self._waiting.pop(who)
         cid = self._client(who).name
         return ModelEvaluated(

@@ -89,7 +89,7 @@ def test_a_run_without_anything_to_measure_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     latecomer.run(toys.settings(), toy(test_data=None), folder=tmp_path / "run")
-    assert "nothing is measured: the workload has no test_data=" in caplog.text
+    assert "nothing is evaluated: the workload has no test_data=" in caplog.text
 
 
 def some_bad_files(params: Any, data: Any, task: TrainingTask) -> Trained:
