@@ -98,8 +98,9 @@ mutants: $(VENV)/.stamp  ## mistakes planted: do tests see them? (MUTANTS="lease
 proto: $(VENV)/.stamp  ## generate the stubs anew
 	$(PY) -m tools.stubs
 
-configuration: $(VENV)/.stamp  ## docs/configuration.md anew, from the settings
+configuration: $(VENV)/.stamp  ## docs/configuration.md and docs/api.md anew
 	$(PY) -m docs.generate
+	$(PY) -m docs.reference
 
 docs:  ## the documentation, into docs/_build/html
 	$(PYTHON) -m venv .venv-docs

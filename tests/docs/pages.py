@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted(
     path
     for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
-    if "_build" not in path.parts and path.name != "configuration.md"
+    if "_build" not in path.parts and path.name not in ("configuration.md", "api.md")
 )
 _FENCE = re.compile(r"^(\s*)(```+)(.*)$")
 _SOURCE = re.compile(r"^<!-- (\S+) -->$")

@@ -223,6 +223,14 @@ def test_the_page_of_settings_is_that_of_the_program() -> None:
     assert written == generate.page(), "make configuration"
 
 
+def test_the_api_reference_is_the_docstrings() -> None:
+    pytest.importorskip("torch")
+    from docs import reference
+
+    written = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert written == reference.page(), "make configuration"
+
+
 def test_every_decision_is_in_the_list() -> None:
     listed = re.findall(
         r"^(\d+)\. \[(.*)\]\((.*)\)$", _read("decisions/index.md"), re.M

@@ -146,9 +146,7 @@ def test_a_target_that_nothing_measures_is_no_end(tmp_path: Path) -> None:
         latecomer.run(settings(stop=stop), workload, folder=tmp_path / "run")
 
     blind, acc = toy(test_data=None), {"acc": 0.9}
-    with pytest.raises(
-        ConfigError, match=r"^stop\.target: nothing evaluates it"
-    ):
+    with pytest.raises(ConfigError, match=r"^stop\.target: nothing evaluates it"):
         run(blind, versions=None, target=acc)
     with pytest.raises(
         ConfigError, match=r"^stop\.target: acc is not evaluated; evaluated: loss$"
