@@ -1,4 +1,4 @@
-"""Writes ``docs/api.md`` from the docstrings of ``latecomer`` (``make configuration``)."""
+"""Writes ``docs/api.md`` from the docstrings of ``latecomer``."""
 
 import enum
 import inspect
