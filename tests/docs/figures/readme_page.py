@@ -33,7 +33,7 @@ def quotes() -> Iterator[Quote]:
         sum(module[what] for module in modules)
         for what in ("tried", "caught", "equivalent")
     ]
-    yield Quote(TABLE, "of 1,220", pool(*([count] for count in counts)))
+    yield Quote(TABLE, "of 1,118", pool(*([count] for count in counts)))
     about = (r"\d+ of 100 clients|of 100 clients|of 1,000 clients|medians of three",)
     yield Quote(TABLE, "simulated updates", _simulation(), about)
     about = (r"with 1,000 clients in flight|with 200 in flight|\.78 on Fashion-MNIST",)
