@@ -10,9 +10,8 @@ from torch import nn
 from fedcore.errors import NotStackableError
 from fedcore.params import TensorSpec
 from fedtorch.stacked.batch import Batch
-from fedtorch.stacked.layers import Layer, Maker, refusal
-from fedtorch.stacked.layers.activation import InPlaceReLU
-from fedtorch.stacked.layers.linear import Linear
+from fedtorch.stacked.layers.base import Layer
+from fedtorch.stacked.layers.registry import Maker, kind_of, refusal
 from fedtorch.stacked.losses import CrossEntropy, Found, Loss
 from fedtorch.stacked.rows import Rows
 
@@ -106,20 +105,17 @@ def chain(layers: Sequence[tuple[str, nn.Module]], maker: Maker, loss: Loss) -> 
     """The layers of a sequence for many models at once.
 
     Raises:
-        NotStackableError: a recurrent layer, whose output is not one tensor.
+        NotStackableError: the output of a layer is not one tensor.
     """
     for name, layer in layers:
-        if isinstance(layer, nn.RNNBase):
+        if kind_of(layer).returns_tuple:
             raise NotStackableError(f"the output of layer {name!r} is not one tensor")
         maker.count(layer)
     made: list[Layer] = []
     for _, layer in layers:
         one = maker.make(layer)
-        if type(layer) is nn.ReLU and made and made[-1].fresh:
-            one = InPlaceReLU(maker.workspace)
-        made.append(one)
-    if isinstance(loss, CrossEntropy) and isinstance(made[-1], Linear):
-        made[-1].classes_first = True
+        made.append(one.following(made[-1]) if made else one)
+    made[-1].classes_first = isinstance(loss, CrossEntropy)
     counts = Counter(type(layer).__name__ for _, layer in layers)
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
     return Chain(made, words, loss, maker.slots.to_clear())

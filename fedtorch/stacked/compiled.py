@@ -1,4 +1,4 @@
-"""A small network, of which a compiled loop takes all steps by itself."""
+"""Small networks, for which a compiled loop takes all steps of a client."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,21 +11,21 @@ from fedcore.kernels import descent
 from fedcore.kernels.descent import Layer
 from fedcore.params import ParamSpec
 from fedcore.workload import Steps, Taken
+from fedtorch.stacked.layers.registry import Compiled, Shape, kind_of
 from fedtorch.stacked.losses import CrossEntropy, Loss
-from fedtorch.stacked.network import Shape, Step, network, planned
 
-MOST_VALUES = 1 << 21  # of larger models, which no cache holds, libraries are faster
+MOST_VALUES = 1 << 21  # no cache holds larger models: libraries are faster at them
 
 
 class CompiledSteps:
     """The steps of local SGD of a plain sequence of layers under cross-entropy."""
 
-    def __init__(self, plan: Sequence[Step]) -> None:
+    def __init__(self, plan: Sequence[Compiled]) -> None:
         self._plan = plan
         self._networks: dict[Shape, Sequence[Layer] | None] = {}
 
     def descend(self, steps: Steps) -> Taken | None:
-        """All steps; None: the data are of another form than such a network takes."""
+        """Takes all steps; None: the loop cannot take data of this form."""
         x, y = _inputs(steps.x), _targets(steps.y)
         start_ND = as_numpy(steps.start_ND)
         if x is None or y is None or not _plain(start_ND):
@@ -52,29 +52,56 @@ class CompiledSteps:
         return Taken(delta_ND, losses_N, velocity_ND if by.keeps_velocity else None)
 
     def _network(self, shape: Shape) -> Sequence[Layer] | None:
-        """For samples of this shape."""
+        """The loop's layers for samples of this shape, or None."""
         if shape not in self._networks:
-            self._networks[shape] = network(self._plan, shape)
+            self._networks[shape] = _network(self._plan, shape)
         return self._networks[shape]
 
 
 def compiled_steps(
     layers: Sequence[tuple[str, nn.Module]], spec: ParamSpec, loss: Loss
 ) -> CompiledSteps | None:
-    """For layers that the loop knows, all of them trained; else None."""
+    """The compiled loop for these layers of ``flattened``, or None.
+
+    It has to know every layer, the last is linear, all their parameters are trained,
+    and none of these belongs to two layers or to none.
+    """
     if (
         not descent.available
         or spec.dim > MOST_VALUES
         or not isinstance(loss, CrossEntropy)
         or not 1 <= len(layers) <= descent.MOST_LAYERS
+        or type(layers[-1][1]) is not nn.Linear
     ):
         return None
-    plan = planned(layers, spec)
-    return None if plan is None else CompiledSteps(plan)
+    begins = {tensor.name: tensor.offset for tensor in spec.tensors}
+    plan = list[Compiled]()
+    for name, layer in layers:
+        at = dict[str, int]()
+        for part, _ in layer.named_parameters():
+            offset = begins.pop(f"{name}.{part}" if name else part, None)
+            if offset is None:
+                return None
+            at[part] = offset
+        add = kind_of(layer).compiled(layer, at)
+        if add is None:
+            return None
+        plan.append(add)
+    return None if begins else CompiledSteps(plan)
+
+
+def _network(plan: Sequence[Compiled], shape: Shape) -> list[Layer] | None:
+    layers: list[Layer] = []
+    for add in plan:
+        found = add(layers, shape)
+        if found is None:
+            return None
+        shape = found
+    return layers
 
 
 def _inputs(x: Any) -> Any:
-    """(n, ...) of float32, or None."""
+    """The inputs as float32 (n, ...), or None where they are something else."""
     if isinstance(x, (dict, tuple)):
         return None
     x = as_numpy(x)
@@ -82,7 +109,7 @@ def _inputs(x: Any) -> Any:
 
 
 def _targets(y: Any) -> Any:
-    """(n,) of classes, or None."""
+    """The classes as int64 (n,), or None where the targets are something else."""
     if isinstance(y, (dict, tuple)):
         return None
     y = as_numpy(y)

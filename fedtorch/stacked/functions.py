@@ -1,8 +1,9 @@
 """Which functions of torch treat every sample by itself, and how that is seen.
 
 The batch is the first axis. A function is known if it works value by value, along axes
-that it names, on the shape of a sample, or on images; whoever is not named here is left
-to vmap, which knows all.
+that it names, on the shape of a sample, or on images; a module that calls any other is
+left to vmap, which knows all. Functions that belong to a layer, as ``relu`` does, are
+added where that layer is registered.
 """
 
 import operator
@@ -12,34 +13,25 @@ from typing import Any
 import torch
 from torch import fx
 
-BY_VALUE = frozenset((
+BY_VALUE = {
     "add", "sub", "mul", "div", "truediv", "floordiv", "true_divide", "neg", "pow",
     "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "square", "reciprocal",
-    "sin", "cos", "tanh", "sigmoid", "erf", "relu", "relu6", "leaky_relu", "elu",
-    "selu", "celu", "gelu", "silu", "mish", "softplus", "softsign", "hardtanh",
-    "hardswish", "hardsigmoid", "logsigmoid", "clamp", "clip", "clamp_min",
-    "clamp_max", "maximum", "minimum", "where", "masked_fill", "sign", "floor",
-    "ceil", "round", "float", "long", "bool", "half", "contiguous", "eq", "ne",
-    "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or", "multiply",
-    "subtract", "divide", "negative", "lerp", "addcmul",
-))  # fmt: skip
-# What names an axis: where it stands among the arguments, and its default if it has one
-# that is not the batch.
+    "sin", "cos", "erf", "clamp", "clip", "clamp_min", "clamp_max", "maximum",
+    "minimum", "where", "masked_fill", "sign", "floor", "ceil", "round", "float",
+    "long", "bool", "half", "contiguous", "eq", "ne", "lt", "le", "gt", "ge",
+    "logical_not", "logical_and", "logical_or", "multiply", "subtract", "divide",
+    "negative", "lerp", "addcmul",
+}  # fmt: skip
+# Functions that are given an axis, and the position of the axis among the arguments.
 ALONG = {
-    "softmax": 1, "log_softmax": 1, "softmin": 1, "mean": 1, "sum": 1, "prod": 1,
-    "amax": 1, "amin": 1, "var": 1, "std": 1, "argmax": 1, "argmin": 1, "cumsum": 1,
-    "logsumexp": 1, "norm": 2, "normalize": 2, "squeeze": 1, "unsqueeze": 1, "cat": 1,
-    "concat": 1, "stack": 1, "chunk": 2, "split": 2, "unbind": 1, "select": 1,
-    "narrow": 1, "flip": 1, "glu": 1, "flatten": 1,
+    "mean": 1, "sum": 1, "prod": 1, "amax": 1, "amin": 1, "var": 1, "std": 1,
+    "argmax": 1, "argmin": 1, "cumsum": 1, "logsumexp": 1, "norm": 2, "normalize": 2,
+    "squeeze": 1, "unsqueeze": 1, "cat": 1, "concat": 1, "stack": 1, "chunk": 2,
+    "split": 2, "unbind": 1, "select": 1, "narrow": 1, "flip": 1, "flatten": 1,
 }  # fmt: skip
 SWAPS = frozenset(["transpose", "permute", "swapaxes", "movedim"])
 SHAPES = frozenset(["view", "reshape", "unflatten"])
-OF_SAMPLES = frozenset((
-    "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "dropout",
-    "dropout1d", "dropout2d", "alpha_dropout", "pad", "interpolate",
-    "scaled_dot_product_attention", "one_hot", "pixel_shuffle",
-))  # fmt: skip
+OF_SAMPLES = {"interpolate", "scaled_dot_product_attention", "one_hot"}
 PRODUCTS = frozenset(["matmul", "bmm"])
 SIZES = frozenset(["size", "dim", "ndimension"])
 _IN_PLACE: dict[Any, Callable[..., Any]] = {

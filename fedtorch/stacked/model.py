@@ -20,7 +20,7 @@ from fedtorch.devices import find_device
 from fedtorch.stacked.batch import Batch
 from fedtorch.stacked.chain import chain, flattened
 from fedtorch.stacked.compiled import CompiledSteps, compiled_steps
-from fedtorch.stacked.layers import Maker
+from fedtorch.stacked.layers.registry import Maker
 from fedtorch.stacked.losses import Loss, known, stacked_loss
 from fedtorch.stacked.rows import Rows, Slots, Workspace
 from fedtorch.stacked.strategy import Strategy

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -199,8 +199,14 @@ class Slots:
         """One more place uses it."""
         self._uses[id(parameter)] = self._uses.get(id(parameter), 0) + 1
 
-    def of(self, parameter: torch.Tensor) -> Slot:
-        """Where the parameter comes from; all uses must have been counted."""
+    @overload
+    def of(self, parameter: torch.Tensor) -> Slot: ...
+    @overload
+    def of(self, parameter: None) -> None: ...
+    def of(self, parameter: torch.Tensor | None) -> Slot | None:
+        """Where a parameter comes from; all uses must have been counted before."""
+        if parameter is None:
+            return None
         found = self._specs.get(id(parameter))
         if found is None:
             return Slot(None, parameter.detach())

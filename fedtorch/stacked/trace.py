@@ -8,7 +8,7 @@ import torch
 from torch import fx, nn
 
 from fedcore.errors import NotStackableError
-from fedtorch.stacked.layers import refusal
+from fedtorch.stacked.layers.registry import refusal
 
 
 class _Called(nn.Module):

@@ -1,6 +1,12 @@
-"""The layers that can be computed for many models at once, without vmap."""
+"""Layers computed for many models at once: a file each; the import registers it."""
 
-from fedtorch.stacked.layers.base import Composed as Composed
-from fedtorch.stacked.layers.base import Layer as Layer
-from fedtorch.stacked.layers.make import Maker as Maker
-from fedtorch.stacked.layers.make import refusal as refusal
+from fedtorch.stacked.layers import activation as activation
+from fedtorch.stacked.layers import by_sample as by_sample
+from fedtorch.stacked.layers import convolution as convolution
+from fedtorch.stacked.layers import embedding as embedding
+from fedtorch.stacked.layers import linear as linear
+from fedtorch.stacked.layers import normalisation as normalisation
+from fedtorch.stacked.layers import pooling as pooling
+from fedtorch.stacked.layers import recurrent as recurrent
+from fedtorch.stacked.layers import softmax as softmax
+from fedtorch.stacked.layers import view as view

@@ -1,4 +1,4 @@
-"""Activations whose derivative torch has as one operation."""
+"""Activations; by hand, where torch has their derivative as one operation."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from fedcore.kernels import descent
 from fedtorch.stacked.layers.base import Bound, Layer
+from fedtorch.stacked.layers.registry import Maker, Offsets, Shape, register
 from fedtorch.stacked.rows import Rows, Workspace
 
 aten = torch.ops.aten
@@ -43,7 +45,15 @@ class Activation(Layer):
         return self._derivative.backward(gy, self._kept) if wanted else None
 
 
-class InPlaceReLU(Layer):
+class ReLU(Activation):
+    """A ReLU, which writes over the output of the layer before it where it may."""
+
+    def following(self, before: Layer) -> Layer:
+        """Writes over a buffer that belongs to the layer before it."""
+        return _InPlaceReLU(self.workspace) if before.fresh else self
+
+
+class _InPlaceReLU(Layer):
     """A ReLU that writes over the output of the layer before it."""
 
     def bind(self, rows: Rows, shape: torch.Size, wanted: bool) -> Bound:
@@ -62,28 +72,11 @@ class InPlaceReLU(Layer):
         return Bound(forward, backward)
 
 
-def derivative_of(layer: nn.Module) -> Derivative | None:
-    """How to differentiate this layer; None where autograd has to."""
-    make = _DERIVATIVES.get(type(layer))
-    return None if make is None else make(layer)
-
-
-def _relu(layer: nn.Module) -> Derivative:
-    return Derivative(
-        torch.relu, lambda gy, y: aten.threshold_backward(gy, y, 0), keeps_output=True
-    )
-
-
-def _tanh(layer: nn.Module) -> Derivative:
-    return Derivative(torch.tanh, aten.tanh_backward, keeps_output=True)
-
-
-def _sigmoid(layer: nn.Module) -> Derivative:
-    return Derivative(torch.sigmoid, aten.sigmoid_backward, keeps_output=True)
-
-
-def _silu(layer: nn.Module) -> Derivative:
-    return Derivative(nn.functional.silu, aten.silu_backward, keeps_output=False)
+def _always(
+    forward: Any, backward: Any, *, keeps_output: bool
+) -> Callable[[Any], Derivative]:
+    """A derivative that does not depend on settings of the layer."""
+    return lambda layer: Derivative(forward, backward, keeps_output)
 
 
 def _gelu(layer: Any) -> Derivative:
@@ -113,12 +106,56 @@ def _elu(layer: Any) -> Derivative:
     )
 
 
-_DERIVATIVES: dict[type[nn.Module], Callable[[Any], Derivative]] = {
-    nn.ReLU: _relu,
-    nn.Tanh: _tanh,
-    nn.Sigmoid: _sigmoid,
-    nn.SiLU: _silu,
-    nn.GELU: _gelu,
-    nn.LeakyReLU: _leaky_relu,
-    nn.ELU: _elu,
-}
+def _relu(maker: Maker, layer: nn.Module) -> Layer:
+    def backward(gy: torch.Tensor, y: torch.Tensor) -> Any:
+        return aten.threshold_backward(gy, y, 0)
+
+    return ReLU(maker.workspace, Derivative(torch.relu, backward, keeps_output=True))
+
+
+def _rectified(layers: list[descent.Layer], shape: Shape) -> Shape | None:
+    """The compiled loop takes a ReLU as a part of the layer before it."""
+    if not layers:
+        return None
+    layers[-1] = layers[-1]._replace(rectified=True)
+    return shape
+
+
+def _by_hand(derivative: Callable[[Any], Derivative]) -> Any:
+    def make(maker: Maker, layer: nn.Module) -> Layer:
+        return Activation(maker.workspace, derivative(layer))
+
+    return make
+
+
+def _compiled_relu(layer: nn.Module, at: Offsets) -> Any:
+    return _rectified
+
+
+register(nn.ReLU, make=_relu, compiled=_compiled_relu, by_value=["relu"])
+for _type, _name, _derivative in (
+    (nn.Tanh, "tanh", _always(torch.tanh, aten.tanh_backward, keeps_output=True)),
+    (
+        nn.Sigmoid,
+        "sigmoid",
+        _always(torch.sigmoid, aten.sigmoid_backward, keeps_output=True),
+    ),
+    (
+        nn.SiLU,
+        "silu",
+        _always(nn.functional.silu, aten.silu_backward, keeps_output=False),
+    ),
+    (nn.GELU, "gelu", _gelu),
+    (nn.LeakyReLU, "leaky_relu", _leaky_relu),
+    (nn.ELU, "elu", _elu),
+):
+    register(_type, make=_by_hand(_derivative), by_value=[_name])
+register(
+    nn.ReLU6, nn.SELU, nn.CELU, nn.Mish, nn.Softplus, nn.Softsign, nn.LogSigmoid,
+    nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink,
+    nn.Tanhshrink, nn.Threshold,
+    by_value=(
+        "relu6", "selu", "celu", "mish", "softplus", "softsign", "logsigmoid",
+        "hardtanh", "hardswish", "hardsigmoid",
+    ),
+)  # fmt: skip

@@ -31,6 +31,7 @@ class Layer:
 
     slots: tuple[Slot, ...] = ()
     fresh = False  # the output is a buffer of its own, which may be written over
+    classes_first = False  # whether the memory of the output should be (N, O, B)
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -45,6 +46,10 @@ class Layer:
         return Bound(
             partial(self.forward, rows), partial(self.backward, rows, wanted=wanted)
         )
+
+    def following(self, before: "Layer") -> "Layer":
+        """The layer to use behind ``before`` in a sequence."""
+        return self
 
     def forward(self, rows: Rows, x: torch.Tensor) -> torch.Tensor:
         """The layer's output."""

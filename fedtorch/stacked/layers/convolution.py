@@ -5,33 +5,25 @@ as long as the models one after the other. Where the patches of one model are to
 for a core's cache, oneDNN convolves the models one after the other.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 from fedtorch.stacked.layers.base import Bound, Layer
-from fedtorch.stacked.rows import Block, Rows, Slot, Workspace, copier
+from fedtorch.stacked.layers.direct import Direct
+from fedtorch.stacked.layers.geometry import Geometry
+from fedtorch.stacked.layers.grouped import grouped_convolution
+from fedtorch.stacked.layers.patches import Patches
+from fedtorch.stacked.layers.registry import Maker, register
+from fedtorch.stacked.layers.window import Window, compiled_window, window
+from fedtorch.stacked.rows import Rows, Slot, Workspace
 
 PATCHES = 3 << 19  # bytes of a model's patches, beyond which oneDNN is as fast
-WIDE = 32  # values in a row that a bias is added to at full speed
-
-
-class _Image(NamedTuple):
-    """The sizes of an input: N models, B images, and so on; and of its output."""
-
-    n: int
-    b: int
-    h: int
-    w: int
-    h_out: int
-    w_out: int
 
 
 class Convolution(Layer):
-    """Conv2d, or Conv1d as one of height 1, without groups and padded with zeros."""
+    """Conv1d or Conv2d, without groups and padded with zeros."""
 
     fresh = True
 
@@ -39,285 +31,47 @@ class Convolution(Layer):
         self, workspace: Workspace, layer: Any, weight: Slot, bias: Slot | None
     ) -> None:
         super().__init__(workspace)
-        self._weight, self._bias = weight, bias
         self.slots = (weight,) if bias is None else (weight, bias)
-        self._flat = isinstance(layer, nn.Conv1d)
-        self._o, self._c = layer.out_channels, layer.in_channels
-        self._k = self._pair(layer.kernel_size, 1)
-        self._stride = self._pair(layer.stride, 1)
-        self._dilation = self._pair(layer.dilation, 1)
-        self._pad = self._padding(layer)
-        self._plain = self._c == 1 or self._k == (1, 1)  # patches lie as the weights
-
-    def _pair(self, value: tuple[int, ...], other: int) -> tuple[int, int]:
-        return (other, value[0]) if self._flat else (value[0], value[1])
-
-    def _padding(self, layer: Any) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Rows and columns of zeros before and after."""
-        if layer.padding == "valid":
-            return (0, 0), (0, 0)
-        if layer.padding == "same":
-            total = [d * (k - 1) for d, k in zip(self._dilation, self._k, strict=True)]
-            first, second = ((t // 2, t - t // 2) for t in total)
-            return first, second
-        high, wide = self._pair(layer.padding, 0)
-        return (high, high), (wide, wide)
-
-    def _image(self, shape: torch.Size) -> _Image:
-        if shape[2] != self._c:
-            raise ValueError(f"expected {self._c} channels, got {shape[2]}")
-        h, w = (1, shape[3]) if self._flat else shape[3:]
-        out = [
-            (size + sum(pad) - d * (k - 1) - 1) // s + 1
-            for size, pad, k, s, d in zip(
-                (h, w), self._pad, self._k, self._stride, self._dilation, strict=True
-            )
-        ]
-        return _Image(shape[0], shape[1], h, w, out[0], out[1])
+        self._geometry = Geometry(layer)
+        self._patches = Patches(workspace, self._geometry, weight, bias)
+        self._direct = Direct(workspace, self._geometry, weight, bias)
 
     def bind(self, rows: Rows, shape: torch.Size, wanted: bool) -> Bound:
-        """All copies and products, for images of this size."""
-        image = self._image(shape)
+        """The faster of both ways for images of this size."""
+        geometry = self._geometry
+        image = geometry.image(shape)
         places = image.b * image.h_out * image.w_out
-        nbytes = 4 * places * self._k[0] * self._k[1] * self._c
-        if nbytes > PATCHES and self._direct_padding is not None:
-            return self._one_after_the_other(rows, image, shape, wanted)
-        return self._by_patches(rows, image, wanted)
-
-    @property
-    def _direct_padding(self) -> tuple[int, int] | None:
-        """Zeros on each side, where they are as many on both."""
-        (top, bottom), (left, right) = self._pad
-        return (top, left) if (top, left) == (bottom, right) else None
-
-    def _one_after_the_other(
-        self, rows: Rows, image: _Image, shape: torch.Size, wanted: bool
-    ) -> Bound:
-        """A convolution of oneDNN for each model."""
-        n, o = image.n, self._o
-        weight, bias = self._weight, self._bias
-        kernels = self._parameter(rows, weight, (o, self._c, *self._k))
-        offsets = None if bias is None else self._parameter(rows, bias, (o,))
-        y = self.workspace.take(
-            (self, "y"), (n, image.b, o, image.h_out, image.w_out)
-        ).tensor
-        inputs = (n, image.b, self._c, image.h, image.w)
-        g_x = self.workspace.take((self, "gx"), inputs).tensor
-        settings: Any = (
-            self._stride,
-            self._direct_padding,
-            self._dilation,
-            False,
-            (0, 0),
-            1,
-        )
-        trained_bias = bias is not None and bias.trained
-        mask = [wanted, weight.trained, trained_bias]
-        kept: list[torch.Tensor] = []
-
-        def forward(x: torch.Tensor) -> torch.Tensor:
-            kept[:] = (x.reshape(inputs),)
-            for i in range(n):
-                b = None if offsets is None else offsets[i]
-                y[i] = torch.convolution(kept[0][i], kernels[i], b, *settings)
-            return y.squeeze(3) if self._flat else y
-
-        def backward(gy: torch.Tensor) -> torch.Tensor | None:
-            gy = gy.reshape(y.shape)
-            for i in range(n):
-                found = torch.ops.aten.convolution_backward(
-                    gy[i], kept[0][i], kernels[i], [o], *settings, mask
-                )
-                if wanted:
-                    g_x[i] = found[0]
-                for slot, value in ((weight, found[1]), (bias, found[2])):
-                    if slot is not None and slot.spec is not None:
-                        into = rows.gradient(slot.spec).tensor[i]
-                        value = value.view(into.shape)
-                        into.add_(value) if slot.several else into.copy_(value)
-            return g_x.view(shape) if wanted else None
-
-        return Bound(forward, backward, g_x.nbytes)
-
-    def _parameter(
-        self, rows: Rows, slot: Slot, shape: tuple[int, ...]
-    ) -> torch.Tensor:
-        """(N, *shape), a frozen one N times."""
-        if slot.spec is not None:
-            return rows.weight(slot.spec).tensor.view(rows.count, *shape)
-        assert slot.shared is not None
-        return slot.shared.view(shape).expand(rows.count, *shape)
-
-    def _by_patches(self, rows: Rows, image: _Image, wanted: bool) -> Bound:
-        """One matrix product for each model."""
-        take = self.workspace.take
-        n, b, ho, wo = image.n, image.b, image.h_out, image.w_out
-        matrix = self.workspace.products.matrix
-        padded, inside = self._border("x", image)
-        windows = self._windows(padded, ho, wo)
-        patches = take(
-            (self, "patches"), (n, b * ho * wo, self._k[0] * self._k[1] * self._c)
-        )
-        unfold = copier(patches.tensor.view(windows.shape), windows)
-        y = take((self, "y"), (n, b * ho * wo, self._o))
-        images = (n, b, ho, wo, self._o)
-        out = y.tensor.view(images).permute(0, 1, 4, 2, 3)
-        out = out.squeeze(3) if self._flat else out
-        prepare, kernels = self._kernels(rows)
-        kernels_T = kernels.swapaxes(1, 2)
-        add_bias = self._adder(rows, y.tensor, wo)
-        g = take((self, "gy"), y.tensor.shape)
-        put = self._writer(rows, patches)
-        gather = self._gatherer(patches.tensor, image) if wanted else None
-
-        def forward(x: torch.Tensor) -> torch.Tensor:
-            inside.copy_(x.unsqueeze(3) if self._flat else x)
-            unfold()
-            prepare()
-            self._multiply(patches.matrix, kernels_T, y.matrix)
-            add_bias()
-            return out
-
-        def backward(gy: torch.Tensor) -> torch.Tensor | None:
-            gy = gy.unsqueeze(3) if self._flat else gy
-            last = gy.permute(0, 1, 3, 4, 2)
-            if last.is_contiguous():
-                gy_NPO = last.view(n, -1, self._o)
-                g_NPO = matrix(gy_NPO)
-            else:
-                gy_NPO, g_NPO = g
-                gy_NPO.view(images).copy_(last)
-            put(gy_NPO, g_NPO)
-            if gather is None:
-                return None
-            # The patches are not needed any more: their gradient takes their place.
-            self._multiply(g_NPO, kernels, patches.matrix)
-            return gather()
-
-        return Bound(forward, backward, patches.tensor.nbytes + padded.nbytes)
-
-    def _multiply(self, left: Any, right: Any, out: Any) -> None:
-        """One product a model, or one for all where the kernels are frozen."""
-        if right.shape[0] < left.shape[0]:
-            left = left.reshape(1, -1, left.shape[2])
-            out = out.reshape(1, -1, out.shape[2])
-        self.workspace.products.multiply(left, right, out=out)
-
-    def _border(self, name: str, image: _Image) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images (N, B, H, W, C) with a border of zeros, and what is inside of it.
-
-        Images of one size share a buffer: whatever their number, the border is never
-        written to.
-        """
-        (top, bottom), (left, right) = self._pad
-        size = (top + image.h + bottom, left + image.w + right, self._c)
-        name_ = (self, name, size)
-        padded = self.workspace.take(name_, (image.n, image.b, *size)).tensor
-        inside = padded[:, :, top : top + image.h, left : left + image.w]
-        return padded, inside.permute(0, 1, 4, 2, 3)
-
-    def _windows(self, padded: torch.Tensor, ho: int, wo: int) -> torch.Tensor:
-        """Every patch as a view, (N, B, Ho, Wo, Kh, Kw, C)."""
-        n, b, _, _, c = padded.shape
-        sn, sb, sh, sw, sc = padded.stride()
-        (kh, kw), (dh, dw), (th, tw) = self._k, self._dilation, self._stride
-        return padded.as_strided(
-            (n, b, ho, wo, kh, kw, c), (sn, sb, sh * th, sw * tw, sh * dh, sw * dw, sc)
-        )
-
-    def _kernels(self, rows: Rows) -> tuple[Callable[[], None], Any]:
-        """The weights (N, O, Kh Kw C) in the order of a patch, and how to get them."""
-        matrix = self.workspace.products.matrix
-        if self._weight.spec is None:
-            assert self._weight.shared is not None
-            given = self._weight.shared[None]
-        else:
-            given = rows.weight(self._weight.spec).tensor
-        n = given.shape[0]
-        if self._plain:
-            return _nothing, matrix(given.view(n, self._o, -1))
-        block = self.workspace.take((self, "kernels"), (n, self._o, *self._k, self._c))
-        full = given.view(n, self._o, self._c, *self._k).permute(0, 1, 3, 4, 2)
-        return copier(block.tensor, full), block.matrix.reshape(n, self._o, -1)
-
-    def _adder(self, rows: Rows, y: torch.Tensor, wo: int) -> Callable[[], Any]:
-        """Adds the bias; to a line of pixels at a time where there are few channels."""
-        bias = self._bias
-        if bias is None:
-            return _nothing
-        if bias.spec is None:
-            assert bias.shared is not None
-            row = bias.shared
-        else:
-            row = rows.weight(bias.spec).tensor.unsqueeze(1)
-        if self._o >= WIDE:
-            return partial(y.add_, row)
-        lines = y.view(y.shape[0], -1, wo * self._o)
-        repeats = (1,) * (row.dim() - 1) + (wo,)
-        return lambda: lines.add_(row.repeat(repeats))
-
-    def _writer(
-        self, rows: Rows, patches: Block
-    ) -> Callable[[torch.Tensor, Any], None]:
-        """Puts the gradients of the weights and the bias into the flat vector."""
-        weight, bias = self._weight, self._bias
-        multiply = self.workspace.products.multiply
-        n, k = patches.tensor.shape[0], patches.tensor.shape[2]
-        out: Any = None
-        reorder: Callable[[], Any] = _nothing
-        if weight.spec is not None:
-            into = rows.gradient(weight.spec).tensor
-            part = self.workspace.take((self, "gw"), (n, k, self._o))
-            out = part.matrix
-            value = part.tensor.view(n, *self._k, self._c, self._o)
-            value = value.permute(0, 4, 3, 1, 2)
-            full = into.view(value.shape)
-            reorder = copier(full, value)
-            if weight.several:
-                reorder = partial(full.add_, value)
-
-        def put(gy_NPO: torch.Tensor, g_NPO: Any) -> None:
-            if out is not None:
-                multiply(patches.matrix.swapaxes(1, 2), g_NPO, out=out)
-                reorder()
-            if bias is not None:
-                rows.put(bias, gy_NPO.sum(1))
-
-        return put
-
-    def _gatherer(self, g: torch.Tensor, image: _Image) -> Callable[[], torch.Tensor]:
-        """Adds up what the patches say of each pixel: the gradient of the input.
-
-        Without dilation a line of a patch is one run of values; lines that do not
-        overlap are added in one call.
-        """
-        n, b, ho, wo = image.n, image.b, image.h_out, image.w_out
-        padded, inside = self._border("gx", image)
-        (kh, kw), (dh, dw), (th, tw) = self._k, self._dilation, self._stride
-        c = self._c
-        sn, sb, sh, sw, _ = padded.stride()
-        run, apart = (kw, -(-kw // tw)) if dw == 1 else (1, 1)
-        lines = g.view(n, b, ho, wo, kh, kw // run, run * c)
-        pairs = []
-        for i in range(kh):
-            for j in range(kw // run):
-                start = padded.storage_offset() + i * dh * sh + j * dw * sw
-                places = padded.as_strided(
-                    (n, b, ho, wo, run * c), (sn, sb, sh * th, sw * tw, 1), start
-                )
-                pairs += [
-                    (places[:, :, :, r::apart], lines[:, :, :, r::apart, i, j])
-                    for r in range(min(apart, wo))
-                ]
-
-        def gather() -> torch.Tensor:
-            padded.zero_()
-            for place, value in pairs:
-                place.add_(value)
-            return inside.squeeze(3) if self._flat else inside
-
-        return gather
+        nbytes = 4 * places * geometry.k[0] * geometry.k[1] * geometry.c
+        if nbytes > PATCHES and geometry.even_pad is not None:
+            return self._direct.bind(rows, image, shape, wanted)
+        return self._patches.bind(rows, image, wanted)
 
 
-def _nothing() -> None:
-    """Where there is nothing to be done."""
+def _make(maker: Maker, layer: Any) -> Layer:
+    if layer.groups > 1:
+        function = grouped_convolution(layer)
+        return maker.composed(function, (layer.weight, layer.bias))
+    of = maker.slots.of
+    return Convolution(maker.workspace, layer, of(layer.weight), of(layer.bias))
+
+
+def _refusal(layer: Any) -> str | None:
+    if layer.padding_mode != "zeros":
+        return f"pads with {layer.padding_mode!r}"
+    return None
+
+
+def _window(layer: Any) -> Window | None:
+    shape = (layer.out_channels, layer.in_channels, *layer.kernel_size)
+    if layer.groups != 1 or tuple(layer.weight.shape) != shape:
+        return None
+    return window(layer, "product")
+
+
+register(
+    nn.Conv1d,
+    nn.Conv2d,
+    make=_make,
+    refusal=_refusal,
+    compiled=compiled_window(_window),
+)

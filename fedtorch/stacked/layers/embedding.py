@@ -3,8 +3,10 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from fedtorch.stacked.layers.base import Layer
+from fedtorch.stacked.layers.registry import Maker, register
 from fedtorch.stacked.rows import Rows, Slot, Workspace
 
 
@@ -42,3 +44,16 @@ class Embedding(Layer):
                 into.zero_()
             into.scatter_add_(1, self._indices, gy)
         return None
+
+
+def _make(maker: Maker, layer: Any) -> Layer:
+    return Embedding(maker.workspace, layer, maker.slots.of(layer.weight))
+
+
+def _refusal(layer: Any) -> str | None:
+    if layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse:
+        return "has max_norm, scale_grad_by_freq or sparse"
+    return None
+
+
+register(nn.Embedding, make=_make, refusal=_refusal)

@@ -1,12 +1,14 @@
 """Normalisation of each sample, with scale and shift of each model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
-from fedtorch.stacked.layers.base import Function
+from fedtorch.stacked.layers.base import Function, Layer
+from fedtorch.stacked.layers.registry import Maker, register
 
 Parameters = Sequence[torch.Tensor | None]
 
@@ -45,3 +47,21 @@ def _affine(y: torch.Tensor, parameters: Parameters) -> torch.Tensor:
     if weight is not None:
         y = y * weight
     return y if bias is None else y + bias
+
+
+def _make(norm: Callable[[Any], Function]) -> Callable[[Maker, Any], Layer]:
+    def make(maker: Maker, layer: Any) -> Layer:
+        return maker.composed(norm(layer), (layer.weight, layer.bias))
+
+    return make
+
+
+def _refusal(layer: Any) -> str | None:
+    if layer.affine or layer.track_running_stats:
+        return "has parameters or running statistics"
+    return None
+
+
+register(nn.GroupNorm, make=_make(group_norm))
+register(nn.LayerNorm, make=_make(layer_norm))
+register(nn.InstanceNorm1d, nn.InstanceNorm2d, refusal=_refusal)

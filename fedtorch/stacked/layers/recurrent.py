@@ -6,8 +6,9 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from fedtorch.stacked.layers.base import Function
+from fedtorch.stacked.layers.base import Function, Layer
 from fedtorch.stacked.layers.lstm import LSTMRecurrence
+from fedtorch.stacked.layers.registry import Maker, register
 
 Parameters = Sequence[torch.Tensor | None]
 Cell = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -18,8 +19,8 @@ WIDE = 32  # states, beyond which oneDNN's LSTM of one model is faster on a CPU
 def recurrent(layer: Any) -> Function:
     """LSTM, GRU or RNN over (N, B, T, F), in one direction; the outputs of all steps.
 
-    Parameters come in the order of ``named_parameters`` of each layer of it: input
-    weights, hidden weights, and the two biases if there are any.
+    The parameters are in the order of ``named_parameters``: for each of its layers the
+    input weights, the hidden weights, and the two biases if there are any.
     """
     many = 4 if layer.bias else 2
     cell = None if type(layer) is nn.LSTM else _CELLS[type(layer)](layer)
@@ -123,3 +124,21 @@ _CELLS: dict[type[nn.Module], Callable[[Any], Cell]] = {
     nn.GRU: _gru,
     nn.RNN: _rnn,
 }
+
+
+def _make(maker: Maker, layer: nn.Module) -> Layer:
+    return maker.composed(recurrent(layer), tuple(layer.parameters()))
+
+
+def _refusal(layer: Any) -> str | None:
+    if (
+        not layer.batch_first
+        or layer.bidirectional
+        or layer.proj_size
+        or layer.mode not in ("LSTM", "GRU", "RNN_TANH", "RNN_RELU")
+    ):
+        return "is stacked only with batch_first=True, in one direction, unprojected"
+    return None
+
+
+register(nn.LSTM, nn.GRU, nn.RNN, make=_make, refusal=_refusal, returns_tuple=True)
