@@ -38,15 +38,6 @@ class Known(NamedTuple):
 
 
 _OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
-_OF_VALUES = (
-    functional.mse_loss,
-    functional.l1_loss,
-    functional.smooth_l1_loss,
-    functional.huber_loss,
-    functional.binary_cross_entropy,
-    functional.binary_cross_entropy_with_logits,
-    functional.soft_margin_loss,
-)
 _MODULES: Mapping[type[nn.Module], tuple[Callable[..., Any], tuple[str, ...]]] = {
     nn.CrossEntropyLoss: (
         functional.cross_entropy,
@@ -64,11 +55,12 @@ _MODULES: Mapping[type[nn.Module], tuple[Callable[..., Any], tuple[str, ...]]] =
     ),
     nn.SoftMarginLoss: (functional.soft_margin_loss, ()),
 }
+_FUNCTIONS = [function for function, _ in _MODULES.values()]
 
 
 def known(loss: Any) -> Known | None:
-    """The loss if it is a mean that is known by its type or as a function."""
-    if loss in (*_OF_CLASSES, *_OF_VALUES):
+    """The loss, if it is a mean and its type or function is known; else None."""
+    if loss in _FUNCTIONS:
         return known_call(loss, {})
     found = _MODULES.get(type(loss))
     if found is None or loss.reduction != "mean" or loss._forward_hooks:
@@ -78,20 +70,16 @@ def known(loss: Any) -> Known | None:
 
 
 def known_call(function: Any, settings: Mapping[str, Any]) -> Known | None:
-    """The same of a call with these keyword arguments."""
+    """The loss of a call with these keyword arguments, if it is known; else None."""
     rest = {k: v for k, v in settings.items() if v is not None}
-    if rest.pop("reduction", "mean") != "mean" or {"size_average", "reduce"} & set(
-        rest
-    ):
+    if rest.pop("reduction", "mean") != "mean" or function not in _FUNCTIONS:
         return None
-    if function in _OF_CLASSES:
-        return Known(function, rest, of_classes=True)
-    if function in _OF_VALUES:
-        weight = rest.get("weight")
-        if weight is not None and weight.dim() > 1:
-            return None  # a weight for each sample of the batch
-        return Known(function, rest, of_classes=False)
-    return None
+    of_classes, weight = function in _OF_CLASSES, rest.get("weight")
+    if {"size_average", "reduce"} & set(rest):
+        return None
+    if not of_classes and weight is not None and weight.dim() > 1:
+        return None  # a weight for each sample of the batch
+    return Known(function, rest, of_classes)
 
 
 class Loss:

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedcore.kernels import descent
 from fedtorch.stacked.layers.base import Bound, Layer
-from fedtorch.stacked.layers.registry import Maker, Offsets, Shape, register
+from fedtorch.stacked.layers.registry import Maker, Shape, register
 from fedtorch.stacked.rows import Rows, Workspace
 
 aten = torch.ops.aten
@@ -31,6 +31,11 @@ class Activation(Layer):
         self._derivative = derivative
         self._kept: torch.Tensor | None = None
 
+    def following(self, before: Layer) -> Layer:
+        """A ReLU writes over the output of the layer before it where it may."""
+        over = before.fresh and self._derivative.forward is torch.relu
+        return _InPlaceReLU(self.workspace) if over else self
+
     def forward(self, rows: Rows, x: torch.Tensor) -> torch.Tensor:
         """The function."""
         y = self._derivative.forward(x)
@@ -43,14 +48,6 @@ class Activation(Layer):
         """Its derivative."""
         assert self._kept is not None
         return self._derivative.backward(gy, self._kept) if wanted else None
-
-
-class ReLU(Activation):
-    """A ReLU, which writes over the output of the layer before it where it may."""
-
-    def following(self, before: Layer) -> Layer:
-        """Writes over a buffer that belongs to the layer before it."""
-        return _InPlaceReLU(self.workspace) if before.fresh else self
 
 
 class _InPlaceReLU(Layer):
@@ -70,13 +67,6 @@ class _InPlaceReLU(Layer):
             return kept[1]
 
         return Bound(forward, backward)
-
-
-def _always(
-    forward: Any, backward: Any, *, keeps_output: bool
-) -> Callable[[Any], Derivative]:
-    """A derivative that does not depend on settings of the layer."""
-    return lambda layer: Derivative(forward, backward, keeps_output)
 
 
 def _gelu(layer: Any) -> Derivative:
@@ -106,11 +96,25 @@ def _elu(layer: Any) -> Derivative:
     )
 
 
-def _relu(maker: Maker, layer: nn.Module) -> Layer:
-    def backward(gy: torch.Tensor, y: torch.Tensor) -> Any:
-        return aten.threshold_backward(gy, y, 0)
+_BY_HAND: dict[type[nn.Module], Callable[[Any], Derivative]] = {
+    nn.ReLU: lambda _: Derivative(
+        torch.relu, lambda gy, y: aten.threshold_backward(gy, y, 0), keeps_output=True
+    ),
+    nn.Tanh: lambda _: Derivative(torch.tanh, aten.tanh_backward, keeps_output=True),
+    nn.Sigmoid: lambda _: Derivative(
+        torch.sigmoid, aten.sigmoid_backward, keeps_output=True
+    ),
+    nn.SiLU: lambda _: Derivative(
+        nn.functional.silu, aten.silu_backward, keeps_output=False
+    ),
+    nn.GELU: _gelu,
+    nn.LeakyReLU: _leaky_relu,
+    nn.ELU: _elu,
+}
 
-    return ReLU(maker.workspace, Derivative(torch.relu, backward, keeps_output=True))
+
+def _make(maker: Maker, layer: nn.Module) -> Layer:
+    return Activation(maker.workspace, _BY_HAND[type(layer)](layer))
 
 
 def _rectified(layers: list[descent.Layer], shape: Shape) -> Shape | None:
@@ -121,35 +125,12 @@ def _rectified(layers: list[descent.Layer], shape: Shape) -> Shape | None:
     return shape
 
 
-def _by_hand(derivative: Callable[[Any], Derivative]) -> Any:
-    def make(maker: Maker, layer: nn.Module) -> Layer:
-        return Activation(maker.workspace, derivative(layer))
-
-    return make
-
-
-def _compiled_relu(layer: nn.Module, at: Offsets) -> Any:
-    return _rectified
-
-
-register(nn.ReLU, make=_relu, compiled=_compiled_relu, by_value=["relu"])
-for _type, _name, _derivative in (
-    (nn.Tanh, "tanh", _always(torch.tanh, aten.tanh_backward, keeps_output=True)),
-    (
-        nn.Sigmoid,
-        "sigmoid",
-        _always(torch.sigmoid, aten.sigmoid_backward, keeps_output=True),
-    ),
-    (
-        nn.SiLU,
-        "silu",
-        _always(nn.functional.silu, aten.silu_backward, keeps_output=False),
-    ),
-    (nn.GELU, "gelu", _gelu),
-    (nn.LeakyReLU, "leaky_relu", _leaky_relu),
-    (nn.ELU, "elu", _elu),
-):
-    register(_type, make=_by_hand(_derivative), by_value=[_name])
+register(
+    *_BY_HAND,
+    make=_make,
+    compiled=lambda layer, at: _rectified if type(layer) is nn.ReLU else None,
+    by_value=("relu", "tanh", "sigmoid", "silu", "gelu", "leaky_relu", "elu"),
+)
 register(
     nn.ReLU6, nn.SELU, nn.CELU, nn.Mish, nn.Softplus, nn.Softsign, nn.LogSigmoid,
     nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Hardshrink, nn.Softshrink,

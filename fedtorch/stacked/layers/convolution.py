@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from fedtorch.stacked.layers.base import Bound, Layer
-from fedtorch.stacked.layers.direct import Direct
-from fedtorch.stacked.layers.geometry import Geometry
+from fedtorch.stacked.layers.geometry import Geometry, Image
 from fedtorch.stacked.layers.grouped import grouped_convolution
 from fedtorch.stacked.layers.patches import Patches
 from fedtorch.stacked.layers.registry import Maker, register
@@ -34,7 +33,7 @@ class Convolution(Layer):
         self.slots = (weight,) if bias is None else (weight, bias)
         self._geometry = Geometry(layer)
         self._patches = Patches(workspace, self._geometry, weight, bias)
-        self._direct = Direct(workspace, self._geometry, weight, bias)
+        self._bias = bias
 
     def bind(self, rows: Rows, shape: torch.Size, wanted: bool) -> Bound:
         """The faster of both ways for images of this size."""
@@ -43,8 +42,61 @@ class Convolution(Layer):
         places = image.b * image.h_out * image.w_out
         nbytes = 4 * places * geometry.k[0] * geometry.k[1] * geometry.c
         if nbytes > PATCHES and geometry.even_pad is not None:
-            return self._direct.bind(rows, image, shape, wanted)
+            return self._one_after_the_other(rows, image, shape, wanted)
         return self._patches.bind(rows, image, wanted)
+
+    def _one_after_the_other(
+        self, rows: Rows, image: Image, shape: torch.Size, wanted: bool
+    ) -> Bound:
+        """A convolution of oneDNN for each model."""
+        geometry = self._geometry
+        n, o, flat = image.n, geometry.o, geometry.flat
+        weight, bias = self.slots[0], self._bias
+        kernels = self._parameter(rows, weight, (o, geometry.c, *geometry.k))
+        offsets = None if bias is None else self._parameter(rows, bias, (o,))
+        y = self.workspace.take(
+            (self, "y"), (n, image.b, o, image.h_out, image.w_out)
+        ).tensor
+        inputs = (n, image.b, geometry.c, image.h, image.w)
+        g_x = self.workspace.take((self, "gx"), inputs).tensor
+        stride, pad, dilation = geometry.stride, geometry.even_pad, geometry.dilation
+        settings: Any = (stride, pad, dilation, False, (0, 0), 1)
+        trained_bias = bias is not None and bias.trained
+        mask = [wanted, weight.trained, trained_bias]
+        kept: list[torch.Tensor] = []
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            kept[:] = (x.reshape(inputs),)
+            for i in range(n):
+                b = None if offsets is None else offsets[i]
+                y[i] = torch.convolution(kept[0][i], kernels[i], b, *settings)
+            return y.squeeze(3) if flat else y
+
+        def backward(gy: torch.Tensor) -> torch.Tensor | None:
+            gy = gy.reshape(y.shape)
+            for i in range(n):
+                found = torch.ops.aten.convolution_backward(
+                    gy[i], kept[0][i], kernels[i], [o], *settings, mask
+                )
+                if wanted:
+                    g_x[i] = found[0]
+                for slot, value in ((weight, found[1]), (bias, found[2])):
+                    if slot is not None and slot.spec is not None:
+                        into = rows.gradient(slot.spec).tensor[i]
+                        value = value.view(into.shape)
+                        into.add_(value) if slot.several else into.copy_(value)
+            return g_x.view(shape) if wanted else None
+
+        return Bound(forward, backward, g_x.nbytes)
+
+    def _parameter(
+        self, rows: Rows, slot: Slot, shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        """(N, *shape), a frozen one N times."""
+        if slot.spec is not None:
+            return rows.weight(slot.spec).tensor.view(rows.count, *shape)
+        assert slot.shared is not None
+        return slot.shared.view(shape).expand(rows.count, *shape)
 
 
 def _make(maker: Maker, layer: Any) -> Layer:
@@ -53,12 +105,6 @@ def _make(maker: Maker, layer: Any) -> Layer:
         return maker.composed(function, (layer.weight, layer.bias))
     of = maker.slots.of
     return Convolution(maker.workspace, layer, of(layer.weight), of(layer.bias))
-
-
-def _refusal(layer: Any) -> str | None:
-    if layer.padding_mode != "zeros":
-        return f"pads with {layer.padding_mode!r}"
-    return None
 
 
 def _window(layer: Any) -> Window | None:
@@ -72,6 +118,8 @@ register(
     nn.Conv1d,
     nn.Conv2d,
     make=_make,
-    refusal=_refusal,
+    refusal=lambda layer: (
+        None if layer.padding_mode == "zeros" else f"pads with {layer.padding_mode!r}"
+    ),
     compiled=compiled_window(_window),
 )

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedtorch.stacked.layers.base import Layer
-from fedtorch.stacked.layers.registry import Maker, register
+from fedtorch.stacked.layers.registry import register
 from fedtorch.stacked.rows import Rows, Slot, Workspace
 
 
@@ -46,14 +46,16 @@ class Embedding(Layer):
         return None
 
 
-def _make(maker: Maker, layer: Any) -> Layer:
-    return Embedding(maker.workspace, layer, maker.slots.of(layer.weight))
-
-
 def _refusal(layer: Any) -> str | None:
     if layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse:
         return "has max_norm, scale_grad_by_freq or sparse"
     return None
 
 
-register(nn.Embedding, make=_make, refusal=_refusal)
+register(
+    nn.Embedding,
+    make=lambda maker, layer: Embedding(
+        maker.workspace, layer, maker.slots.of(layer.weight)
+    ),
+    refusal=_refusal,
+)
