@@ -130,7 +130,9 @@ class ClientAlgorithmConfig(Method):
         """
         return kept
 
-    def publish(self, beside_D: Vector, mean_D: Vector, share: float) -> Vector:
+    def publish(
+        self, beside_D: Vector, mean_D: Vector, share: float, before: float
+    ) -> Vector:
         """The server's half: the companions that go with the next version.
 
         Only elementwise IEEE operations are used: a replay is exact on any processor.
@@ -138,7 +140,10 @@ class ClientAlgorithmConfig(Method):
         Args:
             beside_D: those that go with this version.
             mean_D: what the updates say of them, as the aggregator has merged them.
-            share: how many updates these were for each client that takes part.
+            share: the number of updates, divided by the number of clients that have
+                ever joined to train.
+            before: how many clients had joined when this version was made, as a share
+                of those that have joined now.
         """
         return beside_D - mean_D
 

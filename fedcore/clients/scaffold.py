@@ -8,8 +8,9 @@ c ← c + |S|/N·mean(c_i⁺ - c_i). All start at zero, so that c is the mean of
 
 An update that is rejected comes again through the error memory, with its change of
 c_i; what is gone for good is taken out of c_i as well. So c stays the mean of all c_i,
-but for changes that are still on their way, whatever is lost. N counts the clients that
-have joined; one that joins later changes the mean from the next version on.
+but for changes that are still on their way, whatever is lost. N counts all clients that
+have ever joined; one that joins later begins with c_i = 0, and c becomes the mean of
+one more. The c_i of a client that left for good, or lost its disk, stays in c.
 """
 
 from typing import Literal, Self
@@ -62,9 +63,11 @@ class Scaffold(SGDConfig):
         change_D = gone_D[len(gone_D) // 2 :]
         return change_D.copy() if kept is None else kept + change_D
 
-    def publish(self, beside_D: Vector, mean_D: Vector, share: float) -> Vector:
-        """C ← c - |S|/N·mean(c_i - c_i⁺)."""
-        return beside_D - np.float32(share) * mean_D
+    def publish(
+        self, beside_D: Vector, mean_D: Vector, share: float, before: float
+    ) -> Vector:
+        """C ← N'/N·c - |S|/N·mean(c_i - c_i⁺), where c is the mean of N' clients."""
+        return np.float32(before) * beside_D - np.float32(share) * mean_D
 
     @model_validator(mode="after")
     def _is_plain_descent(self) -> Self:

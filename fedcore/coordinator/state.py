@@ -64,6 +64,8 @@ class ServerState:
         self.update_filter = algorithm.update_filter.init()
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
+        self.joined = 0  # clients that have ever trained or may yet
+        self._joined_before = 0  # the same, when the newest version was made
         self.limit = algorithm.latest(0)
         """How many versions late an update may be."""
         self._placed: dict[tuple[int, int], list[str]] = {}  # ids by parts of the data
@@ -119,8 +121,10 @@ class ServerState:
                     self.clients[record.cid] = row
                 else:
                     self._count_trainers(-row.trains)
+                    self.joined -= row.role == "trainer"
                     row.name, row.role = record.name, record.role
                 self._count_trainers(row.trains)
+                self.joined += row.role == "trainer"
                 row.index, row.count = record.index, record.count
                 if record.owner:
                     self.owners[record.name] = record.owner
@@ -285,9 +289,14 @@ class ServerState:
         )
         if dim == algorithm.spec.dim:
             return model_D
+        joined = max(1, self.joined)
         beside_D = algorithm.config.client.publish(
-            self.exact_D[dim:], agg_D[dim:], self.count / max(1, self.trainers)
+            self.exact_D[dim:],
+            agg_D[dim:],
+            self.count / joined,
+            self._joined_before / joined,
         )
+        self._joined_before = joined
         return np.concatenate([model_D, beside_D])
 
     def _next_buffer(self) -> State:
@@ -345,6 +354,7 @@ class ServerState:
             "count": self.count,
             "samples": self.samples,
             "applied": self.applied,
+            "joined_before": self._joined_before,
             "evaluated": self.evaluated,
             "closed": self.closed,
             "clients": [row.to_json() for row in self.clients.values()],
@@ -365,6 +375,8 @@ class ServerState:
         self.clients = {
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
         }
+        self.joined = sum(row.role == "trainer" for row in self.clients.values())
+        self._joined_before = scalars["joined_before"]
         self.trainers = 0
         self._count_trainers(sum(row.trains for row in self.clients.values()))
         self.owners = dict(scalars["owners"])

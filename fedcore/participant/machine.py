@@ -194,8 +194,12 @@ class Participant:
         for place, sent in enumerate(history):
             counted = sent.seq in reply.accepted
             if sent.in_model and not counted:
+                if memory_D is None:
+                    self._take_back(sent.payload)
                 memory_D = self._fold(memory_D, None, sent.payload)
             if counted and not sent.in_model:
+                if memory_D is None:
+                    self._take_back(sent.payload, sign=-1.0)
                 memory_D = self._fold(memory_D, None, sent.payload, sign=-1.0)
             history[place] = replace(sent, in_model=counted)
         self._change(
@@ -457,10 +461,16 @@ class Participant:
             raise ProtocolError(f"the server cannot read these updates: {ack.reason}")
         self._change(complaint=ack.reason)
 
-    def _take_back(self, packed: Bytes) -> None:
-        """A message is gone: what the client keeps is as if it had not been."""
+    def _take_back(self, packed: Bytes, sign: float = 1.0) -> None:
+        """Makes what the client keeps as if it had not sent this message.
+
+        Args:
+            packed: the message, which is gone for good.
+            sign: -1 makes it as if the message had counted after all.
+        """
         if self.algorithm.config.client.companions:
             gone_D = payloads.decode(payloads.unpack(packed, self._layout))
+            gone_D = np.float32(sign) * gone_D
             self._change(kept=self._without(self.state.kept, gone_D))
 
     def _without(self, kept: State, gone_D: Vector | None) -> State:
@@ -482,8 +492,9 @@ class Participant:
         return fold(memory_D, residual_D, message, sign)
 
     def _bounded(self, history: Sequence[Sent]) -> tuple[Sent, ...]:
-        """Without a memory there is nowhere to fold back to; a cycle needs one."""
-        if self.state.memory_D is not None:
+        """Messages that may have to be taken back; a cycle needs one in any case."""
+        companions = self.algorithm.config.client.companions
+        if self.state.memory_D is not None or companions:
             return newest(history, 4 * self.algorithm.spec.dim)
         return tuple(history[-1:]) if self.algorithm.config.uplink.looks_back else ()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig
 from fedrun.config.load import change_config, parse_config
@@ -31,13 +32,16 @@ def ask(
                 f"--without {', '.join(sorted(unknown))}: no such client; there are "
                 f"{', '.join(sorted(names))}"
             )
+        config = _other_config(told.config, changes)
         now = recover(journal).coordinator.state
+        _require_same_companions(now.algorithm.config, config.algorithm)
         rest = journal.rest()
-        then = what_if(journal, _other_config(told.config, changes), without).state
+        then = what_if(journal, config, without).state
     finally:
         journal.close()
-    distance = float(np.linalg.norm(then.exact_D - now.exact_D))
-    size = float(np.linalg.norm(now.exact_D))
+    dim = now.algorithm.model.dim  # without the vectors that travel beside the model
+    distance = float(np.linalg.norm(then.exact_D[:dim] - now.exact_D[:dim]))
+    size = float(np.linalg.norm(now.exact_D[:dim]))
     yield f"as it was: version {now.version}, {now.applied} updates in the model"
     yield f"what if:   version {then.version}, {then.applied} updates in the model"
     yield f"the models are {distance:.4g} apart; the one that was has norm {size:.4g}"
@@ -45,6 +49,15 @@ def ask(
         spec = then.algorithm.model
         save_model(out, spec, then.exact_D, rest=rest, version=str(then.version))
         yield f"{out}: the model as it would be"
+
+
+def _require_same_companions(was: AlgorithmConfig, other: AlgorithmConfig) -> None:
+    """Checks that the recorded updates say what those of the other recipe would."""
+    if was.client.companions != other.client.companions:
+        raise ConfigError(
+            f"algorithm.client: a run of {was.client.kind} cannot be replayed with "
+            f"{other.client.kind}: other vectors travel beside the model"
+        )
 
 
 def _other_config(raw: dict[str, Any], changes: tuple[str, ...]) -> FederationConfig:

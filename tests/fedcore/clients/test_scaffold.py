@@ -58,7 +58,7 @@ def test_steps_and_control_variates_by_hand() -> None:
 class Bowls:
     """Clients whose losses differ in place and in curvature."""
 
-    def __init__(self, config: AlgorithmConfig) -> None:
+    def __init__(self, config: AlgorithmConfig, at_first: int = CLIENTS) -> None:
         rng = np.random.default_rng(0)
         self.curves_ND = rng.uniform(0.2, 3.0, (CLIENTS, DIM)).astype(np.float32)
         self.goals_ND = rng.normal(0, 3, (CLIENTS, DIM)).astype(np.float32)
@@ -66,12 +66,31 @@ class Bowls:
         initial_D = np.zeros(DIM, np.float32)
         self.coordinator = Coordinator(algorithm, initial_D, epoch=EPOCH, seed=0)
         self.clients: list[Participant] = []
-        for index in range(CLIENTS):
-            cid = str(index)
-            self.handle(ClientEnrolled(at=0.0, cid=cid, name=cid, index=index))
-            client = Participant(algorithm, ParticipantState(cid, "run", EPOCH))
-            client.derive(initial_D, self.coordinator.state.published.origin)
-            self.clients.append(client)
+        for _ in range(at_first):
+            self.join()
+
+    def join(self) -> None:
+        """One more client joins."""
+        index, algorithm = len(self.clients), self.coordinator.algorithm
+        client = Participant(algorithm, ParticipantState(str(index), "run", EPOCH))
+        origin = self.coordinator.state.published.origin
+        client.derive(np.zeros(DIM, np.float32), origin)
+        self.clients.append(client)
+        self.enrol(index)
+
+    def enrol(self, index: int) -> None:
+        """The server gets to know a client."""
+        cid, at = str(index), self.coordinator.state.at
+        self.handle(ClientEnrolled(at=at, cid=cid, name=cid, index=index))
+
+    def lose_history(self) -> None:
+        """The server is restored from a backup without any update."""
+        algorithm, initial_D = self.coordinator.algorithm, np.zeros(DIM, np.float32)
+        self.coordinator = Coordinator(algorithm, initial_D, epoch="1" * 16, seed=0)
+        for index, client in enumerate(self.clients):
+            self.enrol(index)
+            pull = client.pull(10_000)
+            self.handle(ClientPulled(at=0.0, pull=pull, fresh_epoch=""))
 
     def train(self, index: int, turn: int, lost: Verdict | None = None) -> None:
         """Pull, some steps, push; or the update gets another verdict on its way."""
@@ -161,6 +180,31 @@ def test_c_is_the_mean_of_all_c_i_whatever_is_lost(more: Any, cohort: int) -> No
         accepted += lost is None
         if accepted % cohort == 0:
             np.testing.assert_allclose(made.control_D, made.told_D, atol=2e-5)
+
+
+@pytest.mark.parametrize("more", [{}, CODED], ids=["raw", "coded"])
+def test_c_is_the_mean_of_all_c_i_though_clients_join_later(more: Any) -> None:
+    made = Bowls(settings(CLIENT, 1, **more), at_first=1)
+    for turn in range(24):
+        if turn in (5, 9, 14):
+            made.join()
+        made.train(turn % len(made.clients), turn)
+        np.testing.assert_allclose(made.control_D, made.told_D, atol=2e-5)
+    saved, arrays = made.coordinator.state.dump()
+    again = Coordinator(
+        made.config.build(SPEC), np.zeros(DIM, np.float32), epoch=EPOCH, seed=0
+    )
+    again.state.load(saved, arrays)
+    assert again.state.joined == made.coordinator.state.joined == CLIENTS
+
+
+@pytest.mark.parametrize("more", [{}, CODED], ids=["raw", "coded"])
+def test_what_a_restored_server_has_lost_is_taken_out_of_c_i(more: Any) -> None:
+    made = in_turn(settings(CLIENT, 2, **more), CLIENTS)
+    assert np.abs(made.told_D).max() > 0.01
+    made.lose_history()
+    # What a memory holds comes again, with its change of c_i.
+    np.testing.assert_allclose(made.control_D, made.told_D, atol=2e-6)
 
 
 def test_without_taking_back_what_is_lost_c_is_another(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedcore.errors import ConfigError
 from fedrun.journal.what_if import ask
 from tests.fedrun.journal.runs import Written, written
 
@@ -35,3 +36,10 @@ def test_what_is_asked_besides_another_recipe_is_kept_in_any_order(
 def test_the_recipe_that_it_was_keeps_its_settings(run: Written) -> None:
     said = version(run, "algorithm.kind=fed_buff")
     assert said == "what if:   version 4, 4 updates in the model"
+
+
+def test_updates_without_control_variates_are_not_replayed_with_them(
+    run: Written,
+) -> None:
+    with pytest.raises(ConfigError, match="a run of local_sgd cannot be replayed with"):
+        version(run, "algorithm.kind=scaffold")
