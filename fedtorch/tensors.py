@@ -1,4 +1,4 @@
-"""Trees of tensors: a tensor, or a dict or tuple of such."""
+"""Trees of tensors: a tensor, or a dict or tuple of trees."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def to_tensor(data: Any) -> Any:
 
 
 def to_targets(data: Any) -> Any:
-    """The same for targets; whole numbers and truth values become int64."""
+    """Targets as tensors; whole numbers and truth values become int64."""
     return mapped(to_tensor(data), _long)
 
 
@@ -57,7 +57,7 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The function of every tensor."""
+    """The tree with a function applied to every tensor."""
     if isinstance(tree, dict):
         return {name: mapped(part, function) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -66,12 +66,12 @@ def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def across(tree: Any, device: torch.device) -> Any:
-    """The same on a device; what is there already stays as it is."""
+    """The tree on a device; tensors that are there already are not copied."""
     return mapped(tree, lambda tensor: tensor.to(device))
 
 
 def join_tensors(trees: Sequence[Any]) -> Any:
-    """The rows of several trees in a row."""
+    """Concatenates the rows of several trees."""
     if isinstance(trees[0], dict):
         return {name: join_tensors([tree[name] for tree in trees]) for name in trees[0]}
     if isinstance(trees[0], tuple):
@@ -80,7 +80,7 @@ def join_tensors(trees: Sequence[Any]) -> Any:
 
 
 def first(tree: Any) -> torch.Tensor:
-    """The first tensor."""
+    """The first tensor of a tree."""
     while not isinstance(tree, torch.Tensor):
         tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
     return tree

@@ -78,7 +78,7 @@ Action = Callable[[Step, dict[fx.Node, Any]], Any]
 
 
 def called(node: fx.Node) -> Action:
-    """The function itself."""
+    """A function, called with the values of its arguments."""
     function = function_of(node)
     kwargs = {k: v for k, v in node.kwargs.items() if k != "inplace"}
 
@@ -90,7 +90,7 @@ def called(node: fx.Node) -> Action:
 
 
 def guarded(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
-    """Makes sure that the samples are still the first axis of what comes out."""
+    """An action that checks that the samples stay the first axis of its values."""
     name = name_of(node) if node.op != "call_module" else ""
     axis = axis_of(node) if name in ALONG else None
     if name in SWAPS:

@@ -1,4 +1,4 @@
-"""The batches of many models: what of them counts."""
+"""The batches of many models, and which of their rows count."""
 
 from typing import Any
 
@@ -23,19 +23,19 @@ class Batch:
         self._counts_NB: Any = None
 
     def part(self, rows: slice) -> "Batch":
-        """The same of some of the models."""
+        """The batches of some of the models."""
         if rows.start == 0 and rows.stop >= self.count:
             return self
         return Batch(self.sizes_N[rows], self.width, self.device)
 
     def valid(self) -> Any:
-        """Whether a row counts, in NumPy."""
+        """Whether each row counts, (N, B), in NumPy."""
         if self._counts_NB is None:
             self._counts_NB = np.arange(self.width) < self.sizes_N[:, None]
         return self._counts_NB
 
     def counts(self) -> torch.Tensor:
-        """Whether a row counts, on the device."""
+        """Whether each row counts, (N, B), on the device."""
         return torch.from_numpy(self.valid()).to(self.device)
 
     def weights(self) -> Any:

@@ -17,7 +17,7 @@ from fedtorch.stacked.rows import Rows
 
 
 class _Steps(NamedTuple):
-    """What is called for one stack and one shape of batches, in this order."""
+    """What a step calls, in this order, for one stack and one shape of batches."""
 
     forward: tuple[Callable[[torch.Tensor], torch.Tensor], ...]
     loss: Callable[[torch.Tensor], Callable[[Any, Batch], Found]]
@@ -42,7 +42,7 @@ class Chain:
         self.per_sample: dict[torch.Size, float] = {}
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
-        """All layers forward, the loss, and all layers back."""
+        """Computes the losses (N,), and writes the gradients into ``rows``."""
         with torch.no_grad():
             key = (self, x.shape)
             steps = rows.remembered.get(key)
@@ -80,7 +80,7 @@ class Chain:
 def _always(
     loss: Callable[[Any, Batch], Found],
 ) -> Callable[[torch.Tensor], Callable[[Any, Batch], Found]]:
-    """For outputs that are always in the same place."""
+    """The same loss for every output, since it always lies in the same place."""
     return lambda out: loss
 
 
@@ -91,7 +91,7 @@ def flattened(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] 
     if type(module) is not nn.Sequential:
         return [(name, module)] if refusal(module) is None else None
     layers: list[tuple[str, nn.Module]] = []
-    for key, child in module._modules.items():  # one that is there twice, twice
+    for key, child in module._modules.items():  # a repeated layer is there twice
         if child is None:
             continue
         inner = flattened(child, f"{name}.{key}" if name else key)

@@ -23,7 +23,7 @@ from fedtorch.tensors import first, mapped
 
 
 class Graph:
-    """The nodes of a traced module, each as what it is for many models."""
+    """The nodes of a traced module, and what each does for many models."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Graph:
         self.per_sample: dict[torch.Size, float] = {}
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
-        """The graph forward, the loss, and autograd back."""
+        """Computes the losses (N,), and writes the gradients into ``rows``."""
         step = Step(rows, batch)
         values: dict[fx.Node, Any] = {}
         with torch.enable_grad():
@@ -74,7 +74,7 @@ def graph(module: nn.Module, maker: Maker, loss: Loss) -> Graph:
     """The module's graph for many models at once.
 
     Raises:
-        NotStackableError: it has none, or a node of it is not known here.
+        NotStackableError: it cannot be traced, or a node of its graph is not known.
     """
     followed, root = traced(module)
     planner = Planner(followed, root, maker)

@@ -1,8 +1,8 @@
 """The mean losses of many models over their batches, and the gradient of the outputs.
 
 A loss that is known is computed for all samples at once and weighed, so that padding
-has no effect. Any other function of the user's sees the samples of one model at a
-time, without padding.
+has no effect. Any other function is given the samples of one model at a time, without
+padding.
 """
 
 import operator
@@ -88,11 +88,11 @@ class Loss:
     words: str
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """For outputs (N, B, ...)."""
+        """The losses (N,) and the gradient of the outputs (N, B, ...)."""
         raise NotImplementedError
 
     def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
-        """The same for outputs that are always in this place."""
+        """The loss as a function of targets, for outputs that always lie in ``out``."""
         return partial(self, out)
 
 
@@ -117,7 +117,7 @@ class Weighed(Loss):
         self.words = loss.name
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """Each value weighed by whether its sample counts."""
+        """Weighs each value by whether its sample counts."""
         n, b = batch.count, batch.width
         if batch.ragged:
             counts = batch.counts()
@@ -173,11 +173,11 @@ class CrossEntropy(Loss):
         self._general = Weighed(loss)
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """P - 1 at the right class, over the size."""
+        """The gradient is softmax minus one at the right class, over the batch size."""
         return self.bound(out)(y, batch)
 
     def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
-        """The same for outputs that are always in this place."""
+        """The loss as a function of targets, for outputs that always lie in ``out``."""
         if out.dim() != 3:
             return partial(self._general, out)
         if out.device.type != "cpu":
@@ -240,13 +240,13 @@ class CrossEntropy(Loss):
 
 
 def _nll(out: torch.Tensor, y_NB: torch.Tensor) -> torch.Tensor:
-    """From logarithms of the softmax: right for the smallest probabilities too."""
+    """The negative log-likelihoods, exact for the smallest probabilities too."""
     scores = torch.log_softmax(out, 2)
     return -scores.gather(2, y_NB.unsqueeze(2)).squeeze(2)
 
 
 class RowByRow(Loss):
-    """Any function of the user's, a model at a time: it sees no padding."""
+    """Any other function, called for one model at a time; it sees no padding."""
 
     words = "the loss function model by model"
 
@@ -254,7 +254,7 @@ class RowByRow(Loss):
         self._function = function
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """Autograd of the function alone."""
+        """Differentiates the function for each model by itself."""
         g = torch.zeros(out.shape, device=out.device)
         losses = []
         for row, size in enumerate(batch.sizes_N.tolist()):
@@ -268,7 +268,7 @@ class RowByRow(Loss):
 
 
 def stacked_loss(found: Known) -> Loss:
-    """By hand where that is the plain cross-entropy, else weighed."""
+    """The stacked loss; the plain cross-entropy is computed by hand."""
     settings = found.settings
     plain = (
         found.function is functional.cross_entropy

@@ -1,5 +1,6 @@
 """Which nodes of a graph are known for many models, and what each of them does."""
 
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,16 +8,8 @@ import torch
 from torch import fx, nn
 
 from fedcore.errors import NotStackableError
-from fedtorch.stacked.actions import (
-    Action,
-    by_hand,
-    called,
-    composed,
-    guarded,
-    plain,
-    product_with,
-    with_parameters,
-)
+from fedtorch.stacked import actions
+from fedtorch.stacked.actions import Action
 from fedtorch.stacked.functions import (
     BY_VALUE,
     PRODUCTS,
@@ -40,7 +33,11 @@ class Planner:
         self._sizes: set[fx.Node] = set()  # numbers, from shapes
 
     def planned(self) -> tuple[list[tuple[fx.Node, Action]], fx.Node]:
-        """What to do for each node, and which is the output."""
+        """The action of each node, and the node of the output.
+
+        Raises:
+            NotStackableError: a node is not known, or may mix samples.
+        """
         live = self._live()
         for node in self._nodes:
             if node in live:
@@ -48,19 +45,19 @@ class Planner:
             elif _writes(node, self._root):
                 raise NotStackableError(f"{node.target} writes over a value")
         self._token = torch.zeros((), requires_grad=True)
-        actions: list[tuple[fx.Node, Action]] = []
+        plan: list[tuple[fx.Node, Action]] = []
         for node in self._nodes:
             if node.op == "output":
                 (output,) = node.args
                 if not isinstance(output, fx.Node):
                     raise NotStackableError("its output is not one tensor")
-                return actions, output
+                return plan, output
             if node in live:
-                actions.append((node, self._action(node)))
+                plan.append((node, self._action(node)))
         raise NotStackableError("its graph has no output")
 
     def _live(self) -> set[fx.Node]:
-        """What the output depends on, and the input."""
+        """The nodes that the output depends on, and the inputs."""
         live = {one for one in self._nodes if one.op in ("placeholder", "output")}
         for node in reversed(self._nodes):
             if node in live:
@@ -115,10 +112,8 @@ class Planner:
         if not self._shared.isdisjoint(inputs) and constant.issuperset(inputs):
             self._shared.add(node)
             return
-        if name in SIZES or (name == "getattr" and node.args[1] in ("shape", "ndim")):
-            self._sizes.add(node)
-            return
-        if inputs and all(one in self._sizes for one in inputs):
+        shape = name == "getattr" and node.args[1] in ("shape", "ndim")
+        if name in SIZES or shape or (inputs and self._sizes.issuperset(inputs)):
             self._sizes.add(node)
             return
         reason = refused_call(node)
@@ -137,9 +132,6 @@ class Planner:
 
     def _call_with_parameters(self, node: fx.Node) -> None:
         """Counts the parameters of a function that is a layer."""
-        given = len(node.args) + len(node.kwargs)
-        if given > 1 + len(PARAMETERS_OF[node.target]):
-            raise NotStackableError(f"{name_of(node)}() is given more than parameters")
         for one in list(_arguments(node).values())[1:]:
             if one is None:
                 continue
@@ -154,17 +146,10 @@ class Planner:
         first = index[0] if isinstance(index, tuple) and index else index
         if isinstance(index, str):
             return None
-        if (
-            isinstance(source, fx.Node)
-            and (
-                source.op == "placeholder"
-                or name_of(source) in ("chunk", "split", "unbind")
-                or source.op == "call_module"
-                or name_of(source) == "getitem"
-            )
-            and type(index) is int
-        ):
-            return None  # a part of a tuple; of a tensor it would lose the batch
+        if isinstance(source, fx.Node) and type(index) is int:
+            tuples = ("chunk", "split", "unbind", "getitem")
+            if source.op in ("placeholder", "call_module") or name_of(source) in tuples:
+                return None  # a part of a tuple; of a tensor it would lose the batch
         if isinstance(index, tuple) and first == slice(None):
             return None
         return "indexing picks samples of the batch"
@@ -179,13 +164,14 @@ class Planner:
         if node.target in PARAMETERS_OF:
             return self._layer_call(node)
         if node in self._shared or node in self._sizes:
-            return called(node)
+            return actions.called(node)
         name = name_of(node)
         if any(one in self._own for one in node.all_input_nodes):
             own = frozenset(one for one in node.all_input_nodes if one in self._own)
-            make = product_with if name in PRODUCTS else with_parameters
-            return make(node, own)
-        return guarded(node, called(node), frozenset(self._shared))
+            if name in PRODUCTS:
+                return actions.product_with(node, own)
+            return actions.with_parameters(node, own)
+        return actions.guarded(node, actions.called(node), frozenset(self._shared))
 
     def _get(self, node: fx.Node) -> Action:
         if node in self._own:
@@ -198,40 +184,38 @@ class Planner:
 
     def _value(self, node: fx.Node) -> Any:
         """What a ``get_attr`` names."""
-        value: Any = self._root
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
-        return value
+        return reduce(getattr, str(node.target).split("."), self._root)
 
     def _module(self, node: fx.Node) -> Action:
         layer = self._root.get_submodule(str(node.target))
         (source,) = node.args
         assert isinstance(source, fx.Node)
         if not list(layer.parameters()):
-            return guarded(node, plain(layer, source), frozenset())
+            return actions.guarded(node, actions.plain(layer, source), frozenset())
         made = self._maker.make(layer)
         if isinstance(made, Composed):
-            action = composed(made, source, kind_of(layer).returns_tuple)
-            return guarded(node, action, frozenset())
-        return by_hand(made, source, self._token)
+            action = actions.composed(made, source, kind_of(layer).returns_tuple)
+            return actions.guarded(node, action, frozenset())
+        return actions.by_hand(made, source, self._token)
 
     def _layer_call(self, node: fx.Node) -> Action:
         given = _arguments(node)
 
-        def parameter(one: Any) -> Any:
-            if one is None or one in self._own:
-                return None if one is None else self._own[one]
-            return self._value(one)
-
-        source, *rest = given
-        parameters = {name: parameter(given[name]) for name in rest}
-        layer = self._maker.make_call(node.target, SimpleNamespace(**parameters))
-        return by_hand(layer, given[source], self._token)
+        source = given.pop("input")
+        values = {k: None if v is None else self._value(v) for k, v in given.items()}
+        layer = self._maker.make_call(node.target, SimpleNamespace(**values))
+        return actions.by_hand(layer, source, self._token)
 
 
 def _arguments(node: fx.Node) -> dict[str, Any]:
-    """The input and the parameters of a function that is a layer, by their names."""
+    """The input and the parameters of a function that is a layer, by their names.
+
+    Raises:
+        NotStackableError: it is given something else.
+    """
     names = ("input", *PARAMETERS_OF[node.target])
+    if len(node.args) > len(names) or not set(node.kwargs) <= set(names):
+        raise NotStackableError(f"{name_of(node)}() is given more than parameters")
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     return {name: given.get(name) for name in names}
 

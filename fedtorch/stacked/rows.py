@@ -13,7 +13,7 @@ MOST_VIEWS = 256  # of one buffer, remembered: batches differ in size
 
 
 class Block(NamedTuple):
-    """Some memory twice: as a tensor, and as what matrix products are fastest on.
+    """One piece of memory as a tensor, and as what matrix products are fastest on.
 
     On a CPU that is a NumPy array: its ``matmul`` takes a third of the time of
     ``torch.bmm`` for the small matrices of a stack. Elsewhere it is the tensor.
@@ -71,7 +71,7 @@ class Products(NamedTuple):
 
 
 def products(device: torch.device) -> Products:
-    """What is fastest on this device."""
+    """The fastest products on a device."""
     if device.type == "cpu":
         return Products(torch.Tensor.numpy, np.matmul)
     return Products(_itself, torch.bmm)
@@ -125,7 +125,7 @@ class Slot(NamedTuple):
 
     @property
     def trained(self) -> bool:
-        """Whether each model has its own."""
+        """Whether each model has its own values, which are trained."""
         return self.spec is not None
 
 
@@ -156,7 +156,7 @@ class Rows:
         return block
 
     def gradient(self, spec: TensorSpec) -> Block:
-        """Where its gradient goes, (N, *shape)."""
+        """The place of a parameter's gradients, (N, *shape)."""
         block = self._gradients.get(spec.offset)
         if block is None:
             block = self._gradients[spec.offset] = self._view(self.g_ND, spec)
@@ -177,7 +177,7 @@ class Rows:
             into.copy_(value)
 
     def clear(self, specs: Sequence[TensorSpec]) -> None:
-        """Zero gradients."""
+        """Sets the gradients of these parameters to zero."""
         for spec in specs:
             self.gradient(spec).tensor.zero_()
 
@@ -196,7 +196,7 @@ class Slots:
         self._all = spec.tensors
 
     def count(self, parameter: torch.Tensor) -> None:
-        """One more place uses it."""
+        """Counts one more use of a parameter."""
         self._uses[id(parameter)] = self._uses.get(id(parameter), 0) + 1
 
     @overload
@@ -213,7 +213,7 @@ class Slots:
         return Slot(found, None, self._uses.get(id(parameter), 0) > 1)
 
     def to_clear(self) -> list[TensorSpec]:
-        """What no place or several places use: it starts from zero in each step."""
+        """Parameters not used exactly once: each step sets their gradients to zero."""
         once = {
             self._specs[key].offset
             for key, uses in self._uses.items()

@@ -1,4 +1,4 @@
-"""The contract of a way to the gradients of many models."""
+"""The contract of a way to compute the gradients of many models."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ class Strategy(Protocol):
     def per_sample(self) -> Mapping[torch.Size, float] | None:
         """Bytes that a step takes for each sample, by the shape of a sample.
 
-        What is not in it is learnt by a step. None: it takes all models at once.
+        A step adds the shape of its samples. None: a step takes all models at once.
         """
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:

@@ -16,7 +16,10 @@ _threshold_backward = aten.threshold_backward.grad_input
 
 
 class Derivative(NamedTuple):
-    """``backward(gy, kept)`` is the gradient of the input."""
+    """An activation, and the gradient of its input by ``backward(gy, kept)``.
+
+    ``kept`` is the output if ``keeps_output`` says so, else the input.
+    """
 
     forward: Callable[[torch.Tensor], torch.Tensor]
     backward: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -37,7 +40,7 @@ class Activation(Layer):
         return _InPlaceReLU(self.workspace) if over else self
 
     def forward(self, rows: Rows, x: torch.Tensor) -> torch.Tensor:
-        """The function."""
+        """The activation."""
         y = self._derivative.forward(x)
         self._kept = y if self._derivative.keeps_output else x
         return y
@@ -45,7 +48,7 @@ class Activation(Layer):
     def backward(
         self, rows: Rows, gy: torch.Tensor, wanted: bool
     ) -> torch.Tensor | None:
-        """Its derivative."""
+        """Multiplies the gradient by the derivative."""
         assert self._kept is not None
         return self._derivative.backward(gy, self._kept) if wanted else None
 

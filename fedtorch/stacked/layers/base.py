@@ -1,4 +1,4 @@
-"""What a layer of many models does: forward, and backward into the flat gradient."""
+"""A layer of many models: forward, and backward into the flat gradient."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

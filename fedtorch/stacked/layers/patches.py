@@ -31,7 +31,7 @@ class Patches:
         self._weight, self._bias = weight, bias
 
     def bind(self, rows: Rows, image: Image, wanted: bool) -> Bound:
-        """One matrix product for each model."""
+        """The copies and products for images of this size."""
         take = self._workspace.take
         n, b, ho, wo = image.n, image.b, image.h_out, image.w_out
         matrix = self._workspace.products.matrix
@@ -202,4 +202,4 @@ class Patches:
 
 
 def _nothing() -> None:
-    """Where there is nothing to be done."""
+    """Does nothing."""

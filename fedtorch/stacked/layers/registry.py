@@ -51,6 +51,7 @@ def _called(layer: Any, samples: torch.Tensor) -> torch.Tensor:
 
 def _over_samples(maker: "Maker", layer: nn.Module) -> Layer:
     """Calls a layer without parameters once, for the samples of all models."""
+    assert not [*layer.parameters()], "a layer with parameters is registered with make"
     call = kind_of(layer).call
 
     def function(x: torch.Tensor, _: Sequence[torch.Tensor | None]) -> torch.Tensor:
