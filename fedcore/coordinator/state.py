@@ -376,7 +376,7 @@ class ServerState:
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
         }
         self.joined = sum(row.role == "trainer" for row in self.clients.values())
-        self._joined_before = scalars["joined_before"]
+        self._joined_before = scalars.get("joined_before", self.joined)
         self.trainers = 0
         self._count_trainers(sum(row.trains for row in self.clients.values()))
         self.owners = dict(scalars["owners"])
