@@ -35,11 +35,13 @@ def quotes() -> Iterator[Quote]:
     ]
     yield Quote(TABLE, "of 1,118", pool(*([count] for count in counts)))
     about = (r"\d+ of 100 clients|of 100 clients|of 1,000 clients|medians of three",)
-    yield Quote(TABLE, "simulated updates", _simulation(), about)
+    for row in ("simulated updates a", "simulated updates of", "what is", "with a conv"):
+        yield Quote(TABLE, row, _simulation(), about)
     about = (r"with 1,000 clients in flight|with 200 in flight|\.78 on Fashion-MNIST",)
     found = list(asynchrony.ratios())
     yield Quote(TABLE, "with 1,000 clients in flight", pool(more=found), about)
-    yield Quote(TABLE, "at the socket", pool(more=[*fewer(), *tried()]), BYTES)
+    for row in ("at the socket, first", "at the socket with"):
+        yield Quote(TABLE, row, pool(more=[*fewer(), *tried()]), BYTES)
 
 
 BYTES = (
