@@ -16,7 +16,7 @@ from benchmarks.asynchrony.contenders import (
     Rates,
 )
 from benchmarks.asynchrony.course import Outcome, Setting, simulate
-from benchmarks.asynchrony.tune import VALIDATION, Tried, search
+from benchmarks.asynchrony.tune import Tried, search
 from benchmarks.speed.measure import machine
 from fedcore.typing import JSON, Seconds
 
@@ -115,7 +115,7 @@ class Campaign:
             )
 
         rows = self._known["tuning"].setdefault(contender.name, [])
-        limit, known = PATIENCE * self.limit, self._tried(contender.name, VALIDATION)
+        limit, known = PATIENCE * self.limit, self.tried(contender.name)
         for each in search(measure, self.target, limit, self.tuning, known):
             rows.append(each.to_json())
             self.store.write(self.name)
@@ -125,20 +125,13 @@ class Campaign:
             )
 
     def rates(self, contender: Contender) -> Rates:
-        """The best that were found: on held-out images, where any were tried there."""
-        name = contender.rates_of or contender.name
-        tried = self._tried(name, VALIDATION) or self._tried(name)
+        """The best that were found."""
+        tried = self.tried(contender.rates_of or contender.name)
         return min(tried, key=lambda each: each.order).rates
 
-    def _tried(self, name: str, on: str = "") -> list[Tried]:
-        """What was tried for a contender, of one split or of all."""
-        rows = map(Tried.from_json, self._known["tuning"].get(name, []))
-        return [tried for tried in rows if on in ("", tried.on)]
-
-    def tuned_on(self, contender: Contender) -> str:
-        """The split that its rates were chosen by."""
-        name = contender.rates_of or contender.name
-        return VALIDATION if self._tried(name, VALIDATION) else "test"
+    def tried(self, name: str) -> list[Tried]:
+        """What was tried for a contender."""
+        return list(map(Tried.from_json, self._known["tuning"].get(name, [])))
 
     # --------------------------------------------------------------------- runs
 

@@ -29,14 +29,17 @@ _STYLE = (
 
 
 def draw(campaigns: Sequence[Campaign], seeds: Sequence[int]) -> str:
-    """A panel for each setting."""
-    width = _WIDTH * len(campaigns)
+    """A panel for each setting, two in a row."""
+    width = _WIDTH * min(len(campaigns), 2)
+    height = _HEIGHT * math.ceil(len(campaigns) / 2)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT}" '
-        f'width="{width}" height="{_HEIGHT}"><style>{_STYLE}</style>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}"><style>{_STYLE}</style>'
     ]
     for place, campaign in enumerate(campaigns):
-        parts.append(f'<g transform="translate({place * _WIDTH} 0)">')
+        down, across = divmod(place, 2)
+        where = f"{across * _WIDTH} {down * _HEIGHT}"
+        parts.append(f'<g transform="translate({where})">')
         parts += _panel(campaign, seeds)
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])

@@ -56,7 +56,6 @@ def show(console: Console, campaign: Campaign, seeds: Sequence[int]) -> None:
     grid = Table(title=campaign.name, title_justify="left", box=box.SIMPLE_HEAD)
     grid.add_column("", no_wrap=True)
     grid.add_column("rates")
-    grid.add_column("tuned on")
     for target in targets:
         grid.add_column(f"time to {target:g}", justify="right")
         grid.add_column("times sooner", justify="right")
@@ -66,9 +65,8 @@ def show(console: Console, campaign: Campaign, seeds: Sequence[int]) -> None:
         grid.add_row(
             name,
             str(campaign.rates(CONTENDERS[name])),
-            campaign.tuned_on(CONTENDERS[name]),
             *_cells(rows, name, targets),
-            ", ".join(_time([o.touches(t) for o in outcomes]) for t in targets),
+            ", ".join(told([o.touches(t) for o in outcomes]) for t in targets),
             f"{_mean(o.updates for o in outcomes):,.0f}",
             f"{_mean(o.staleness for o in outcomes):.1f}",
             f"{max(o.largest for o in outcomes):,}",
@@ -83,14 +81,15 @@ def _cells(
     rows: Mapping[str, Outcomes], name: str, targets: Sequence[float]
 ) -> Iterator[str]:
     for target in targets:
-        yield _time(times(rows[name], target))
+        yield told(times(rows[name], target))
         ratio = None
         if SYNCHRONOUS in rows and name != SYNCHRONOUS:
             ratio = sooner(rows[SYNCHRONOUS], rows[name], target)
         yield "" if ratio is None else str(ratio)
 
 
-def _time(found: Sequence[float]) -> str:
+def told(found: Sequence[float]) -> str:
+    """The mean of moments with its 95 % interval, or how many runs are never there."""
     missing = sum(math.isinf(when) for when in found)
     if missing:
         return f"never in {missing} of {len(found)}"

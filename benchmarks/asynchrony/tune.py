@@ -14,7 +14,6 @@ from benchmarks.asynchrony.course import Outcome
 from fedcore.typing import JSON, Seconds
 
 START = Rates(0.1, 1.0)
-VALIDATION = "validation"
 _SLACK = 5.0  # time units, since a moment is known an evaluation later
 Place = tuple[int, int]  # factors of two, of client and server
 _AXES = [(0, 1), (0, -1), (1, 0), (-1, 0)]
@@ -29,7 +28,6 @@ class Tried(NamedTuple):
     seconds: Seconds  # to the target; infinite if it was not reached in time
     best: float  # accuracy
     wall: float
-    on: str = VALIDATION  # the split that it was measured on
 
     @property
     def order(self) -> tuple[float, float]:
@@ -44,7 +42,6 @@ class Tried(NamedTuple):
             "seconds": round(self.seconds, 2) if math.isfinite(self.seconds) else None,
             "best": round(self.best, 4),
             "wall": round(self.wall, 1),
-            "on": self.on,
         }
 
     @classmethod
@@ -52,7 +49,7 @@ class Tried(NamedTuple):
         """As it was saved."""
         seconds = math.inf if told["seconds"] is None else told["seconds"]
         rates = Rates(told["client"], told["server"])
-        return cls(rates, seconds, told["best"], told["wall"], told["on"])
+        return cls(rates, seconds, told["best"], told["wall"])
 
 
 Measure = Callable[[Rates, Seconds], Outcome]  # at these rates, for so long

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.asynchrony import __main__ as command
-from benchmarks.asynchrony.campaign import Campaign, Store
+from benchmarks.asynchrony.campaign import Store
 from benchmarks.asynchrony.contenders import (
     CONTENDERS,
     MAIN,
@@ -21,7 +21,7 @@ from benchmarks.asynchrony.contenders import (
 from benchmarks.asynchrony.course import SPEEDS, Outcome, Setting, federation
 from benchmarks.asynchrony.problem import PROBLEMS, VALIDATION
 from benchmarks.asynchrony.report import sooner
-from benchmarks.asynchrony.tune import START, Tried, search
+from benchmarks.asynchrony.tune import START, search
 from fedcore.typing import Seconds
 from fedcore.workload import Client
 from fedrun.data import digits
@@ -98,21 +98,6 @@ def test_rates_are_tuned_on_images_that_nobody_trains_on() -> None:
     assert final.test_data is not None
     test, _ = final.test_data()
     np.testing.assert_array_equal(test, digits("test")[0])
-
-
-def test_rates_chosen_on_the_test_set_give_way_to_those_chosen_without_it() -> None:
-    setting = Setting(PROBLEMS["digits"], "", "log_normal", 12)
-    campaign = Campaign(setting, Store(None), print, 10.0, 2)
-    rows = campaign._known["tuning"].setdefault(SYNCHRONOUS, [])
-    best = Tried(Rates(1.0, 1.0), 1.0, 0.9, 0.0, "test")
-    rows.append(best.to_json())
-    contender = CONTENDERS[SYNCHRONOUS]
-    assert campaign.rates(contender) == best.rates
-    assert campaign.tuned_on(contender) == "test"
-    worse = Tried(Rates(2.0, 1.0), 5.0, 0.8, 0.0)
-    rows.append(worse.to_json())
-    assert campaign.rates(contender) == worse.rates
-    assert campaign.tuned_on(contender) == "validation"
 
 
 def test_a_search_spends_its_runs_and_finds_the_best_rates() -> None:

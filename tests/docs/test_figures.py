@@ -6,16 +6,19 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.asynchrony.contenders import CONTENDERS
 from tests.docs.figures import (
+    asynchrony,
     benchmarks_page,
     codecs_page,
+    decision_page,
     deploy_page,
     papers_page,
     readme_page,
     simulation_page,
 )
 from tests.docs.figures import units as figures
-from tests.docs.figures.series import Series, pool
+from tests.docs.figures.series import Series, pool, saved
 from tests.docs.pages import ROOT
 from tests.mutants.table import table
 
@@ -29,6 +32,7 @@ KILLS = json.loads(
 PAGES = (
     benchmarks_page,
     codecs_page,
+    decision_page,
     deploy_page,
     papers_page,
     readme_page,
@@ -152,6 +156,23 @@ def test_the_table_of_lateness_is_what_was_saved() -> None:
         cells = [row["speed"], row["jitter"], f"{row['mean']:.2f}"]
         cells += [f"{row['most']:.1f}", f"{row['above_fixed']:.1%}", *shares]
         assert f"| {' | '.join(cells)} |\n" in told
+
+
+def test_the_share_that_was_refused_is_what_was_saved() -> None:
+    saved = json.loads((ROOT / "benchmarks/results/lateness.json").read_text("utf-8"))
+    above = [100 * row["above_fixed"] for row in saved["late"]]
+    told = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    assert f"{min(above):.0f} to {max(above):.1f} % of the default recipe's" in told
+
+
+@pytest.mark.parametrize("setting", asynchrony.TITLES)
+def test_asynchronous_runs_were_made_at_the_rates_of_their_row(
+    setting: tuple[str, int],
+) -> None:
+    kept = asynchrony.campaign(*setting)
+    for name, runs in saved("asynchrony")["settings"][kept.name]["runs"].items():
+        rates = {(run["client"], run["server"]) for run in runs.values()}
+        assert rates == {kept.rates(CONTENDERS[name])}
 
 
 def test_the_cost_of_one_tiny_client_is_what_was_saved() -> None:

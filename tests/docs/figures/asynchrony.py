@@ -1,14 +1,13 @@
 """The tables of docs/benchmarks.md on asynchrony, as they follow from the results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import fmean
 
 from benchmarks.asynchrony.campaign import Campaign, Store
 from benchmarks.asynchrony.contenders import CONTENDERS, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome, Setting
 from benchmarks.asynchrony.problem import PROBLEMS
-from benchmarks.asynchrony.report import Outcomes, Ratio, sooner, times
-from fedsim.experiments.statistics import estimate
+from benchmarks.asynchrony.report import Outcomes, Ratio, sooner, times, told
 from tests.docs.figures.series import Series
 from tests.docs.pages import ROOT
 
@@ -22,7 +21,7 @@ TITLES = {  # a setting as the page calls it, in its order
 }
 COLUMNS = (
     *("rates", "to .78", "sooner than FedAvg", "to .80", "sooner"),
-    *("staleness", "largest", "rates chosen on"),
+    *("staleness", "largest"),
 )
 
 
@@ -40,12 +39,11 @@ def table(speed: str, flight: int) -> list[str]:
     lines = [head, "| --- " * (1 + len(COLUMNS)) + "|"]
     for name, outcomes in done.items():
         rates = kept.rates(CONTENDERS[name])
-        cells = [name, f"{_bare(rates.client)}, {_bare(rates.server)}"]
+        cells = [name, f"{bare(rates.client)}, {bare(rates.server)}"]
         for target in kept.setting.problem.targets:
-            cells += [_time(outcomes, target), _ratio(done, name, target)]
+            cells += [told(times(outcomes, target)), _ratio(done, name, target)]
         cells += [f"{fmean(o.staleness for o in outcomes):.0f}"]
         cells += [f"{max(o.largest for o in outcomes):,}"]
-        cells += [kept.tuned_on(CONTENDERS[name])]
         lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return lines
 
@@ -77,21 +75,16 @@ def _series(ratio: Ratio) -> Iterator[Series]:
     yield Series.of([ratio.low, ratio.high])
 
 
-def _time(outcomes: Sequence[Outcome], target: float) -> str:
-    found = estimate(times(outcomes, target))
-    assert found.half is not None
-    return f"{found.mean:.1f} ± {found.half:.1f}"
-
-
 def _ratio(done: dict[str, list[Outcome]], name: str, target: float) -> str:
     if name == SYNCHRONOUS:
         return ""
     theirs: Outcomes = done[SYNCHRONOUS]
     ratio = sooner(theirs, done[name], target)
-    assert ratio is not None
+    if ratio is None:
+        return ""
     ends = f"{ratio.low:.2f} to {ratio.high:.2f}"
     return f"{ratio.mean:.2f} × ({ends})"
 
 
-def _bare(number: float) -> str:
+def bare(number: float) -> str:
     return f"{number:g}".removeprefix("0")

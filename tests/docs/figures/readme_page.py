@@ -37,7 +37,9 @@ def quotes() -> Iterator[Quote]:
     about = (r"\d+ of 100 clients|of 100 clients|of 1,000 clients|medians of three",)
     for row in ("simulated updates a", "simulated updates of", "what is", "with a conv"):
         yield Quote(TABLE, row, _simulation(), about)
-    about = (r"with 1,000 clients in flight|with 200 in flight|\.78 on Fashion-MNIST",)
+    about = (
+        r"with 1,000 (?:clients )?in flight|with 200 in flight|\.78 on Fashion-MNIST",
+    )
     found = list(asynchrony.ratios())
     yield Quote(TABLE, "with 1,000 clients in flight", pool(more=found), about)
     for row in ("at the socket, first", "at the socket with"):
