@@ -118,11 +118,20 @@ def test_a_search_spends_its_runs_and_finds_the_best_rates() -> None:
 def test_a_search_without_success_follows_the_accuracy() -> None:
     def measure(rates: Rates, limit: Seconds) -> Outcome:
         assert limit == 100
-        return outcome([min(0.7, 0.1 * rates.server)] * 4)
+        return outcome([min(0.7, 0.4 + 0.05 * rates.server)] * 4)
 
     found = list(search(measure, 0.8, 100.0, runs=6))
     assert min(found, key=lambda each: each.order).rates.server == 8
     assert all(each.to_json()["seconds"] is None for each in found)
+
+
+def test_a_search_leaves_rates_at_which_nothing_is_learnt() -> None:
+    def measure(rates: Rates, limit: Seconds) -> Outcome:
+        noise = 0.2 + 0.01 * rates.server  # better with larger rates
+        return reaching(30) if rates.server <= 0.25 else outcome([noise] * 4)
+
+    found = list(search(measure, 0.8, 100.0, runs=12))
+    assert min(found, key=lambda each: each.order).seconds == 30
 
 
 def test_later_runs_have_no_longer_than_the_best_one_and_a_little() -> None:
