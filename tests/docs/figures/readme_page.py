@@ -35,7 +35,12 @@ def quotes() -> Iterator[Quote]:
     ]
     yield Quote(TABLE, "of 1,118", pool(*([count] for count in counts)))
     about = (r"\d+ of 100 clients|of 100 clients|of 1,000 clients|medians of three",)
-    for row in ("simulated updates a", "simulated updates of", "what is", "with a conv"):
+    for row in (
+        "simulated updates a",
+        "simulated updates of",
+        "what is",
+        "with a conv",
+    ):
         yield Quote(TABLE, row, _simulation(), about)
     about = (
         r"with 1,000 (?:clients )?in flight|with 200 in flight|\.78 on Fashion-MNIST",
