@@ -125,14 +125,16 @@ class Rounds:
         self.leases.deliver(cid)
         self._delivered += 1
         state = self.state
-        pending, last = state.count + self._delivered, self.stop.updates
-        return (
+        pending = state.count + self._delivered
+        if (
             pending >= self._buffer
-            or state.version - base > state.limit
+            or state.published.version - base > state.limit
             or not self._accepts_all
             or state.closed is not None
-            or (last is not None and state.applied + pending >= last)
-        )
+        ):
+            return True
+        last = self.stop.updates
+        return last is not None and state.applied + pending >= last
 
     def enter(
         self, updates: Sequence[Update], at: Seconds, rows: Sequence[Row] = ()

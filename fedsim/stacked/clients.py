@@ -283,12 +283,12 @@ class StackedClients:
         """They may train; the model is on its way to each of them."""
         now, queue, population = self._clock.now, self._queue, self._population
         end, public_D = now + self._lease, self._state.published.public_D
-        size = self._work.fixed_bytes or 0
+        size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
             queue.put_expiry(end, who, lease.number)
-            evaluates = self._evaluations.asks(cid, version)
+            evaluates = may_evaluate and self._evaluations.asks(cid, version)
             held, seq = self._held[who], self._seq[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
@@ -490,10 +490,13 @@ class StackedClients:
 
     def _hear(self, who: int) -> None:
         """It knows the verdict."""
-        verdict = self._refused.pop(who, Verdict.ACCEPTED)
-        if verdict is not Verdict.ACCEPTED or who in self._share:
+        verdict = Verdict.ACCEPTED
+        if self._refused or self._share:
+            verdict = self._refused.pop(who, verdict)
             work, once = self._share.pop(who, 1.0), self._arrivals[who] == 1
-            self._share[who] = work_after(verdict, work, sent_once=once)
+            left = work_after(verdict, work, sent_once=once)
+            if left < 1.0:
+                self._share[who] = left
         del self._given[who]
         self._work.settle(who, verdict)
         self._pending[who], self._arrivals[who] = False, 0

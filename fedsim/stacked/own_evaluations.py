@@ -26,6 +26,11 @@ class OwnEvaluations:
         self._client = client
         self._waiting: dict[int, tuple[int, dict[str, float], int]] = {}
 
+    @property
+    def are_made(self) -> bool:
+        """Whether clients evaluate at all."""
+        return self._evaluate_model is not None
+
     def asks(self, cid: str, version: int) -> bool:
         """Whether a client that is given a task shall evaluate its model."""
         return self._evaluate_model is not None and self._evaluations.asks(cid, version)

@@ -62,6 +62,7 @@ class Work:
         self._looks_back = uplink.looks_back
         self._sends_changes = uplink.sends_changes
         self._client = algorithm.config.client
+        self._leaves_nothing = self._plain and not self._client.companions
         self._dense_bytes = dense_bytes(dim)
         self.memories = Memories(dim, memory_bytes)
         self._previous: dict[int, Payload] = {}  # last messages, if they matter
@@ -106,11 +107,11 @@ class Work:
     def settle(self, client: int, verdict: Verdict) -> None:
         """The verdict on a client's update settles its memory."""
         stack, row = self._done.pop(client)
-        message, residual_D = stack.messages[row], stack.residual[row]
-        if not self._plain and message is None:
-            return
         if stack.kept[row] is not None:
             self._kept[client] = stack.kept[row]
+        if self._leaves_nothing:
+            return
+        message, residual_D = stack.messages[row], stack.residual[row]
         changes = self._sends_changes
         if self._client.companions and is_gone(
             verdict, has_memory=self._has_memory, sends_changes=changes
