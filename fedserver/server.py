@@ -41,6 +41,7 @@ from fedserver.status import Status
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
+_EVALUATOR_STARTS: Seconds = 60.0  # at most; nobody waits longer for it
 _LOOK: Seconds = 0.1
 _BOOK: Seconds = 2.0  # between two writes of the byte counts
 
@@ -62,6 +63,8 @@ class Server:
     def __post_init__(self) -> None:
         """Nothing is opened yet."""
         self.ready = asyncio.Event()
+        self.evaluator_starts: Callable[[], bool] = lambda: False
+        """Whether an evaluator of the server's own runs, or is about to."""
 
     async def serve(self) -> str | None:
         """Serves; returns why the run ended, or None if it was only stopped.
@@ -176,10 +179,20 @@ class Server:
 
     async def _wait_for_goodbyes(self) -> None:
         timeouts = self.run.config.timeouts
+        # The server's own evaluator may be slower to start than a short run is to end.
+        await _until(
+            lambda: self.has_evaluator or not self.evaluator_starts(), _EVALUATOR_STARTS
+        )
         await _until(self._all_know, timeouts.linger)
         # Those that are here are through when their sessions end; some still train.
         await _until(lambda: not self._sessions.attended, timeouts.lease)
         self.stop()
+
+    @property
+    def has_evaluator(self) -> bool:
+        """Whether an evaluator has ever enrolled."""
+        rows = list(self.run.coordinator.state.clients.values())
+        return any(row.role == "evaluator" for row in rows)
 
     def _all_know(self) -> bool:
         """Whether every client of the run knows that it has ended."""

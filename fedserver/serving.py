@@ -90,6 +90,7 @@ def serve(
             if wanted and server.door is not None and server.ready.is_set():
                 evaluating = keep_evaluating(config, folder, server.door)
                 helper = asyncio.create_task(evaluating)
+                server.evaluator_starts = lambda: not helper.done()
             try:
                 return await serving
             finally:
@@ -136,8 +137,11 @@ def _divergence(run: Run) -> Callable[[Row], None]:
 
 
 async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
-    """Waits for the evaluator to leave at the end of a run; stops it otherwise."""
-    if server.ended is not None:
+    """Waits for the evaluator to leave at the end of a run; stops it otherwise.
+
+    One that never reached the server finds nobody any more.
+    """
+    if server.ended is not None and server.has_evaluator:
         with contextlib.suppress(asyncio.TimeoutError):
             patience = server.run.config.timeouts.lease
             await asyncio.wait_for(asyncio.shield(helper), patience)

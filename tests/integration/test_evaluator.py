@@ -68,3 +68,29 @@ def test_it_ends_with_a_server_that_is_killed(federation: Make) -> None:
     os.kill(server.process.pid, signal.SIGKILL)  # the server alone
     server.process.wait()
     fed.wait_until(lambda: not is_alive(evaluator), "the evaluator ends, too")
+
+
+SLOW = """
+import sys
+import time
+
+from tests.integration.numpy_app import workload
+
+if "evaluate" in sys.argv:
+    time.sleep(6)
+"""
+
+
+def test_a_run_that_ends_before_it_has_started_waits_for_it(
+    federation: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "slow_app.py").write_text(SLOW)
+    app = f"{tmp_path / 'slow_app.py'}:workload"
+    settings = {"kind": "fed_buff", "buffer": 1, "client": {"kind": "local_sgd"}}
+    fed = federation(stop={"versions": 1}, app=app, algorithm=settings)
+    server = fed.server()
+    client = fed.client(0, 1)
+    assert server.wait(50) == 0
+    assert client.wait() == 0
+    told = [event["event"] for event in fed.events()]
+    assert told.index("closed") < told.index("evaluated")
