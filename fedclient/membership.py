@@ -67,7 +67,7 @@ class Patience:
         return self._since is not None
 
     def reset(self) -> None:
-        """Notes that a call worked."""
+        """Starts the time until it gives up anew, since a call worked."""
         self._wait, self._since = FIRST_WAIT, None
 
     def wait(self, error: Exception, least: Seconds = 0.0) -> None:

@@ -90,7 +90,7 @@ class Metered:
             self._enter(cid, download)
 
     async def push(self, frames: AsyncIterator[bytes], context: Context) -> bytes:
-        """An update."""
+        """Counts an update and its verdict, and hands both on."""
         upload = _Upload(frames)
         cid = OTHERS
         try:

@@ -181,7 +181,8 @@ class Server:
         timeouts = self.run.config.timeouts
         # The server's own evaluator may be slower to start than a short run is to end.
         await _until(
-            lambda: self.has_evaluator or not self.evaluator_starts(), _EVALUATOR_STARTS
+            lambda: self.evaluator_knows or not self.evaluator_starts(),
+            _EVALUATOR_STARTS,
         )
         await _until(self._all_know, timeouts.linger)
         # Those that are here are through when their sessions end; some still train.
@@ -189,10 +190,11 @@ class Server:
         self.stop()
 
     @property
-    def has_evaluator(self) -> bool:
-        """Whether an evaluator has ever enrolled."""
-        rows = list(self.run.coordinator.state.clients.values())
-        return any(row.role == "evaluator" for row in rows)
+    def evaluator_knows(self) -> bool:
+        """Whether this process has told an evaluator that the run has ended."""
+        clients = self.run.coordinator.state.clients
+        told = [clients.get(cid) for cid in list(self._service.informed)]
+        return any(row is not None and row.role == "evaluator" for row in told)
 
     def _all_know(self) -> bool:
         """Whether every client of the run knows that it has ended."""

@@ -139,9 +139,9 @@ def _divergence(run: Run) -> Callable[[Row], None]:
 async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
     """Waits for the evaluator to leave at the end of a run; stops it otherwise.
 
-    One that never reached the server finds nobody any more.
+    One that was not told of the end finds no server any more.
     """
-    if server.ended is not None and server.has_evaluator:
+    if server.ended is not None and server.evaluator_knows:
         with contextlib.suppress(asyncio.TimeoutError):
             patience = server.run.config.timeouts.lease
             await asyncio.wait_for(asyncio.shield(helper), patience)

@@ -125,7 +125,7 @@ class Campaign:
             )
 
     def rates(self, contender: Contender) -> Rates:
-        """The best that were found."""
+        """The learning rates with which a contender was soonest at the target."""
         tried = self.tried(contender.rates_of or contender.name)
         return min(tried, key=lambda each: each.order).rates
 

@@ -45,7 +45,7 @@ class Batches(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What came of a task."""
+    """What ``run`` returns: the update, its loss, and what the client keeps."""
 
     delta_D: Array
     """Δ = W - w, shape (D,) or (N, D), followed by those of the companions."""

@@ -22,7 +22,7 @@ class FedProx(SGDConfig):
 
     @property
     def is_plain(self) -> bool:
-        """It needs gradients."""
+        """False: a training loop of one's own cannot add its correction."""
         return False
 
     def correction(self, w_D: Array, start_D: Array) -> Array | None:

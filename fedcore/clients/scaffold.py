@@ -32,7 +32,7 @@ class Scaffold(SGDConfig):
 
     @property
     def is_plain(self) -> bool:
-        """It needs gradients."""
+        """False: a training loop of one's own cannot add its correction."""
         return False
 
     @property

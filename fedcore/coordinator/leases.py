@@ -191,7 +191,7 @@ class Leases:
     # ---------------------------------------------------------------- questions
 
     def state_of(self, cid: str) -> ClientState:
-        """What a client does."""
+        """What a client does now, as :data:`TRANSITIONS` says how it may change."""
         if cid not in self.present:
             return _AWAY
         if cid in self.waiting:

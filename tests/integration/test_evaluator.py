@@ -81,16 +81,26 @@ if "evaluate" in sys.argv:
 """
 
 
+@pytest.mark.parametrize("resumed", [False, True])
 def test_a_run_that_ends_before_it_has_started_waits_for_it(
-    federation: Make, tmp_path: Path
+    federation: Make, tmp_path: Path, resumed: bool
 ) -> None:
-    (tmp_path / "slow_app.py").write_text(SLOW)
+    quick = SLOW.partition("\nif")[0]
+    (tmp_path / "slow_app.py").write_text(quick if resumed else SLOW)
     app = f"{tmp_path / 'slow_app.py'}:workload"
     settings = {"kind": "fed_buff", "buffer": 1, "client": {"kind": "local_sgd"}}
-    fed = federation(stop={"versions": 1}, app=app, algorithm=settings)
+    timeouts = {"linger": 1.0}  # less than it is late
+    fed = federation(
+        stop={"versions": 1}, app=app, algorithm=settings, timeouts=timeouts
+    )
     server = fed.server()
+    if resumed:  # it enrolled in an earlier process, and is slow in this one
+        fed.wait_until(lambda: measured(fed), "version 0 is evaluated")
+        assert server.stop() == 0
+        (tmp_path / "slow_app.py").write_text(SLOW)
+        server = fed.server()
     client = fed.client(0, 1)
     assert server.wait(50) == 0
     assert client.wait() == 0
-    told = [event["event"] for event in fed.events()]
-    assert told.index("closed") < told.index("evaluated")
+    told = [(event["event"], event.get("version")) for event in fed.events()]
+    assert told.index(("closed", 1)) < told.index(("evaluated", 1))
