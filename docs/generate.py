@@ -97,11 +97,12 @@ def _walk(model: type[BaseModel], place: Place, found: Found) -> None:
         role, section = role_of(info), _section_in(info.annotation)
         if role is not None:
             default = info.get_default(call_default_factory=True)
-            here = (
-                place.inner(name, kind_of(type(default)))
-                if isinstance(default, Method)
-                else place.inner(f"{name}{_LIST}")
-            )
+            if isinstance(default, Method):
+                here = place.inner(name, kind_of(type(default)))
+            elif default is None:  # a method or none
+                here = place.inner(name, kind_of(kinds_of(role)[0]))
+            else:
+                here = place.inner(f"{name}{_LIST}")
             is_new = role not in found.roles
             places = found.roles.setdefault(role, [])
             if all(here.path != place.path for place in places):
@@ -123,8 +124,9 @@ def _with_kind(place: Place, method: type[Method]) -> Mapping[tuple[str, ...], s
 def role_of(info: FieldInfo) -> type[Method] | None:
     """The role whose methods a field takes."""
     annotation, marks = info.annotation, info.metadata
-    if get_origin(annotation) is tuple:  # a list of methods
-        annotation, *marks = get_args(get_args(annotation)[0]) or (None,)
+    parts = get_args(annotation)
+    if get_origin(annotation) is tuple or type(None) in parts:  # a list, or none at all
+        annotation, *marks = get_args(parts[0]) or (None,)
     if any(isinstance(mark, OneOf) for mark in marks):
         role: type[Method] = annotation  # type: ignore[assignment]
         return role
@@ -256,8 +258,10 @@ def table(model: type[BaseModel], names: list[str]) -> str:
             if role is None
             else f"[{role.role}](#{_slug(_heading(role))})"
         )
-        if role is not None and role is not info.annotation:
+        if role is not None and get_origin(info.annotation) is tuple:
             kind = f"list of {kind}"
+        elif role is not None and role is not info.annotation:
+            kind = f"{kind} or `null`"
         rows.append(
             f"| `{name}` | {kind} | {default_of(info)} "
             f"| {description_of(model, name)} |"

@@ -14,6 +14,7 @@ from fedrun.cli.command import (
     data_option,
     example,
     in_sentences,
+    methods_option,
     named_app,
     one_app,
     trust_options,
@@ -35,6 +36,7 @@ def main() -> None:
 MEMBER = with_options(
     click.argument("host"),
     app_option(required=True),
+    methods_option,
     click.option(
         "--model",
         "checkpoint",

@@ -1,6 +1,7 @@
 """The work behind the commands of ``fedclient``."""
 
 import contextlib
+import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +16,15 @@ from fedclient.pace import read_pace
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.errors import ConfigError, WorkloadError
+from fedcore.model import FlatModel
 from fedcore.training import initial_model
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
 from fedrun.files import load_model, save_model
+
+_log = logging.getLogger("fedclient")
 
 
 @contextlib.contextmanager
@@ -46,7 +50,7 @@ def working(
     address, paces = parse_address(host, **trust), read_pace(pace)
     args = dict(map(key_and_value, data))
     workload = _on(load_app(app), device)
-    model = workload.flat()
+    model = _advised(workload.flat())
     store = ClientStore(state)
     member = Membership(
         address,
@@ -99,10 +103,16 @@ def run_evaluator(
 
 def write_model(app: str, out: Path, seed: int) -> str:
     """Writes version 0 of an app's model; returns a sentence about the file."""
-    model = load_app(app).flat()
+    model = _advised(load_app(app).flat())
     flat_D = initial_model(model, seed)
     save_model(out, model.spec, flat_D, rest=model.rest(), seed=str(seed))
     return f"{out}: {model.spec.dim} values in {len(model.spec.tensors)} tensors"
+
+
+def _advised(model: FlatModel) -> FlatModel:
+    if model.advice:
+        _log.warning("%s", model.advice)
+    return model
 
 
 def evaluate_file(app: str, path: Path, device: str | None = None) -> Iterator[str]:

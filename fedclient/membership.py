@@ -23,6 +23,7 @@ from fedcore.errors import (
     UnavailableError,
     UserCodeError,
 )
+from fedcore.measured import Device
 from fedcore.model import FlatModel
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Answer, Reply
@@ -157,19 +158,22 @@ class Membership:
             self.patience.reset()
             return reply
 
-    def pull(self) -> Reply | Refusal:
+    def pull(self, device: Device | None = None) -> Reply | Refusal:
         """Asks for the model and for work, with proofs if the server wants them.
+
+        Args:
+            device: where a controller of the run looks at it.
 
         Raises:
             OutdatedError: the server does not accept the proofs.
         """
-        pull = self.participant.pull(secrets.randbits(63))
+        pull = self.participant.pull(secrets.randbits(63), device)
         answer = self.connection.pull(pull)
         self.patience.reset()
         if isinstance(answer, Refusal) and answer.answer is Answer.PROVE:
             _log.info("the server asks for proofs of what this client knows")
             self.participant.prove(pull.nonce)
-            return self.pull()
+            return self.pull(device)
         return answer
 
     def _algorithm(self, text: str) -> Algorithm:
@@ -177,7 +181,9 @@ class Membership:
             return parse_algorithm(text).build(self._model.spec)
         except ConfigError as error:
             raise RefusedError(
-                f"this client is too old for the federation's algorithm: {error}"
+                f"this client is too old for the federation's algorithm, or lacks a "
+                f"method of it: {error} (install a newer latecomer, or the package of "
+                "the method, or name its file with --methods)"
             ) from error
 
     def _version_0(self) -> Vector:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.labels import counts_array, counts_list
+from fedcore.measured import read_measured
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
@@ -103,6 +104,7 @@ def state_of(
         push["settled"] = _settled(push["settled"])
         push["oldest"] = ModelName(*push["oldest"]) if push["oldest"] else None
         push["counts"] = counts_array(push["counts"])
+        push["measured"] = read_measured(push.get("measured"))
         pending = Pending(Push(**push), _vector(vectors.get("residual")))
     forms = facts.get("arrays", {})  # an older program wrote vectors alone
     arrays = {

@@ -5,22 +5,32 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from fedclient.ahead import Ahead
 from fedclient.connection import Refusal
+from fedclient.device import joules, this_device
 from fedclient.membership import Membership
 from fedclient.pace import AT_ONCE, Pace
 from fedcore.controllers import Report
-from fedcore.errors import DivergedError, UnavailableError, UserCodeError
-from fedcore.model import FlatModel
+from fedcore.errors import (
+    DivergedError,
+    UnavailableError,
+    UserCodeError,
+    WorkloadError,
+)
+from fedcore.measured import Device, Measured
+from fedcore.model import FlatModel, Metrics
 from fedcore.participant import (
     Outcome,
     OutdatedError,
     Participant,
     WrongModelError,
+    may_use,
+    start_ahead,
 )
 from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
 from fedcore.text import told
-from fedcore.training import Trainer
-from fedcore.typing import Seconds
+from fedcore.training import Trainer, evaluate_own
+from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 
@@ -58,6 +68,8 @@ class Worker:
         self._again = False  # whether the message in flight was sent before
         self._refreshed = self._flushed = False  # on the way out
         self._task: int | None = None
+        self._device: Device | None = None  # when it asked for this task
+        self._ahead = Ahead()
         self._charged = 0  # bytes that were charged to the day's budget
 
     @property
@@ -70,7 +82,13 @@ class Worker:
         Raises:
             LatecomerError: the client cannot go on; the message says why.
         """
-        self._enrol()
+        try:
+            self._enrol()
+            self._take_turns()
+        finally:
+            self._ahead.stop()
+
+    def _take_turns(self) -> None:
         while True:
             self._member.check_superseded()
             try:
@@ -94,6 +112,11 @@ class Worker:
             model=self._model,
             share_labels=member.reply.share_labels,
         )
+        if member.algorithm.config.clients_evaluate and not self._workload.valid_data:
+            raise WorkloadError(
+                "a controller of this run compares models on the client's own data: "
+                "the workload needs valid_data="
+            )
         self._client = replace(self._client, name=member.name)
         state = self._participant.state
         self._again = state.pending is not None
@@ -136,13 +159,16 @@ class Worker:
     # -------------------------------------------------------------------- pulls
 
     def _pull(self, *, work: bool = True) -> bool:
-        answer = self._member.pull()
+        uses_device = self._member.algorithm.config.uses_device
+        self._device = this_device() if uses_device else None
+        answer = self._member.pull(self._device)
         if isinstance(answer, Refusal):
             self._heed(answer)
             return False
         self._participant.receive(answer)
         self._member.save()
         if answer.done:
+            self._ahead.stop()
             if work and answer.task is not None:
                 self._evaluate_last()
             _log.info("the run has ended at version %d", answer.patch.version)
@@ -171,6 +197,10 @@ class Worker:
         try:
             if reply.task.evaluate:
                 self._evaluate()
+            if "public" in self._participant.wants:
+                state = self._participant.state
+                public, _ = self._metrics(state.public_D, state.kept)
+                self._participant.observe(Report(at=time.time(), public=public))
             self._train(began)
         except UserCodeError as error:
             self._member.confess(error)
@@ -178,15 +208,30 @@ class Worker:
             self._member.failures = 0
 
     def _train(self, began: Seconds) -> None:
-        participant, member = self._participant, self._member
+        participant, member, ahead = self._participant, self._member, None
+        algorithm, state = participant.algorithm, participant.state
+        data, used, trains = self._samples(), joules(), time.monotonic()
+        taken = self._ahead.result(lambda start: may_use(algorithm, state, start))
+        if taken is not None:
+            ahead, began = taken.trained, taken.began
+            # The counter of energy has counted other things since.
+            used, trains = None, time.monotonic() - taken.seconds
         trained, base, key = self._trainer.task(
-            participant.state, self._samples(), member.seed, self._client
+            state, data, member.seed, self._client, ahead
         )
         stint = self._pace.of(self._tasks(participant.state.seq))
         time.sleep(max(0.0, began + stint.seconds - time.monotonic()))
         if stint.is_lost:
             return
+        if self._device is not None:
+            took = time.monotonic() - trains
+            measured = Measured(trained.used, took, _since(used), self._device)
+            trained = trained._replace(measured=measured)
+        own = None
+        if "own" in participant.wants:
+            own, _ = self._metrics(participant.own_model(trained), trained.kept)
         participant.finish(trained, base, key)
+        participant.note_task(time.time(), own)
         member.save()
         self._again = False
         if participant.unusable:
@@ -194,6 +239,23 @@ class Worker:
         if trained.skipped:
             _log.warning("%d samples were left out: %s", trained.skipped, trained.why)
             member.connection.report_skipped(trained.skipped, trained.why)
+        self._train_on()
+
+    def _train_on(self) -> None:
+        """Takes the next task's steps while the message travels, if they can be."""
+        state, member = self._participant.state, self._member
+        start, trainer, client = (
+            start_ahead(member.algorithm, state),
+            self._trainer,
+            self._client,
+        )
+        if start is None or state.pending is None or self._is_leaving:
+            return
+        data = self._samples()
+        self._ahead.begin(
+            start,
+            lambda goes_on: trainer.steps(state, data, member.seed, client, goes_on),
+        )
 
     def _tasks(self, sent: int) -> int:
         """The number of tasks so far; a restart begins with that of updates sent."""
@@ -214,13 +276,20 @@ class Worker:
             return
         assert state.held is not None
         assert state.public_D is not None
-        with user_code("evaluation"):
-            values, samples = self._model.evaluate(
-                state.public_D, self._workload.valid_data(self._client)
-            )
+        values, samples = self._metrics(state.public_D, state.kept)
         name = ModelName(state.held.epoch, state.held.version)
         self._member.connection.report(name, values, samples)
         _log.info("version %d: %s", name.version, told(values, samples))
+
+    def _metrics(self, model_D: Vector | None, kept: State) -> tuple[Metrics, int]:
+        """Evaluates a model, with what is kept beside it, on this client's own data."""
+        self._ahead.wait()  # the model computes one thing at a time
+        valid_data, config = self._workload.valid_data, self._member.algorithm.config
+        assert model_D is not None
+        assert valid_data is not None
+        with user_code("evaluation"):
+            data = valid_data(self._client)
+            return evaluate_own(self._model, config.client, model_D, kept, data)
 
     def _evaluate_last(self) -> None:
         """Evaluates the last version; a failure only leads to a warning."""
@@ -290,6 +359,14 @@ class Worker:
             return
         self._updates = 0
         self.run()
+
+
+def _since(before: float | None) -> float | None:
+    """Returns the joules that the processor has used since; None: not known."""
+    now = joules()
+    if before is None or now is None or now < before:
+        return None
+    return now - before
 
 
 def _tell(ack: Ack) -> None:

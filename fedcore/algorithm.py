@@ -8,7 +8,7 @@ update may be (``staleness_limit``).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -18,11 +18,18 @@ from fedcore.clients import AnyClientAlgorithm, LocalSGD
 from fedcore.compressors import (
     AnyCompressor,
     Compressor,
+    CompressorConfig,
     Identity,
 )
 from fedcore.compressors.base import largest_of
-from fedcore.config import Count, Duration, Method, Versions
-from fedcore.controllers import AnyController, Controller, composed
+from fedcore.config import Count, Duration, Method, Versions, with_inner
+from fedcore.controllers import (
+    AnyController,
+    Controller,
+    ServerController,
+    composed,
+    composed_at_server,
+)
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.payloads import Declared
@@ -51,7 +58,9 @@ class Algorithm(NamedTuple):
     uplink: Compressor
     downlink: Compressor
     controller: Controller | None
-    """All controllers as one; None where there are none."""
+    """The halves of all controllers on a client as one; None where there are none."""
+    server_controller: ServerController | None
+    """Their halves at the server as one; None where there are none."""
 
     def uplink_of(self, density: float) -> Compressor:
         """The uplink for messages of this share of their usual size."""
@@ -95,6 +104,9 @@ class AlgorithmConfig(Method):
     """The cohort is this many times larger than K; its slowest ones come too late."""
     concurrency: Count | None = None
     """The number of clients that may train at a time, without cohorts; none: all."""
+    ahead: Versions | None = None
+    """How many tasks a client may be ahead of the slowest one that is there, before it
+    waits; without cohorts. 0: all in step; none: any number."""
     min_clients: Count = 1
     """Training begins when this many clients are there; the first cohort is drawn from
     them. With 1, the clients that come first get the first tasks."""
@@ -148,6 +160,16 @@ class AlgorithmConfig(Method):
         """Whether a role looks at how often clients used each label."""
         return self.staleness.uses_labels or self.update_filter.uses_labels
 
+    @property
+    def uses_device(self) -> bool:
+        """Whether a controller looks at the facts of devices and what tasks took."""
+        return any(each.uses_device for each in self.controllers)
+
+    @property
+    def clients_evaluate(self) -> bool:
+        """Whether a controller has clients evaluate models on their own data."""
+        return any(controller.evaluates for controller in self.controllers)
+
     @model_validator(mode="before")
     @classmethod
     def _bandwidth_is_a_controller(cls, given: Any) -> Any:
@@ -168,12 +190,14 @@ class AlgorithmConfig(Method):
             raise ValueError(
                 "concurrency is for asynchronous algorithms; use over_selection"
             )
+        if self.synchronous and self.ahead is not None:
+            raise ValueError(
+                "ahead is for asynchronous algorithms; a cohort trains in step anyway"
+            )
         if not self.synchronous and self.over_selection != 1:
             raise ValueError(
                 "over_selection is for synchronous algorithms; use concurrency"
             )
-        for role in (self.client, self.uplink, self.server, *self.controllers):
-            role.fits(self)
         kinds = [controller.kind for controller in self.controllers]
         if len({*kinds}) < len(kinds):
             raise ValueError(f"controllers: one of each kind, not {', '.join(kinds)}")
@@ -188,7 +212,25 @@ class AlgorithmConfig(Method):
                 f"downlink: {self.downlink.kind} is {self.downlink.bias} with these "
                 "settings; the server's memory W - X needs a contraction"
             )
+        for method in self.parts():
+            method.fits(self)
         return self
+
+    def parts(self) -> Iterator[Method]:
+        """Yields the methods of all roles, and those inside them."""
+        roles = (
+            self.client,
+            self.uplink,
+            self.downlink,
+            self.server,
+            self.aggregator,
+            self.staleness,
+            self.selection,
+            self.update_filter,
+            *self.controllers,
+        )
+        for role in roles:
+            yield from with_inner(role)
 
     def require_successor(self, other: "AlgorithmConfig") -> None:
         """Checks that a run which began with these settings can go on with others.
@@ -203,6 +245,18 @@ class AlgorithmConfig(Method):
                 f"on with {other.client.kind}: other vectors travel beside the model; "
                 "put it back, or start another run"
             )
+        if self.client.overlaps != other.client.overlaps:
+            raise ConfigError(
+                f"algorithm.client: a run that began with {self.client.kind} cannot go "
+                f"on with {other.client.kind}: only one of them keeps a local model on "
+                "each client; put it back, or start another run"
+            )
+        if self.client.counts_updates != other.client.counts_updates:
+            raise ConfigError(
+                f"algorithm.client: a run that began with {self.client.kind} cannot go "
+                f"on with {other.client.kind}: what clients keep of their updates "
+                "would mean something else; put it back, or start another run"
+            )
         before, now = self.uplink, other.uplink
         if (before.holds == "changes") != (now.holds == "changes"):
             raise ConfigError(
@@ -212,7 +266,13 @@ class AlgorithmConfig(Method):
             )
 
     def build(self, model: ParamSpec) -> Algorithm:
-        """The algorithm for this model."""
+        """The algorithm for this model.
+
+        Raises:
+            ConfigError: its client algorithm cannot train such a model, or the settings
+                name what this model does not have.
+        """
+        self.client.check(model)
         spec = model.followed_by(self.client.companions)
         return Algorithm(
             config=self,
@@ -223,12 +283,28 @@ class AlgorithmConfig(Method):
             staleness=self.staleness.build(),
             aggregator=self.aggregator.build_for(spec),
             server=self.server.build(),
-            uplink=self.uplink.build_for(spec),
-            downlink=self.downlink.build_for(spec),
-            controller=composed({each.kind: each.build() for each in self.controllers})
-            if self.controllers
-            else None,
+            uplink=_built("uplink", self.uplink, spec),
+            downlink=_built("downlink", self.downlink, spec),
+            controller=self._controller(),
+            server_controller=self._server_controller(),
         )
+
+    def _controller(self) -> Controller | None:
+        halves = {each.kind: each.build() for each in self.controllers}
+        there = {kind: half for kind, half in halves.items() if half is not None}
+        return composed(there) if there else None
+
+    def _server_controller(self) -> ServerController | None:
+        halves = {each.kind: each.build_server(self) for each in self.controllers}
+        there = {kind: half for kind, half in halves.items() if half is not None}
+        return composed_at_server(there) if there else None
+
+
+def _built(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
+    try:
+        return config.build_for(spec)
+    except ConfigError as error:
+        raise ConfigError(f"algorithm.{role}: {error}") from error
 
 
 def count_samples(samples: int, weigh_by: str | None, cap: int | None) -> float:

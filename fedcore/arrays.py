@@ -57,6 +57,17 @@ def like(values: Any, reference: Array) -> Array:
     return xp.asarray(values, device=reference.device)
 
 
+def resized(x_D: Array, width: int) -> Array:
+    """Returns the first values of the last axis; zeros follow where there are fewer."""
+    dim = x_D.shape[-1]
+    if width <= dim:
+        return x_D[..., :width]
+    xp = array_namespace(x_D)
+    shape = (*x_D.shape[:-1], width - dim)
+    zeros = xp.zeros(shape, dtype=x_D.dtype, device=x_D.device)
+    return xp.concat([x_D, zeros], axis=-1)
+
+
 def pieces(x: Array, unit: int = 1) -> list[slice]:
     """Slices of the last axis that fit into a cache, each of whole units.
 

@@ -1,7 +1,7 @@
 """Settings are frozen pydantic models; methods are chosen by their ``kind``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from pydantic import (
@@ -48,11 +48,27 @@ class Config(BaseModel):
 
 
 class Roles(Protocol):
-    """The methods of a recipe, and how it weighs updates, for :meth:`Method.fits`."""
+    """The methods of a recipe, its pace and its weights, for :meth:`Method.fits`."""
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether a cohort trains each version."""
+
+    @property
+    def buffer(self) -> int:
+        """The number of updates that make a new version."""
 
     @property
     def weigh_by(self) -> str:
         """``updates`` or ``samples``."""
+
+    @property
+    def selection(self) -> Any:
+        """Which clients join a cohort."""
+
+    @property
+    def update_filter(self) -> Any:
+        """Which updates are used at all."""
 
     @property
     def staleness(self) -> Any:
@@ -74,6 +90,14 @@ class Roles(Protocol):
     def uplink(self) -> Any:
         """How updates travel."""
 
+    @property
+    def downlink(self) -> Any:
+        """How new versions travel."""
+
+    @property
+    def controllers(self) -> Sequence[Any]:
+        """What sets a client's tasks by how its past ones went."""
+
 
 class Method(Config):
     """Base of a role's methods; subclasses have a field ``kind: Literal["<name>"]``."""
@@ -81,6 +105,8 @@ class Method(Config):
     kind: str
 
     role: ClassVar[str] = "method"
+    is_withdrawn: ClassVar[bool] = False
+    """Whether this class itself is registered no more, since its file has changed."""
 
     def fits(self, roles: "Roles") -> None:
         """Checks the recipe that it stands in.
@@ -105,10 +131,20 @@ def methods(role: type[Method]) -> tuple[type[Method], ...]:
     """The methods of a role that were imported so far, recipes' bases left out."""
     found: list[type[Method]] = []
     for sub in role.__subclasses__():
-        if get_args(sub.model_fields["kind"].annotation):
+        is_withdrawn = "is_withdrawn" in vars(sub)
+        if get_args(sub.model_fields["kind"].annotation) and not is_withdrawn:
             found.append(sub)
         found.extend(methods(sub))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))  # some have two parents
+
+
+def with_inner(method: Method) -> Iterator[Method]:
+    """Yields a method, and then the methods inside it."""
+    yield method
+    for name in type(method).model_fields:
+        inner = getattr(method, name)
+        if isinstance(inner, Method):
+            yield from with_inner(inner)
 
 
 class OneOf:
@@ -131,6 +167,20 @@ class OneOf:
         )
 
 
+def two_of_a_kind(role: type[Method]) -> tuple[type[Method], type[Method]] | None:
+    """Returns two methods of one role that different modules call alike, if any.
+
+    Of those that one module has defined under a name, as a cell of a notebook does that
+    runs again, the newest counts.
+    """
+    known: dict[tuple[str, str], type[Method]] = {}
+    for method in methods(role):
+        first = known.setdefault((method.role, kind_of(method)), method)
+        if first.__module__ != method.__module__:
+            return first, method
+    return None
+
+
 def _choose(role: type[Method], given: Any) -> Method:
     if isinstance(given, role):
         return given
@@ -143,4 +193,15 @@ def _choose(role: type[Method], given: Any) -> Method:
         raise PydanticCustomError(
             "unknown_kind", "unknown {role} {given}; kinds: {kinds}", context
         )
-    return choices[given["kind"]].model_validate(given)
+    chosen = choices[given["kind"]]
+    for method in methods(role):
+        if kind_of(method) == given["kind"] and method.__module__ != chosen.__module__:
+            context["given"] = given["kind"]
+            context["places"] = f"{method.__module__} and {chosen.__module__}"
+            raise PydanticCustomError(
+                "two_of_a_kind",
+                "there are two {role} methods {given}, of {places}; give yours another "
+                "kind",
+                context,
+            )
+    return chosen.model_validate(given)

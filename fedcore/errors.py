@@ -9,6 +9,7 @@
     │   ├── ModelError       the user's model cannot be federated
     │   │   └── NotStackableError  many of it cannot be computed at once
     │   └── SpecMismatchError  two models which should be the same are not
+    ├── StoppedError         training that nobody waits for was not finished
     ├── PayloadError         a peer's bytes do not describe a vector
     ├── ProtocolError        a peer's message breaks the protocol
     │   ├── RefusedError     the server will not have this client
@@ -53,6 +54,10 @@ class NotStackableError(ModelError):
 
 class SpecMismatchError(WorkloadError):
     """Two models differ; the message names the first differing tensor."""
+
+
+class StoppedError(LatecomerError):
+    """Training that nobody waits for any more was not finished."""
 
 
 class PayloadError(LatecomerError):

@@ -1,6 +1,6 @@
 """What the platform asks of a model: one flat vector, alone or in a stack."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fedcore.clients import Descent, Taken
@@ -19,6 +19,11 @@ class FlatModel(Protocol):
     """
 
     spec: ParamSpec
+    local_L: Vector | None
+    """The first values of what never leaves a client; None: there is nothing."""
+
+    advice: str
+    """What its user should know, as a sentence; empty if there is nothing."""
 
     def initial(self, key: Key) -> Vector:
         """Returns the flat vector of version 0."""
@@ -32,11 +37,21 @@ class FlatModel(Protocol):
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
         """Returns the mean loss over a batch, and its gradient.
 
-        The gradient's array is valid until the next call.
+        The client's local values follow the D values of the model. In the places of
+        buffers the gradient holds the values that they have after the step. Its array
+        is valid until the next call.
         """
 
-    def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
-        """Returns metrics over a data set, and its number of samples."""
+    def evaluate(
+        self, w_D: Vector, data: Any, local_L: Vector | None = None
+    ) -> tuple[Metrics, int]:
+        """Returns metrics over a data set, and its number of samples.
+
+        Args:
+            w_D: the model.
+            data: the data set.
+            local_L: the local values of the client that evaluates; None: the first.
+        """
 
     def stacked(self, device: str = "cpu") -> "StackedModel":
         """Returns the same model for many clients at once.
@@ -55,10 +70,16 @@ class Steps(NamedTuple):
     rows_NSB: Indices  # which of them each step uses
     sizes_NS: Counts  # how many count in each batch; 0 after a client's last one
     start_ND: Array  # one model for all may be a view whose rows are the same memory
+    frozen: Sequence[slice] = ()  # the parts of the models that no step moves
 
 
 class StackedModel(Protocol):
     """Computes the gradients of many models at once, each on its own batch."""
+
+    buffers: slice | None = None
+    """Which values of a model have no gradient: it holds their next values instead."""
+    local_L: Vector | None = None
+    """The first values of what never leaves a client; None: there is nothing."""
 
     @property
     def how(self) -> str:

@@ -4,14 +4,15 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import ModelError, SpecMismatchError
+from fedcore.merging import PARAMETER, Merge, in_moments, in_variances
 from fedcore.typing import Vector
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -35,6 +36,7 @@ class TensorSpec:
     name: str
     shape: tuple[int, ...]
     offset: int
+    merge: Merge = PARAMETER
 
     @property
     def size(self) -> int:
@@ -51,15 +53,32 @@ class TensorSpec:
 class ParamSpec:
     """The tensors of a model in order, and the fingerprint of what stays frozen.
 
-    Two parties may share updates only if their specs are equal.
+    Two parties may share updates only if their specs are equal. Buffers that are
+    averaged, such as batch statistics, follow the parameters in the flat vector.
     """
 
     tensors: tuple[TensorSpec, ...]
     frozen: str = ""  # a digest of the weights that are not trained
+    local: tuple[TensorSpec, ...] = ()
+    """Tensors that never leave a client, buffers first; they are in no flat vector."""
 
     @classmethod
-    def of(cls, tensors: Tensors, *, frozen: str = "") -> Self:
-        """The spec of named arrays, in their order."""
+    def of(
+        cls,
+        tensors: Tensors,
+        *,
+        frozen: str = "",
+        merges: Mapping[str, Merge] | None = None,
+        local: tuple[TensorSpec, ...] = (),
+    ) -> Self:
+        """The spec of named arrays, in their order.
+
+        Args:
+            tensors: parameters, and behind them buffers that are averaged.
+            frozen: the fingerprint of what is not trained.
+            merges: how buffers are merged, by name.
+            local: what stays on the clients.
+        """
         if not tensors:
             raise ModelError("the model has no tensors to train")
         for name, array in tensors.items():
@@ -68,24 +87,57 @@ class ParamSpec:
                     f"tensor {name!r} has dtype {np.asarray(array).dtype}; "
                     "only floating-point tensors are trained"
                 )
-        shapes = ((name, np.shape(array)) for name, array in tensors.items())
-        return cls._placed(shapes, frozen)
-
-    @classmethod
-    def _placed(
-        cls, shapes: Iterable[tuple[str, tuple[int, ...]]], frozen: str
-    ) -> Self:
-        """Places tensors of these names and shapes one behind the other."""
-        specs, offset = [], 0
-        for name, shape in shapes:
-            specs.append(TensorSpec(name, shape, offset))
-            offset += specs[-1].size
-        return cls(tuple(specs), frozen)
+        known = merges or {}
+        return cls(
+            placed(
+                (name, np.shape(array), known.get(name, PARAMETER))
+                for name, array in tensors.items()
+            ),
+            frozen,
+            local,
+        )
 
     @cached_property
     def dim(self) -> int:
         """The number of values of the flat vector."""
         return sum(tensor.size for tensor in self.tensors)
+
+    @cached_property
+    def local_dim(self) -> int:
+        """The number of values that stay on a client."""
+        return sum(tensor.size for tensor in self.local)
+
+    @cached_property
+    def buffers(self) -> slice | None:
+        """The averaged buffers' part of the flat vector; None: there are none."""
+        start = sum(t.size for t in self.tensors if t.merge == PARAMETER)
+        return slice(start, self.dim) if start < self.dim else None
+
+    @cached_property
+    def whole(self) -> "ParamSpec":
+        """The spec of a client's whole model: the flat vector, then what is local."""
+        local = (replace(t, offset=self.dim + t.offset) for t in self.local)
+        return replace(self, tensors=(*self.tensors, *local), local=())
+
+    @cached_property
+    def in_training(self) -> slice | None:
+        """The buffers' part of a client's whole model; None: there are none."""
+        end = self.dim + sum(t.size for t in self.local if t.merge != PARAMETER)
+        start = self.dim if self.buffers is None else self.buffers.start
+        return slice(start, end) if start < end else None
+
+    @cached_property
+    def moments(self) -> tuple[tuple[slice, slice], ...]:
+        """Where means lie in the flat vector, and the second moments around zero.
+
+        They stand for running means and variances; see :mod:`fedcore.merging`.
+        """
+        places = {tensor.name: tensor.slice for tensor in self.tensors}
+        return tuple(
+            (places[tensor.merge.mean], tensor.slice)
+            for tensor in self.tensors
+            if tensor.merge.mean
+        )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -123,14 +175,25 @@ class ParamSpec:
         Raises:
             SpecMismatchError: a tensor is missing, unknown or of another shape.
         """
-        self.require(ParamSpec.of(tensors, frozen=self.frozen), "these arrays")
+        merges = {tensor.name: tensor.merge for tensor in self.tensors}
+        theirs = ParamSpec.of(
+            tensors, frozen=self.frozen, merges=merges, local=self.local
+        )
+        self.require(theirs, "these arrays")
         flat = np.empty(self.dim, np.float32)
         for spec in self.tensors:
             flat[spec.slice] = np.asarray(tensors[spec.name], np.float32).reshape(-1)
+        in_moments(flat, self.moments)
         return flat
 
     def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
-        """Named views of the flat vector, or of one that begins with it."""
+        """Named views of the flat vector, or of one that begins with it.
+
+        Running variances are copies, as the vector holds their second moments.
+        """
+        if self.moments:
+            flat_D = flat_D[: self.dim].copy()
+            in_variances(flat_D, self.moments)
         return {
             spec.name: flat_D[spec.slice].reshape(spec.shape) for spec in self.tensors
         }
@@ -168,6 +231,11 @@ class ParamSpec:
                     f"tensor {mine.name!r} should have shape {list(mine.shape)}, "
                     f"has {list(theirs.shape)}"
                 )
+            if mine.merge != theirs.merge:
+                return (
+                    f"tensor {mine.name!r} should be {mine.merge.words}, is "
+                    f"{theirs.merge.words}"
+                )
         if len(self.tensors) != len(other.tensors):
             longer = max(self.tensors, other.tensors, key=len)
             extra = longer[min(len(self.tensors), len(other.tensors))].name
@@ -177,19 +245,23 @@ class ParamSpec:
                 else "is not in the federation's model"
             )
             return f"tensor {extra!r} {side}"
+        mine_here = [(t.name, t.shape) for t in self.local]
+        theirs_here = [(t.name, t.shape) for t in other.local]
+        if mine_here != theirs_here:
+            names = [name for name, _ in mine_here], [name for name, _ in theirs_here]
+            return "{} should stay on the clients, but {} would".format(
+                *(", ".join(which) or "nothing" for which in names)
+            )
         if self.frozen != other.frozen:
             return "the frozen weights are not the same"
         return None
 
     def to_json(self) -> str:
         """The spec as canonical JSON."""
-        return json.dumps(
-            {
-                "tensors": [[t.name, list(t.shape)] for t in self.tensors],
-                "frozen": self.frozen,
-            },
-            separators=(",", ":"),
-        )
+        told = {"tensors": list(map(_told, self.tensors)), "frozen": self.frozen}
+        if self.local:
+            told["local"] = list(map(_told, self.local))
+        return json.dumps(told, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -197,10 +269,38 @@ class ParamSpec:
         junk = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
         try:
             raw = json.loads(text)
-            shapes = [(str(name), tuple(map(int, n))) for name, n in raw["tensors"]]
-            return cls._placed(shapes, str(raw["frozen"]))
+            tensors = placed(map(_read, raw["tensors"]))
+            local = placed(map(_read, raw.get("local", [])))
+            spec = cls(tensors, str(raw["frozen"]), local)
+            known = {tensor.name for tensor in spec.tensors}
+            if any(t.merge.mean and t.merge.mean not in known for t in spec.tensors):
+                raise ValueError("a variance has no mean")
+            return spec
         except junk as error:
             raise SpecMismatchError(f"not a model description: {error}") from error
+
+
+def placed(
+    tensors: Iterable[tuple[str, tuple[int, ...], Merge]],
+) -> tuple[TensorSpec, ...]:
+    """Places tensors of these names, shapes and merges one behind the other."""
+    specs, offset = list[TensorSpec](), 0
+    for name, shape, merge in tensors:
+        specs.append(TensorSpec(name, shape, offset, merge))
+        offset += specs[-1].size
+    return tuple(specs)
+
+
+def _told(tensor: TensorSpec) -> list[Any]:
+    """A tensor's name, shape and, of a buffer, how it is merged."""
+    merge = [] if tensor.merge == PARAMETER else [list(tensor.merge)]
+    return [tensor.name, list(tensor.shape), *merge]
+
+
+def _read(told: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
+    name, shape, *merge = told
+    how = Merge(*map(str, merge[0])) if merge else PARAMETER
+    return str(name), tuple(map(int, shape)), how
 
 
 def digest(flat_D: Vector) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from fedcore.measured import Device, Measured
 from fedcore.typing import Bytes, Counts, Seconds
 
 Epoch = str  # 16 hexadecimal digits
@@ -107,6 +108,7 @@ class Pull:
     abandoned: tuple[Abandoned, ...] = ()  # the histories that it has left, at most H
     settled: Settled = NOTHING_SETTLED
     history_from: int = 0  # the oldest message that it could still take back
+    device: Device | None = None  # where a controller looks at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,7 @@ class Push:
     oldest: ModelName | None = None  # the oldest base of what was folded back into it
     counts: Counts | None = None  # labels per class
     loss: float | None = None
+    measured: Measured | None = None  # what the training took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,10 @@ class Task:
     kind: TaskKind
     evaluate: bool = False  # a trainer shall also evaluate the model
     lease: Seconds = 0.0  # the server expects an update within this time
+    # What the controllers at the server give it (fedcore.controllers.Assignment).
+    work: float = 1.0
+    density: float = 1.0
+    samples: int | None = None
 
 
 PatchKind = Literal["none", "replay", "overwrite", "full"]

@@ -19,7 +19,12 @@ from fedcore.clients import (
     Descent,
     Rule,
     Taken,
+    TakeSteps,
+    WithLocal,
     by_gradients,
+    joined,
+    met,
+    parted,
 )
 from fedcore.model import StackedModel, Steps
 from fedcore.pool import Pool
@@ -54,6 +59,7 @@ def train_stack(
     base_D: Array | Sequence[Array],
     *,
     count_labels: bool,
+    frozen: Sequence[slice] = (),
 ) -> StackedUpdates:
     """Trains a stack of clients.
 
@@ -64,6 +70,7 @@ def train_stack(
         tasks: N of them.
         base_D: the public model that they all start from, or one for each.
         count_labels: whether the labels that were used are to be counted.
+        frozen: the parts of the models that no step moves.
     """
     algorithm, count = config.build(), len(tasks.clients)
     steps_N = np.array(tasks.steps)
@@ -73,15 +80,24 @@ def train_stack(
 
     def take(start_ND: Array, rule: Rule) -> Taken:
         if isinstance(rule, Descent):
-            steps = Steps(rule, pool.x, pool.y, *batches, start_ND)
+            steps = Steps(rule, pool.x, pool.y, *batches, start_ND, frozen)
             taken = model.descend(steps)
             if taken is not None:
                 return taken
-        return _one_after_the_other(model, pool, batches, steps_N, start_ND, rule)
+        return _one_after_the_other(
+            model, pool, batches, steps_N, start_ND, rule, frozen
+        )
 
     model.seed(tasks.key)
     start_ND = _starts(base_D, count)
-    trained = algorithm.run(start_ND, steps_N, take, _kept(tasks.kept))
+    parts = [parted(kept, model.local_L) for kept in tasks.kept]
+    stepping: TakeSteps = take
+    if model.local_L is not None:
+        local_NL = np.stack([local_L for _, local_L in parts if local_L is not None])
+        stepping = with_local = WithLocal(take, local_NL)
+    before = _kept([method for method, _ in parts])
+    trained = algorithm.run(start_ND, steps_N, stepping, before)
+    trained = met(algorithm, start_ND, trained)
     counts: list[Counts | None] = [None] * count
     if count_labels:
         counts = _label_counts(pool, batches, tasks.clients)
@@ -89,6 +105,9 @@ def train_stack(
     if trained.state is not None:  # copies: a client's must not keep the whole stack
         xp = array_namespace(trained.state)
         kept = [xp.asarray(row, copy=True) for row in trained.state]
+    if model.local_L is not None:
+        rows = as_numpy(with_local.local_L).copy()
+        kept = [joined(*pair) for pair in zip(kept, rows, strict=True)]
     return StackedUpdates(trained.delta_D, as_numpy(trained.loss), counts, kept)
 
 
@@ -99,6 +118,7 @@ def _one_after_the_other(
     steps_N: Counts,
     start_ND: Array,
     rule: Rule,
+    frozen: Sequence[slice],
 ) -> Taken:
     """Takes a step of all clients after the other, those with most steps first."""
     rows_NSB, sizes_NS = batches
@@ -114,7 +134,8 @@ def _one_after_the_other(
         return model.gradient(w_ND, x_NB, y_NB, sizes_N)
 
     room_ND = pool.room(len(steps_N), start_ND)
-    taken = by_gradients(gradient, steps_N, room_ND)(start_ND, rule)
+    take = by_gradients(gradient, steps_N, room_ND, model.buffers, frozen)
+    taken = take(start_ND, rule)
     if order is None:
         return taken
     back = np.argsort(order)

@@ -4,13 +4,16 @@ The result depends on the model, the data, the key and the settings alone, so it
 the same wherever the task runs.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.model import FlatModel
-from fedcore.participant import ParticipantState, Trained, assigned
+from fedcore.clients import ClientAlgorithmConfig, joined, parted
+from fedcore.errors import StoppedError
+from fedcore.model import FlatModel, Metrics
+from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName
 from fedcore.rng import Key, Words, word, words
 from fedcore.typing import Indices, State, Vector
@@ -49,6 +52,36 @@ def initial_model(model: FlatModel, seed: int) -> Vector:
     return model.initial(Key.root(seed).fold_in("initial"))
 
 
+def evaluate_own(
+    model: FlatModel,
+    config: ClientAlgorithmConfig,
+    public_D: Vector,
+    kept: State,
+    data: Any,
+) -> tuple[Metrics, int]:
+    """Evaluates what one client uses: the public model with its own local tensors.
+
+    Metrics of its personal model follow as ``personal_...``, where it has one.
+
+    Args:
+        model: of the workload.
+        config: of the client algorithm.
+        public_D: the public model, shape (D,).
+        kept: what the client has kept from its last task; None: it has had none.
+        data: the client's evaluation data.
+
+    Returns:
+        The metrics, and the number of samples.
+    """
+    method, local_L = parted(kept, model.local_L)
+    values, samples = model.evaluate(public_D, data, local_L)
+    personal_D = config.personal(method)
+    if personal_D is None:
+        return values, samples
+    own, _ = model.evaluate(personal_D, data, local_L)
+    return {**values, **{f"personal_{name}": own[name] for name in own}}, samples
+
+
 class Trainer:
     """Trains one workload's model with one client algorithm."""
 
@@ -68,7 +101,12 @@ class Trainer:
         algorithm.model.require(self.model.spec, "this workload's model")
 
     def task(
-        self, state: ParticipantState, data: Any, seed: int, client: Client
+        self,
+        state: ParticipantState,
+        data: Any,
+        seed: int,
+        client: Client,
+        ahead: Trained | None = None,
     ) -> tuple[Trained, ModelName, Key]:
         """Computes a client's next task on the model that it holds.
 
@@ -77,6 +115,7 @@ class Trainer:
             data: what ``train_data`` returned for the client.
             seed: of the run.
             client: whose task it is.
+            ahead: what :meth:`steps` returned, where the steps are taken already.
 
         Returns:
             The update, the model that it is based on, and the key for its message:
@@ -85,30 +124,120 @@ class Trainer:
         assert state.held is not None
         assert state.public_D is not None
         key, held = task_key(seed, client.name, state.seq + 1), state.held
-        work = assigned(self._algorithm, state).work
-        trained = self.train(
-            state.public_D, data, key, state.kept, work, held.version, client
-        )
+        uplink = self._algorithm.config.uplink
+        start_D = start_of(uplink, state.public_D, state.memory_D)
+        trained = ahead or self.steps(state, data, seed, client)
+        trained = self._met(start_D, trained, held.version)
         return trained, ModelName(held.epoch, held.version), key.fold_in("uplink")
+
+    def steps(
+        self,
+        state: ParticipantState,
+        data: Any,
+        seed: int,
+        client: Client,
+        goes_on: Callable[[], bool] | None = None,
+    ) -> Trained:
+        """Takes the steps of a client's next task; see :meth:`task`.
+
+        Where the client algorithm overlaps, they do not depend on the model that the
+        client holds, once it has kept one of its own.
+
+        Args:
+            state: of a participant that holds a model.
+            data: what ``train_data`` returned for the client.
+            seed: of the run.
+            client: whose task it is.
+            goes_on: asked before each gradient; None: all steps are taken.
+
+        Raises:
+            StoppedError: it does not go on.
+        """
+        assert state.held is not None
+        assert state.public_D is not None
+        key = task_key(seed, client.name, state.seq + 1)
+        given, version = assigned(self._algorithm, state), state.held.version
+        uplink, model = self._algorithm.config.uplink, self.model
+        if goes_on is not None:
+            model = cast(FlatModel, _Stoppable(model, goes_on))
+        return self._steps(
+            model,
+            start_of(uplink, state.public_D, state.memory_D),
+            data,
+            key,
+            state.kept,
+            given.work,
+            version,
+            client,
+            given.samples,
+        )
 
     def train(
         self,
-        public_D: Vector,
+        start_D: Vector,
         data: Any,
         key: Key,
         kept: State = None,
         work: float = 1.0,
         version: int = 0,
         client: Client = NOBODY,
+        wanted: int | None = None,
     ) -> Trained:
-        """The update of one task, Δ = W - w, on this version of the model.
+        """The update of one task, Δ = start - w, on this version of the model.
 
         Raises:
             UserCodeError: the user's code raised.
             WorkloadError: the data are no samples, or there are none.
         """
-        config = self._algorithm.config.client.at(version)
-        task = LocalTask(config, key, kept, work, version, client, self._share_labels)
+        model = self.model
+        trained = self._steps(
+            model, start_D, data, key, kept, work, version, client, wanted
+        )
+        return self._met(start_D, trained, version)
+
+    def _steps(
+        self,
+        model: FlatModel,
+        start_D: Vector,
+        data: Any,
+        key: Key,
+        kept: State,
+        work: float,
+        version: int,
+        client: Client,
+        wanted: int | None,
+    ) -> Trained:
+        config = self._algorithm.config.client.at(version).sized(wanted)
+        task = LocalTask(
+            config, key, kept, work, version, client, self._share_labels, wanted
+        )
         self.model.seed(key.fold_in("model"))
         with user_code("training"):
-            return self._workload.train_task(self.model, public_D, data, task)
+            return self._workload.train_task(model, start_D, data, task)
+
+    def _met(self, start_D: Vector, trained: Trained, version: int) -> Trained:
+        """What came of a task, for the model that its update changes."""
+        meet = self._algorithm.config.client.at(version).build().meet
+        if meet is None:
+            return trained
+        method, local_L = parted(trained.kept, self.model.local_L)
+        delta_D, kept = meet(start_D, method)
+        kept = kept if local_L is None else joined(kept, local_L)
+        return trained._replace(delta_D=delta_D, kept=kept)
+
+
+class _Stoppable:
+    """A model whose training can be stopped between two steps."""
+
+    def __init__(self, model: FlatModel, goes_on: Callable[[], bool]) -> None:
+        self._model, self._goes_on = model, goes_on
+
+    def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
+        """The model's gradient, as long as it goes on."""
+        if not self._goes_on():
+            raise StoppedError("nobody waits for these steps any more")
+        return self._model.gradient(w_D, x, y)
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the model's."""
+        return getattr(self._model, name)

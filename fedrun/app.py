@@ -1,8 +1,6 @@
 """Finds the user's workload: ``module:attribute`` or ``file.py:attribute``."""
 
-import hashlib
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,8 +8,7 @@ from types import ModuleType
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
-
-_DIGESTS: dict[Path, str] = {}  # of the files of apps, when they were imported
+from fedrun.user_files import digest_of, has_changed, import_file, imported, note
 
 
 def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> Workload:
@@ -67,7 +64,7 @@ def code_hash(name: str, folder: Path | None = None) -> str:
     """Returns a digest of the module's source, by which changed code is noticed."""
     where = name.partition(":")[0]
     source = _module(where, folder or Path.cwd()).__file__
-    return _digest(Path(source)) if source else ""
+    return digest_of(Path(source).read_bytes()) if source else ""
 
 
 def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
@@ -81,11 +78,14 @@ def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
         known = sys.modules.get(where)
         if known is not None and file.is_file():
             is_other = Path(known.__file__ or "").resolve() != file
-            if is_other or (fresh and _has_changed(file)):
+            if is_other or (fresh and has_changed(file)):
                 del sys.modules[where]  # it is of another folder, or has changed
         if where not in sys.modules:
+            same = imported(file)  # as a file of methods
+            if same is not None:
+                return same
             importlib.invalidate_caches()
-            _note(file)
+            note(file)
         return importlib.import_module(where)
     except WorkloadError:
         raise
@@ -99,38 +99,10 @@ def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
         ) from error
 
 
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-
-
-def _note(file: Path) -> None:
-    """Remembers the digest of a file that is imported now."""
-    if file.is_file():
-        _DIGESTS[file] = _digest(file)
-
-
-def _has_changed(file: Path) -> bool:
-    return _DIGESTS.setdefault(file, _digest(file)) != _digest(file)
-
-
 def _from_file(path: Path, *, fresh: bool) -> ModuleType:
-    name = f"_latecomer_app_{path.stem}"
     if not path.is_file():
         raise WorkloadError(f"app {path}: no such file")
-    known = sys.modules.get(name)
-    is_known = known is not None and known.__file__ == str(path)
-    if known is not None and is_known and not (fresh and _has_changed(path)):
+    known = imported(path)
+    if known is not None and not (fresh and has_changed(path)):
         return known
-    _note(path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]  # it is only half loaded
-        raise
-    return module
+    return import_file(path, path.read_bytes())

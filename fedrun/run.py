@@ -23,6 +23,7 @@ from fedrun.journal.recover import SECRET
 from fedrun.journal.repair import cut_off
 from fedrun.journal.store import NO_FACTS, divided
 from fedrun.lock import is_locked
+from fedrun.methods import installed, require_same
 
 
 @dataclass
@@ -154,8 +155,10 @@ def _resume(
     journal: Journal, config: FederationConfig, at: Seconds, *, amend: bool
 ) -> Run:
     told = journal.configurations()[-1][1]
-    changes = differences(told.config, _as_json(config))
+    changes = differences(_as_json(parse_config(told.config)), _as_json(config))
     _refuse_changes(journal, changes, amend=amend)
+    if not amend:
+        require_same(told.config)
     if journal.store.noted(SECRET) is None:  # a simulation
         journal.store.note(SECRET, secrets.token_hex(SECRET_BYTES))
     recovered = recover(journal)
@@ -250,7 +253,7 @@ def _configured(
     origin: str,
 ) -> Configured:
     versions = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in ("latecomer", "numpy"):
+    for package in ("latecomer", "numpy", *installed()):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

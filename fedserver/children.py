@@ -67,6 +67,8 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
         "--quiet",
         "--until-stdin-closes",
     ]
+    for methods in config.methods:
+        command += ["--methods", str(methods.file)]
     if config.evaluate.device is not None:
         command += ["--device", config.evaluate.device]
     process: asyncio.subprocess.Process | None = None

@@ -13,6 +13,7 @@ from fedrun.cli.command import (
     example,
     in_sentences,
     log_to_stderr,
+    methods_option,
     set_option,
     trust_options,
     verbose_option,
@@ -143,6 +144,7 @@ def healthcheck(host: str, **trust: Any) -> None:
     type=PATH,
     help="The page to write. Without it, report.html in the folder of the run.",
 )
+@methods_option
 @in_sentences
 def report(run: Path, out: Path | None) -> None:
     """Write a report of a run: one HTML page.
@@ -168,6 +170,7 @@ def report(run: Path, out: Path | None) -> None:
 @click.option(
     "--version", type=int, help="The model of this version, if the run still holds it."
 )
+@methods_option
 @in_sentences
 def export(run: Path, out: Path, which: str | None, version: int | None) -> None:
     """Write a model of a run as a safetensors file.
@@ -182,6 +185,7 @@ def export(run: Path, out: Path, which: str | None, version: int | None) -> None
 @main.command(epilog=example("fedserver free runs/digits hospital-3"))
 @RUN
 @click.argument("name")
+@methods_option
 @in_sentences
 def free(run: Path, name: str) -> None:
     """Free a client's name, so that another can take it.
@@ -215,6 +219,7 @@ def backup(run: Path, target: Path) -> None:
 @main.command(epilog=example("fedserver restore /backups/digits runs/digits"))
 @click.argument("source", type=PATH)
 @RUN
+@methods_option
 @in_sentences
 def restore(source: Path, run: Path) -> None:
     """Restore a run from a backup.

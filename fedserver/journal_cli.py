@@ -11,7 +11,13 @@ import click
 
 from fedcore.errors import ConfigError
 from fedcore.text import printable
-from fedrun.cli.command import PATH, example, in_sentences, set_option
+from fedrun.cli.command import (
+    PATH,
+    example,
+    in_sentences,
+    methods_option,
+    set_option,
+)
 
 RUN = click.argument("run", type=PATH)
 
@@ -76,6 +82,7 @@ def show(
     is_flag=True,
     help="Do not compute the decisions again (another machine may round differently).",
 )
+@methods_option
 @in_sentences
 def verify(run: Path, no_decisions: bool) -> None:
     """Check every record, digest and decision."""
@@ -104,6 +111,7 @@ def verify(run: Path, no_decisions: bool) -> None:
     help="Leave this client out. May be given several times.",
 )
 @click.option("-o", "--out", type=PATH, help="Write the model to this file.")
+@methods_option
 @in_sentences
 def replay(
     run: Path, changes: tuple[str, ...], without: tuple[str, ...], out: Path | None
@@ -121,6 +129,7 @@ def replay(
 
 @journal_commands.command(epilog=example("fedserver journal repair runs/digits"))
 @RUN
+@methods_option
 @in_sentences
 def repair(run: Path) -> None:
     """Cut off a damaged end, and start a new history.

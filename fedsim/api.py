@@ -12,6 +12,7 @@ from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
 from fedrun.callbacks import Callback, Notifier
 from fedrun.config import FederationConfig, load_config, parse_config
+from fedrun.methods import name_files
 from fedrun.results import Results
 from fedsim.progress import RunProgress
 from fedsim.simulation import OnEvent, simulate
@@ -96,7 +97,7 @@ def _read(
             "config: expected the path of a YAML file, a mapping or a "
             f"FederationConfig, got {type(config).__name__}"
         )
-    return parse_config(config)
+    return parse_config(name_files(config, Path.cwd()))
 
 
 def _placed(

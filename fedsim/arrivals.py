@@ -87,6 +87,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
         for name, queue in coming.items():
             if queue and name not in started and queue[0].base == version:
                 _fetch(world, participants[name])
+                clients.compare(name)
                 started.add(name)
 
     start_those_due()

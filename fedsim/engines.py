@@ -9,6 +9,7 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.errors import ConfigError
 from fedcore.model import FlatModel
 from fedcore.training import Trainer
+from fedcore.typing import State
 from fedcore.workload import Client, Workload
 from fedsim.arrivals import replay_arrivals
 from fedsim.evaluator import EvaluateModel
@@ -25,8 +26,8 @@ class Engine(Protocol):
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Simulates until ``is_over`` returns true, or nothing is left to do."""
 
-    def clients(self) -> Iterable[Client]:
-        """What the user's code is told about each client."""
+    def clients(self) -> Iterable[tuple[Client, State]]:
+        """What the user's code is told about each client, and what that keeps."""
 
 
 class ExactEngine:
@@ -48,9 +49,9 @@ class ExactEngine:
             self._clients.fates.begin(who)
         self._world.execute(is_over)
 
-    def clients(self) -> Iterable[Client]:
-        """What the user's code is told about each client."""
-        return self._clients.clients
+    def clients(self) -> Iterable[tuple[Client, State]]:
+        """What the user's code is told about each client, and what that keeps."""
+        return self._clients.with_kept()
 
 
 class ReplayEngine:
@@ -63,9 +64,9 @@ class ReplayEngine:
         """Replays the whole record; ``is_over`` is not asked."""
         replay_arrivals(self._world, self._clients, self._recorded)
 
-    def clients(self) -> Iterable[Client]:
-        """What the user's code is told about each client."""
-        return self._clients.clients
+    def clients(self) -> Iterable[tuple[Client, State]]:
+        """What the user's code is told about each client, and what that keeps."""
+        return self._clients.with_kept()
 
 
 class StackedEngine:
@@ -91,8 +92,8 @@ class StackedEngine:
             self._clients.load(self._saved)
         self._clients.execute(is_over)
 
-    def clients(self) -> Iterable[Client]:
-        """What the user's code is told about each client."""
+    def clients(self) -> Iterable[tuple[Client, State]]:
+        """What the user's code is told about each client, and what that keeps."""
         return self._clients.clients()
 
 

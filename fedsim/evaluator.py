@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from fedcore.arrays import as_numpy
+from fedcore.clients import ClientAlgorithmConfig
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
@@ -15,14 +16,15 @@ from fedcore.errors import ConfigError, UserCodeError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
-from fedcore.typing import Vector
+from fedcore.training import evaluate_own
+from fedcore.typing import State, Vector
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Client, Workload
 from fedsim.world import World
 
 NAME = "evaluator"
 _log = logging.getLogger("fedsim")
-EvaluateModel = Callable[[Client, Vector], tuple[Metrics, int]]
+EvaluateModel = Callable[[Client, Vector, State], tuple[Metrics, int]]
 
 
 class SimulatedEvaluator:
@@ -107,10 +109,13 @@ class SimulatedEvaluator:
         """Does nothing, since it sends no updates."""
 
 
-def own_evaluation(workload: Workload, model: FlatModel) -> EvaluateModel:
+def own_evaluation(
+    workload: Workload, model: FlatModel, config: ClientAlgorithmConfig
+) -> EvaluateModel:
     """A function that evaluates a model on a client's own ``valid_data``.
 
-    It takes the client and the model (D,), and returns metrics and samples.
+    It takes the client, the public model (D,) and what the client keeps, and returns
+    metrics and samples.
 
     Raises:
         ConfigError: the workload has no ``valid_data``.
@@ -119,34 +124,35 @@ def own_evaluation(workload: Workload, model: FlatModel) -> EvaluateModel:
     if valid_data is None:
         raise ConfigError(
             "evaluate.clients: true needs a workload with valid_data=, the clients' "
-            "own evaluation data"
+            "own evaluation data, and so do controllers that compare models"
         )
 
-    def evaluate(client: Client, public_D: Vector) -> tuple[Metrics, int]:
+    def evaluate(client: Client, public_D: Vector, kept: State) -> tuple[Metrics, int]:
         with user_code(f"evaluation of {client.name}"):
-            return model.evaluate(as_numpy(public_D), valid_data(client))
+            data = valid_data(client)
+            return evaluate_own(model, config, as_numpy(public_D), kept, data)
 
     return evaluate
 
 
 def evaluate_last(
-    world: World, clients: Iterable[Client], evaluate: EvaluateModel
+    world: World, clients: Iterable[tuple[Client, State]], evaluate: EvaluateModel
 ) -> None:
     """Lets the clients evaluate the last version that have not done so before.
 
     Args:
         world: the run, which has ended.
-        clients: its clients.
+        clients: its clients, and what they keep.
         evaluate: evaluates a model on a client's data.
     """
     coordinator, now = world.run.coordinator, world.clock.now
     version, public_D = coordinator.state.version, coordinator.state.published.public_D
-    for client in clients:
+    for client, kept in clients:
         cid = client.name
         if not coordinator.is_due_at_end(cid):
             continue
         try:
-            values, samples = evaluate(client, public_D)
+            values, samples = evaluate(client, public_D, kept)
         except UserCodeError as error:
             _log.warning("%s: %s", cid, error)
             world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))

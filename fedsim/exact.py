@@ -19,10 +19,11 @@ from fedcore.coordinator.events import (
     UpdatePushed,
 )
 from fedcore.errors import DivergedError, UserCodeError
+from fedcore.model import Metrics
 from fedcore.participant import Outcome, Participant, ParticipantState, assigned
 from fedcore.protocol import Ack, Reply
 from fedcore.training import Trainer
-from fedcore.typing import Counts, Seconds
+from fedcore.typing import Counts, Seconds, State, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedsim.evaluator import EvaluateModel
@@ -66,6 +67,9 @@ class ExactClients:
         self._replies: dict[int, Reply] = {}  # on their way
         self._acks: dict[int, Ack] = {}  # likewise
         self._loses_answer = [False] * len(clients)
+        controller = world.run.coordinator.algorithm.server_controller
+        self._is_measured = controller is not None
+        self._durations: dict[int, Seconds] = {}  # of the tasks that are computed
         self._is_recorded = False  # when updates arrive is told, not simulated
         fates = self.fates
         self._handlers: tuple[Callable[[int], None], ...] = (
@@ -85,6 +89,12 @@ class ExactClients:
         self.participants = list(map(self._enrol, clients))
         if population.needs_labels:
             population.show_labels(self._label_counts)
+
+    def with_kept(self) -> list[tuple[Client, State]]:
+        """Returns all clients, with what they keep."""
+        states = (participant.state for participant in self.participants)
+        kept = (state.kept for state in states)
+        return list(zip(self.clients, kept, strict=True))
 
     def _enrol(self, client: Client) -> Participant:
         world = self._world
@@ -137,7 +147,10 @@ class ExactClients:
         if wait := participant.rest(world.clock.now):
             self._later(wait, ASKS, who)
             return
-        pull = participant.pull(world.nonce())
+        device = None
+        if self._is_measured:
+            device = self._population.device(who, self.fates.tasks[who] + 1)
+        pull = participant.pull(world.nonce(), device)
         world.feed(
             ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
         )
@@ -162,17 +175,19 @@ class ExactClients:
         try:
             if reply.task.evaluate:
                 self._evaluate(who)
+            self._compare(who)
             self.fates.tasks[who] += 1
-            task, steps = self.fates.tasks[who], self._steps(who)
-            duration = self._population.compute(who, task, steps)
+            task = self.fates.tasks[who]
+            duration = self._population.compute(who, task, self._effort(who))
             lost = self._population.dropout(who, task)
         except UserCodeError as error:
             self.fates.fail(who, error)
             return
         if lost is not None:
-            self._later(lost * duration, DROPS, who)
+            self._at(self.fates.end(who, now, lost * duration), DROPS, who)
         else:
-            self._later(duration, FINISHES, who)
+            self._durations[who] = duration
+            self._at(self.fates.end(who, now, duration), FINISHES, who)
 
     def _finish(self, who: int) -> None:
         try:
@@ -180,6 +195,7 @@ class ExactClients:
         except UserCodeError as error:
             self.fates.fail(who, error)
             return
+        self.fates.train_on(who, self._world.clock.now)
         self.fates.failures.pop(who, None)
         if trained:
             self.fates.attempts[who] = 0
@@ -203,17 +219,45 @@ class ExactClients:
                 at=world.clock.now, cid=name, count=trained.skipped, why=trained.why
             )
             world.feed(event)
+        took = self._durations.pop(who, None)
+        if self._is_measured and took is not None:
+            task, used = self.fates.tasks[who], trained.used
+            measured = self._population.measured(who, task, used, took)
+            trained = trained._replace(measured=measured)
+        own = None
+        if "own" in participant.wants:
+            own = self._metrics(who, participant.own_model(trained), trained.kept)
         sends = participant.finish(trained, base, key)
+        participant.note_task(world.clock.now, own)
         if participant.unusable:
             raise DivergedError(participant.unusable)
         return sends
+
+    def compare(self, name: str) -> None:
+        """A client evaluates the model that it has, if its controllers want that."""
+        self._compare(self._places[name])
+
+    def _compare(self, who: int) -> None:
+        participant = self.participants[who]
+        if "public" in participant.wants:
+            state = participant.state
+            public = self._metrics(who, state.public_D, state.kept)
+            participant.observe(Report(at=self._world.clock.now, public=public))
+
+    def _metrics(self, who: int, model_D: Vector | None, kept: State) -> Metrics:
+        """What a model comes to on a client's own data."""
+        assert model_D is not None
+        assert self._evaluate_model is not None
+        return self._evaluate_model(self.clients[who], model_D, kept)[0]
 
     def _evaluate(self, who: int) -> None:
         state = self.participants[who].state
         assert state.held is not None
         assert state.public_D is not None
         assert self._evaluate_model is not None
-        values, samples = self._evaluate_model(self.clients[who], state.public_D)
+        values, samples = self._evaluate_model(
+            self.clients[who], state.public_D, state.kept
+        )
         self._world.feed(
             ModelEvaluated(
                 at=self._world.clock.now,
@@ -234,16 +278,19 @@ class ExactClients:
                 self._data[who] = self._workload.train_data(client)
         return self._data[who]
 
-    def _steps(self, who: int) -> int:
-        """How many steps a client's next task has."""
+    def _effort(self, who: int) -> float:
+        """How many usual steps take as long as a client's next task."""
         if who not in self._samples:
             data, whose = self._data_of(who), f"train_data of {self._names[who]}"
             with user_code(whose):
                 self._samples[who] = len(self._workload.samples(data, whose))
-        config = self._world.run.coordinator.algorithm.config.client
         participant = self.participants[who]
-        work = assigned(participant.algorithm, participant.state).work
-        return config.step_count(self._samples[who], work)
+        algorithm, held = participant.algorithm, participant.state.held
+        assert held is not None
+        config = algorithm.config.client.at(held.version)
+        given, samples = assigned(algorithm, participant.state), self._samples[who]
+        steps = config.steps_of(samples, given.work, given.samples)
+        return config.in_usual_steps(samples, steps, given.samples)
 
     def _label_counts(self, who: int) -> Counts | None:
         """How often each class is in a client's data; None: there are no labels."""
@@ -293,7 +340,11 @@ class ExactClients:
             self._later(self._population.latency(who), READY, who)
 
     def _settle(self, who: int) -> None:
-        outcome = self.participants[who].settle(self._acks.pop(who))
+        participant = self.participants[who]
+        kept = participant.state.kept
+        outcome = participant.settle(self._acks.pop(who))
+        if participant.state.kept is not kept:  # its next steps are taken again
+            self.fates.train_on(who, self._world.clock.now)
         if outcome is Outcome.RETRY:
             self._later(RETRY, UPLOADS, who)
         elif outcome is not Outcome.IGNORED:

@@ -96,6 +96,8 @@ class Fates:
         """How often each has sent the message in flight."""
         self.failures: dict[int, int] = {}
         """How often the code of each has raised in a row."""
+        self._overlaps = world.run.coordinator.algorithm.config.client.overlaps
+        self._since: dict[int, Seconds] = {}  # of :meth:`train_on`
 
     def begin(self, who: int) -> None:
         """A client comes, for the first time or again."""
@@ -129,6 +131,7 @@ class Fates:
         now, lost = self._world.clock.now, self._world.run.config.timeouts.lost
         self.life[who] += 1
         self.is_there[who] = False
+        self._since.pop(who, None)
         self._behind.stopped(who)
         if until - now > lost:
             self._schedule(now + lost, MISSED, who)
@@ -144,6 +147,7 @@ class Fates:
 
         The client tries again after a while; in the end it gives up.
         """
+        self._since.pop(who, None)
         failures = self.failures[who] = self.failures.get(who, 0) + 1
         now, name = self._world.clock.now, self._names[who]
         if failures == 1:
@@ -158,6 +162,21 @@ class Fates:
         self._world.failures.append(failure)
         self.life[who] += 1
         self._schedule(now + self._world.run.config.timeouts.lost, MISSED, who)
+
+    def train_on(self, who: int, at: Seconds) -> None:
+        """A client takes the steps of its next task from now on, if it overlaps."""
+        if self._overlaps:
+            self._since[who] = at
+
+    def end(self, who: int, received: Seconds, seconds: Seconds) -> Seconds:
+        """When a client has trained, and has the model that its update changes.
+
+        Args:
+            who: the client.
+            received: when that model reaches it.
+            seconds: how long it trains.
+        """
+        return max(received, self._since.get(who, received) + seconds)
 
     def send(self, who: int, nbytes: int) -> tuple[Seconds, float | None]:
         """A client's message is on its way, or breaks on the way and is sent again.
@@ -183,13 +202,18 @@ class Fates:
     def dump(self) -> JSON:
         """All of it but the lives, which the queue of events knows."""
         lists = {name: getattr(self, name) for name in _BY_CLIENT}
-        return {**lists, "failures": list(self.failures.items())}
+        return {
+            **lists,
+            "failures": list(self.failures.items()),
+            "since": list(self._since.items()),
+        }
 
     def load(self, saved: JSON) -> None:
         """Takes over what :meth:`dump` returned."""
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved[name]
         self.failures.update(saved["failures"])
+        self._since.update(saved.get("since", ()))
 
 
 def order_of_coming(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedrun.optional import needed
+from fedrun.user_files import PREFIX
 from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
 from fedsim.stacked.worker_pool import Link, LinkLostError
 
@@ -26,9 +27,8 @@ def ray_links(blueprint: Blueprint) -> Callable[[], Link]:
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     for name, module in list(sys.modules.items()):
-        if name.startswith(
-            "_latecomer_app_"
-        ):  # an app in a file, which the actors cannot import
+        # An app in a file is a module that the actors cannot import.
+        if name.startswith(PREFIX):
             ray.cloudpickle.register_pickle_by_value(module)
     gpus = 0 if blueprint.device == "cpu" else 1
     actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)

@@ -80,14 +80,16 @@ def simulate(
     devices = _devices(config)
     with user_code("the model"):
         model = workload.flat()
+    if model.advice:
+        _log.warning("%s", model.advice)
     stacked = stacked_model(config, workload, model, devices.population)
     run, saved = _open_run(config, model, stacked, devices.began, resume=resume)
     world = World(run, _as_one(run, watching))
     with world.interrupts:
         try:
             evaluate: EvaluateModel | None = None
-            if config.evaluate.clients:
-                evaluate = own_evaluation(workload, model)
+            if config.evaluate.clients or config.algorithm.clients_evaluate:
+                evaluate = own_evaluation(workload, model, config.algorithm.client)
             engine = _engine(world, devices, workload, model, stacked, saved, evaluate)
             evaluator = _evaluator(world, workload, model, needed)
 

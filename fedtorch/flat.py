@@ -6,7 +6,7 @@ nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -17,15 +17,17 @@ from torch import nn
 from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
 from fedcore.metrics import Mean
 from fedcore.model import Metrics, StackedModel
-from fedcore.params import ParamSpec, Rest
+from fedcore.params import Rest
 from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
-from fedtorch.modules import check_module, frozen_fingerprint, trainable
-from fedtorch.tensors import CPU, across, join_tensors, to_array
+from fedtorch.layout import Buffers, layout
+from fedtorch.modules import check_module
+from fedtorch.tensors import CPU, across, join_tensors
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
+from fedtorch.whole import WholeModel, flat_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
 # Below so many values several threads cost more than they gain: on two cores a step of
@@ -47,23 +49,19 @@ class FlatModule:
         metrics: MetricsOf,
         samples: Callable[[Any, str], Samples],
         device: torch.device = CPU,
+        *,
+        buffers: Buffers = None,
+        local: Sequence[str] = (),
     ) -> None:
         self._make, self._device = build, device
         self._loss, self._metrics, self._samples = loss, metrics, samples
         # What is not trained is drawn alike everywhere, and in every run.
-        self._module = check_module(self._drawn(Key.root(0)))
-        named = trainable(self._module)
-        frozen = frozen_fingerprint(self._module)
-        self.spec = ParamSpec.of(
-            {name: p.detach().numpy() for name, p in named.items()}, frozen=frozen
-        )
-        self._module.to(device)
-        self._w_D = torch.empty(self.spec.dim, device=device)
-        self._g_D = torch.zeros(self.spec.dim, device=device)
-        for spec, parameter in zip(self.spec.tensors, named.values(), strict=True):
-            self._w_D[spec.slice] = parameter.detach().reshape(-1)
-            parameter.data = self._w_D[spec.slice].view(spec.shape)
-            parameter.grad = self._g_D[spec.slice].view(spec.shape)
+        module = check_module(self._drawn(Key.root(0)))
+        self._layout = layout(module, buffers, local)
+        self.advice = self._layout.advice
+        self._whole = whole = WholeModel(module, self._layout, device)
+        self._module, self.spec, self.local_L = module, whole.spec, whole.local_L
+        self._w_D, self._g_D = whole.w_D, whole.g_D
         # What NumPy sees of both.
         self._w_here_D, self._g_here_D = shared(self._w_D), shared(self._g_D)
         self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
@@ -82,27 +80,14 @@ class FlatModule:
 
     def initial(self, key: Key) -> Vector:
         """Returns the weights that the module's initialisation draws for a key."""
-        fresh = trainable(self._drawn(key))
-        return self.spec.flatten(
-            {name: p.detach().numpy() for name, p in fresh.items()}
-        )
+        return flat_of(self._drawn(key), self.spec)
 
     def rest(self) -> Rest:
-        """Returns frozen weights, buffers, and second names of tied parameters.
+        """Returns frozen weights, buffers, local tensors, and names of tied parameters.
 
         With the tensors of the spec, these are all that ``load_state_dict`` expects.
         """
-        names = {id(p): name for name, p in trainable(self._module).items()}
-        whole = self._module.state_dict(keep_vars=True)
-        tensors = {k: v for k, v in whole.items() if isinstance(v, torch.Tensor)}
-        return Rest(
-            frozen={k: to_array(v) for k, v in tensors.items() if id(v) not in names},
-            tied={
-                name: names[id(v)]
-                for name, v in tensors.items()
-                if names.get(id(v), name) != name
-            },
-        )
+        return self._whole.rest()
 
     def seed(self, key: Key) -> None:
         """Seeds dropout and the like for one task."""
@@ -116,21 +101,27 @@ class FlatModule:
 
         The gradient's array is valid until the next call.
         """
-        self._module.train()
-        self._take(w_D)
+        self._whole.train()
+        dim = self.spec.dim
+        self._take(w_D, w_D[dim:] if self.local_L is not None else None)
         self._g_D.zero_()
         targets = across(to_targets(y), self._device)
         loss = self._loss_there(self._module(self._there(x)), targets)
         loss.backward()  # type: ignore[no-untyped-call]
+        self._whole.take_buffers()
         if self._g_here_D is not self._g_D:
             self._g_here_D.copy_(self._g_D)
         return loss.item(), self._g
 
-    def _take(self, w_D: Vector) -> None:
-        """Copies these weights into the module."""
-        np.copyto(self._w, w_D[: len(self._w)])  # companions may follow
+    def _take(self, w_D: Vector, local_L: Vector | None) -> None:
+        """Copies these weights and buffers into the module."""
+        dim = self.spec.dim
+        np.copyto(self._w[:dim], w_D[:dim])  # companions may follow
+        if local_L is not None:
+            np.copyto(self._w[dim:], local_L)
         if self._w_here_D is not self._w_D:
             self._w_D.copy_(self._w_here_D)
+        self._whole.load_buffers()
 
     def _there(self, data: Any) -> Any:
         """Returns a batch on the module's device."""
@@ -145,12 +136,22 @@ class FlatModule:
         """
         from fedtorch.stacked import Stacked
 
-        return Stacked(self._module, self.spec, self._loss, self.gradient, device)
+        return Stacked(
+            self._module,
+            self.spec,
+            self._loss,
+            self.gradient,
+            device,
+            fixed=self._layout.fixed,
+            local_L=self.local_L,
+        )
 
-    def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
+    def evaluate(
+        self, w_D: Vector, data: Any, local_L: Vector | None = None
+    ) -> tuple[Metrics, int]:
         """Returns the loss and the user's metrics over a whole data set."""
         self._module.eval()
-        self._take(w_D)
+        self._take(w_D, self.local_L if local_L is None else local_L)
         samples = self._samples(data, "the evaluation data")
         batches = map(samples.batch, evaluation_batches(len(samples)))
         outputs = (

@@ -1,30 +1,24 @@
 """What of a module is trained, and whether a federation can train it."""
 
 import hashlib
+from collections.abc import Iterable
 
 import torch
 from torch import nn
 
 from fedcore.errors import ModelError
 
-BATCH_STATISTICS = (nn.modules.batchnorm._NormBase,)
+BATCH_STATISTICS = (nn.modules.batchnorm._NormBase,)  # the parent of all such layers
+MEAN_NAME, VARIANCE_NAME = "running_mean", "running_var"  # of their buffers
+COUNTER = "num_batches_tracked"
 
 
 def check_module(module: nn.Module) -> nn.Module:
-    """Refuses a module that cannot be averaged, and names the layer.
+    """Refuses a module that has nothing to train.
 
     Raises:
-        ModelError: batch statistics, or no floating-point parameter to train.
+        ModelError: there is no parameter to train, or one is not float32.
     """
-    for name, layer in module.named_modules():
-        if isinstance(layer, BATCH_STATISTICS) and getattr(
-            layer, "track_running_stats", True
-        ):
-            raise ModelError(
-                f"layer {name!r} ({type(layer).__name__}) keeps batch statistics, "
-                "which fail on non-IID clients when they are averaged; use "
-                "nn.GroupNorm or nn.LayerNorm"
-            )
     if not trainable(module):
         raise ModelError("the model has no parameters with requires_grad")
     for name, parameter in trainable(module).items():
@@ -40,15 +34,12 @@ def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
-def frozen_fingerprint(module: nn.Module) -> str:
-    """Returns a digest of all that is not trained: frozen weights and buffers."""
-    frozen = [(n, p) for n, p in module.named_parameters() if not p.requires_grad]
-    fixed: list[tuple[str, torch.Tensor]] = [*frozen, *module.named_buffers()]
-    if not fixed:
-        return ""
+def fingerprint(module: nn.Module, names: Iterable[str]) -> str:
+    """Returns a digest of these tensors, which are not trained; empty for none."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     content = hashlib.sha256()
-    for name, tensor in fixed:
+    for name in (fixed := [*names]):
         content.update(name.encode())
-        flat = tensor.detach().reshape(-1)  # a scalar has no bytes to view
+        flat = tensors[name].detach().reshape(-1)  # a scalar has no bytes to view
         content.update(flat.view(torch.uint8).numpy().tobytes())
-    return content.hexdigest()[:32]
+    return content.hexdigest()[:32] if fixed else ""

@@ -1,6 +1,6 @@
 """``TorchWorkload``: an ``nn.Module``, a loss, metrics, and data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from fedcore.samples import IndexedSamples, Samples, as_samples
 from fedcore.workload import Workload
 from fedtorch.devices import find_device
 from fedtorch.flat import FlatModule
+from fedtorch.layout import Buffers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +35,18 @@ class TorchWorkload(Workload):
         device: where clients and evaluators compute: ``cpu``, ``cuda``, ``cuda:1``,
             ``mps``, or ``auto`` for the best that is here. Metrics are given tensors on
             the CPU.
+        buffers: what becomes of batch statistics: ``average`` (the default), ``local``
+            or ``frozen``; or that of any buffers by name pattern, of which the first
+            that matches counts. All other buffers are frozen.
+        local: name patterns of tensors that never leave a client, such as ``head.*``.
     """
 
     model: Callable[[], nn.Module]
     loss: Callable[[Any, Any], torch.Tensor]
     metrics: MetricsOf = None
     device: str = "cpu"
+    buffers: Buffers = None
+    local: Sequence[str] = ()
 
     def flat(self) -> FlatModel:
         """Returns the module as one flat vector.
@@ -49,7 +56,15 @@ class TorchWorkload(Workload):
             ModelError: the module cannot be trained in a federation.
         """
         where = find_device(self.device)
-        return FlatModule(self.model, self.loss, self.metrics, self.samples, where)
+        return FlatModule(
+            self.model,
+            self.loss,
+            self.metrics,
+            self.samples,
+            where,
+            buffers=self.buffers,
+            local=self.local,
+        )
 
     def on(self, device: str) -> "TorchWorkload":
         """Returns the same workload on another device."""

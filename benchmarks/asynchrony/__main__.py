@@ -56,7 +56,7 @@ def run(campaign: Campaign, options: argparse.Namespace) -> None:
     """Tuning with seed 0, then runs with other seeds, then the control."""
     chosen = [CONTENDERS[name] for name in options.only or MAIN]
     for contender in chosen:
-        if not contender.rates_of:
+        if not contender.rates_of and contender.fixed is None:
             campaign.tune(contender)
     for seed in seeds_of(options):
         for contender in chosen:

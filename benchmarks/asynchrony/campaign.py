@@ -126,6 +126,8 @@ class Campaign:
 
     def rates(self, contender: Contender) -> Rates:
         """The learning rates with which a contender was soonest at the target."""
+        if contender.fixed is not None:
+            return contender.fixed
         tried = self.tried(contender.rates_of or contender.name)
         return min(tried, key=lambda each: each.order).rates
 

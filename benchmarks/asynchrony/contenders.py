@@ -35,6 +35,7 @@ class Contender:
     section: Section
     buffer: Callable[[int], int]  # updates of a version, of clients in flight
     rates_of: str = ""  # another one's, instead of rates of its own
+    fixed: Rates | None = None  # its defaults: nothing is tuned
     client: str = "local_sgd"
 
     def algorithm(self, flight: int, rates: Rates, batch: int) -> JSON:
@@ -106,6 +107,16 @@ def _averaged(flight: int, rate: float) -> JSON:
     }
 
 
+def _untuned(flight: int, rate: float) -> JSON:
+    """With the boost, and weights that follow the number of updates under way."""
+    weights: JSON = {"kind": "label_boost", "inner": {"kind": "delay_adaptive"}}
+    return {
+        **_averaged(flight, rate),
+        "staleness": weights,
+        "selection": {"kind": "all"},
+    }
+
+
 def _with_codecs(flight: int, rate: float) -> JSON:
     return {
         "kind": "latecomer",
@@ -119,6 +130,7 @@ SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer
 ADA, ADA_10 = "Latecomer, AdaSGD", "Latecomer, AdaSGD, K 10"
 GENTLER, UNBOOSTED = "Latecomer, AdaSGD, s 99.7", "Latecomer, no boost"
 CODED, AVERAGED = "Latecomer, codecs on", "Latecomer, averaged"
+UNTUNED = "Latecomer, averaged, untuned"
 
 CONTENDERS = {
     contender.name: contender
@@ -129,6 +141,7 @@ CONTENDERS = {
         Contender(OURS, _latecomer, lambda flight: 4),
         Contender(UNBOOSTED, _weighing("polynomial"), lambda flight: 4),
         Contender(AVERAGED, _averaged, lambda flight: 4),
+        Contender(UNTUNED, _untuned, lambda flight: 4, fixed=Rates(0.1, 1.0)),
         Contender(ADA, _weighing("ada_sgd", percentile=90), lambda flight: 4),
         Contender(ADA_10, _weighing("ada_sgd", percentile=90), lambda flight: 10),
         Contender(GENTLER, _weighing("ada_sgd", percentile=99.7), lambda flight: 4),

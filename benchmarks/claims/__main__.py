@@ -13,14 +13,23 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from benchmarks.claims import (
+    ada_comm,
     ada_sgd,
     both_memories,
     common_reference,
     exactly_once,
+    hidden_transfers,
+    i_prof,
+    late_updates,
     linear_speed_up,
+    normalisation,
     rare_and_late,
     seen_once,
+    skew,
+    small_batches,
     threshold_selection,
+    unequal,
+    wide_area,
 )
 from benchmarks.claims.report import Report, Scale, Table
 from benchmarks.series import after
@@ -32,10 +41,20 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     4: common_reference.run,
     5: ada_sgd.run,
     6: ada_sgd.run_straggler,
+    7: i_prof.run,
+    8: late_updates.run,
     9: threshold_selection.run,
+    11: hidden_transfers.run,
     16: linear_speed_up.run,
     17: seen_once.run,
     18: rare_and_late.run,
+    20: wide_area.run,
+    21: skew.run,
+    23: unequal.run_flexible,
+    24: normalisation.run,
+    25: small_batches.run,
+    26: unequal.run_methods,
+    28: ada_comm.run,
 }
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
 TITLE_1 = "claim 1: No update is lost or counted twice"

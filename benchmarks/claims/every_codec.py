@@ -55,7 +55,7 @@ _SETTINGS: dict[str, dict[str, Codec]] = {
     "gaussian_k": {
         "gaussian_k 1 %, 5 %": Codec(GaussianK(ratio=0.01), GaussianK(ratio=0.05)),
     },
-    "gaia": {"gaia .2": _both(Gaia(threshold=0.2, decay=False))},
+    "gaia": {"gaia .2": _both(Gaia(threshold=0.2, decay="none"))},
     "stc": {"stc 1 %, 5 %": Codec(STC(ratio=0.01), STC(ratio=0.05))},
     "dead_zone": {
         "dead_zone 1 %, 5 %": Codec(DeadZone(ratio=0.01), DeadZone(ratio=0.05)),

@@ -90,6 +90,8 @@ class DigitsMLP:
                 "out.bias": np.zeros(CLASSES),
             }
         )
+        self.local_L: Vector | None = None
+        self.advice = ""
         self._gradient_D = np.empty(self.spec.dim, np.float32)
         self._gradients = self._parts(self._gradient_D)
 
@@ -131,7 +133,9 @@ class DigitsMLP:
         """The claims are checked on clients one by one."""
         raise NotStackableError("the claims are checked on clients one by one")
 
-    def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
+    def evaluate(
+        self, w_D: Vector, data: Any, local_L: Vector | None = None
+    ) -> tuple[Metrics, int]:
         """Accuracy and loss."""
         quality = self.quality(w_D, *data)
         return {"accuracy": quality.accuracy, "loss": quality.loss}, len(data[1])

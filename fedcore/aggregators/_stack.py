@@ -10,7 +10,7 @@ Stack = tuple[Vector, ...]
 
 
 def empty(dim: int) -> Stack:
-    """The empty buffer."""
+    """Returns the empty buffer."""
     return ()
 
 

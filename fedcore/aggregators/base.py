@@ -28,6 +28,9 @@ class Contribution(NamedTuple):
     gap_D: Vector | None  # X - W_base, for aggregators that need it
     client: str = ""  # the id of its client
     clients: int = 0  # the number of clients that have joined and not left
+    effort: float = 0.0  # how many plain steps it stands for; 0: that is not known
+    work: float = 1.0  # the steps that it took, as a share of what the recipe asks for
+    folded: bool = False  # whether it holds mass of updates that were rejected
 
 
 class Aggregator(NamedTuple):

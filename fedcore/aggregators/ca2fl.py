@@ -6,23 +6,19 @@ last update h_i of each client, zero at first. With h the mean of all n clients'
 version moves the model by v = h + mean over its updates of (Δ_i - h_i), and then h_i
 becomes Δ_i. So clients that are late or seldom there count in every version.
 
-The cache holds updates as they came, in their messages' own formats: with top-k of 1 %
-ten thousand clients with a million values each take 400 MB instead of 40 GB. Staleness
-and samples weigh the differences Δ_i - h_i; the paper weighs all alike.
+The cache holds updates as they came, in their messages' own formats. Staleness and
+samples weigh the differences Δ_i - h_i; the paper weighs all alike.
 """
 
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedcore import payloads
+from fedcore.aggregators._last_updates import Messages, Packed, packed
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
-from fedcore.payloads import Layout
 from fedcore.typing import Vector
-
-Packed = npt.NDArray[np.uint8]
 
 
 class Cache(NamedTuple):
@@ -47,15 +43,15 @@ class CA2FL(AggregatorConfig):
 
     def build(self) -> Aggregator:
         """The aggregator for a model of one tensor."""
-        return _Calibration(None).aggregator()
+        return _Calibration(Messages(None)).aggregator()
 
     def build_for(self, spec: ParamSpec) -> Aggregator:
         """The aggregator for this model, whose tensor sizes are needed for messages."""
-        return _Calibration(spec.sizes).aggregator()
+        return _Calibration(Messages(spec.sizes)).aggregator()
 
 
 class _Calibration(NamedTuple):
-    layout: Layout | None  # of the messages; None: one tensor
+    messages: Messages
 
     def aggregator(self) -> Aggregator:
         return Aggregator(_empty, self._accumulate, _finalize, carry=self._carry)
@@ -65,25 +61,20 @@ class _Calibration(NamedTuple):
         payloads.add(update.payload, cache.difference_D, share)
         before = cache.last.get(update.client)
         if before is not None:
-            self._add(before, cache.difference_D, -share)
-        packed = np.frombuffer(payloads.pack(update.payload), np.uint8)
-        cache.next[update.client] = packed
+            self.messages.add(before, cache.difference_D, -share)
+        cache.next[update.client] = packed(update.payload)
         return cache._replace(clients=max(update.clients, len(cache.last)))
 
     def _carry(self, cache: Cache) -> Cache:
         """The cache with which the next version begins."""
-        for client, packed in cache.next.items():
-            self._add(packed, cache.total_D, 1.0)
+        for client, message in cache.next.items():
+            self.messages.add(message, cache.total_D, 1.0)
             before = cache.last.get(client)
             if before is not None:
-                self._add(before, cache.total_D, -1.0)
-            cache.last[client] = packed
+                self.messages.add(before, cache.total_D, -1.0)
+            cache.last[client] = message
         difference_D = np.zeros_like(cache.difference_D)
         return cache._replace(difference_D=difference_D, next={})
-
-    def _add(self, packed: Packed, out_D: Vector, scale: float) -> None:
-        layout = (len(out_D),) if self.layout is None else self.layout
-        payloads.add(payloads.unpack(packed.data, layout), out_D, scale)
 
 
 def _empty(dim: int) -> Cache:

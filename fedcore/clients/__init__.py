@@ -1,19 +1,33 @@
 """Client algorithms: one file a method; the import is the registration."""
 
 from fedcore.clients._batches import Batches as Batches
-from fedcore.clients._sgd import Decay as Decay
+from fedcore.clients._descent import Adaptive as Adaptive
+from fedcore.clients._descent import Descent as Descent
+from fedcore.clients._local import LocalConfig as LocalConfig
 from fedcore.clients._sgd import SGDConfig as SGDConfig
 from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
 from fedcore.clients.base import ClientAlgorithmConfig as ClientAlgorithmConfig
-from fedcore.clients.base import Descent as Descent
 from fedcore.clients.base import Rule as Rule
 from fedcore.clients.base import Taken as Taken
 from fedcore.clients.base import TakeSteps as TakeSteps
 from fedcore.clients.base import Trained as Trained
 from fedcore.clients.base import batches_of_one as batches_of_one
+from fedcore.clients.base import met as met
+from fedcore.clients.ditto import Ditto as Ditto
+from fedcore.clients.fed_dyn import FedDyn as FedDyn
 from fedcore.clients.fed_prox import FedProx as FedProx
+from fedcore.clients.local_adam import LocalAdam as LocalAdam
+from fedcore.clients.local_adam_w import LocalAdamW as LocalAdamW
 from fedcore.clients.local_sgd import LocalSGD as LocalSGD
+from fedcore.clients.local_tensors import WithLocal as WithLocal
+from fedcore.clients.local_tensors import forked as forked
+from fedcore.clients.local_tensors import joined as joined
+from fedcore.clients.local_tensors import parted as parted
+from fedcore.clients.local_tensors import taken_back as taken_back
+from fedcore.clients.overlap_local_sgd import OverlapLocalSGD as OverlapLocalSGD
 from fedcore.clients.scaffold import Scaffold as Scaffold
 from fedcore.clients.steps import Gradient as Gradient
 from fedcore.clients.steps import by_gradients as by_gradients
+from fedcore.clients.trajectory_adam import TrajectoryAdam as TrajectoryAdam
+from fedcore.clients.trajectory_sgd import TrajectorySGD as TrajectorySGD

@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from fedcore.arrays import array_namespace
 from fedcore.clients._batches import Batches
 from fedcore.config import Method, OneOf
+from fedcore.params import ParamSpec
 from fedcore.rng import Key, Words, seeds
 from fedcore.typing import Array, Counts, Indices, State, Vector
 
@@ -23,8 +23,9 @@ from fedcore.typing import Array, Counts, Indices, State, Vector
 class Rule(Protocol):
     """How a gradient moves the model.
 
-    :class:`Descent` is the rule of all variants of SGD. A client optimiser that is none
-    of them brings a rule of its own; its steps are then not compiled.
+    :class:`fedcore.clients.Descent` is the rule of all variants of SGD and Adam. A
+    client optimiser that is none of them brings a rule of its own; its steps are then
+    not compiled.
     """
 
     def begin(self, w_D: Array) -> Self:
@@ -47,65 +48,13 @@ class Rule(Protocol):
         """
 
 
-class Descent(NamedTuple):
-    """The rule of SGD, which its variants fill in.
-
-    v = momentum v + g + drift + pull (w - start) + weight_decay w;  w = w - lr v.
-    """
-
-    lr: float
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    pull: float = 0.0
-    drift_D: Array | None = None
-    """Added to each gradient: (D,), or (N, D) for a stack; None: nothing."""
-    velocity_D: Array | None = None
-    """v before the first step. None: zero, and v is forgotten after the last step."""
-
-    def begin(self, w_D: Array) -> "Descent":
-        """Returns the rule with a velocity of its own, if there is momentum."""
-        if not self.momentum:
-            return self
-        xp = array_namespace(w_D)
-        if self.velocity_D is None:
-            return self._replace(velocity_D=xp.zeros_like(w_D))
-        return self._replace(velocity_D=xp.asarray(self.velocity_D, copy=True))
-
-    def select(self, rows_N: Indices) -> "Descent":
-        """Returns the rule of a stack's clients in another order."""
-        drift, velocity = self.drift_D, self.velocity_D
-        return self._replace(
-            drift_D=None if drift is None else drift[rows_N],
-            velocity_D=None if velocity is None else velocity[rows_N],
-        )
-
-    def step(
-        self, w_D: Array, g_D: Array, start_D: Array, rows: EllipsisType | slice
-    ) -> None:
-        """Takes one step."""
-        if self.drift_D is not None:
-            g_D += self.drift_D[rows]
-        if self.pull:
-            pull_D = self.pull * (w_D - start_D)
-            g_D += pull_D + self.weight_decay * w_D if self.weight_decay else pull_D
-        elif self.weight_decay:
-            g_D += self.weight_decay * w_D
-        if self.velocity_D is not None:
-            v_D = self.velocity_D[rows]
-            v_D *= self.momentum
-            v_D += g_D
-            g_D[...] = v_D
-        g_D *= self.lr
-        w_D -= g_D
-
-
 class Taken(NamedTuple):
     """The result of all steps of a task."""
 
     delta_D: Array
     """Δ = start - w, (D,) or (N, D)."""
     loss: Array
-    """The mean over the steps; NaN if there were none."""
+    """It is the mean over the steps, and NaN if there were none."""
     rule: Any
     """The rule that was given, as it is after the last step."""
 
@@ -120,7 +69,7 @@ class Trained(NamedTuple):
     delta_D: Array
     """Δ = W - w, (D,) or (N, D), followed by those of the companions."""
     loss: Array
-    """The mean over the steps."""
+    """It is the mean over the steps."""
     state: State
 
 
@@ -142,11 +91,29 @@ class Run(Protocol):
 
 
 class ClientAlgorithm(NamedTuple):
-    """Local training."""
+    """Plans and takes the local steps of a task."""
 
     plan: Callable[[Counts, Counts, Words], Batches]
     """(samples, steps, seeds), each (N,), to the batches of each step."""
     run: Run
+    meet: Callable[[Array, State], tuple[Array, State]] | None = None
+    """Where the steps begin with what the client has kept, and not with the model that
+    it gets: (that model, what ``run`` kept) to (the update Δ, what the client keeps).
+    So the steps may be taken while the message before them travels."""
+
+
+def met(algorithm: ClientAlgorithm, public_D: Array, trained: Trained) -> Trained:
+    """Returns what came of a task once the model is there that its update changes.
+
+    Args:
+        algorithm: of the client.
+        public_D: that model, (D,) or one a row (N, D).
+        trained: what ``run`` returned.
+    """
+    if algorithm.meet is None:
+        return trained
+    delta_D, state = algorithm.meet(public_D, trained.state)
+    return trained._replace(delta_D=delta_D, state=state)
 
 
 class ClientAlgorithmConfig(Method):
@@ -163,6 +130,58 @@ class ClientAlgorithmConfig(Method):
             work: the share of its full work that it is asked for.
         """
 
+    def effort(self, steps: int) -> float:
+        """Returns how many plain steps a task of this many steps stands for."""
+        return float(steps)
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether what a client keeps must be told of updates that are gone for good.
+
+        Such a method has ``take_back``.
+        """
+        return bool(self.companions)
+
+    def sized(self, wanted: int | None) -> Self:
+        """Returns the settings for a task that uses so many samples.
+
+        They differ where the batch, and not the number of steps, decides on that.
+
+        Args:
+            wanted: the number of samples; None: the usual one.
+        """
+        return self
+
+    def steps_of(self, samples: int, work: float, wanted: int | None) -> int:
+        """Returns how many steps a task has.
+
+        Args:
+            samples: how many the client has.
+            work: the share that it is asked for.
+            wanted: how many samples the whole task uses; None: the usual number. An
+                algorithm whose steps use no certain number ignores it.
+        """
+        return self.step_count(samples, work)
+
+    def used_by(self, samples: int, steps: int) -> int:
+        """Returns how many samples these steps use, each as often as it is used.
+
+        Args:
+            samples: how many the client has.
+            steps: how many it takes.
+        """
+        return samples * steps
+
+    def in_usual_steps(self, samples: int, steps: int, wanted: int | None) -> float:
+        """Returns how many steps of the usual size take as long as a task.
+
+        Args:
+            samples: how many the client has.
+            steps: how many steps the task has.
+            wanted: how many samples the whole task uses; None: the usual number.
+        """
+        return steps
+
     @property
     def companions(self) -> tuple[str, ...]:
         """Names of the vectors that travel beside the model, each of its shape.
@@ -172,6 +191,26 @@ class ClientAlgorithmConfig(Method):
         journal and catching up treat them as tensors of the model.
         """
         return ()
+
+    def frozen_parts(self, model: ParamSpec) -> tuple[slice, ...]:
+        """Returns the parts of the model that the steps leave as they are.
+
+        Raises:
+            ConfigError: the settings name tensors that the model does not have.
+        """
+        return ()
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a client trains on while its message travels (``meet``).
+
+        It keeps a local model, in which a rejected update remains; so that is not lost.
+        """
+        return False
+
+    def forked(self, kept: State) -> State:
+        """Returns what a client keeps when the server's history is another one."""
+        return kept
 
     def take_back(self, kept: State, gone_D: Vector) -> State:
         """Removes a lost update from what a client keeps.
@@ -183,6 +222,24 @@ class ClientAlgorithmConfig(Method):
             gone_D: the update, with the companions' part.
         """
         return kept
+
+    def check(self, model: ParamSpec) -> None:
+        """Checks that such a model can be trained.
+
+        Raises:
+            ConfigError: it cannot; the message says why.
+        """
+
+    def personal(self, kept: State) -> Vector | None:
+        """Returns the client's personal model (D,), which it evaluates as well.
+
+        Args:
+            kept: what it keeps now.
+
+        Returns:
+            None where the method has no personal models, or the client none so far.
+        """
+        return None
 
     def publish(
         self, beside_D: Vector, mean_D: Vector, share: float, before: float
@@ -205,9 +262,14 @@ class ClientAlgorithmConfig(Method):
         """Returns the settings for a task on this version of the model."""
         return self
 
+    def rate(self, version: int) -> float:
+        """Returns the learning rate of a version as a share of the first one's."""
+        first, now = getattr(self, "lr", 0.0), getattr(self.at(version), "lr", 0.0)
+        return now / first if first else 1.0
+
     @abstractmethod
     def build(self) -> ClientAlgorithm:
-        """Builds the algorithm."""
+        """Returns the algorithm that these settings describe."""
 
 
 AnyClientAlgorithm = Annotated[ClientAlgorithmConfig, OneOf()]

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from fedcore.clients._descent import Descent
 from fedcore.clients._sgd import SGDConfig
-from fedcore.clients.base import Descent
 
 
 class FedProx(SGDConfig):

@@ -1,6 +1,6 @@
 """Local steps, one gradient after the other: the loop of every rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 
 import numpy as np
@@ -11,12 +11,17 @@ from fedcore.typing import Array, Counts
 
 # (w_D, step) -> (loss, g_D): the mean loss over the step's samples, and its gradient,
 # in an array that the caller may write into until the next call. Of a stack, w_ND are
-# the rows that still train.
+# the rows that still train. Buffers have no gradient: in their places stand the values
+# that they have after the step.
 Gradient = Callable[[Array, int], tuple[Array, Array]]
 
 
 def by_gradients(
-    gradient: Gradient, steps: int | Counts, room_D: Array | None = None
+    gradient: Gradient,
+    steps: int | Counts,
+    room_D: Array | None = None,
+    buffers: slice | None = None,
+    frozen: Sequence[slice] = (),
 ) -> TakeSteps:
     """Returns a function that takes steps, each with a gradient that it asks for.
 
@@ -24,6 +29,8 @@ def by_gradients(
         gradient: of the models that it is shown.
         steps: how many; of a stack (N,), none above the one before.
         room_D: memory for the trained models, which is otherwise made.
+        buffers: which values no rule moves, such as batch statistics.
+        frozen: the parts of the models that no step moves.
     """
 
     def take(start_D: Array, rule: Rule) -> Taken:
@@ -36,7 +43,16 @@ def by_gradients(
             w_D = end_D[rows]
             loss, g_D = gradient(w_D, step)
             losses[rows] += loss
+            if buffers is not None:
+                after_B = xp.asarray(g_D[..., buffers], copy=True)
+                g_D[..., buffers] = 0
+            for part in frozen:
+                g_D[..., part] = 0
             rule.step(w_D, g_D, start_D[rows], rows)
+            if buffers is not None:
+                w_D[..., buffers] = after_B
+            for part in frozen:
+                w_D[..., part] = start_D[rows][..., part]
         return Taken(start_D - end_D, _mean_loss(losses, steps), rule)
 
     return take

@@ -15,12 +15,12 @@ class EveryValueConfig(CompressorConfig):
 
     @abstractmethod
     def message(self, delta_D: Array, key: Keys, layout: Layout) -> Payload:
-        """The message of ``delta_D``, shape (..., D), of this format."""
+        """Returns the message of ``delta_D``, shape (..., D), in this format."""
 
     def declared(self, layout: Layout) -> Declared:
-        """Decoding passes over each value once."""
+        """Returns this format; decoding passes over each value once."""
         return {self.format: sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         return stateless(lambda delta_D, key: self.message(delta_D, key, layout))

@@ -24,21 +24,21 @@ class SignConfig(EveryValueConfig):
     @staticmethod
     @abstractmethod
     def scale(rows: Array) -> Array:
-        """The scales (...) of parts of one size, rows of shape (..., size)."""
+        """Returns the scales (...) of parts of one size, rows of shape (..., size)."""
 
     def message(self, delta_D: Array, key: Keys, layout: Layout) -> Payload:
-        """The signs and the scales."""
+        """Returns the message of the signs and the scales."""
         return encode_signs(delta_D, key, self.parts(layout), self.scale)
 
     def parts(self, layout: Layout) -> Layout:
-        """The sizes of the parts that have a scale each."""
+        """Returns the sizes of the parts that have a scale each."""
         return layout if self.per == "tensor" else (sum(layout),)
 
 
 def encode_signs(
     delta_D: Array, key: Keys, parts: Layout, scale: Callable[[Array], Array]
 ) -> Payload:
-    """The message of signs and scales; a zero is plus or minus at random.
+    """Returns the message of signs and scales; a zero is plus or minus at random.
 
     Args:
         delta_D: the values, shape (..., D).

@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-import numpy as np
-
 from fedcore.config import Method, OneOf
 from fedcore.params import ParamSpec
 from fedcore.payloads import Declared, Layout, Payload
@@ -44,6 +42,8 @@ class Context:
     recalled: State = None
     """What was kept of the sender's last message that was decided on; another
     compressor may have kept it, if the settings have changed since."""
+    rate: float = 1.0
+    """The clients' learning rate at this version, as a share of their first one."""
 
 
 class Compressor(NamedTuple):
@@ -94,6 +94,14 @@ class CompressorConfig(Method):
         the difference to what the server has added up of this sender.
         """
         return "nothing"
+
+    @property
+    def trains_on_own_view(self) -> bool:
+        """Whether a client begins its steps at W - e instead of W.
+
+        That is the model as it would be if all that the client has not sent counted.
+        """
+        return False
 
     def brings_back(self, verdict: Verdict) -> bool:
         """Whether a message goes back into the sender's memory after this verdict."""
@@ -159,17 +167,15 @@ def fold_in(key: Keys, *names: str | int) -> Keys:
     return [each.fold_in(*names) for each in key]
 
 
-def format_inside(inner: CompressorConfig, outer: str) -> str:
-    """The format of the messages of a compressor inside another.
+def formats_inside(inner: CompressorConfig, outer: str) -> set[str]:
+    """Returns the formats of the messages of a compressor inside another.
 
     Raises:
         ValueError: it has a memory, which belongs around the outer one.
     """
-    compressor = inner.build((1,))
-    if compressor.init(1) is not None:
+    if inner.holds != "nothing":
         raise ValueError(f"{inner.kind} inside {outer}: put the memory around it")
-    message, _ = compressor.encode(np.ones(1, np.float32), None, Key.root(0))
-    return message.format
+    return {*inner.declared((1,))}
 
 
 def largest_of(several: Iterable[Declared]) -> Declared:

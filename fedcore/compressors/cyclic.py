@@ -25,7 +25,7 @@ from fedcore.compressors.base import (
     CompressorConfig,
     Context,
     Keys,
-    format_inside,
+    formats_inside,
     kept,
     stateless,
 )
@@ -55,8 +55,7 @@ class Cyclic(CompressorConfig):
 
     @model_validator(mode="after")
     def _inner_is_a_quantiser(self) -> "Cyclic":
-        inside = format_inside(self.inner, self.kind)
-        if not {inside, *self.inner.declared((1,))} <= {*INNER.names}:
+        if not formats_inside(self.inner, self.kind) <= INNER.names:
             raise ValueError(
                 f"{self.inner.kind} cannot be inside cyclic; choose sign_l1, sign_l2, "
                 "uniform, qsgd or identity"

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from fedcore.arrays import norms
 from fedcore.compressors._memory import MemoryConfig
+from fedcore.config import Roles
 from fedcore.typing import Array
 
 
@@ -23,6 +24,27 @@ class ErrorFeedback(MemoryConfig):
     kind: Literal["error_feedback"] = "error_feedback"
     cap: float = Field(default=30.0, gt=0)
     """The memory may be at most this many times the norm of the new update."""
+    own_view: bool = False
+    """Begin the local steps at W - e, as Gaia's sites do: a client sees all of its own
+    changes at once, also those that it has not sent. Otherwise they begin at W."""
+
+    @property
+    def trains_on_own_view(self) -> bool:
+        """As ``own_view`` says."""
+        return self.own_view
+
+    def fits(self, roles: Roles) -> None:
+        """Checks that what a client has not sent is a change of the model alone.
+
+        Raises:
+            ValueError: companions travel beside the model.
+        """
+        if self.own_view and roles.client.companions:
+            raise ValueError(
+                f"uplink: own_view is for changes of the model alone, and client "
+                f"{roles.client.kind} sends {', '.join(roles.client.companions)} "
+                "beside it; take own_view: false"
+            )
 
     def limit(self, memory: Array, delta: Array) -> Array:
         """The memory, scaled down to ``cap`` times the norm of the update.

@@ -7,15 +7,20 @@ accumulated updates are the error memory's u = e + Δ, the values those of the p
 model W that Δ is a change of, and t is W's version; a value of zero lets every change
 pass. So a message is long where the model still moves, and short where it has settled.
 
+The authors' later code (github.com/kevinhsieh/non_iid_dml, ``tablet-server.cpp``)
+lets T fall as the learning rate does, and can send everything in each n-th clock; both
+are settings here. There a site trains on its own copy, in which all of its changes
+count at once: that is ``own_view`` of ``error_feedback`` here.
+
 We depart from it in one point: the largest magnitude is always sent. So it is a
 contraction with δ ≥ 1/d, and an update in which nothing is significant gets through
 bit by bit instead of waiting for T to fall. Without a known model, all values are sent.
 """
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedcore.arrays import array_namespace, like
 from fedcore.compressors._ragged import sparse_rows
@@ -26,8 +31,11 @@ from fedcore.compressors.base import (
     Context,
     stateless,
 )
+from fedcore.config import Count
 from fedcore.payloads import Declared, Layout, Payload, dense_payload
 from fedcore.typing import Array
+
+_BEFORE = {True: "root", False: "none"}  # what earlier versions wrote
 
 
 class Gaia(CompressorConfig):
@@ -36,9 +44,18 @@ class Gaia(CompressorConfig):
     kind: Literal["gaia"] = "gaia"
     threshold: float = Field(default=0.01, ge=0)
     """T: changes by a larger share of the parameter are significant. The paper takes
-    0.01, and 0.2 for small convolutional networks."""
-    decay: bool = True
-    """Let the threshold fall with the version t as 1/√t."""
+    0.01, and 0.2 for small convolutional networks. 0: all changes are."""
+    decay: Literal["root", "rate", "none"] = "root"
+    """How the threshold falls with the version t: as 1/√t, as the clients' learning
+    rate does, or not at all."""
+    flush: Count | None = None
+    """All changes are significant in each version that is a multiple of this; none: in
+    no version."""
+
+    @field_validator("decay", mode="before")
+    @classmethod
+    def _was_a_switch(cls, given: Any) -> Any:
+        return _BEFORE[given] if isinstance(given, bool) else given
 
     @property
     def bias(self) -> Class:
@@ -58,11 +75,18 @@ class Gaia(CompressorConfig):
         return stateless(lambda delta_D, _: dense_payload(delta_D), self._given)
 
     def _given(self, context: Context) -> Compressor:
-        falls = math.sqrt(max(1, context.version)) if self.decay else 1.0
-        threshold = self.threshold / falls
+        threshold = self.threshold_at(context.version, context.rate)
         return stateless(
             lambda delta_D, _: _encode(delta_D, context.public_D, threshold)
         )
+
+    def threshold_at(self, version: int, rate: float) -> float:
+        """T for changes of a version; ``rate`` is as in :class:`Context`."""
+        if self.flush is not None and version % self.flush == 0:
+            return 0.0
+        if self.decay == "root":
+            return self.threshold / math.sqrt(max(1, version))
+        return self.threshold * (rate if self.decay == "rate" else 1.0)
 
 
 def _encode(delta_D: Array, public_D: Array, threshold: float) -> Payload:

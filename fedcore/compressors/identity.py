@@ -16,14 +16,14 @@ class Identity(EveryValueConfig):
 
     @property
     def is_exact(self) -> bool:
-        """Every value travels."""
+        """Returns True: every value travels."""
         return True
 
     @property
     def bias(self) -> Class:
-        """δ = 1."""
+        """Returns the class of a contraction with δ = 1."""
         return "contraction"
 
     def message(self, delta_D: Array, key: Keys, layout: Layout) -> Payload:
-        """The values as they are."""
+        """Returns the message of the values as they are."""
         return dense_payload(delta_D)

@@ -68,8 +68,7 @@ class PerTensor(CompressorConfig):
         kind = self.inner.kind
         if isinstance(self.inner, PerTensor):
             raise ValueError("per_tensor inside per_tensor: one of them is enough")
-        inner = self.inner.build((1,))
-        if inner.init(1) is not None:
+        if self.inner.holds != "nothing":
             raise ValueError(f"{kind} inside per_tensor: put the memory around it")
         if kind == "identity":
             raise ValueError(f"{kind} inside per_tensor: every tensor is exact already")

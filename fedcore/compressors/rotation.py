@@ -29,7 +29,7 @@ from fedcore.compressors.base import (
     CompressorConfig,
     Keys,
     fold_in,
-    format_inside,
+    formats_inside,
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
@@ -59,7 +59,7 @@ class Rotation(CompressorConfig):
     @model_validator(mode="after")
     def _inner_is_a_quantiser(self) -> "Rotation":
         kind = self.inner.kind
-        if format_inside(self.inner, self.kind) not in INNER.names:
+        if not formats_inside(self.inner, self.kind) <= INNER.names:
             raise ValueError(
                 f"{kind} gains nothing from a rotation; choose a quantiser (sign_l1, "
                 "uniform, qsgd or natural)"

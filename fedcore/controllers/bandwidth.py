@@ -54,7 +54,7 @@ class Bandwidth(ControllerConfig):
 
     @classmethod
     def example(cls) -> "Bandwidth":
-        """With both limits."""
+        """Returns settings with both limits."""
         return cls(upload_time=5, daily=2_000_000)
 
     @model_validator(mode="after")

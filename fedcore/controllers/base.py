@@ -1,19 +1,21 @@
 """The contract of controllers: what a client's next task is to be.
 
-A controller reads what transfers reported (``observe``) and says what the next task is
+A controller has a half on each client, a half at the server, or both. The half on a
+client reads what its transfers reported (``observe``) and says what its next task is
 given (``assign``). Its functions are pure. Its state is a tree of small arrays and
 numbers, kept on the client's disk and saved together with its messages. Tuples in it
-come back from the disk as plain tuples.
+come back from the disk as plain tuples. The half at the server sees the reports of all
+clients (:class:`ServerController`).
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf, prod
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from fedcore.config import Method, OneOf
-from fedcore.errors import ConfigError
+from fedcore.config import Method, OneOf, Roles
+from fedcore.controllers._assignment import Assignment as Assignment
+from fedcore.controllers._assignment import joined, require_possible
+from fedcore.controllers._server import ServerController
 from fedcore.typing import Seconds, State
 
 
@@ -27,15 +29,17 @@ class Report:
     """Bytes that have passed, in either direction."""
     upload_seconds: Seconds | None = None
     """How long an upload took; None: no upload has ended."""
+    message: float | None = None
+    """The size of a finished task's message, as a share of the model's; None: no task
+    has ended."""
+    own: Mapping[str, float] | None = None
+    """Metrics of the model that the client has just trained, on its own data."""
+    public: Mapping[str, float] | None = None
+    """Metrics of the model that it has just received, on the same data."""
 
 
-class Assignment(NamedTuple):
-    """What a client's next task is given, as shares of what is usual."""
-
-    work: float = 1.0
-    """Of the local steps."""
-    density: float = 1.0
-    """Of the size of the message, where the uplink has shorter ones."""
+Wanted = Literal["own", "public"]
+NOTHING: frozenset[Wanted] = frozenset()
 
 
 def _never(state: State, nbytes: int, at: Seconds) -> Seconds:
@@ -43,7 +47,7 @@ def _never(state: State, nbytes: int, at: Seconds) -> Seconds:
 
 
 class Controller(NamedTuple):
-    """The functions of a controller."""
+    """The functions of a controller's half on a client."""
 
     init: Callable[[], State]
     observe: Callable[[State, Report], State]
@@ -51,16 +55,27 @@ class Controller(NamedTuple):
     rest: Callable[[State, int, Seconds], Seconds] = _never
     """``rest(state, nbytes, at)``: how long a client sends nothing before an exchange
     of so many bytes."""
+    wants: Callable[[State], frozenset[Wanted]] = lambda state: NOTHING
+    """Which models the client is to evaluate on its own data: the one that it trains
+    next (``own``), the one that it receives next (``public``)."""
 
 
 class ControllerConfig(Method):
     """Settings of a controller."""
 
     role: ClassVar[str] = "controller"
+    uses_device: ClassVar[bool] = False
+    """Whether clients must report the facts of their devices."""
+    evaluates: ClassVar[bool] = False
+    """Whether clients evaluate models for it, for which they need data to do so."""
 
-    @abstractmethod
-    def build(self) -> Controller:
-        """Returns the controller."""
+    def build(self) -> Controller | None:
+        """Returns the half on a client; None: there is none."""
+        return None
+
+    def build_server(self, roles: Roles) -> ServerController | None:
+        """Returns the half at the server, in this recipe; None: there is none."""
+        return None
 
 
 AnyController = Annotated[ControllerConfig, OneOf()]
@@ -95,13 +110,9 @@ def composed(controllers: Mapping[str, Controller]) -> Controller:
     def assign(state: State) -> Assignment:
         known = states(state)
         given = {kind: part.assign(known[kind]) for kind, part in controllers.items()}
-        for kind, shares in given.items():
-            if not (0 < shares.work < inf and 0 < shares.density <= 1):
-                raise ConfigError(
-                    f"controller {kind} assigned {shares}: expected work above 0 and "
-                    "density above 0, at most 1"
-                )
-        return Assignment(*map(prod, zip(*given.values(), strict=True)))
+        for kind, one in given.items():
+            require_possible(kind, one)
+        return joined(*given.values())
 
     def rest(state: State, nbytes: int, at: Seconds) -> Seconds:
         known = states(state)
@@ -109,4 +120,10 @@ def composed(controllers: Mapping[str, Controller]) -> Controller:
             part.rest(known[kind], nbytes, at) for kind, part in controllers.items()
         )
 
-    return Controller(lambda: states({}), observe, assign, rest)
+    def wants(state: State) -> frozenset[Wanted]:
+        known = states(state)
+        return NOTHING.union(
+            *(part.wants(known[kind]) for kind, part in controllers.items())
+        )
+
+    return Controller(lambda: states({}), observe, assign, rest, wants)

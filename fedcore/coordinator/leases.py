@@ -22,6 +22,8 @@ These invariants hold between two calls; :meth:`Leases.validate` checks them:
 - Invited clients are here and not busy. Those of them that wait are *ready*.
 - Fresh clients are those that are here and neither invited, busy nor have delivered.
 - Without cohorts, no client has a place in one.
+- Where clients may be only so far ahead of each other (``ahead``), the clocks know all
+  that wait, and those that are here hold up others, but for those that are late.
 
 The cost of a call does not depend on the number of clients.
 """
@@ -32,6 +34,7 @@ from enum import Enum
 from itertools import chain, islice
 
 from fedcore.algorithm import Algorithm
+from fedcore.coordinator.clocks import Clocks
 from fedcore.rng import Key
 from fedcore.typing import JSON
 
@@ -90,6 +93,8 @@ class Leases:
         self._least = algorithm.config.min_clients
         self._concurrency = algorithm.config.concurrency
         self._synchronous = algorithm.config.synchronous
+        ahead = algorithm.config.ahead
+        self._clocks = None if ahead is None else Clocks(ahead)
         self._order = algorithm.selection.order
         self._in_turn = algorithm.config.selection.in_turn
         self._name_of = name_of
@@ -117,6 +122,10 @@ class Leases:
         self._free(cid)
         self.waiting.pop(cid, None)
         self.waiting[cid] = None
+        if self._clocks is not None:
+            self._clocks.stop(cid)
+            self._clocks.join(cid)
+            self._clocks.wait(cid)
         if not self._synchronous:
             return
         if cid in self._invited:
@@ -128,12 +137,17 @@ class Leases:
         """A waiting client gets no task, and may wait again."""
         self._ready.pop(cid, None)
         self.waiting.pop(cid, None)
+        if self._clocks is not None:
+            self._clocks.stop(cid)
 
     def deliver(self, cid: str) -> None:
         """A client has finished its task, with or without an update."""
         self.present.pop(cid, None)
         self.present[cid] = self._known[cid] = None
         self._free(cid)
+        if self._clocks is not None:
+            self._clocks.join(cid)
+            self._clocks.tick(cid)
         if self._synchronous:
             self._fresh.pop(cid, None)
             self._delivered[cid] = None
@@ -146,6 +160,9 @@ class Leases:
         places = self.present, self.waiting, self._invited, self._ready, self._fresh
         for place in places:
             place.pop(cid, None)
+        if self._clocks is not None:
+            self._clocks.stop(cid)
+            self._clocks.leave(cid)
         return was_here
 
     def expire(self, cid: str, number: int) -> bool:
@@ -154,6 +171,8 @@ class Leases:
             return False
         self.busy[cid] = None
         self._training -= 1
+        if self._clocks is not None:
+            self._clocks.leave(cid)
         return True
 
     def new_cohort(self, *, same_version: bool) -> None:
@@ -212,7 +231,7 @@ class Leases:
     def has_room(self, accepted: int) -> bool:
         """Whether :meth:`grant` might give a lease; cheaper than asking it."""
         if not self._synchronous:
-            return bool(self.waiting)
+            return bool(self._may_begin)
         return bool(self._ready) or self._room(accepted) > 0
 
     def validate(self) -> None:
@@ -246,6 +265,8 @@ class Leases:
             "fresh clients have no other place": not self._synchronous
             or self._fresh.keys() == fresh,
             "places are for cohorts": self._synchronous or not places,
+            "clocks know who waits": self._clocks is None
+            or self._clocks.waiting() == self.waiting.keys(),
         }
         broken = [what for what, holds in invariants.items() if not holds]
         if broken:
@@ -262,15 +283,20 @@ class Leases:
         if self.busy.pop(cid, None) is not None:
             self._training -= 1
 
+    @property
+    def _may_begin(self) -> Mapping[str, None]:
+        """The waiting clients that are not too far ahead of others."""
+        return self.waiting if self._clocks is None else self._clocks.free
+
     def _free_places(self) -> Collection[str]:
         """The waiting clients that may train where there is no cohort."""
-        limit = self._concurrency
+        limit, waiting = self._concurrency, self._may_begin
         if limit is None:
-            return list(self.waiting)
+            return list(waiting)
         room = limit - self._training
-        if room <= 0 or not self.waiting:
+        if room <= 0 or not waiting:
             return ()
-        return self._choose(self.waiting, room, self._key.fold_in(self._number))
+        return self._choose(waiting, room, self._key.fold_in(self._number))
 
     def _invite(self, version: int, room: int) -> None:
         """Fills the cohort from all idle clients, whether they wait or will pull.
@@ -325,6 +351,8 @@ class Leases:
         self._invited.pop(cid, None)
         self._ready.pop(cid, None)
         del self.waiting[cid]
+        if self._clocks is not None:
+            self._clocks.stop(cid)
         self.busy[cid] = lease
         return lease
 
@@ -337,7 +365,13 @@ class Leases:
             [cid, None if lease is None else [lease.version, lease.number]]
             for cid, lease in self.busy.items()
         ]
-        return {**sets, "busy": busy, "number": self._number, "attempt": self.attempt}
+        return {
+            **sets,
+            "busy": busy,
+            "number": self._number,
+            "attempt": self.attempt,
+            "clocks": self._clocks and self._clocks.dump(),
+        }
 
     def load(self, saved: JSON) -> None:
         """Takes over what :meth:`dump` returned.
@@ -353,4 +387,13 @@ class Leases:
         }
         self._training = sum(lease is not None for lease in self.busy.values())
         self._number, self.attempt = saved["number"], saved["attempt"]
+        if self._clocks is not None:
+            if saved.get("clocks") is not None:
+                self._clocks.load(saved["clocks"])
+            else:  # the recipe did not bound how far ahead a client may be
+                for cid in self.present:
+                    if cid not in self.busy or self.busy[cid] is not None:
+                        self._clocks.join(cid)
+            for cid in self.waiting:
+                self._clocks.wait(cid)
         self.validate()

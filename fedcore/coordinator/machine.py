@@ -10,6 +10,7 @@ the checks is normative (docs/protocol.md): model checking showed where each mus
 from typing import assert_never
 
 from fedcore.algorithm import Algorithm
+from fedcore.controllers import USUAL
 from fedcore.coordinator import events, records
 from fedcore.coordinator.actions import (
     Action,
@@ -274,8 +275,18 @@ class Coordinator:
     def _task(self, pull: Pull, kind: TaskKind, *, done: bool = False) -> list[Action]:
         """Answers a pull with a task, and makes the record of its lease."""
         state, cid = self.state, pull.cid
-        evaluate = kind == "train" and self.evaluations.asks(cid, state.version)
-        task = Task(kind=kind, evaluate=evaluate, lease=self.timeouts.lease)
+        evaluate, given = False, USUAL
+        if kind == "train":
+            evaluate = self.evaluations.asks(cid, state.version)
+            given = self.rounds.assign(cid, pull.device)
+        task = Task(
+            kind=kind,
+            evaluate=evaluate,
+            lease=self.timeouts.lease,
+            work=given.work,
+            density=given.density,
+            samples=given.samples,
+        )
         answer = self._reply(pull, task, done=done)
         return [*self._write(lease_note(answer, kind, state)), answer]
 

@@ -94,12 +94,12 @@ class Published:
         self._append(Entry(self.version, self.digest, packed, narrow, exact))
         self._forget_patches()
 
-    def context(self, downlink: Compressor) -> Context:
+    def context(self, downlink: Compressor, rate: float = 1.0) -> Context:
         """What the downlink's compressor may know when the next version is made."""
         packed, recalled = self.ring[-1].message, None
         if packed is not None and downlink.recall is not None:
             recalled = downlink.recall(payloads.unpack(packed, self.layout))
-        return Context(self.version, self.public_D, recalled)
+        return Context(self.version, self.public_D, recalled, rate)
 
     def open_epoch(self, epoch: Epoch) -> None:
         """Starts a new history: no version of the old one is a base any longer."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fedcore.coordinator.events import Role
+from fedcore.measured import Measured
 from fedcore.protocol import Epoch, Verdict
 from fedcore.typing import Bytes, Counts, Seconds
 
@@ -72,6 +73,7 @@ class Decided(_Durable):
     loss: float | None
     nbytes: int
     payload: Bytes  # empty if it was malformed
+    measured: Measured | None = None  # what its training took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

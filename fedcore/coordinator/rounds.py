@@ -14,14 +14,16 @@ from typing import NamedTuple
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
+from fedcore.controllers import USUAL, Assignment, Request
 from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
 from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease, Leases
 from fedcore.coordinator.records import Closed, Stepped, StepReason
 from fedcore.coordinator.settings import StopConfig, reached
 from fedcore.coordinator.state import ServerState
-from fedcore.coordinator.updates import Update
+from fedcore.coordinator.updates import Update, size_of
 from fedcore.coordinator.verdicts import judge_update
+from fedcore.measured import Device
 from fedcore.payloads import Payload
 from fedcore.protocol import Epoch, Verdict
 from fedcore.rng import Key
@@ -81,6 +83,7 @@ class Rounds:
         self._accepts_all = (
             config.update_filter.accepts_all and "gap" not in algorithm.aggregator.needs
         )
+        self._controls = algorithm.server_controller is not None
 
     # --------------------------------------------------------------------- tasks
 
@@ -98,6 +101,19 @@ class Rounds:
             return (), ()
         self.state.touch(at)
         return granted, self._start_deadline()
+
+    def assign(self, cid: str, device: Device | None = None) -> Assignment:
+        """Returns what the controllers give a client's next task.
+
+        Args:
+            cid: the client.
+            device: its facts; None: unknown.
+        """
+        controller = self.algorithm.server_controller
+        if controller is None:
+            return USUAL
+        checked = device and device.checked()
+        return controller.assign(self.state.controllers, Request(cid, checked))
 
     @property
     def is_settled(self) -> bool:
@@ -119,7 +135,8 @@ class Rounds:
 
         Returns:
             Whether all updates that wait must be decided on now: they fill the buffer
-            or end the run, or it is not certain that this one is accepted.
+            or end the run, or it is not certain that this one is accepted, or
+            controllers learn from it.
         """
         self.leases.deliver(cid)
         self._delivered += 1
@@ -129,6 +146,7 @@ class Rounds:
             pending >= self._buffer
             or state.published.version - base > state.limit
             or not self._accepts_all
+            or self._controls
             or state.closed is not None
         ):
             return True
@@ -148,7 +166,8 @@ class Rounds:
         """
         self._delivered = 0
         self.state.touch(at)
-        if self._accepts_all and self.algorithm.staleness.memoryless:
+        is_simple = self._accepts_all and not self._controls
+        if is_simple and self.algorithm.staleness.memoryless:
             decisions = self._decide_by_bases(updates)
         else:
             decisions = [self._decide_and_observe(update) for update in updates]
@@ -179,11 +198,13 @@ class Rounds:
         decision = self._decide(update)
         if decision.verdict is Verdict.ACCEPTED:
             self.state.observe(update, decision.staleness, decision.weight)
+        self.state.report(decision.verdict, update.client, update)
         return decision
 
     def _decide(self, update: Update) -> Decision:
+        size = size_of(update.samples, update.measured)
         verdict, _, weight = judge_update(
-            self.state, update.base, update.samples, update.counts
+            self.state, update.base, update.samples, update.counts, size
         )
         return Decision(verdict, weight, self.state.version - update.base)
 
@@ -228,7 +249,8 @@ class Rounds:
             return None
         key = self.key.fold_in("downlink", self.state.version + 1)
         downlink, published = self.algorithm.downlink, self.state.published
-        now = downlink.at(lambda: published.context(downlink))
+        rate = self.algorithm.config.client.rate(published.version)
+        now = downlink.at(lambda: published.context(downlink, rate))
         payload, _ = now.encode(gap_D, None, key)
         packed = payloads.pack(payload)
         return packed, payloads.unpack(packed, self.algorithm.spec.sizes)

@@ -4,6 +4,7 @@
 coordinator applies its decisions by the same methods.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
@@ -13,11 +14,12 @@ import numpy.typing as npt
 from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
+from fedcore.controllers import TaskReport
 from fedcore.coordinator import records
 from fedcore.coordinator.clients import ClientRow, Places
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Decided, Note, Record, Stepped
-from fedcore.coordinator.updates import Arrived, Update
+from fedcore.coordinator.updates import Arrived, Finished, Update, size_of
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
@@ -42,6 +44,7 @@ class ServerState:
         self.samples = 0.0
         self.staleness = algorithm.staleness.init()
         self.update_filter = algorithm.update_filter.init()
+        self.controllers: State = None
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
         self.joined = 0  # trainers that have ever joined
@@ -161,14 +164,38 @@ class ServerState:
             ),
             record.reason,
         )
+        self.report(record.verdict, record.cid, record)
         if record.verdict is not Verdict.ACCEPTED:
             return
         assert payload is not None
         update = Arrived(
-            payload, record.base, record.samples, record.counts, record.cid
+            payload,
+            record.base,
+            record.samples,
+            record.counts,
+            record.steps,
+            self._remembers and record.oldest is not None,
+            record.cid,
+            measured=record.measured,
         )
         self.observe(update, record.staleness, record.weight)
         self.take([update], [record.weight])
+
+    def report(self, verdict: Verdict, cid: str, task: Finished) -> None:
+        """Tells the controllers of a task, unless its update is no honest one."""
+        controller = self.algorithm.server_controller
+        if controller is None or verdict not in _REPORTED:
+            return
+        loss, measured = task.loss, task.measured
+        report = TaskReport(
+            at=self.at,
+            client=cid,
+            base=task.base,
+            steps=task.steps,
+            loss=loss if loss is not None and math.isfinite(loss) else None,
+            measured=measured,
+        )
+        self.controllers = controller.observe(self.controllers, report)
 
     def observe(self, update: Update, staleness: int, weight: float) -> None:
         """Updates what verdicts on later updates depend on."""
@@ -177,7 +204,7 @@ class ServerState:
             self.staleness, staleness, counts, weight
         )
         self.update_filter = algorithm.update_filter.observe(
-            self.update_filter, update.samples, counts
+            self.update_filter, size_of(update.samples, update.measured), counts
         )
 
     def take(
@@ -217,10 +244,25 @@ class ServerState:
                         gap_D,
                         update.client,
                         self.trainers,
+                        *self._efforts(update),
+                        update.folded,
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
+
+    def _efforts(self, update: Update) -> tuple[float, float]:
+        """Plain steps that an update stands for, and the share of its work."""
+        if not update.steps:  # it is what a leaving client's memory held
+            return 0.0, 1.0
+        client = self.algorithm.config.client.at(update.base)
+        whole = client.step_count(update.samples)
+        return client.effort(update.steps), update.steps / whole
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether clients fold rejected updates back into a memory."""
+        return self.algorithm.config.uplink.holds != "nothing"
 
     def step(
         self, message_for: Callable[[Vector], tuple[bytes, Payload] | None]
@@ -256,19 +298,23 @@ class ServerState:
     def _moved(self, agg_D: Vector) -> Vector:
         """X after the server optimiser's step, and then the new companions."""
         algorithm, dim = self.algorithm, self.algorithm.model.dim
-        model_D, self.optimizer = algorithm.server.update(
+        joined, server = max(1, self.joined), algorithm.server
+        share, before = self.count / joined, self._joined_before / joined
+        self._joined_before = joined
+        update = server.update
+        if server.of_share is not None:
+            update = server.of_share(share, before)
+        model_D, self.optimizer = update(
             self.exact_D[:dim], agg_D[:dim], self.optimizer
         )
+        buffers = algorithm.model.buffers
+        if buffers is not None:  # a mean of statistics is no direction to descend
+            model_D[buffers] = self.exact_D[buffers] - agg_D[buffers]
         if dim == algorithm.spec.dim:
             return model_D
-        joined = max(1, self.joined)
         beside_D = algorithm.config.client.publish(
-            self.exact_D[dim:],
-            agg_D[dim:],
-            self.count / joined,
-            self._joined_before / joined,
+            self.exact_D[dim:], agg_D[dim:], share, before
         )
-        self._joined_before = joined
         return np.concatenate([model_D, beside_D])
 
     def _next_buffer(self) -> State:
@@ -301,6 +347,16 @@ class ServerState:
         self.published.keep(algorithm.config.ring_bytes)
         if old.config.update_filter != algorithm.config.update_filter:
             self.update_filter = algorithm.update_filter.init()
+        changed = old.config.controllers != algorithm.config.controllers
+        if changed and isinstance(self.controllers, dict):
+            same = {
+                each.kind
+                for each in algorithm.config.controllers
+                if each in old.config.controllers
+            }
+            self.controllers = {
+                kind: state for kind, state in self.controllers.items() if kind in same
+            }
         self._remember_base()
 
     def _remember_base(self) -> None:
@@ -360,9 +416,11 @@ class ServerState:
             version: arrays[f"base.{version}"] for version in scalars["bases"]
         }
         for role in _ROLES:
-            tree = load_tree(getattr(self, role), scalars["roles"][role], arrays)
+            known = scalars["roles"].get(role)  # an older program had no controllers
+            tree = load_tree(getattr(self, role), known, arrays)
             setattr(self, role, tree)
         self.published.load(scalars, arrays)
 
 
-_ROLES = ("optimizer", "buffer", "staleness", "update_filter")
+_ROLES = ("optimizer", "buffer", "staleness", "update_filter", "controllers")
+_REPORTED = (Verdict.ACCEPTED, Verdict.REJECTED_STALE, Verdict.REJECTED_POLICY)

@@ -2,20 +2,37 @@
 
 from typing import NamedTuple, Protocol
 
+from fedcore.measured import Measured
 from fedcore.payloads import Payload
 from fedcore.typing import Counts
 
 
-class Update(Protocol):
+class Finished(Protocol):
+    """A task that has ended with an update."""
+
+    @property
+    def base(self) -> int:
+        """The version that it was trained on."""
+
+    @property
+    def steps(self) -> int:
+        """The number of local steps; 0: it is what a leaving client's memory held."""
+
+    @property
+    def loss(self) -> float | None:
+        """The mean training loss; None or NaN: unknown."""
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the training took; None: unknown."""
+
+
+class Update(Finished, Protocol):
     """An update that waits for its decision."""
 
     @property
     def payload(self) -> Payload | None:
         """Its values; None if they are a row of a stack."""
-
-    @property
-    def base(self) -> int:
-        """The version that it was trained on."""
 
     @property
     def samples(self) -> int:
@@ -26,8 +43,22 @@ class Update(Protocol):
         """The number of samples of each class."""
 
     @property
+    def folded(self) -> bool:
+        """Whether it holds mass of updates that were rejected."""
+
+    @property
     def client(self) -> str:
         """The id of the client that has sent it."""
+
+
+def size_of(samples: int, measured: Measured | None) -> int:
+    """Returns the size of a task: the samples that its steps used, if that is known.
+
+    Args:
+        samples: the client's.
+        measured: what the training took; None: unknown.
+    """
+    return measured.samples if measured is not None and measured.samples else samples
 
 
 class Arrived(NamedTuple):
@@ -37,4 +68,8 @@ class Arrived(NamedTuple):
     base: int
     samples: int
     counts: Counts | None
+    steps: int
+    folded: bool
     client: str
+    loss: float | None = None
+    measured: Measured | None = None

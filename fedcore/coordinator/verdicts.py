@@ -7,6 +7,7 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
+from fedcore.coordinator.updates import size_of
 from fedcore.errors import PayloadError
 from fedcore.labels import MOST_CLASSES
 from fedcore.payloads import Payload
@@ -87,17 +88,20 @@ def _decided(
         loss=push.loss if push.loss is not None and math.isfinite(push.loss) else None,
         nbytes=len(push.payload),
         payload=payload,
+        measured=push.measured and push.measured.checked(),
     )
 
 
 def _decide(push: Push, absurd: str, state: ServerState) -> tuple[Verdict, str, float]:
     if absurd:
         return Verdict.DISCARDED, absurd, 0.0
-    return judge_update(state, push.base.version, push.samples, push.counts)
+    measured = push.measured and push.measured.checked()
+    size = size_of(push.samples, measured)
+    return judge_update(state, push.base.version, push.samples, push.counts, size)
 
 
 def judge_update(
-    state: ServerState, base: int, samples: int, counts: Counts | None
+    state: ServerState, base: int, samples: int, counts: Counts | None, size: int
 ) -> tuple[Verdict, str, float]:
     """The verdict on an update with finite values, the reason, and the weight λ.
 
@@ -106,6 +110,7 @@ def judge_update(
         base: the version that the update was trained on.
         samples: the number of samples that it was trained on.
         counts: its label counts.
+        size: of its task, in samples that were used.
     """
     algorithm, staleness = state.algorithm, state.version - base
     if staleness > state.limit:
@@ -116,7 +121,7 @@ def judge_update(
         return Verdict.REJECTED_STALE, reason, 0.0
     if state.closed:
         return Verdict.REJECTED_CLOSED, f"the run has ended: {state.closed}", 0.0
-    refusal = algorithm.update_filter.refusal(state.update_filter, samples, counts)
+    refusal = algorithm.update_filter.refusal(state.update_filter, size, counts)
     if refusal is not None:
         return Verdict.REJECTED_POLICY, refusal, 0.0
     weight = algorithm.staleness.weigh(state.staleness, staleness, counts)

@@ -6,7 +6,8 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.controllers import Assignment
+from fedcore.clients import taken_back as back
+from fedcore.controllers import Assignment, joined
 from fedcore.participant.message import fold
 from fedcore.participant.state import ParticipantState, Sent
 from fedcore.protocol import HISTORY
@@ -14,13 +15,13 @@ from fedcore.typing import Bytes, State, Vector
 
 
 def assigned(algorithm: Algorithm, state: ParticipantState) -> Assignment:
-    """Returns what the client's next task is given.
+    """Returns what the client's task is given.
 
     The work is that of the controllers times what is left of it after late updates.
     """
-    controller, given = algorithm.controller, Assignment()
+    controller, given = algorithm.controller, state.given
     if controller is not None:
-        given = controller.assign(state.controlled)
+        given = joined(given, controller.assign(state.controlled))
     return given._replace(work=given.work * state.work)
 
 
@@ -57,7 +58,7 @@ def taken_back(
         packed: the message, which is gone for good.
         sign: -1 makes it as if the message had counted after all.
     """
-    if not algorithm.config.client.companions:
+    if not algorithm.config.client.counts_updates:
         return kept
     gone_D = payloads.decode(payloads.unpack(packed, algorithm.spec.sizes))
     return without(algorithm, kept, np.float32(sign) * gone_D)
@@ -67,14 +68,15 @@ def without(algorithm: Algorithm, kept: State, gone_D: Vector | None) -> State:
     """Returns what the client's method keeps, without a part of an update."""
     if gone_D is None:
         return kept
-    return algorithm.config.client.take_back(kept, gone_D)
+    has_local = bool(algorithm.model.local)
+    return back(algorithm.config.client, kept, gone_D, has_local=has_local)
 
 
 def bounded(
     algorithm: Algorithm, state: ParticipantState, history: Sequence[Sent]
 ) -> tuple[Sent, ...]:
     """Returns the messages that may have to be taken back."""
-    if state.memory_D is not None or algorithm.config.client.companions:
+    if state.memory_D is not None or algorithm.config.client.counts_updates:
         return newest(history, 4 * algorithm.spec.dim)
     return ()
 

@@ -10,14 +10,16 @@ server's verdict settles what the client keeps. The rooms beside this one
 the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fedcore.algorithm import Algorithm
-from fedcore.controllers import Report
+from fedcore.controllers import NOTHING, Assignment, Report, Wanted
 from fedcore.errors import ProtocolError
+from fedcore.measured import Device
 from fedcore.params import version_0
 from fedcore.participant import histories, models, updates, verdicts
+from fedcore.participant.message import start_of
 from fedcore.participant.state import (
     Outcome,
     OutdatedError,
@@ -56,8 +58,13 @@ class Participant:
             held = Held(self.state.epoch, 0, origin)
             self.state = replace(self.state, held=held, public_D=public_D)
 
-    def pull(self, nonce: int) -> Pull:
-        """Asks for the model; only the answer with this nonce counts."""
+    def pull(self, nonce: int, device: Device | None = None) -> Pull:
+        """Asks for the model; only the answer with this nonce counts.
+
+        Args:
+            nonce: a number that was not used before.
+            device: where a controller at the server looks at it.
+        """
         self._nonce = nonce
         state = self.state if self._proving else histories.without_proofs(self.state)
         undecided = state.seq if state.pending is not None else state.seq + 1
@@ -70,6 +77,7 @@ class Participant:
             abandoned=state.abandoned,
             settled=state.settled,
             history_from=oldest,
+            device=device,
         )
 
     def prove(self, nonce: int) -> bool:
@@ -122,6 +130,9 @@ class Participant:
             self.state = models.dropped(state)
             raise
         self._wrong_full = 0
+        if (task := reply.task) is not None:
+            given = Assignment(task.work, task.density, task.samples)
+            self.state = replace(self.state, given=given)
         return True
 
     # -------------------------------------------------------------- controllers
@@ -146,6 +157,30 @@ class Participant:
         if controller is not None:
             controlled = controller.observe(state.controlled, report)
             self.state = replace(state, controlled=controlled)
+
+    @property
+    def wants(self) -> frozenset[Wanted]:
+        """The models that the client is to evaluate for the controllers."""
+        controller, state = self.algorithm.controller, self.state.controlled
+        return NOTHING if controller is None else controller.wants(state)
+
+    def own_model(self, trained: Trained) -> Vector:
+        """Returns the model at which the client's steps have ended."""
+        state, uplink = self.state, self.algorithm.config.uplink
+        assert state.public_D is not None
+        start_D: Vector = start_of(uplink, state.public_D, state.memory_D)
+        return start_D - trained.delta_D
+
+    def note_task(self, at: Seconds, own: Mapping[str, float] | None = None) -> None:
+        """Tells the controllers of the message that a task has just made.
+
+        Args:
+            at: now.
+            own: metrics of the client's own model, if they want them.
+        """
+        if self.state.pending is not None:
+            share = len(self.state.pending.push.payload) / (4 * self.algorithm.spec.dim)
+            self.observe(Report(at=at, message=share, own=own))
 
     # ------------------------------------------------------------------ updates
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore import payloads
-from fedcore.arrays import norms
+from fedcore.arrays import like, norms
 from fedcore.compressors import Compressor, CompressorConfig, Keys
 from fedcore.params import ParamSpec
 from fedcore.payloads import Payload
@@ -65,6 +65,19 @@ def encode(
     corrected = delta if memory is None else memory + delta
     left = np.zeros(delta.shape[:-1]) if residual is None else norms(residual)
     return Message(payload, residual, norms(corrected), left, capped, removed)
+
+
+def start_of(uplink: CompressorConfig, public: Array, memory: Array | None) -> Array:
+    """Returns the model at which a task's local steps begin.
+
+    Args:
+        uplink: of the recipe.
+        public: W, shape (D,) or (N, D).
+        memory: the error memory e, of the same shape; None where there is none.
+    """
+    if memory is None or not uplink.trains_on_own_view:
+        return public
+    return public - like(memory, public)
 
 
 def why_unusable(spec: ParamSpec, delta_D: Vector) -> str:

@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
+from fedcore.controllers import USUAL, Assignment
 from fedcore.errors import LatecomerError
+from fedcore.measured import Measured
 from fedcore.protocol import (
     NOTHING_SETTLED,
     Abandoned,
@@ -46,6 +48,8 @@ class Trained(NamedTuple):
     kept: State = None  # what the client algorithm keeps from task to task
     skipped: int = 0  # samples that the user's code left out,
     why: str = ""  # and why it left out the last ones
+    used: int = 0  # samples that the steps used, each as often as it was used
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class ParticipantState:
     controlled: State = None  # of the controllers; None: they have seen nothing
     patch: int = 0  # bytes of the last download, and about those of the next one
     work: float = 1.0  # share of the local work; halved when updates come too late
+    given: Assignment = USUAL  # of this task, by the server; never saved
     complaint: str = ""  # why the last message was malformed
     left: bool = False
 

@@ -45,7 +45,7 @@ def finished(
     if state.pending is not None or base.epoch != state.epoch:
         return _remembered(algorithm, state, trained), ""
     density = keeping.assigned(algorithm, state).density
-    uplink = algorithm.uplink_of(density).at(lambda: _context(state))
+    uplink = algorithm.uplink_of(density).at(lambda: _context(algorithm, state))
     message = encode(uplink, trained.delta_D, state.memory_D, key)
     if not message.is_usable:
         return _refused(algorithm, state, trained.delta_D)
@@ -107,6 +107,7 @@ def sent(
         oldest=state.oldest,
         counts=trained.counts,
         loss=trained.loss,
+        measured=trained.measured,
     )
     memory_D = None if state.memory_D is None else np.zeros_like(state.memory_D)
     return replace(
@@ -132,8 +133,10 @@ def _remembered(
     return replace(state, memory_D=memory_D, kept=trained.kept)
 
 
-def _context(state: ParticipantState) -> Context | None:
+def _context(algorithm: Algorithm, state: ParticipantState) -> Context | None:
     """Returns what is known when a message is made; None without a model."""
     if state.held is None or state.public_D is None:
         return None
-    return Context(state.held.version, state.public_D, state.recalled)
+    version = state.held.version
+    rate = algorithm.config.client.rate(version)
+    return Context(version, state.public_D, state.recalled, rate)

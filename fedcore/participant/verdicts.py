@@ -35,7 +35,8 @@ def settled(
     assert pending is not None
     push, ledger = pending.push, state.ledger
     history, oldest, kept = list(state.history), state.oldest, state.kept
-    uplink, has_memory = algorithm.config.uplink, state.memory_D is not None
+    uplink, client = algorithm.config.uplink, algorithm.config.client
+    has_memory = state.memory_D is not None or client.overlaps
     returns = uplink.brings_back(verdict)
     if is_gone(uplink, verdict, has_memory=has_memory):
         kept = keeping.taken_back(algorithm, kept, push.payload)

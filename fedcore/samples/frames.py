@@ -74,7 +74,7 @@ def _column_array(column: Any, whose: str, name: Any) -> Any:
         try:
             numbers = found.astype(np.float64)
         except (TypeError, ValueError) as error:
-            odd = next(value for value in found if not _is_number(value))
+            odd = next(value for value in found if not is_numeric(value))
             raise WorkloadError(f"{where} that is not numeric: {odd!r}") from error
         whole = numbers.astype(np.int64)
         return whole if (whole == numbers).all() else numbers
@@ -85,7 +85,8 @@ def _column_array(column: Any, whose: str, name: Any) -> Any:
     return found
 
 
-def _is_number(value: Any) -> bool:
+def is_numeric(value: Any) -> bool:
+    """Whether a value is a number, or text that reads as one."""
     try:
         float(value)
     except (TypeError, ValueError):

@@ -8,6 +8,7 @@ from fedcore.server_optimizers.base import (
     ServerOptimizerConfig as ServerOptimizerConfig,
 )
 from fedcore.server_optimizers.ef21 import EF21 as EF21
+from fedcore.server_optimizers.fed_dyn import FedDyn as FedDyn
 from fedcore.server_optimizers.momentum import Momentum as Momentum
 from fedcore.server_optimizers.schedule_free import ScheduleFree as ScheduleFree
 from fedcore.server_optimizers.sgd import SGD as SGD

@@ -12,15 +12,21 @@ from typing import Annotated, ClassVar, NamedTuple
 from fedcore.config import Method, OneOf
 from fedcore.typing import State, Vector
 
+Update = Callable[[Vector, Vector, State], tuple[Vector, State]]
+
 
 class ServerOptimizer(NamedTuple):
     """How the exact model moves."""
 
     init: Callable[[int], State]
     """The state for D values before the first step."""
-    update: Callable[[Vector, Vector, State], tuple[Vector, State]]
+    update: Update
     """The new model (D,) and state, given X, the aggregate and the state. It owns X
     and the state, and may write into them."""
+    of_share: Callable[[float, float], Update] | None = None
+    """The update of a version that is made of a share of the clients, given the share
+    and the clients that had joined when the version before was made, as a share of
+    those that have joined now. None: it is the same for all."""
 
 
 class ServerOptimizerConfig(Method):

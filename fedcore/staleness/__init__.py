@@ -5,6 +5,7 @@ from fedcore.staleness.base import AnyStaleness as AnyStaleness
 from fedcore.staleness.base import StalenessConfig as StalenessConfig
 from fedcore.staleness.base import StalenessPolicy as StalenessPolicy
 from fedcore.staleness.constant import Constant as Constant
+from fedcore.staleness.delay_adaptive import DelayAdaptive as DelayAdaptive
 from fedcore.staleness.exponential import Exponential as Exponential
 from fedcore.staleness.hinge import Hinge as Hinge
 from fedcore.staleness.inverse import Inverse as Inverse

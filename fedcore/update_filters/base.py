@@ -13,7 +13,10 @@ from fedcore.typing import Counts, State
 
 
 class UpdateFilter(NamedTuple):
-    """The functions of a filter; ``refusal`` is None, or why an update is refused."""
+    """The functions of a filter; ``refusal`` is None, or why an update is refused.
+
+    Both are given the size of the update's task, in samples.
+    """
 
     init: Callable[[], State]
     refusal: Callable[[State, int, Counts | None], str | None]

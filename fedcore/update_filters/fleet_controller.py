@@ -3,8 +3,11 @@
 Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.4: thresholds are
 percentiles of the batch sizes and label similarities of past tasks. The paper's
 text prunes tasks of high similarity, its code those of low similarity; ``side``
-chooses. The similarity is that to all labels seen, each counted once. Here the server
-chooses the batch size, so the size of a task is the number of its client's samples.
+chooses. The similarity is that to all labels seen, each counted once. The size of a
+task is the number of samples that its steps used, where clients report that (as with
+the controller ``i_prof``), and otherwise the number of its client's samples. The paper
+refuses a request before it is computed; here an update is refused when it arrives, and
+its client keeps it where the uplink has a memory.
 """
 
 import math
@@ -33,8 +36,8 @@ class FleetController(UpdateFilterConfig):
 
     kind: Literal["fleet_controller"] = "fleet_controller"
     size_percentile: float = Field(default=0.0, ge=0, lt=100)
-    """Updates with fewer samples than this percentile of past updates are refused;
-    0: none."""
+    """Updates of tasks smaller than this percentile of past ones are refused; 0:
+    none."""
     similarity_percentile: float = Field(default=0.0, ge=0, lt=100)
     """The percentage of updates that are refused for their labels; 0: none."""
     side: Literal["low", "high"] = "high"

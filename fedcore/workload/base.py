@@ -7,7 +7,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.errors import WorkloadError
+from fedcore.errors import ConfigError, WorkloadError
 from fedcore.evaluation import MetricsOf
 from fedcore.model import FlatModel, Metrics
 from fedcore.params import Tensors
@@ -105,26 +105,31 @@ class Workload:
         cls, *given: Any, gradient: Any = None, train: Any = None, **others: Any
     ) -> "Workload":
         """Makes the kind of workload that is trained by the function given."""
-        if cls.__init__ is object.__init__ and cls is not Workload:
+        if cls is Workload:
+            if given:
+                raise WorkloadError("Workload(...) takes its functions by name alone")
+            if (gradient is None) == (train is None):
+                raise WorkloadError(ONE_WAY)
+            cls = cls._kinds["train" if gradient is None else "gradient"]
+        elif cls.__init__ is object.__init__:
             raise WorkloadError(
                 f"{cls.__name__} is a subclass of Workload without an __init__; make "
                 "it one of GradientWorkload or LoopWorkload in fedcore.workload"
             )
-        if cls is not Workload:
-            return super().__new__(cls)
-        if given:
-            raise WorkloadError("Workload(...) takes its functions by name alone")
-        if (gradient is None) == (train is None):
-            raise WorkloadError(ONE_WAY)
-        return super().__new__(cls._kinds["train" if gradient is None else "gradient"])
+        return super().__new__(cls)
 
     def flat(self) -> FlatModel:
         """Returns the model as one flat vector.
 
         Raises:
             UserCodeError: the user's function that makes it raised.
+            WorkloadError: a subclass does not say how it is made.
         """
-        raise NotImplementedError
+        raise WorkloadError(
+            f"{type(self).__name__} has no flat(), which returns its model as one flat "
+            "vector; make it one of GradientWorkload or LoopWorkload in "
+            "fedcore.workload, or write flat()"
+        )
 
     def on(self, device: str) -> "Workload":
         """Returns the same workload on another device.
@@ -133,9 +138,15 @@ class Workload:
             device: ``cpu``, ``cuda``, ``mps`` or ``auto``.
 
         Raises:
-            ConfigError: the workload's functions say themselves where they compute.
+            ConfigError: the workload's functions say themselves where they compute,
+                and it is another device than ``cpu``.
         """
-        raise NotImplementedError
+        if device in ("auto", "cpu"):
+            return self
+        raise ConfigError(
+            f"device {device}: this workload's own functions say where they compute; "
+            "only a TorchWorkload can be told"
+        )
 
     def samples(self, data: Any, whose: str) -> Samples:
         """Returns the rows of what one of the data functions returned.

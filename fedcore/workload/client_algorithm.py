@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedcore.clients import batches_of_one, by_gradients
+from fedcore.clients import WithLocal, batches_of_one, by_gradients, joined, parted
 from fedcore.model import FlatModel
 from fedcore.participant import Trained
 from fedcore.samples import Samples
@@ -22,14 +22,20 @@ def run_client_algorithm(
         task: what else the update depends on.
     """
     algorithm = task.config.build()
-    steps = task.config.step_count(len(samples), task.work)
+    steps = task.step_count(len(samples))
     plan = batches_of_one(algorithm, len(samples), steps, task.key)
 
     def gradient(w_D: Array, step: int) -> tuple[Array, Array]:
         return model.gradient(w_D, *samples.batch(plan[step]))
 
-    take = by_gradients(gradient, len(plan))
-    trained = algorithm.run(public_D, len(plan), take, task.kept)
+    frozen, buffers = task.config.frozen_parts(model.spec), model.spec.in_training
+    take = by_gradients(gradient, len(plan), buffers=buffers, frozen=frozen)
+    kept, local_L = parted(task.kept, model.local_L)
+    if local_L is not None:
+        take = with_local = WithLocal(take, local_L)
+    trained = algorithm.run(public_D, len(plan), take, kept)
+    if local_L is not None:
+        trained = trained._replace(state=joined(trained.state, with_local.local_L))
     used = np.concatenate(plan)
     return Trained(
         delta_D=trained.delta_D,
@@ -38,4 +44,5 @@ def run_client_algorithm(
         loss=float(trained.loss),
         counts=samples.label_counts(used) if task.counts_labels else None,
         kept=trained.state,
+        used=len(used),
     )

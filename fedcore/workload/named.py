@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.errors import ConfigError, NotStackableError, WorkloadError
+from fedcore.errors import NotStackableError, WorkloadError
 from fedcore.evaluation import MetricsOf, evaluation_batches, measured, numbers
 from fedcore.model import FlatModel, Metrics, StackedModel
 from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
@@ -48,19 +48,6 @@ class NamedWorkload(Workload):
         if self.evaluate is not None and self.predict is not None:
             raise WorkloadError("a workload has one of evaluate= and predict=")
 
-    def on(self, device: str) -> Workload:
-        """Returns the workload itself, for ``cpu`` and ``auto`` alone.
-
-        Raises:
-            ConfigError: another device is asked for.
-        """
-        if device in ("auto", "cpu"):
-            return self
-        raise ConfigError(
-            f"device {device}: this workload's own functions say where they compute; "
-            "only a TorchWorkload can be told"
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class GradientWorkload(NamedWorkload, made_for="gradient"):
@@ -84,6 +71,8 @@ class NamedModel:
     def __init__(self, workload: NamedWorkload, gradient: Gradient) -> None:
         self._workload, self._gradient = workload, gradient
         self.spec = ParamSpec.of(self._drawn(np.random.default_rng(0)))
+        self.local_L: Vector | None = None
+        self.advice = ""
 
     def _drawn(self, rng: np.random.Generator) -> Tensors:
         with user_code("initial"):
@@ -105,7 +94,9 @@ class NamedModel:
         loss, gradients = self._gradient(self.spec.unflatten(w_D), x, y)
         return float(loss), self.spec.flatten(gradients)
 
-    def evaluate(self, w_D: Vector, data: Any) -> tuple[Metrics, int]:
+    def evaluate(
+        self, w_D: Vector, data: Any, local_L: Vector | None = None
+    ) -> tuple[Metrics, int]:
         """The metrics of a whole data set, and the number of its samples."""
         work = self._workload
         params = self.spec.unflatten(w_D)

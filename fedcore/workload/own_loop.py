@@ -75,7 +75,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         assert isinstance(config, SGDConfig)
         told = TrainingTask(
             seed=task.key.seed(),
-            steps=config.step_count(size, task.work),
+            steps=task.step_count(size),
             lr=config.lr,
             batch=config.batch,
             client=task.client,
@@ -93,6 +93,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
             loss=None if result.loss is None else float(result.loss),
             counts=counts,
             kept=_checked_state(result.state),
+            used=config.used_by(size, told.steps),
             skipped=sum(samples for samples, _ in told.skipped),
             why=told.skipped[-1][1] if told.skipped else "",
         )

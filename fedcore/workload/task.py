@@ -39,7 +39,13 @@ class LocalTask(NamedTuple):
     kept: State = None
     """What the client has kept from its task before."""
     work: float = 1.0
-    """The share of the usual work that it does, above 0 and at most 1."""
+    """How much it does, as a share of the usual; above 0."""
     version: int = 0
     client: Client = NOBODY
     counts_labels: bool = True
+    wanted: int | None = None
+    """How many samples the steps use, before ``work``; None: the usual number."""
+
+    def step_count(self, samples: int) -> int:
+        """Returns how many steps the task has, for a client with so many samples."""
+        return self.config.steps_of(samples, self.work, self.wanted)

@@ -95,6 +95,30 @@ trust_options = with_options(
 )
 
 
+def _load_methods(
+    context: click.Context, option: click.Parameter, files: tuple[Path, ...]
+) -> None:
+    from fedrun.methods import load_methods
+
+    for file in files:
+        try:
+            load_methods(file)
+        except ConfigError as error:
+            click.echo(f"error: {printable(str(error))}", err=True)
+            context.exit(exit_code(error))
+
+
+methods_option = click.option(
+    "--methods",
+    multiple=True,
+    type=PATH,
+    metavar="FILE",
+    expose_value=False,
+    callback=_load_methods,
+    help="Import this file of methods of your own. May be given several times.",
+)
+
+
 def app_option(*, required: bool = False, otherwise: str = "") -> Decorator:
     """Makes the option ``--app``.
 

@@ -6,4 +6,5 @@ from fedrun.config.model import FederationConfig as FederationConfig
 from fedrun.config.model import JournalConfig as JournalConfig
 from fedrun.config.model import ServerConfig as ServerConfig
 from fedrun.config.model import TLSConfig as TLSConfig
+from fedrun.config.simulate import DevicesConfig as DevicesConfig
 from fedrun.config.simulate import SimulateConfig as SimulateConfig

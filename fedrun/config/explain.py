@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fedcore.config import Method, kind_of, methods
+from fedrun.methods import missing
 
 _SECTION_OF_ALL = "(whole file)"
 
@@ -40,8 +41,10 @@ def _sentence(
         case "unknown_kind":
             kind, kinds = context["given"], context["kinds"]
             nearest = _nearest(kind, kinds.split(", "))
-            return f"unknown {context['role']} {kind!r}{nearest}; kinds: {kinds}"
-        case "no_kind":
+            broken = f"; {why}" if (why := missing()) else ""
+            known = f"unknown {context['role']} {kind!r}{nearest}; kinds: {kinds}"
+            return known + broken
+        case "no_kind" | "two_of_a_kind":
             return detail["msg"]
         case "missing":
             return "is missing"

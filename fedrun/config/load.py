@@ -14,6 +14,7 @@ from fedcore.recipes import AnyRecipe
 from fedrun.config.explain import explain
 from fedrun.config.model import FederationConfig
 from fedrun.config.values import map_values
+from fedrun.methods import load_installed, missing, name_files, require_named
 
 
 def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
@@ -41,11 +42,21 @@ def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
         )
     for change in changes:
         change_config(raw, change)
-    return _in_folder(parse_config(raw, str(path), text), path.resolve().parent)
+    folder = path.resolve().parent
+    raw = name_files(raw, folder)
+    return _in_folder(parse_config(raw, str(path), text), folder)
 
 
 def parse_config(raw: Any, source: str = "config", text: str = "") -> FederationConfig:
-    """Returns the federation that plain data describes."""
+    """Returns the federation that plain data describes.
+
+    The files of methods that it names are not imported; somebody must have done so.
+
+    Raises:
+        ConfigError: it has mistakes, or a file of methods was not imported.
+    """
+    load_installed()
+    require_named(raw)
     try:
         return FederationConfig.model_validate(raw)
     except ValidationError as error:
@@ -55,13 +66,15 @@ def parse_config(raw: Any, source: str = "config", text: str = "") -> Federation
 
 def parse_algorithm(text: str) -> AlgorithmConfig:
     """Returns the algorithm that a server told its client, as JSON."""
+    load_installed()
     try:
         return TypeAdapter(AnyRecipe).validate_json(text)
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors()
         ]
-        raise ConfigError("; ".join(problems)) from error
+        broken = [why] if (why := missing()) else []
+        raise ConfigError("; ".join([*problems, *broken])) from error
 
 
 def change_config(raw: dict[str, Any], change: str) -> None:

@@ -1,6 +1,7 @@
 """The config file as pydantic models, for server and simulator."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -94,11 +95,23 @@ class ServerConfig(Config):
         return self
 
 
+class MethodsConfig(Config):
+    """A file of methods; a path alone is one as well."""
+
+    file: Path
+    """The file, a module of Python."""
+    digest: str = ""
+    """The first 16 digits of its SHA-256. If it is given, no other file is imported."""
+
+
 class FederationConfig(Config):
     """A federation: what is trained, where, how, and until when."""
 
     app: str | None = None
     """The user's workload, ``module:attribute``; the server itself never imports it."""
+    methods: tuple[MethodsConfig, ...] = ()
+    """Files of methods of your own, which the algorithm names by their kinds; the
+    server imports them."""
     model: Path = Path("model.safetensors")
     """The file of version 0; it is made from the app if it is missing."""
     seed: int = Field(default=0, ge=0, lt=2**64)
@@ -112,6 +125,14 @@ class FederationConfig(Config):
     simulate: SimulateConfig = SimulateConfig()
     share_labels: bool = True
     """Clients report how often they used each label, if the algorithm asks."""
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _files(cls, given: Any) -> Any:
+        listed = given if isinstance(given, list | tuple) else [given]
+        return [
+            {"file": each} if isinstance(each, str | Path) else each for each in listed
+        ]
 
     @field_validator("timeouts")
     @classmethod

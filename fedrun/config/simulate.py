@@ -144,6 +144,17 @@ class PreemptionConfig(Config):
     """How much interruptions differ, in units of ``seconds``."""
 
 
+class DevicesConfig(Config):
+    """What devices say of themselves, where a controller looks at it."""
+
+    models: Count = 10
+    """The number of device models; devices of like speed are of one model."""
+    noise: Annotated[float, Field(ge=0, le=5)] = 0.2
+    """Standard deviation of the logarithm by which a model's facts miss its speed."""
+    watts: Annotated[float, Field(gt=0)] = 5.0
+    """Power of a device of slowness 1 while it trains."""
+
+
 class SimulateConfig(Config):
     """A population of clients for the simulator."""
 
@@ -155,6 +166,8 @@ class SimulateConfig(Config):
     """Slowness of a device: its steps take this many times longer."""
     jitter: AnyDistribution = Same()
     """Slowness of a single task, drawn for each task."""
+    devices: DevicesConfig = DevicesConfig()
+    """What devices say of themselves to controllers."""
     link: LinkConfig = LinkConfig()
     """The clients' network."""
     availability: AvailabilityConfig = AvailabilityConfig()

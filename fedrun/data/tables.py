@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import WorkloadError
+from fedcore.samples.frames import is_numeric
 from fedrun.optional import needed
 
 Column = npt.NDArray[Any]
@@ -187,16 +188,8 @@ def check_numeric(column: Column, name: str, table: Table, path: str | Path) -> 
     if np.issubdtype(column.dtype, np.number):
         return
     flat = column.reshape(-1).tolist()
-    row = next((row for row, value in enumerate(flat) if not _is_number(value)), 0)
+    row = next((row for row, value in enumerate(flat) if not is_numeric(value)), 0)
     raise WorkloadError(
         f"{path}: column {name!r} is not numeric: {flat[row]!r} in "
         f"{table.place(row * len(column) // len(flat))}; inputs are numbers"
     )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from fedcore.coordinator import records
 from fedcore.coordinator.records import Record
 from fedcore.labels import counts_array, counts_list
+from fedcore.measured import read_measured
 from fedcore.protocol import Verdict
 from fedcore.typing import Bytes, Seconds
 
@@ -46,6 +47,8 @@ def facts_of(record: Row) -> dict[str, Any]:
         facts["values"] = dict(facts["values"])
     if "counts" in facts:
         facts["counts"] = counts_list(facts["counts"])
+    if facts.get("measured", ...) is None:  # as earlier versions wrote it
+        del facts["measured"]
     return facts
 
 
@@ -70,6 +73,7 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
     if cls is records.Decided:
         values["verdict"] = Verdict(values["verdict"])
         values["counts"] = counts_array(values["counts"])
+        values["measured"] = read_measured(values.get("measured"))
     try:
         record: Row = cls(**values)
     except TypeError as error:

@@ -36,6 +36,7 @@ from fedrun.journal.codec import Configured
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import new_coordinator
 from fedrun.journal.store import divided
+from fedrun.methods import require_same
 
 
 class Replay:
@@ -59,6 +60,7 @@ class Replay:
                 "a replay needs them all"
             )
         told = journal.configurations()
+        require_same(told[-1][1].config)
         first = told[0][1]
         spec, initial_D = journal.initial()
         chosen = config or parse_config(first.config)
@@ -162,6 +164,7 @@ class Replay:
             else ModelName(epoch, self._versions.get(record.oldest, record.oldest)),
             counts=record.counts,
             loss=record.loss,
+            measured=record.measured,
         )
         return self.coordinator.handle(UpdatePushed(at=record.at, push=push))
 

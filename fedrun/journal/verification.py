@@ -10,6 +10,7 @@ from fedrun.journal.codec import to_row
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import recover_from
 from fedrun.journal.replay import Replay
+from fedrun.methods import require_same
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
             f"{journal.folder}: payloads up to record {first} were dropped, and there "
             "is no snapshot that holds them"
         )
+    require_same(journal.configurations()[-1][1].config)
     recovered = recover_from(journal, start)
     state = recovered.coordinator.state
     accepted: set[tuple[str, int]] = set()

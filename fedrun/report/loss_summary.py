@@ -13,10 +13,10 @@ from fedrun.units import counted
 
 MOST_NAMED = 5  # clients that failed
 _REFUSED = (Verdict.REJECTED_POLICY, Verdict.REJECTED_MALFORMED)
-MUCH, ENOUGH = (
-    0.05,
-    20,
-)  # the headline names useless work from this share on, of at least 20 tasks
+# The headline names useless work from this share of the tasks on,
+MUCH = 0.05
+# if there were at least this many tasks.
+ENOUGH = 20
 
 
 class LossSummary(NamedTuple):

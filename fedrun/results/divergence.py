@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from fedcore.coordinator.records import Decided, Enrolled, Evaluated
+from fedcore.merging import PARAMETER
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict
 
@@ -114,5 +115,8 @@ class Divergence:
 
 def classes_of(spec: ParamSpec) -> int:
     """Returns a model's number of classes, from its last bias; 0 if it is unknown."""
-    last = spec.tensors[-1]
+    parameters = [each for each in spec.tensors if each.merge == PARAMETER]
+    if spec.local or not parameters:  # the last layer may be the clients' own
+        return 0
+    last = parameters[-1]
     return last.shape[0] if len(last.shape) == 1 and last.shape[0] > 1 else 0

@@ -17,6 +17,7 @@ from fedrun.cli.command import (
     in_sentences,
     key_and_value,
     log_to_stderr,
+    methods_option,
     named_app,
     verbose_option,
 )
@@ -134,6 +135,7 @@ def new(folder: Path, kind: str) -> None:
     is_flag=True,
     help="Also print a section simulate: with distributions fitted to the run.",
 )
+@methods_option
 @in_sentences
 def trace(folder: Path, out: Path, fitted: bool) -> None:
     """Record when the clients of a run worked.

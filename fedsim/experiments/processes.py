@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from fedcore.errors import LatecomerError
 from fedrun.cli.command import log_to_stderr
+from fedrun.methods import Source, load_source, loaded
 from fedsim.child_processes import deaf, end_with_parent
 
 Task = TypeVar("Task")
@@ -71,7 +72,7 @@ def _processes(jobs: int, *, verbose: bool) -> Iterator[ProcessPoolExecutor]:
     others = active_children()
     # A process that has started threads, as torch does, must not be forked.
     pool = ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_begin, initargs=(verbose,)
+        jobs, get_context("spawn"), initializer=_begin, initargs=(verbose, loaded())
     )
     try:
         yield pool
@@ -84,8 +85,10 @@ def _processes(jobs: int, *, verbose: bool) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(verbose: bool) -> None:
-    """Prepares a process of the pool."""
+def _begin(verbose: bool, sources: Sequence[Source]) -> None:
+    """Prepares a process of the pool, with the files of methods of the user's own."""
+    for source in sources:
+        load_source(source)
     Thread(target=end_with_parent, daemon=True).start()
     log_to_stderr(verbose)
 

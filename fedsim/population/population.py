@@ -11,6 +11,7 @@ import numpy as np
 
 from fedcore.distributions import DistributionConfig, Empirical, Floats, Same
 from fedcore.errors import ConfigError
+from fedcore.measured import Device, Measured
 from fedcore.rng import Key
 from fedcore.typing import Seconds
 from fedcore.workload import Client
@@ -18,6 +19,7 @@ from fedrun.config import SimulateConfig
 from fedsim.evaluator import NAME as EVALUATOR
 from fedsim.population.availability import Always, Change
 from fedsim.population.chance import Chance, Values
+from fedsim.population.devices import Devices
 from fedsim.population.dropout import Dropout, LabelsOf
 from fedsim.population.presence import availability_of
 from fedsim.traces import ClientTrace, read_trace, read_values
@@ -59,6 +61,7 @@ class Population:
             )
         self._order = key.fold_in("order")
         self._speeds(config, key, trace)
+        self._devices = Devices(config.devices, key, self._slowness_N)
         self._links(config, key, trace)
         self._misfortunes(config, key)
         self._availability = availability_of(config, key, trace, self.count)
@@ -163,7 +166,7 @@ class Population:
 
     # ---------------------------------------------------------------- durations
 
-    def compute(self, who: int, task: int, steps: int) -> Seconds:
+    def compute(self, who: int, task: int, steps: float) -> Seconds:
         """The time of a task's local steps, with any pause between them.
 
         The tasks of a recorded client take as long as they did, and after the last one
@@ -180,6 +183,22 @@ class Population:
         if self._pauses is not None:
             seconds += self._pauses.one(who, task)
         return seconds
+
+    def device(self, who: int, task: int) -> Device:
+        """The facts of a device when it asks for a task."""
+        return self._devices.device(who, task)
+
+    def measured(self, who: int, task: int, samples: int, took: Seconds) -> Measured:
+        """What a device measures of a task.
+
+        Args:
+            who: the device.
+            task: its task.
+            samples: that its steps use.
+            took: how long they take.
+        """
+        joules = self._devices.joules(who, took)
+        return Measured(samples, took, joules, self.device(who, task)).checked()
 
     def download(self, who: int, nbytes: int) -> Seconds:
         """The time of a download, with its request."""

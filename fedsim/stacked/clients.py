@@ -8,13 +8,14 @@ Times come from the population, decisions from the rounds, and updates from the 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fedcore.controllers import USUAL, Assignment, joined
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.trees import Arrays
-from fedcore.typing import JSON, Seconds
+from fedcore.typing import JSON, Seconds, State
 from fedcore.workload import Client, Workload
 from fedrun.callbacks import UpdatesDecided
 from fedsim.evaluator import EvaluateModel
@@ -73,7 +74,7 @@ class StackedClients:
         self._places = {name: place for place, name in enumerate(names)}
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
-        self._controls = controller and Controls(controller, self._clock)
+        self._is_measured = coordinator.algorithm.server_controller is not None
         # Whether it is known when a task is given when its update will arrive.
         self._direct = (
             work.fixed_bytes is not None
@@ -97,6 +98,8 @@ class StackedClients:
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
         evaluations = coordinator.evaluations
         self._evaluations = OwnEvaluations(evaluate, evaluations, client)
+        dim, metrics = coordinator.algorithm.spec.dim, self._evaluations.metrics
+        self._controls = controller and Controls(controller, self._clock, dim, metrics)
         self._snapshots = Snapshots(run, self.dump, simulate.engine.snapshot_seconds)
         handlers = (  # in the order of the kinds in fedsim.fates
             *(self._arrive, self._acknowledged, self._finish, self.upload),
@@ -111,16 +114,20 @@ class StackedClients:
             self,
             self._messages,
             self._snapshots,
-            in_rows=self._direct and algorithm.synchronous and not simulate.ack_loss,
+            in_rows=self._direct
+            and algorithm.synchronous
+            and not (simulate.ack_loss or algorithm.client.overlaps),
         )
         if population.needs_labels:
             population.show_labels(self._data.label_counts)
         world.closing.append(self._end)
         world.follow, world.start = self._follow, self._granted.append
 
-    def clients(self) -> Iterator[Client]:
-        """Yields all of them."""
-        return map(self._population.client, range(self._population.count))
+    def clients(self) -> Iterator[tuple[Client, State]]:
+        """Yields all of them, with what they keep from their last message."""
+        for who in range(self._population.count):
+            kept = self._work.kept(who, has_message=self.has_message(who))
+            yield self._population.client(who), kept
 
     def begin(self) -> None:
         """Everyone is enrolled, and comes who is there."""
@@ -172,7 +179,7 @@ class StackedClients:
         if given is None:
             return
         received = given.at + self._population.download(who, given.down)
-        if self._clock.now <= received:  # the model never came
+        if self._clock.now < received:  # the model never came
             self._held[who] = given.held
             self._fates.tasks[who] -= 1
 
@@ -205,8 +212,8 @@ class StackedClients:
         now, queue, population = self._clock.now, self._queue, self._population
         end, public_D = now + self._lease_seconds, self._state.published.public_D
         size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
-        messages, data, started = self._messages, self._data, self._fates.tasks
-        tasks, shares, is_there = messages.tasks, messages.shares, self._fates.is_there
+        messages, data, fates = self._messages, self._data, self._fates
+        tasks, shares, started = messages.tasks, messages.shares, fates.tasks
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
@@ -216,41 +223,62 @@ class StackedClients:
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
                 self._log.count(who, "down", codec, nbytes)
-            if not is_there[who]:
+            if not fates.is_there[who]:
                 given = Given(now, version, kind, nbytes, 0, held)
                 messages.note_unfinished(who, given)
                 continue
             self._held[who] = version
             started[who] = task = started[who] + 1
             received = now + population.download(who, nbytes)
-            work, density = shares.get(who, 1.0), 1.0
+            work, density, wanted = shares.get(who, 1.0), 1.0, None
+            is_fine = True
             if self._controls is not None:
-                queue.put(received, RECEIVES, who)
-                share, density = self._controls.assign(who, received, nbytes)
+                compare, kept = self._controls.compare, self._work.kept(who)
+                is_fine = self._goes_well(who, compare, public_D, kept)
+            if self._controls is not None or self._is_measured:
+                share, density, wanted = self._assigned(who, received, nbytes)
                 work *= share
-            is_fine = data.samples[who] or self._goes_well(who, data.read)
+            if is_fine and not data.samples[who]:
+                is_fine = self._goes_well(who, data.read)
             if is_fine and evaluates:
-                prepare = self._evaluations.prepare
-                is_fine = self._goes_well(who, prepare, version, public_D)
+                prepare, kept = self._evaluations.prepare, self._work.kept(who)
+                is_fine = self._goes_well(who, prepare, version, public_D, kept)
                 if is_fine:
                     queue.put(received, REPORTS, who)
             if not is_fine:
                 tasks[who] = Given(now, version, kind, nbytes, 0, held)
                 queue.put(received, FAILS, who)
                 continue
-            steps = data.steps(who, work)
-            tasks[who] = Given(now, version, kind, nbytes, steps, held)
-            duration = population.compute(who, task, steps)
+            steps = data.steps(who, version, work, wanted)
+            effort, measured = data.effort(who, steps, wanted), None
+            duration = population.compute(who, task, effort)
+            if self._is_measured:
+                used = data.used(who, steps, wanted)
+                measured = population.measured(who, task, used, duration)
+            tasks[who] = Given(now, version, kind, nbytes, steps, held, measured)
             lost = population.dropout(who, task)
             if lost is not None:
-                queue.put(received + lost * duration, DROPS, who)
+                queue.put(fates.end(who, received, lost * duration), DROPS, who)
                 continue
-            due, seq = received + duration, messages.seq[who] + 1
-            self._work.give(who, Waiting(due, seq, version, public_D, steps, density))
+            due, seq = fates.end(who, received, duration), messages.seq[who] + 1
+            fates.train_on(who, due)
+            waiting = Waiting(due, seq, version, public_D, steps, density, wanted)
+            self._work.give(who, waiting)
             if self._direct:
                 queue.put(due + population.upload(who, size), ARRIVES, who)
             else:
                 queue.put(due, FINISHES, who)
+
+    def _assigned(self, who: int, received: Seconds, nbytes: int) -> Assignment:
+        """What the controllers give the task that a client's number tells of."""
+        given = USUAL
+        if self._is_measured:
+            device = self._population.device(who, self._fates.tasks[who])
+            given = self._rounds.assign(self._names[who], device)
+        if self._controls is not None:
+            self._queue.put(received, RECEIVES, who)
+            given = joined(given, self._controls.assign(who, received, nbytes))
+        return given
 
     def _receive(self, who: int) -> None:
         """A model has reached a client, of which the controllers learn."""
@@ -280,7 +308,10 @@ class StackedClients:
     def _finish(self, who: int) -> None:
         """A client has trained: it makes its message, and sends it."""
         stack, row = self._work.result(who)
-        if self._made(who, stack, row, attempts=0):
+        controls = self._controls
+        if controls and not self._goes_well(who, controls.finish, stack, row):
+            self._fail(who)
+        elif self._made(who, stack, row, attempts=0):
             self.upload(who)
         else:
             self._waste(who, stack, row)
@@ -352,7 +383,9 @@ class StackedClients:
 
     def _acknowledged(self, who: int) -> None:
         """A client hears the verdict, and waits for a task."""
-        self._messages.hear(who)
+        verdict = self._messages.hear(who)
+        if self._work.takes_back(verdict):  # its next steps are taken again
+            self._fates.train_on(who, self._clock.now)
         self.ask(who)
 
     def hear_and_wait(self, who: int) -> None:

@@ -6,17 +6,18 @@ whoever is lost on the way takes nothing along.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
+from fedcore.clients import ClientAlgorithmConfig, taken_back
 from fedcore.compressors import Compressor, Context
 from fedcore.errors import UserCodeError
 from fedcore.model import StackedModel
-from fedcore.participant import encode, why_unusable
+from fedcore.participant import encode, start_of, why_unusable
 from fedcore.payloads import dense_payload
 from fedcore.pool import Pool
 from fedcore.rng import Key
@@ -43,6 +44,7 @@ class Task(NamedTuple):
     memory_D: Vector | None = None  # what its messages have left out
     recalled: State = None  # what its next message needs of the last decided one
     density: float = 1.0  # of its message
+    wanted: int | None = None  # samples that its steps use; None: the usual number
 
 
 class Computed(NamedTuple):
@@ -100,21 +102,26 @@ class Computer:
         self._names, self._seed, self._count_labels = names, seed, count_labels
         self._seeds_N = np.array([client_seed(seed, n) for n in names], np.uint64)
         self._config = algorithm.config.client
+        self._has_local = bool(algorithm.model.local)
         uplink = algorithm.config.uplink
         self._plain = uplink.is_exact
+        self._uplink_config, self._own_views = uplink, uplink.trains_on_own_view
         self._has_memory = uplink.holds != "nothing"
         self._dense_bytes = dense_bytes(algorithm.spec.dim)
 
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
-        """Computes tasks of one learning rate together, at most so many.
+        """Computes tasks with the same settings together, at most so many.
 
         Raises:
             UserCodeError: a single task does not fit into memory.
         """
-        groups: dict[Any, list[int]] = {}
+        settings = {
+            (version, wanted): self._settings(version, wanted).model_dump_json()
+            for version, wanted in {(task.version, task.wanted) for task in tasks}
+        }
+        groups: dict[str, list[int]] = {}
         for place, task in enumerate(tasks):
-            lr = getattr(self._config.at(task.version), "lr", None)
-            groups.setdefault(lr, []).append(place)
+            groups.setdefault(settings[task.version, task.wanted], []).append(place)
         found: dict[int, tuple[Stack, int]] = {}
         with one_thread():
             for places in groups.values():
@@ -168,18 +175,27 @@ class Computer:
             self._key(first).fold_in("model"),
         )
         base_D: Array | list[Array] = models[first.version]
-        if any(task.version != first.version for task in tasks):
-            base_D = [models[task.version] for task in tasks]
+        if self._own_views or any(task.version != first.version for task in tasks):
+            base_D = [
+                start_of(self._uplink_config, models[task.version], task.memory_D)
+                for task in tasks
+            ]
+        config = self._settings(first.version, first.wanted)
         with user_code("training"):
             updates = train_stack(
                 self._model,
                 self._pool,
-                self._config.at(first.version),
+                config,
                 together,
                 base_D,
                 count_labels=self._count_labels,
+                frozen=config.frozen_parts(self._algorithm.model),
             )
         stack = Stack(updates, self._dense_bytes)
+        if self._algorithm.config.clients_evaluate:
+            starts = base_D if isinstance(base_D, list) else [base_D] * len(tasks)
+            for row, start_D in enumerate(starts):
+                stack.own[row] = as_numpy(start_D) - as_numpy(updates.delta_ND[row])
         if not self._plain:
             self._encode(tasks, models, stack)
         for row, sound in enumerate(stack.sound):
@@ -216,14 +232,22 @@ class Computer:
                     stack.residual[place] = made.residual[row]
                 if made.removed is not None:
                     kept, removed_D = stack.kept[place], made.removed[row]
-                    stack.kept[place] = self._config.take_back(kept, removed_D)
+                    stack.kept[place] = taken_back(
+                        self._config, kept, removed_D, has_local=self._has_local
+                    )
+
+    def _settings(self, version: int, wanted: int | None) -> ClientAlgorithmConfig:
+        """The client algorithm for tasks of this version that use so many samples."""
+        return self._config.at(version).sized(wanted)
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)
 
     def _uplink(self, task: Task, models: Models) -> Compressor:
         """The compressor for messages of tasks like this one."""
-        context = Context(task.version, models[task.version], task.recalled)
+        version = task.version
+        rate = self._config.rate(version)
+        context = Context(version, models[version], task.recalled, rate)
         return self._algorithm.uplink_of(task.density).at(lambda: context)
 
     def _alike(self, tasks: Sequence[Task], sound: Indices) -> list[list[int]]:

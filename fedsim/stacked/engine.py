@@ -13,6 +13,7 @@ from fedcore.rng import Key
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
+from fedrun.methods import loaded
 from fedsim.evaluator import EvaluateModel
 from fedsim.population import Population
 from fedsim.ray import ray_links
@@ -21,7 +22,7 @@ from fedsim.stacked.clients import StackedClients
 from fedsim.stacked.compute import Computer, Computes
 from fedsim.stacked.processes import ProcessLink
 from fedsim.stacked.work import Work
-from fedsim.stacked.worker import Blueprint, portable
+from fedsim.stacked.worker import Blueprint, portable, portable_settings
 from fedsim.stacked.worker_pool import WorkerPool
 from fedsim.world import World
 
@@ -67,7 +68,9 @@ def _try(
             samples = workload.samples(workload.train_data(client), "train_data")
         count = min(2, len(samples))
         x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
-        w_1D = model.initial(Key.root(0))[np.newaxis]
+        local_L = () if model.local_L is None else model.local_L
+        w_1D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
+        w_1D = w_1D[np.newaxis]
         with user_code("training"):
             stacked.gradient(w_1D, x_1B, y_1B, np.array([count]))
     except NotStackableError:
@@ -131,7 +134,8 @@ def _computes(
         )
     blueprint = Blueprint(
         workload=workload,
-        algorithm=algorithm.config,
+        methods=loaded(),
+        algorithm=portable_settings(algorithm.config),
         names=list(population.names),
         seed=config.seed,
         device=engine.device,

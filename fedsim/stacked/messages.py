@@ -52,6 +52,8 @@ class Messages:
         """What the clients train, or have trained without knowing the verdict."""
         self.shares: dict[int, float] = {}
         """The share of the work that a client does, where it is not all of it."""
+        self._folded = set[int]()
+        """The clients whose memory holds mass of updates that were rejected."""
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
 
     def make(self, who: int) -> None:
@@ -82,7 +84,8 @@ class Messages:
         if self.arrivals[who] > 1:
             return False
         given, samples = self.tasks[who], self._samples[who]
-        self._updates.put(who, at, self.seq[who], given, samples, stack, row)
+        folded = who in self._folded
+        self._updates.put(who, at, self.seq[who], given, samples, folded, stack, row)
         return self._rounds.deliver(self._names[who], given.version)
 
     @property
@@ -101,7 +104,7 @@ class Messages:
         self._refused.update(refused)
         return actions
 
-    def hear(self, who: int) -> None:
+    def hear(self, who: int) -> Verdict:
         """A client knows the verdict on its message."""
         verdict = Verdict.ACCEPTED
         if self._refused or self.shares:
@@ -110,9 +113,14 @@ class Messages:
             left = work_after(verdict, work, sent_once=once)
             if left < 1.0:
                 self.shares[who] = left
+        if verdict is Verdict.ACCEPTED:
+            self._folded.discard(who)
+        elif verdict.returns_mass and self._work.has_memory:
+            self._folded.add(who)
         del self.tasks[who]
         self._work.settle(who, verdict)
         self.is_pending[who], self.arrivals[who] = False, 0
+        return verdict
 
     def close(self) -> None:
         """Writes the tasks that were given and not decided on into the log."""
@@ -128,6 +136,7 @@ class Messages:
             "tasks": list(self.tasks.items()),
             "shares": list(self.shares.items()),
             "refused": [[who, v.value] for who, v in self._refused.items()],
+            "folded": sorted(self._folded),
             "updates": self._updates.dump(arrays),
         }
 
@@ -135,7 +144,8 @@ class Messages:
         """Takes over what :meth:`dump` returned."""
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved["clients"][name]
-        self.tasks.update((who, Given(*given)) for who, given in saved["tasks"])
+        self.tasks.update((who, Given.of(given)) for who, given in saved["tasks"])
         self.shares.update(saved["shares"])
+        self._folded.update(saved.get("folded", ()))
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._updates.load(saved["updates"], arrays)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import ModelEvaluated
-from fedcore.typing import JSON, Seconds, Vector
+from fedcore.model import Metrics
+from fedcore.typing import JSON, Seconds, State, Vector
 from fedcore.workload import Client
 from fedsim.evaluator import EvaluateModel
 
@@ -35,14 +36,23 @@ class OwnEvaluations:
         """Whether a client that is given a task shall evaluate its model."""
         return self._evaluate_model is not None and self._evaluations.asks(cid, version)
 
-    def prepare(self, who: int, version: int, public_D: Vector) -> None:
+    def metrics(self, who: int, model_D: Vector, kept: State) -> Metrics:
+        """What a model, with what is kept beside it, comes to on a client's own data.
+
+        Raises:
+            UserCodeError: the user's code raised.
+        """
+        assert self._evaluate_model is not None
+        return self._evaluate_model(self._client(who), model_D, kept)[0]
+
+    def prepare(self, who: int, version: int, public_D: Vector, kept: State) -> None:
         """A client evaluates what is on its way to it.
 
         Raises:
             UserCodeError: the user's code raised.
         """
         assert self._evaluate_model is not None
-        values, samples = self._evaluate_model(self._client(who), public_D)
+        values, samples = self._evaluate_model(self._client(who), public_D, kept)
         self._waiting[who] = version, dict(values), samples
 
     def take(self, who: int, at: Seconds) -> ModelEvaluated:

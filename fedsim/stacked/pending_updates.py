@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from fedcore.coordinator import Rounds
 from fedcore.coordinator.actions import Action
+from fedcore.measured import Measured, read_measured
 from fedcore.payloads import Payload
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
@@ -24,6 +25,13 @@ class Given(NamedTuple):
     down: int  # bytes
     steps: int
     held: int  # the version that the client had before
+    measured: Measured | None = None  # what the training takes
+
+    @classmethod
+    def of(cls, saved: JSON) -> "Given":
+        """What was saved as JSON."""
+        given = cls(*saved)
+        return given._replace(measured=read_measured(given.measured))
 
 
 class Entering(NamedTuple):
@@ -39,7 +47,19 @@ class Entering(NamedTuple):
     given: Given
     stack: Stack
     row: int
+    steps: int
+    folded: bool
     client: str  # its id
+
+    @property
+    def loss(self) -> float:
+        """The mean training loss; NaN: unknown."""
+        return self.stack.loss[self.row]
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the training took; None: unknown."""
+        return self.given.measured
 
 
 class PendingUpdates:
@@ -61,6 +81,7 @@ class PendingUpdates:
         seq: int,
         given: Given,
         samples: int,
+        folded: bool,
         stack: Stack,
         row: int,
     ) -> None:
@@ -77,6 +98,8 @@ class PendingUpdates:
             given,
             stack,
             row,
+            given.steps,
+            folded,
             self._names[who],
         )
         self._entering.append(update)
@@ -89,7 +112,7 @@ class PendingUpdates:
         )
         refused, add = list[tuple[int, Verdict]](), self._log.add
         for update, decision in zip(entering, decisions, strict=True):
-            _, base, samples, counts, who, at, seq, given, stack, row, _ = update
+            _, base, samples, counts, who, at, seq, given, stack, row, *_ = update
             verdict, weight, staleness = decision
             if verdict is not Verdict.ACCEPTED:
                 refused.append((who, verdict))
@@ -132,6 +155,7 @@ class PendingUpdates:
                 each.seq,
                 each.given,
                 each.samples,
+                each.folded,
                 each.stack.dump(each.row, f"entering.{place}", arrays),
             ]
             for place, each in enumerate(self._entering)
@@ -140,9 +164,10 @@ class PendingUpdates:
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
         """What :meth:`dump` gave."""
         layout = self._rounds.algorithm.spec.sizes
-        for place, (who, at, seq, given, samples, row) in enumerate(saved):
+        for place, (who, at, seq, given, samples, *known, row) in enumerate(saved):
+            folded = bool(known and known[0])  # earlier versions did not say
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
-            self.put(who, at, seq, Given(*given), samples, stack, 0)
+            self.put(who, at, seq, Given.of(given), samples, folded, stack, 0)
 
 
 def unfinished(who: int, seq: int, given: Given) -> TallyRow:

@@ -15,12 +15,12 @@ from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds
-from fedrun.config import FederationConfig
+from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import WITHOUT_UPDATES, Journal, exists, new_coordinator
 from fedrun.run import Run, differences
 
 _KEPT = 2  # snapshots
-_LAYOUT = 5  # of what they hold; another one cannot be read
+_LAYOUT = 6  # of what they hold; another one cannot be read
 _SERVER = "server."
 # What may be another after an interruption.
 _FREE = ("server", "stop", "simulate.engine", "journal", "app", "model")
@@ -113,7 +113,10 @@ def _reopened(
         )
     changes = [
         change
-        for change in differences(told.config, config.model_dump(mode="json"))
+        for change in differences(
+            parse_config(told.config).model_dump(mode="json"),
+            config.model_dump(mode="json"),
+        )
         if not change.startswith(_FREE)
     ]
     if changes:

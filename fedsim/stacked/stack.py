@@ -32,6 +32,8 @@ class Stack:
         self.codec = ["dense"] * count
         self.messages: list[Payload | None] = [None] * count  # None: all of Δ
         self.residual: list[Vector | None] = [None] * count
+        self.own: list[Vector | None] = [None] * count
+        """The clients' own models, where controllers have them evaluated."""
         self.failure: Failure | None = None
         """What the model or the loss raised in the one task that this is of."""
 
@@ -61,6 +63,9 @@ class Stack:
             arrays[f"{name}.message"] = np.frombuffer(pack(message), np.uint8)
         if residual_D is not None:
             arrays[f"{name}.residual"] = as_numpy(residual_D)
+        own_D = self.own[row]
+        if own_D is not None:
+            arrays[f"{name}.own"] = own_D
         return {
             "loss": self.loss[row],
             "update_norm": self.update_norm[row],
@@ -97,4 +102,5 @@ class Stack:
             stack.messages = [unpack(message.tobytes(), layout)]
         residual_D = arrays.get(f"{name}.residual")
         stack.residual = [None if residual_D is None else residual_D.copy()]
+        stack.own = [arrays.get(f"{name}.own")]
         return stack

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
+from fedcore.clients import taken_back
 from fedcore.participant import fold, is_gone
 from fedcore.payloads import decode
 from fedcore.protocol import Verdict
@@ -36,6 +37,7 @@ class Waiting(NamedTuple):
     base_D: Vector
     steps: int
     density: float = 1.0  # of the message
+    wanted: int | None = None  # samples that the steps use; None: the usual number
 
 
 class Work:
@@ -55,10 +57,12 @@ class Work:
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
         self._uplink = uplink = algorithm.config.uplink
         self._plain = uplink.is_exact
-        self._has_memory = uplink.holds != "nothing"
+        self.has_memory = uplink.holds != "nothing"
         self._recall = algorithm.uplink.recall
         self._client = algorithm.config.client
-        self._leaves_nothing = self._plain and not self._client.companions
+        self._has_local = bool(algorithm.model.local)
+        self._comes_again = self.has_memory or self._client.overlaps
+        self._leaves_nothing = self._plain and not self._client.counts_updates
         self._dense_bytes = dense_bytes(dim)
         self.memories = Memories(dim, memory_bytes)
         self._recalled: dict[int, State] = {}  # of last messages, if they matter
@@ -100,6 +104,25 @@ class Work:
             found = self._done[client]
         return found
 
+    def kept(self, client: int, *, has_message: bool = False) -> State:
+        """What a client keeps.
+
+        Args:
+            client: its place.
+            has_message: whether it has made a message that is not settled.
+        """
+        if has_message and client in self._done:
+            stack, row = self._done[client]
+            if stack.kept[row] is not None:
+                return stack.kept[row]
+        return self._kept.get(client)
+
+    def takes_back(self, verdict: Verdict) -> bool:
+        """Whether an update is taken out of what its client keeps."""
+        return self._client.counts_updates and is_gone(
+            self._uplink, verdict, has_memory=self._comes_again
+        )
+
     def settle(self, client: int, verdict: Verdict) -> None:
         """The verdict on a client's update settles its memory."""
         stack, row = self._done.pop(client)
@@ -108,12 +131,12 @@ class Work:
         if self._leaves_nothing:
             return
         message, residual_D = stack.messages[row], stack.residual[row]
-        if self._client.companions and is_gone(
-            self._uplink, verdict, has_memory=self._has_memory
-        ):
+        if self.takes_back(verdict):
             gone_D = stack.delta_ND[row] if message is None else decode(message)
             kept = self._kept.get(client)
-            self._kept[client] = self._client.take_back(kept, as_numpy(gone_D))
+            self._kept[client] = taken_back(
+                self._client, kept, as_numpy(gone_D), has_local=self._has_local
+            )
         if message is None:
             return
         if self._recall is not None:
@@ -138,7 +161,7 @@ class Work:
             "recalled": save_each(self._recalled, "work.recalled", arrays),
             "kept": save_each(self._kept, "work.kept", arrays),
             "waiting": [
-                [client, task.due, task.seq, task.version, task.steps, task.density]
+                [client, task.version, [task.due, task.seq, *task[4:]]]
                 for client, task in self._waiting.items()
             ],
             "done": [
@@ -154,9 +177,10 @@ class Work:
             self.memories.put(client, row_D)
         self._recalled = load_each(saved["recalled"], arrays)
         self._kept = load_each(saved["kept"], arrays)
-        for client, due, seq, version, steps, density in saved["waiting"]:
+        for client, version, task in saved["waiting"]:
             base_D = arrays[f"work.base.{version}"]
-            self._waiting[client] = Waiting(due, seq, version, base_D, steps, density)
+            due, seq, *rest = task
+            self._waiting[client] = Waiting(due, seq, version, base_D, *rest)
         for client, result in saved["done"]:
             name = f"work.done.{client}"
             stack = Stack.load(result, name, arrays, self._layout)
@@ -191,7 +215,8 @@ class Work:
             waiting.version,
             waiting.steps,
             self._kept.get(client),
-            self.memories.get(client) if self._has_memory else None,
+            self.memories.get(client) if self.has_memory else None,
             self._recalled.get(client),
             waiting.density,
+            waiting.wanted,
         )

@@ -14,6 +14,8 @@ from fedcore.samples import ArraySamples, Subset
 from fedcore.typing import Vector
 from fedcore.workload import Workload
 from fedrun.app import load_app
+from fedrun.methods import Source, load_source
+from fedrun.user_files import PREFIX
 from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.compute import Computed, Computer, Task
 from fedsim.stacked.failure import Failure
@@ -42,7 +44,10 @@ class Blueprint:
 
     workload: Workload | str
     """Itself, or the name under which it is found."""
-    algorithm: AlgorithmConfig
+    methods: tuple[Source, ...]
+    """Files of methods of the user's own."""
+    algorithm: bytes
+    """Pickled settings, to be loaded when those files were imported."""
     names: list[str]
     seed: int
     device: str
@@ -62,11 +67,14 @@ class Worker:
         workload = blueprint.workload
         if isinstance(workload, str):
             workload = load_app(workload)
+        for source in blueprint.methods:
+            load_source(source)
+        config: AlgorithmConfig = pickle.loads(blueprint.algorithm)  # noqa: S301 -- ours
         model = workload.flat()
         self._pool = Pool()
         self._computer = Computer(
             model.stacked(blueprint.device),
-            blueprint.algorithm.build(model.spec),
+            config.build(model.spec),
             self._pool,
             blueprint.names,
             seed=blueprint.seed,
@@ -118,7 +126,7 @@ def _place(name: str) -> str:
     """A file that was loaded as an app is found by its path."""
     module = sys.modules[name]
     spec = getattr(module, "__spec__", None)
-    if name.startswith("_latecomer_app_") and spec is not None:
+    if name.startswith(PREFIX) and spec is not None:
         return str(spec.origin)
     return name
 
@@ -141,3 +149,26 @@ def portable(workload: Workload) -> Workload | str:
             "instead of lambdas and functions inside functions"
         ) from error
     return workload
+
+
+def portable_settings(config: AlgorithmConfig) -> bytes:
+    """The settings as another process loads them.
+
+    Raises:
+        ConfigError: a method is in no module that another process could import.
+    """
+    is_notebook = not hasattr(sys.modules.get("__main__"), "__file__")
+    for method in config.parts():
+        if is_notebook and type(method).__module__ == "__main__":
+            raise ConfigError(
+                f"simulate.engine: other processes cannot import {method.role} "
+                f"{method.kind}, which this notebook defines; write it to a file, and "
+                "name that in methods:"
+            )
+    try:
+        return pickle.dumps(config)
+    except Exception as error:
+        raise ConfigError(
+            f"simulate.engine: other processes cannot get the algorithm ({error}); "
+            "define its methods at the top of a module"
+        ) from error

@@ -4,7 +4,9 @@ INTERFACE: int
 
 def descend(
     shapes: Buffer,
-    rates: tuple[float, float, float, float],
+    rule: tuple[
+        float, float, float, float, float, float, float, float, bool, bool, bool, int
+    ],
     x: Buffer,
     y: Buffer,
     rows: Buffer,
@@ -12,6 +14,9 @@ def descend(
     start: Buffer,
     drift: Buffer | None,
     velocity: Buffer | None,
+    squares: Buffer | None,
+    powers: Buffer | None,
+    trained: Buffer | None,
     out: Buffer,
     losses: Buffer,
     lanes: int,

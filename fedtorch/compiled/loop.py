@@ -1,15 +1,16 @@
 """Small networks: all steps of gradient descent of a client in one loop."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedcore.clients import Descent
+from fedcore.clients import Adaptive, Descent
 from fedcore.kernels.library import load
 from fedcore.typing import Indices
 
-INTERFACE = 1  # of the compiled module; another one was left by an older install
+INTERFACE = 2  # of the compiled module; another one was left by an older install
 _compiled = load(name="fedtorch.compiled._compiled", interface=INTERFACE)
 available = hasattr(_compiled, "descend")
 """Whether there is such a loop. It has no twin: without it, gradients are asked for."""
@@ -78,6 +79,7 @@ def descend(
     start_ND: Any,
     delta_ND: Any,
     lanes: int = 0,
+    frozen: Sequence[slice] = (),
 ) -> Any:
     """Takes all steps of N clients by cross-entropy.
 
@@ -86,30 +88,58 @@ def descend(
     Args:
         network: what is trained.
         rule: of the steps. Its drift is float32 (N, D), or (1, D) for all; its velocity
-            is float32 (N, D), and is changed in place.
+            and its squares are float32 (N, D), and are changed in place as is the count
+            (N, 1) of the steps that they have seen.
         samples: of all clients.
         start_ND: float32, or (1, D): one model for all.
         delta_ND: where Δ = start - w goes.
         lanes: numbers of a register, 4, 8 or 16; 0: as many as there are. The result
             does not depend on it.
+        frozen: the parts of the models that no step moves.
 
     Returns:
         The mean losses (N,); None: a target is not one of the classes.
     """
     assert _compiled is not None
     losses_N = np.empty(len(delta_ND), np.float64)
+    sizes_NS = np.ascontiguousarray(samples.sizes_NS, np.int64)
+    adam, squares_ND, powers_N2 = rule.adaptive or Adaptive(), None, None
+    if adam.squares_D is not None and adam.taken_1 is not None:
+        squares_ND, taken_N1 = adam.squares_D, adam.taken_1
+        powers_N2 = np.array([rule.momentum, adam.beta_2]) ** taken_N1
+        taken_N1 += np.count_nonzero(sizes_NS, axis=1, keepdims=True)
     fine: bool = _compiled.descend(
         np.array([layer.numbers() for layer in network], np.int64),
-        (rule.lr, rule.momentum, rule.weight_decay, rule.pull),
+        (
+            *(rule.lr, rule.momentum, rule.weight_decay, rule.pull),
+            *(rule.clip_norm, rule.clip_value, adam.beta_2, adam.eps),
+            *(rule.nesterov, rule.adaptive is not None, adam.decoupled, rule.period),
+        ),
         samples.x,
         samples.y,
         np.ascontiguousarray(samples.rows_NSB, np.int64),
-        np.ascontiguousarray(samples.sizes_NS, np.int64),
+        sizes_NS,
         start_ND,
         rule.drift_D,
         rule.velocity_D,
+        squares_ND,
+        powers_N2,
+        _trained(rule, frozen, delta_ND.shape[1]),
         delta_ND,
         losses_N,
         lanes,
     )
     return losses_N if fine else None
+
+
+def _trained(rule: Descent, frozen: Sequence[slice], dim: int) -> Any:
+    """Returns (D,) which values steps move, if the loop has to know; else None.
+
+    A norm is that of the model's values alone, without the loop's padding.
+    """
+    if not frozen and rule.clip_norm == math.inf:
+        return None
+    trained_D = np.ones(dim, np.float32)
+    for part in frozen:
+        trained_D[part] = 0
+    return trained_D

@@ -35,7 +35,9 @@ class CompiledSteps:
         rule = _in_place(steps.rule)
         samples = loop.Samples(x, y, steps.rows_NSB, steps.sizes_NS)
         delta_ND = np.empty((len(steps.sizes_NS), start_ND.shape[1]), np.float32)
-        losses_N = loop.descend(layers, rule, samples, start_ND, delta_ND)
+        losses_N = loop.descend(
+            layers, rule, samples, start_ND, delta_ND, frozen=steps.frozen
+        )
         return None if losses_N is None else Taken(delta_ND, losses_N, rule)
 
     def _network(self, shape: Shape) -> Sequence[Layer] | None:
@@ -121,13 +123,22 @@ def _in_one_piece(start_ND: Any) -> Any:
 
 
 def _in_place(rule: Descent) -> Descent:
-    """Returns the rule in NumPy, with a velocity that may be written to."""
+    """Returns the rule in NumPy, with moments that may be written to."""
     drift_ND, velocity_ND = rule.drift_D, rule.velocity_D
     if drift_ND is not None:
         drift_ND = np.ascontiguousarray(as_numpy(drift_ND), np.float32)
     if velocity_ND is not None:
-        velocity_ND = np.array(as_numpy(velocity_ND), np.float32, order="C")
-    return rule._replace(drift_D=drift_ND, velocity_D=velocity_ND)
+        velocity_ND = _copied(velocity_ND)
+    adaptive = rule.adaptive
+    if adaptive is not None and adaptive.squares_D is not None:
+        adaptive = adaptive._replace(
+            squares_D=_copied(adaptive.squares_D), taken_1=_copied(adaptive.taken_1)
+        )
+    return rule._replace(drift_D=drift_ND, velocity_D=velocity_ND, adaptive=adaptive)
+
+
+def _copied(x: Any) -> Any:
+    return np.array(as_numpy(x), np.float32, order="C")
 
 
 def _plain(x: Any, kind: Any = np.float32) -> bool:

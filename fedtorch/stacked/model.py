@@ -15,13 +15,14 @@ from fedcore.errors import NotStackableError
 from fedcore.model import Steps
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
-from fedcore.typing import Array, Indices
+from fedcore.typing import Array, Indices, Vector
 from fedcore.user_code import out_of_memory
 from fedtorch.devices import find_device
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.stacked.vmapped import Vmapped
 from fedtorch.stacked.ways import choose, copied, first_sentence, place_of
 from fedtorch.tensors import across, first, mapped, to_targets, to_tensor
+from fedtorch.whole import to_training
 
 # Bytes of activations of the models that are computed together: they stay in cache,
 # or in a few times as much where a step has more to do beside them.
@@ -41,6 +42,9 @@ class Stacked:
         loss: Callable[[Any, Any], torch.Tensor],
         one_by_one: Gradient,
         device: str = "cpu",
+        *,
+        fixed: tuple[str, ...] = (),
+        local_L: Vector | None = None,
     ) -> None:
         """Chooses the way that the gradients are computed.
 
@@ -51,6 +55,8 @@ class Stacked:
             one_by_one: the gradient of one model, on the CPU; asked once at most, to
                 check a graph against it.
             device: where torch computes.
+            fixed: layers that use frozen batch statistics in training.
+            local_L: the first values of what never leaves a client.
 
         Raises:
             ConfigError: the device is not here.
@@ -58,7 +64,8 @@ class Stacked:
         """
         there = find_device(device)
         self._device, self._on_cpu = there, there.type == "cpu"
-        self._module = copied(module).to(there).train()
+        self._module = to_training(copied(module).to(there), fixed)
+        self.buffers, self.local_L, spec = spec.in_training, local_L, spec.whole
         self._spec, self._loss, self._one_by_one = spec, loss, one_by_one
         self._group = GROUP if self._on_cpu else GROUP_ELSEWHERE
         chosen = choose(self._module, spec, loss, there)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from fedcore.errors import NotStackableError
+from fedcore.merging import PARAMETER
 from fedcore.params import ParamSpec
 from fedtorch.compiled.steps import CompiledSteps, compiled_steps
 from fedtorch.stacked.chain import chain, flattened
@@ -56,6 +57,10 @@ def choose(
     device: torch.device,
 ) -> Chosen:
     """Chooses layer by layer if all layers are known, else the graph, else vmap."""
+    moving = [tensor.name for tensor in spec.tensors if tensor.merge != PARAMETER]
+    if moving:
+        why = f"training changes buffer {moving[0]!r}"
+        return Chosen(Vmapped(module, spec, loss, why), sure=True)
     stacked, sure = loss_of(loss)
     layers = flattened(module)
     maker = Maker(Workspace(device), Slots(spec, module))

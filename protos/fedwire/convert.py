@@ -4,6 +4,7 @@ A peer's message is a claim: it becomes a message of the core, or a ``ProtocolEr
 that says what is wrong with it.
 """
 
+import math
 import zlib
 from itertools import zip_longest
 from typing import get_args
@@ -11,6 +12,7 @@ from typing import get_args
 import numpy as np
 
 from fedcore.errors import ProtocolError
+from fedcore.measured import Device, Measured
 from fedcore.protocol import (
     HISTORY,
     MOST_COUNTED,
@@ -114,6 +116,39 @@ def _settled_code(settled: Settled) -> pb.Answer:
     return answer_code(settled.verdict)
 
 
+# ------------------------------------------------------------------- measurements
+
+
+def _device(device: Device | None) -> pb.Device | None:
+    return None if device is None else pb.Device(**device._asdict())
+
+
+def _read_device(message: pb.Device) -> Device:
+    facts = {
+        name: getattr(message, name) if message.HasField(name) else None
+        for name in Device._fields[1:]
+    }
+    return Device(message.model, **facts)
+
+
+def _measured(measured: Measured | None) -> pb.Measured | None:
+    if measured is None:
+        return None
+    samples, seconds, joules, device = measured
+    return pb.Measured(
+        samples=samples, seconds=seconds, joules=joules, device=_device(device)
+    )
+
+
+def _read_measured(message: pb.Measured) -> Measured:
+    return Measured(
+        message.samples,
+        message.seconds if message.HasField("seconds") else None,
+        message.joules if message.HasField("joules") else None,
+        _read_device(message.device) if message.HasField("device") else None,
+    )
+
+
 # --------------------------------------------------------------------------- pulls
 
 
@@ -137,6 +172,7 @@ def pull_request(
         held_proof=held.proof if held else 0,
         settled_proof=pull.settled.proof,
         abandoned_proofs=proofs if any(proofs) else (),
+        device=_device(pull.device),
     )
 
 
@@ -165,6 +201,7 @@ def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
             message.settled, message.settled_verdict, message.settled_proof
         ),
         history_from=message.history_from,
+        device=_read_device(message.device) if message.HasField("device") else None,
     )
 
 
@@ -206,6 +243,9 @@ def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
         done=reply.done,
         proof=reply.proof,
         left=reply.left,
+        work=task.work if task and task.work != 1 else None,
+        density=task.density if task and task.density != 1 else None,
+        samples=task.samples or 0 if task else 0,
     )
 
 
@@ -231,6 +271,9 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
             kind=_TASK_KINDS[message.task],
             evaluate=message.evaluate,
             lease=message.lease,
+            work=_read_share(message, "work"),
+            density=_read_share(message, "density"),
+            samples=message.samples or None,
         )
     digest = message.digest.hex()
     if message.kind == pb.PATCH_KIND_NONE and pull.held is not None:
@@ -258,6 +301,20 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
         proof=message.proof,
         left=message.left,
     )
+
+
+def _read_share(message: pb.PullReply, name: str) -> float:
+    """Returns what a task is given; 1 if it is absent.
+
+    Raises:
+        ProtocolError: it is not above 0.
+    """
+    if not message.HasField(name):
+        return 1.0
+    share = float(getattr(message, name))
+    if not 0 < share < math.inf:
+        raise ProtocolError(f"a task of {name} {share}; expected a value above 0")
+    return share
 
 
 def _version(held: Held | None) -> int:
@@ -296,6 +353,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         crc32=zlib.crc32(push.payload) if is_small else 0,
         size=0 if is_small else len(push.payload),
         digest=b"" if is_small else digest_bytes(push.digest),
+        measured=_measured(push.measured),
     )
 
 
@@ -333,6 +391,9 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
         oldest=read_model_name(message.oldest) if message.HasField("oldest") else None,
         counts=counts,
         loss=message.loss if message.HasField("loss") else None,
+        measured=_read_measured(message.measured)
+        if message.HasField("measured")
+        else None,
     )
 
 

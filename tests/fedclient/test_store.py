@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from fedclient.store import ClientStore
 from fedcore.errors import StateError
+from fedcore.measured import Device, Measured
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
 from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
@@ -45,6 +46,7 @@ def pending(seq: int, payload: bytes = b"payload") -> Pending:
         oldest=ModelName(E0, 1),
         counts=np.array([1, 2]),
         loss=0.5,
+        measured=Measured(32, 1.5, None, Device("phone", 8, battery=0.5)),
     )
     return Pending(push, vector(0.25))
 

@@ -19,6 +19,7 @@ class Tiring(ControllerConfig):
 
     kind: Literal["tiring"] = "tiring"
     falls: float = 0.8
+    """The share that is left after each."""
 
     def build(self) -> Controller:
         """Returns the controller."""

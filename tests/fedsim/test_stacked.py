@@ -87,6 +87,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
             },
         }
     },
+    "overlap": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "client": {"kind": "overlap_local_sgd", "lr": 0.05},
+        },
+        "simulate": {
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "dropout": 0.2,
+            "away_seconds": 2.0,
+        },
+    },
     "decay": {
         "algorithm": {
             "kind": "fed_buff",
@@ -94,6 +106,35 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "client": {"kind": "fed_prox", "decay": {"after": 2, "until": 9}},
         },
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "adam": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "client": {
+                "kind": "local_adam",
+                "lr": 0.01,
+                "eps": 0.001,
+                "epochs": 2,
+                "clip_norm": 1.0,
+                "keep_moments": True,
+                "schedule": {"kind": "warm_up", "versions": 4},
+            },
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "frozen": {
+        "algorithm": {
+            "kind": "latecomer",
+            "buffer": 3,
+            "client": {
+                "kind": "local_adam_w",
+                "lr": 0.01,
+                "eps": 0.001,
+                "frozen": ["0.*"],
+            },
+        },
+        "simulate": {"upload_loss": 0.2},
     },
     "fed_buff": {
         "algorithm": {"kind": "fed_buff", "buffer": 3, "concurrency": 6},
@@ -239,6 +280,74 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
         "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
     },
+    "sites_in_step": {
+        "algorithm": {
+            "kind": "gaia",
+            "buffer": 3,
+            "ahead": 1,
+            "uplink": {
+                "kind": "error_feedback",
+                "own_view": True,
+                "inner": {"kind": "top_k", "ratio": 0.1},
+            },
+            "downlink": {"kind": "identity"},
+        },
+        "simulate": {
+            "dropout": 0.2,
+            "upload_loss": 0.2,
+            "away_seconds": 8.0,
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+        },
+    },
+    "own_views": {
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": 4,
+            "client": {"kind": "local_sgd", "steps": 4},
+            "uplink": {
+                "kind": "error_feedback",
+                "own_view": True,
+                "inner": {"kind": "top_k", "ratio": 0.05},
+            },
+        },
+    },
+    "fed_dyn": {
+        "algorithm": {
+            "kind": "fed_dyn",
+            "buffer": 3,
+            "client": {"kind": "fed_dyn", "steps": 3},
+            "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k"}},
+        },
+        "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "fed_nova": {
+        "algorithm": {
+            "kind": "fed_nova",
+            "buffer": 3,
+            "synchronous": False,
+            "staleness_limit": 4,
+            "client": {"kind": "fed_prox", "epochs": 2, "momentum": 0.5},
+        },
+        "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
+    "parts_of_the_work": {
+        "algorithm": {
+            "kind": "flexible_participation",
+            "buffer": 3,
+            "synchronous": False,
+            "staleness_limit": 1,
+            "uplink": {
+                "kind": "error_feedback",
+                "inner": {"kind": "identity"},
+            },
+        },
+        "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.5}},
+        "stop": {"versions": 24},
+    },
+    "mifa": {
+        "algorithm": {"kind": "mifa", "buffer": 3},
+        "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
     "no_past_messages": {
         "algorithm": {
             "kind": "latecomer",
@@ -266,6 +375,43 @@ CONTROLLED: dict[str, dict[str, Any]] = {
             "ack_loss": 0.2,
         },
         "stop": {"versions": 24},
+    },
+    "i_prof": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "client": {"kind": "local_sgd", "epochs": 1},
+            "controllers": [{"kind": "i_prof", "seconds": 0.08, "joules": 0.5}],
+        },
+        "simulate": {
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "jitter": {"kind": "log_normal", "sigma": 0.05},
+            "devices": {"models": 4},
+            "dropout": 0.2,
+            "upload_loss": 0.1,
+            "away_seconds": 2.0,
+        },
+    },
+    "i_prof_of_batches": {
+        "algorithm": {
+            "kind": "fleet",
+            "controllers": [{"kind": "i_prof", "seconds": 0.01, "each": "client"}],
+            "update_filter": {"kind": "fleet_controller", "size_percentile": 20},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+        "stop": {"versions": 60},
+    },
+    "ada_comm": {
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": 4,
+            "client": {"kind": "local_sgd", "steps": 16, "lr": 0.2},
+            "controllers": [
+                {"kind": "ada_comm", "period": 0.5},
+                {"kind": "i_prof", "seconds": 0.1},
+            ],
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
     },
     "daily_budgets": {
         "algorithm": {

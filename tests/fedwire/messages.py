@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from fedcore.measured import Device, Measured
 from fedcore.protocol import (
     HISTORY,
     MOST_COUNTED,
@@ -28,6 +29,7 @@ numbers = st.floats(allow_nan=False)
 singles = st.floats(allow_nan=False, width=32)
 epochs = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
 digests = st.binary(max_size=32).map(bytes.hex)
+shares = st.just(1.0) | st.floats(0, 1e300, exclude_min=True)
 names = st.text(max_size=20)
 models = st.builds(ModelName, epochs, uint64)
 verdicts = st.sampled_from(list(Verdict))
@@ -40,6 +42,25 @@ proved = st.just(Settled()) | st.builds(
 abandoned = st.builds(Abandoned, epochs, uint64)
 counts = st.none() | st.lists(st.integers(0, MOST_COUNTED), max_size=5).map(
     lambda given: np.array(given, np.int64)
+)
+
+unknown = st.none()
+devices = st.builds(
+    Device,
+    model=names,
+    cores=unknown | uint32,
+    mhz=unknown | singles,
+    memory=unknown | uint64,
+    free=unknown | uint64,
+    celsius=unknown | singles,
+    battery=unknown | singles,
+)
+measurements = st.builds(
+    Measured,
+    samples=uint64,
+    seconds=unknown | numbers,
+    joules=unknown | numbers,
+    device=unknown | devices,
 )
 
 
@@ -55,6 +76,7 @@ def pulls(draw: st.DrawFn) -> Pull:
         abandoned=tuple(draw(st.lists(abandoned, max_size=HISTORY))),
         settled=draw(proved),
         history_from=draw(uint64),
+        device=draw(unknown | devices),
     )
 
 
@@ -75,6 +97,7 @@ pushes = epochs.flatmap(
         oldest=st.none() | models,
         counts=counts,
         loss=st.none() | singles,
+        measured=unknown | measurements,
     )
 )
 acks = st.builds(
@@ -94,6 +117,9 @@ tasks = st.builds(
     kind=st.sampled_from(["train", "evaluate"]),
     evaluate=st.booleans(),
     lease=singles,
+    work=shares,
+    density=shares,
+    samples=unknown | st.integers(1, 2**64 - 1),
 )
 
 

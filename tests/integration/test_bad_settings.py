@@ -10,27 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.config import Method, kind_of, methods
 from fedcore.errors import ConfigError
+from fedcore.staleness import StalenessConfig
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import load_model, save_model
 from fedrun.run import open_run
 from tests.integration.typed import WORKLOAD, Ended, desk, typed
 from tests.served import settings
 
+
+def kinds(role: type[Method]) -> str:
+    """What a sentence lists; laws elsewhere hold that all methods are registered."""
+    return ", ".join(sorted(map(kind_of, methods(role))))
+
+
 TOP = (
-    "algorithm, app, evaluate, journal, model, seed, server, share_labels, simulate, "
-    "stop, timeouts"
+    "algorithm, app, evaluate, journal, methods, model, seed, server, share_labels, "
+    "simulate, stop, timeouts"
 )
 COMPRESSORS = (
     "cast, cyclic, dead_zone, ef21, error_feedback, gaia, gaussian_k, identity, "
     "low_rank, natural, per_tensor, qsgd, random_k, rotation, semi_discrete, sign_l1, "
     "sign_l2, stc, top_k, uniform"
 )
-RECIPES = (
-    "ca2fl, double_compression, ef21, fed_async, fed_avg, fed_buff, fleet, latecomer, "
-    "scaffold"
-)
-STALENESS = "ada_sgd, constant, exponential, hinge, inverse, label_boost, polynomial"
+RECIPES = kinds(AlgorithmConfig)
+STALENESS = kinds(StalenessConfig)
 DISTRIBUTIONS = "empirical, exponential, log_normal, pareto, same, uniform, weibull"
 
 

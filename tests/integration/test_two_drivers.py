@@ -25,6 +25,7 @@ COMPRESSED = {
 }
 UNCOMPRESSED = {"uplink": IDENTITY, "downlink": IDENTITY}
 CLIENTS = 4
+OWN = APP.parents[2] / "examples" / "own_methods" / "my_methods.py"
 
 pytestmark = pytest.mark.processes
 
@@ -36,7 +37,17 @@ def settings(kind: str, compression: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["fed_avg", "fed_buff", "fed_async", "latecomer", "ca2fl"]
+    "kind",
+    [
+        "fed_avg",
+        "fed_buff",
+        "fed_async",
+        "latecomer",
+        "ca2fl",
+        "mifa",
+        "fed_nova",
+        "flexible_participation",
+    ],
 )
 @pytest.mark.parametrize(
     "compression", [UNCOMPRESSED, COMPRESSED], ids=["raw", "coded"]
@@ -57,14 +68,35 @@ def test_the_simulator_repeats_a_real_federation_bit_for_bit(
     assert len(published(real.run)) >= 12
 
 
+@pytest.mark.parametrize("uplink", [IDENTITY, {"kind": "top_k", "ratio": 0.3}])
+@pytest.mark.parametrize("kind", ["overlap_local_sgd", "fed_buff"])
+def test_clients_that_train_on_while_they_send_are_the_same_in_both(
+    kind: str, uplink: dict[str, Any], federation: Callable[..., LocalFederation]
+) -> None:
+    algorithm = settings(kind, {"uplink": uplink})
+    algorithm["client"] = {**algorithm["client"], "kind": "overlap_local_sgd"}
+    real = federation(algorithm=algorithm, stop={"versions": 12})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    assert len(published(real.run)) >= 12
+
+
 @pytest.mark.parametrize(
     "compression", [UNCOMPRESSED, COMPRESSED], ids=["raw", "coded"]
 )
+@pytest.mark.parametrize("kind", ["scaffold", "fed_dyn"])
 def test_a_method_with_state_on_both_sides_is_the_same_in_both(
-    compression: dict[str, Any], federation: Callable[..., LocalFederation]
+    kind: str,
+    compression: dict[str, Any],
+    federation: Callable[..., LocalFederation],
 ) -> None:
-    algorithm = settings("fed_avg", compression) | {"weigh_by": "updates"}
-    algorithm["client"] = {"kind": "scaffold", "lr": 0.1, "steps": 5, "batch": 16}
+    algorithm = settings(kind, compression)
+    algorithm["client"] = {"kind": kind, "lr": 0.1, "steps": 5, "batch": 16}
     real = federation(algorithm=algorithm, stop={"versions": 8})
     served(real)
     done = real.command(
@@ -73,13 +105,81 @@ def test_a_method_with_state_on_both_sides_is_the_same_in_both(
     )
     assert done.returncode == 0, done.stderr
     assert published(real.folder / "again") == published(real.run)
-    for words in (("verify",), ("replay", "--set", "algorithm.server.lr=0.5")):
+    for words in (("verify",), ("replay", "--set", "algorithm.buffer=2")):
         asked = real.command(
             "fedserver", "journal", words[0], str(real.run), *words[1:]
         )
         assert asked.returncode == 0, asked.stderr
     last = Results(real.run)
     assert set(last.model("last")) == set(last.model(version=4))
+
+
+def test_gaias_sites_keep_in_step_and_are_the_same_in_both(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    uplink = {
+        "kind": "error_feedback",
+        "own_view": True,
+        "inner": {"kind": "gaia", "threshold": 0.1, "decay": "rate", "flush": 8},
+    }
+    client = {"kind": "local_sgd", "steps": 2, "decay": {"after": 0, "until": 60}}
+    algorithm = {"kind": "gaia", "ahead": 0, "min_clients": CLIENTS, "client": client}
+    controls = [{"kind": "gaia", "limit": 10**6, "threshold": 0.1, "most": 0.2}]
+    algorithm |= {"uplink": uplink, "controllers": controls}
+    real = federation(algorithm=algorithm, stop={"versions": 32})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    order = [name for each in rounds(real) for name, _ in each]
+    for start in range(0, 32, CLIENTS):  # each once, before anyone a second time
+        assert len({*order[start : start + CLIENTS]}) == CLIENTS
+
+
+def test_methods_of_a_users_own_are_the_same_in_both(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    algorithm = settings("fed_buff", COMPRESSED)
+    algorithm |= {"staleness": {"kind": "logarithmic"}, "server": {"kind": "signs"}}
+    real = federation(algorithm=algorithm, stop={"versions": 8}, methods=[str(OWN)])
+    server = real.server()
+    lacks = real.client(0, CLIENTS, name="lacks")
+    assert lacks.wait() == 77
+    assert "lacks a method of it: staleness: unknown staleness policy" in lacks.tail()
+    assert "name its file with --methods" in lacks.tail()
+    clients = [real.client(i, CLIENTS, "--methods", str(OWN)) for i in range(CLIENTS)]
+    assert server.wait() == 0, server.tail()
+    assert [client.wait() for client in clients] == [0] * CLIENTS
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    assert Results(real.run).central["version"]  # the server's own evaluator has them
+    words = ("fedserver", "journal", "verify", str(real.run))
+    assert "name it: --methods FILE" in real.command(*words).stderr
+    assert real.command(*words, "--methods", str(OWN)).returncode == 0
+
+
+def test_clients_that_compare_models_are_the_same_in_both(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    scout = {"kind": "skew_scout", "every": 2, "tolerance": 0.01, "memory": 2}
+    algorithm = settings("fed_buff", COMPRESSED | {"controllers": [scout]})
+    real = federation(algorithm=algorithm, stop={"versions": 16})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    sizes = {r.nbytes for r in records(real.run) if isinstance(r, Decided)}
+    assert max(sizes) > 1.5 * min(sizes)  # they have looked for the right density
 
 
 def test_identity_codecs_and_a_full_cohort_are_fed_avg(

@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fedclient.cli import main as fedclient
+from fedcore.config import Method, methods
+from fedrun.user_files import PREFIX
 from fedserver.cli import main as fedserver
 from fedsim.cli import main as fedsim
 from tests.integration.conftest import APP
@@ -66,5 +68,8 @@ def desk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     finally:
         for name in sys.modules.keys() - known:
             module = Path(getattr(sys.modules[name], "__file__", None) or "/")
-            if module.is_relative_to(folder) or name.startswith("_latecomer_app_"):
+            if module.is_relative_to(folder) or name.startswith(PREFIX):
                 del sys.modules[name]
+        for method in methods(Method):
+            if method.__module__.startswith(PREFIX):
+                method.is_withdrawn = True

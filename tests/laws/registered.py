@@ -9,14 +9,27 @@ from pydantic import ValidationError
 
 from fedcore.config import Method, methods
 
+_ONLY: list[type[Method]] = []  # to be examined; none: all
+
+
+def examine(own: Sequence[type[Method]]) -> None:
+    """Has the laws look at these methods alone; to be called before they are read."""
+    _ONLY.extend(own)
+
+
+def every(role: Any) -> list[type[Method]]:
+    """The methods of a role that are to be examined."""
+    return [each for each in methods(role) if not _ONLY or each in _ONLY]
+
 
 def variants(role: Any, *more: Any) -> list[Any]:
     """Each method's example with all its choices and switches, and ``more``."""
     found: dict[str, Method] = {}
-    for method in methods(role):
+    for method in every(role):
         for config in [method.example(), *_choices(method.example())]:
             found.setdefault(config.model_dump_json(), config)
-    found.update((config.model_dump_json(), config) for config in more)
+    if not _ONLY:
+        found.update((config.model_dump_json(), config) for config in more)
     return list(found.values())
 
 

@@ -47,11 +47,17 @@ dyadic = st.lists(st.integers(-(2**12), 2**12), min_size=DIM, max_size=DIM).map(
 
 
 def contribution(
-    q_D: Vector, weight: float = 1.0, samples: float = 1.0, gap_D: Vector | None = None
+    q_D: Vector,
+    weight: float = 1.0,
+    samples: float = 1.0,
+    gap_D: Vector | None = None,
+    client: int = 0,
 ) -> Contribution:
-    """An update; without a gap it was trained on the newest model."""
+    """An update of as many steps as all others, trained on the newest model."""
     gap_D = np.zeros_like(q_D) if gap_D is None else gap_D
-    return Contribution(dense_payload(q_D), weight, samples, gap_D)
+    return Contribution(
+        dense_payload(q_D), weight, samples, gap_D, str(client), effort=5.0
+    )
 
 
 def buffer(aggregator: Aggregator, updates: Sequence[Contribution]) -> State:
@@ -78,6 +84,7 @@ def some(count: int, seed: int) -> list[Contribution]:
             weight=float(rng.choice([1.0, 0.5, 0.1])),
             samples=float(rng.integers(1, 20)),
             gap_D=vector("gaussian", DIM, seed + i + 1),
+            client=i,
         )
         for i in range(count)
     ]
@@ -114,6 +121,16 @@ def test_a_weight_that_all_updates_have_dampens_the_aggregate(
     late = [update._replace(weight=weight) for update in fresh]
     full_D, damped_D = aggregate(config, fresh), aggregate(config, late)
     np.testing.assert_allclose(damped_D, weight * full_D, rtol=1e-6, atol=1e-7)
+
+
+@named(AVERAGES)
+@given(st.sampled_from([1, 2, 4]), seeds)
+def test_how_many_steps_all_took_does_not_matter(
+    config: AggregatorConfig, count: int, seed: int
+) -> None:
+    updates = some(count, seed)
+    more = [update._replace(effort=50.0) for update in updates]
+    assert aggregate(config, more).tobytes() == aggregate(config, updates).tobytes()
 
 
 @named(ROBUST)

@@ -12,6 +12,8 @@ from fedcore.clients import (
     ClientAlgorithmConfig,
     FedProx,
     Gradient,
+    LocalAdam,
+    LocalAdamW,
     LocalSGD,
     Trained,
     batches_of_one,
@@ -29,6 +31,9 @@ EVERY = variants(
     LocalSGD(epochs=2, batch=4, momentum=0.5, keep_momentum=True),
     FedProx(mu=0.5, momentum=0.9, weight_decay=0.01),
     FedProx(mu=0.5, momentum=0.5, keep_momentum=True),
+    LocalSGD(momentum=0.9, nesterov=True, clip_norm=0.5, clip_value=0.4),
+    LocalAdam(lr=0.1, weight_decay=0.1, clip_norm=0.5, keep_moments=True),
+    LocalAdamW(lr=0.1, weight_decay=0.1),
 )
 PER_EPOCH = [config for config in EVERY if getattr(config, "steps", None) is None]
 

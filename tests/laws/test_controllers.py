@@ -7,24 +7,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from fedcore.clients import LocalSGD
 from fedcore.compressors import ErrorFeedback
 from fedcore.controllers import (
     Assignment,
     Bandwidth,
     Controller,
     ControllerConfig,
+    Gaia,
+    IProf,
     Report,
+    Request,
+    ServerController,
+    SkewScout,
+    TaskReport,
     composed,
+    composed_at_server,
 )
 from fedcore.errors import ConfigError
+from fedcore.measured import Device, Measured
 from fedcore.recipes import FedBuff
 from fedcore.typing import State
 from tests.laws.registered import named, variants
 from tests.laws.trees import reloaded, saved
 
-EVERY = variants(
-    ControllerConfig, Bandwidth(upload_time=3), Bandwidth(daily=5000, least=0.5)
+# In this recipe the server sets the steps and the samples of a task.
+ROLES = FedBuff(client=LocalSGD(steps=32, batch=16))
+
+
+def server_half(config: ControllerConfig) -> ServerController | None:
+    """The half at the server; None: there is none."""
+    return config.build_server(ROLES)
+
+
+ALL = variants(
+    ControllerConfig,
+    Bandwidth(upload_time=3),
+    Bandwidth(daily=5000, least=0.5),
+    Gaia(limit=10, most=0.01),
+    IProf(seconds=2, base_seconds=0.1, base_samples=4, least=3, each="client"),
+    SkewScout(every=1, memory=1),
 )
+EVERY = [config for config in ALL if config.build() is not None]
+AT_SERVER = [config for config in ALL if server_half(config) is not None]
 
 times = st.floats(0, 1e6)
 reports = st.builds(
@@ -32,8 +57,18 @@ reports = st.builds(
     at=times,
     nbytes=st.integers(0, 10**6),
     upload_seconds=st.none() | st.floats(0, 1e4),
+    message=st.none() | st.floats(0, 2),
+    own=st.none() | st.builds(dict, accuracy=st.floats(0, 1)),
+    public=st.none() | st.builds(dict, accuracy=st.floats(0, 1)),
 )
 streams = st.lists(reports, max_size=12)
+
+
+def client_half(config: ControllerConfig) -> Controller:
+    """The half on a client, where there is one."""
+    half = config.build()
+    assert half is not None
+    return half
 
 
 def after(rule: Controller, stream: list[Report], state: State = None) -> State:
@@ -49,9 +84,10 @@ def after(rule: Controller, stream: list[Report], state: State = None) -> State:
 def test_shares_are_above_zero_and_at_most_one(
     config: ControllerConfig, stream: list[Report]
 ) -> None:
-    rule = config.build()
-    for share in rule.assign(after(rule, stream)):
-        assert 0 < share <= 1
+    rule = client_half(config)
+    given = rule.assign(after(rule, stream))
+    assert 0 < given.work <= 1
+    assert 0 < given.density <= 1
 
 
 @named(EVERY)
@@ -59,7 +95,7 @@ def test_shares_are_above_zero_and_at_most_one(
 def test_a_rest_ends_and_then_the_bytes_may_pass(
     config: ControllerConfig, stream: list[Report], nbytes: int, at: float
 ) -> None:
-    rule = config.build()
+    rule = client_half(config)
     state = after(rule, stream)
     wait = rule.rest(state, nbytes, at)
     assert 0 <= wait < math.inf
@@ -71,7 +107,7 @@ def test_a_rest_ends_and_then_the_bytes_may_pass(
 def test_functions_leave_the_state_as_it_is(
     config: ControllerConfig, stream: list[Report], report: Report, at: float
 ) -> None:
-    rule = config.build()
+    rule = client_half(config)
     state = after(rule, stream)
     before = saved(state)
     assert rule.assign(state) == rule.assign(state)
@@ -85,7 +121,7 @@ def test_functions_leave_the_state_as_it_is(
 def test_a_state_from_the_disk_goes_on_alike(
     config: ControllerConfig, before: list[Report], since: list[Report]
 ) -> None:
-    rule = composed({config.kind: config.build()})
+    rule = composed({config.kind: client_half(config)})
     state = after(rule, before)
     loaded = reloaded(state, None)
     assert rule.assign(loaded) == rule.assign(state)
@@ -125,3 +161,95 @@ def test_there_is_one_controller_of_each_kind() -> None:
     twice = (Bandwidth(daily=9), Bandwidth(upload_time=9))
     with pytest.raises(ValidationError, match="one of each kind"):
         FedBuff(uplink=ErrorFeedback(), controllers=twice)
+
+
+# ------------------------------------------------------------------ at the server
+
+devices = st.builds(
+    Device,
+    model=st.sampled_from(["", "phone", "board"]),
+    cores=st.none() | st.integers(-1, 10**6),
+    mhz=st.none() | st.floats(),
+    memory=st.none() | st.integers(0, 2**60),
+    free=st.none() | st.integers(-5, 2**60),
+    celsius=st.none() | st.floats(),
+    battery=st.none() | st.floats(),
+)
+measurements = st.builds(
+    Measured,
+    samples=st.integers(0, 2**50),
+    seconds=st.none() | st.floats(),
+    joules=st.none() | st.floats(),
+    device=st.none() | devices,
+).map(Measured.checked)
+tasks = st.builds(
+    TaskReport,
+    at=times,
+    client=st.sampled_from(["a", "b"]),
+    base=st.integers(0, 50),
+    steps=st.integers(1, 100),
+    loss=st.none() | st.floats(0, 1e6),
+    measured=st.none() | measurements,
+)
+requests = st.builds(
+    Request, client=st.sampled_from(["a", "c"]), device=st.none() | devices
+).map(lambda asked: asked._replace(device=asked.device and asked.device.checked()))
+
+
+def whole(config: ControllerConfig) -> ServerController:
+    """The half at the server as a server has it, beside no others."""
+    half = server_half(config)
+    assert half is not None
+    return composed_at_server({config.kind: half})
+
+
+def seen(
+    rule: ServerController, stream: list[TaskReport], state: State = None
+) -> State:
+    """The state after these reports."""
+    for report in stream:
+        state = rule.observe(state, report)
+    return state
+
+
+@named(AT_SERVER)
+@given(st.lists(tasks, max_size=12), requests)
+def test_whatever_clients_report_the_next_task_can_be_given(
+    config: ControllerConfig, stream: list[TaskReport], request_: Request
+) -> None:
+    rule = whole(config)
+    given_ = rule.assign(seen(rule, stream), request_)  # checks what was assigned
+    assert given_.samples is None or given_.samples <= 10_000
+
+
+@named(AT_SERVER)
+@given(st.lists(tasks, max_size=8), st.lists(tasks, max_size=8), requests)
+def test_a_servers_state_from_a_snapshot_goes_on_alike(
+    config: ControllerConfig,
+    before: list[TaskReport],
+    since: list[TaskReport],
+    request_: Request,
+) -> None:
+    rule = whole(config)
+    state = seen(rule, before)
+    kept = saved(state)
+    loaded = reloaded(state, None)
+    assert rule.assign(loaded, request_) == rule.assign(state, request_)
+    assert saved(seen(rule, since, loaded)) == saved(seen(rule, since, state))
+    assert saved(state) == kept
+
+
+def test_the_fewest_samples_of_several_controllers_count() -> None:
+    def fixed(
+        work: float = 1.0, density: float = 1.0, samples: int | None = None
+    ) -> ServerController:
+        given_ = Assignment(work, density, samples)
+        return ServerController(
+            lambda: 0, lambda state, report: state, lambda *_: given_
+        )
+
+    parts = {"a": fixed(0.5, 1.0, 30), "b": fixed(0.5, 0.5, 20), "c": fixed()}
+    rule = composed_at_server(parts)
+    assert rule.assign(None, Request("x")) == Assignment(0.25, 0.5, 20)
+    with pytest.raises(ConfigError, match="controller d assigned"):
+        composed_at_server({"d": fixed(1.0, 1.0, 0)}).assign(None, Request("x"))

@@ -9,11 +9,14 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.compressors import CompressorConfig
 from fedcore.config import Method, kind_of, methods
+from fedcore.controllers import ControllerConfig
 from fedcore.distributions import DistributionConfig
+from fedcore.lr_schedules import LRScheduleConfig
 from fedcore.selection import SelectionConfig
 from fedcore.server_optimizers import ServerOptimizerConfig
 from fedcore.staleness import StalenessConfig
 from fedcore.update_filters import UpdateFilterConfig
+from tests.laws.registered import every
 
 ROLES: tuple[type[Method], ...] = (
     UpdateFilterConfig,
@@ -21,12 +24,14 @@ ROLES: tuple[type[Method], ...] = (
     AlgorithmConfig,
     ClientAlgorithmConfig,
     CompressorConfig,
+    ControllerConfig,
     DistributionConfig,
+    LRScheduleConfig,
     SelectionConfig,
     ServerOptimizerConfig,
     StalenessConfig,
 )
-METHODS = [method for role in ROLES for method in methods(role)]
+METHODS = [method for role in ROLES for method in every(role)]
 every_method = pytest.mark.parametrize("method", METHODS)
 
 

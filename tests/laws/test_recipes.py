@@ -3,12 +3,12 @@
 import pytest
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.config import methods
 from fedcore.params import ParamSpec, TensorSpec
-from fedcore.recipes import Scaffold
+from fedcore.recipes import FedDyn, OverlapLocalSgd, Scaffold
+from tests.laws.registered import every
 
 SPEC = ParamSpec((TensorSpec("w", (4, 3), 0), TensorSpec("b", (3,), 12)))
-RECIPES = methods(AlgorithmConfig)
+RECIPES = every(AlgorithmConfig)
 every_recipe = pytest.mark.parametrize("recipe", RECIPES)
 
 
@@ -34,8 +34,11 @@ def test_a_cohort_has_at_least_as_many_clients_as_the_buffer(
     assert config.synchronous == (config.staleness_limit == 0)
 
 
-# Without its client algorithm, which fits few other parts, scaffold is fed_avg.
-@pytest.mark.parametrize("recipe", [each for each in RECIPES if each is not Scaffold])
+# Without their client algorithms, which fit few other parts, these are fed_avg.
+BOUND = Scaffold, FedDyn, OverlapLocalSgd
+
+
+@pytest.mark.parametrize("recipe", [each for each in RECIPES if each not in BOUND])
 def test_every_part_of_a_recipe_can_be_replaced_in_a_config_file(
     recipe: type[AlgorithmConfig],
 ) -> None:

@@ -96,6 +96,20 @@ def test_the_first_step_goes_downhill(
 
 
 @named(EVERY)
+@given(streams)
+def test_an_optimiser_of_shares_is_the_plain_one_where_all_take_part(
+    config: ServerOptimizerConfig, stream: list[Vector]
+) -> None:
+    optimizer = config.build()
+    if optimizer.of_share is None:
+        return
+    exact_D, state = vector("gaussian", DIM), optimizer.init(DIM)
+    for agg_D in stream:
+        exact_D, state = optimizer.of_share(1.0, 1.0)(exact_D, agg_D, state)
+    assert exact_D.tobytes() == after(config, stream)[0].tobytes()
+
+
+@named(EVERY)
 def test_a_model_at_rest_stays_there(config: ServerOptimizerConfig) -> None:
     start_D, _ = after(config, [])
     moved_D, _ = after(config, [np.zeros(DIM, np.float32)] * 5)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fedcore.staleness import (
     AdaSGD,
+    DelayAdaptive,
     Exponential,
     Hinge,
     Inverse,
@@ -25,6 +26,8 @@ EVERY = variants(
     AdaSGD(bootstrap=0, window=5),
     AdaSGD(bootstrap=3, window=4, percentile=50, boost_cap=1),
     AdaSGD(bootstrap=1, clamp=False, boost=False),
+    DelayAdaptive(limit=1),
+    DelayAdaptive(limit=2, exponent=0),
     Exponential(rate=0),
     Exponential(rate=50),
     Hinge(slope=0),

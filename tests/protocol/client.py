@@ -12,8 +12,11 @@ from fedcore.algorithm import Algorithm
 from fedcore.participant import (
     Participant,
     ParticipantState,
+    Start,
     Trained,
     WrongModelError,
+    may_use,
+    start_ahead,
 )
 from fedcore.protocol import Ack, ModelName, Reply, Verdict
 from fedcore.rng import Key
@@ -26,6 +29,7 @@ from tests.protocol.ghost import (
     nothing,
     vector,
 )
+from tests.protocol.parts import TOLERANCE
 
 
 class CheckedClient:
@@ -58,6 +62,7 @@ class CheckedClient:
         self.ghost = self.saved_ghost = ClientGhost()
         self.sound = True
         self.training: tuple[ModelName, object] | None = None
+        self.start: Start | None = None  # of steps that are taken ahead
         self.participant = Participant(
             self.algorithm, ParticipantState(cid, run_id, epoch)
         )
@@ -101,7 +106,7 @@ class CheckedClient:
         assert state is not None
         self.participant = Participant(self.algorithm, state)
         self.ghost = self.saved_ghost.copy()
-        self.training = None
+        self.training = self.start = None
 
     def copy_disk(self) -> Any:
         """A copy of the state directory."""
@@ -137,6 +142,7 @@ class CheckedClient:
         state = self.participant.state
         if state.held is None or state.public_D is None:
             return False
+        self.start = start_ahead(self.algorithm, state)
         self.training = (
             ModelName(state.held.epoch, state.held.version),
             state.public_D,
@@ -147,6 +153,9 @@ class CheckedClient:
         """The update of a task; the raw mass is in the books from here on."""
         assert self.training is not None
         base, _ = self.training
+        if self.overlaps:
+            self._meet(delta, samples, number)
+            return
         self.training = None
         state = self.participant.state
         before = self._memory()
@@ -160,6 +169,43 @@ class CheckedClient:
             if differ(after, before, self._tolerance):
                 raise ViolationError("I14: an empty round changed the memory")
 
+    @property
+    def overlaps(self) -> bool:
+        return self.algorithm.config.client.overlaps
+
+    def _meet(self, steps: Exact, samples: int, number: int) -> None:
+        """Steps from the client's own model meet the public one, and are sent.
+
+        They wait until the message before them was decided on, as the worker does; a
+        hasty client does not, and then nothing may come of it.
+        """
+        state = self.participant.state
+        is_hasty = state.pending is not None and number % 5 == 0
+        if state.public_D is None or (state.pending is not None and not is_hasty):
+            return
+        assert self.training is not None
+        assert state.held is not None
+        base, public_D = self.training
+        start, self.training, self.start = self.start, None, None
+        own_D = public_D
+        if start is not None:
+            if not may_use(self.algorithm, state, start):
+                return
+            own_D, public_D = start.kept[:-1], state.public_D
+            base = ModelName(state.held.epoch, state.held.version)
+        assert isinstance(public_D, np.ndarray)
+        assert isinstance(own_D, np.ndarray)
+        meet = self.algorithm.config.client.build().meet
+        assert meet is not None
+        end_D = np.append(own_D - steps.astype(np.float32), np.float32(1))
+        delta_D, kept = meet(public_D, end_D)
+        task = Trained(delta_D, samples=samples, kept=kept)
+        self.participant.finish(task, base, Key.root(number))
+        if is_hasty or base.epoch != state.epoch:
+            return
+        local, public = self.ghost.local, public_D.astype(np.float64)
+        self.ghost.local = ((public if local is None else local) - steps + public) / 2
+
     def receive(self, reply: Reply) -> bool:
         """Says whether it was for this client now."""
         before = self.participant.state
@@ -171,6 +217,8 @@ class CheckedClient:
         if taken and pending and receipt and receipt.seq == pending.push.seq:
             self._book_discard(before, receipt.verdict)
         other = before.epoch != self.participant.state.epoch
+        if other:
+            self.ghost.local = None
         self._book_forgotten(before, reply.accepted if other else None)
         return taken
 
@@ -197,6 +245,8 @@ class CheckedClient:
             assert before.pending is not None
             q = vector(before.pending.push.payload)
             self.ghost.discarded = self.ghost.discarded + q
+            if self.ghost.local is not None:
+                self.ghost.local = self.ghost.local + q
 
     def _book_forgotten(
         self, before: ParticipantState, accepted: tuple[int, ...] | None = None
@@ -212,8 +262,22 @@ class CheckedClient:
 
     def _memory(self) -> Exact:
         memory_D = self.participant.state.memory_D
-        assert memory_D is not None
-        return memory_D.astype(np.float64)
+        return nothing() if memory_D is None else memory_D.astype(np.float64)
+
+    def _check_local(self, state: ParticipantState) -> None:
+        """I18: a client's own model holds each of its steps once.
+
+        What was rejected remains in it, what was discarded does not, and another
+        history of the server begins it anew.
+        """
+        local = self.saved_ghost.local
+        if (state.kept is None) != (local is None):
+            raise ViolationError(f"I18: {state.cid} keeps {state.kept}, not {local}")
+        if local is not None and differ(state.kept[:-1], local, TOLERANCE):
+            raise ViolationError(
+                f"I18: the model of {state.cid} is {state.kept[:-1].tolist()}, not "
+                f"{local.tolist()}"
+            )
 
     def check(
         self,
@@ -231,6 +295,9 @@ class CheckedClient:
         if not self.sound or self._disk is None:
             return
         state, ghost = self._disk, self.saved_ghost
+        if self.overlaps:
+            self._check_local(state)
+            return
         assert state.memory_D is not None
         in_model = {seq: q for (cid, seq), q in accepted.items() if cid == state.cid}
         counted = state.pending is not None and state.pending.push.seq in in_model

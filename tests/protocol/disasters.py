@@ -9,6 +9,7 @@ from tests.protocol.world import Setting, Step
 
 ASYNCHRONOUS = Setting()
 SYNCHRONOUS = Setting(synchronous=True)
+OVERLAPPING = Setting(overlap=True)
 
 
 def trains(who: int, update: int = 1) -> list[Step]:
@@ -327,6 +328,43 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             *lies(60),
             *goes_on(6, 8),
             *lies(60),
+        ],
+    ),
+    "a discarded message whose client has trained on": (
+        OVERLAPPING,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("spoil", 0, 1),
+            ("begin", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            ("finish", 0, 2),
+            *counts(0, 4),
+        ],
+    ),
+    "a hasty client that trains on": (
+        OVERLAPPING,
+        [
+            *trains(0),
+            ("push", 0, 1),
+            ("begin", 0, 1),
+            ("finish", 0, 5),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            *counts(0, 4),
+        ],
+    ),
+    "restored behind a client that trains on": (
+        OVERLAPPING,
+        [
+            ("backup", 0, 1),
+            *counts(0),
+            *trains(0, 2),
+            ("push", 0, 1),
+            ("restore", 0, 1),
+            *pulls(0),
+            *counts(0, 4),
         ],
     ),
     "a discarded message is sent again after a restart": (

@@ -6,7 +6,7 @@ world compares.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -146,6 +146,7 @@ class ClientGhost:
     lost: Exact = field(default_factory=nothing)
     # messages that fell out of the client's own history, as it last saw them
     forgotten: dict[int, tuple[Exact, bool]] = field(default_factory=dict)
+    local: Exact | None = None  # the client's own model, where clients overlap
 
     def copy(self) -> "ClientGhost":
-        return ClientGhost(self.raw, self.discarded, self.lost, dict(self.forgotten))
+        return replace(self, forgotten=dict(self.forgotten))

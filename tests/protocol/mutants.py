@@ -16,6 +16,7 @@ import numpy as np
 
 from fedclient import store as store_module
 from fedcore.algorithm import AlgorithmConfig
+from fedcore.clients import OverlapLocalSGD
 from fedcore.compressors import ErrorFeedback
 from fedcore.coordinator import Coordinator, Rounds
 from fedcore.coordinator import machine as coordinator_module
@@ -40,6 +41,7 @@ from fedcore.payloads import decode, dense_payload, pack, unpack
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Ack, Answer, Push, Receipt, Settled, Verdict
 from fedrun.commit import GroupCommit
+from tests.protocol import client as client_module
 from tests.protocol.ghost import vector
 from tests.protocol.parts import SPEC
 from tests.protocol.server import CheckedServer
@@ -211,6 +213,65 @@ def residual_of_the_values_before_encoding(stack: ExitStack) -> None:
         return old(state, packed, left_D, *args)
 
     old = _swap(stack, updates, "sent", sent)
+
+
+# --------------------------------------------- clients that train on meanwhile
+
+
+def _local_model(change: Callable[[Any, Any], Any]) -> Mutant:
+    """A discarded update changes the client's own model in another way."""
+
+    def wrong(stack: ExitStack) -> None:
+        def take_back(self: OverlapLocalSGD, kept: Any, gone_D: Any) -> Any:
+            return change(kept, np.append(gone_D, np.float32(0)))
+
+        _swap(stack, OverlapLocalSGD, "take_back", take_back)
+
+    return wrong
+
+
+MUTANTS |= {
+    "discarded_update_stays_in_the_local_model": _local_model(lambda x, q: x),
+    "local_steps_count_twice": _local_model(lambda x, q: x - q),
+}
+
+
+@mutant
+def rejected_update_is_taken_out_of_the_local_model(stack: ExitStack) -> None:
+    def is_gone(uplink: Any, verdict: Verdict, **_: Any) -> bool:
+        return verdict is not Verdict.ACCEPTED
+
+    _swap(stack, verdicts, "is_gone", is_gone)
+
+
+@mutant
+def local_model_of_another_history_is_kept(stack: ExitStack) -> None:
+    _swap(stack, OverlapLocalSGD, "forked", lambda self, kept: kept)
+
+
+@mutant
+def steps_from_another_start_are_used(stack: ExitStack) -> None:
+    _swap(stack, client_module, "may_use", lambda *_: True)
+
+
+@mutant
+def trains_on_from_the_steps_before_they_met_the_model(stack: ExitStack) -> None:
+    def meet(self: OverlapLocalSGD, public_D: Any, kept: Any) -> Any:
+        return old(self, public_D, kept)[0], kept
+
+    old = _swap(stack, OverlapLocalSGD, "_meet", meet)
+
+
+@mutant
+def sends_before_the_verdict_and_trains_on(stack: ExitStack) -> None:
+    """Two messages in flight, of a client that overlaps."""
+
+    def finished(algorithm: Any, state: Any, *args: Any) -> Any:
+        if algorithm.config.client.overlaps:
+            state = replace(state, pending=None)
+        return old(algorithm, state, *args)
+
+    old = _swap(stack, updates, "finished", finished)
 
 
 # ------------------------------------------------------------------- the server

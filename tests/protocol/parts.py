@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from fedcore.algorithm import Algorithm, AlgorithmConfig
+from fedcore.clients import LocalSGD, OverlapLocalSGD
 from fedcore.compressors import (
     STC,
     Cast,
@@ -89,7 +90,7 @@ EXACT: dict[str, CompressorConfig] = {  # of dyadic values they make dyadic valu
     "random_k": RandomK(ratio=0.1),
     "dead_zone": DeadZone(ratio=0.1),
     "gaussian_k": GaussianK(ratio=0.1),
-    "gaia": Gaia(threshold=0.5, decay=False),
+    "gaia": Gaia(threshold=0.5, decay="none"),
     "stc": STC(ratio=0.025),  # the mean of one value
     "uniform": Uniform(bits=2, bucket=8),  # the step is the largest value
     "natural": Natural(),
@@ -148,10 +149,22 @@ def tolerance_of(rules: Rules, *codecs: str) -> float:
 
 
 def algorithm_config(
-    uplink: str, downlink: str, rules: Rules, *, deadline: bool, synchronous: bool
+    uplink: str,
+    downlink: str,
+    rules: Rules,
+    *,
+    deadline: bool,
+    synchronous: bool,
+    overlap: bool = False,
 ) -> AlgorithmConfig:
-    """A recipe whose numbers are all dyadic, by rule; its cap never binds."""
+    """A recipe whose numbers are all dyadic, by rule; its cap never binds.
+
+    With ``overlap``, clients have a model of their own in place of an error memory.
+    """
+    inner = CODECS[uplink]
+    remembers = inner if overlap else ErrorFeedback(inner=inner, cap=1e30)
     return Latecomer(
+        client=OverlapLocalSGD(alpha=0.5) if overlap else LocalSGD(),
         server=SERVERS[rules.server],
         weigh_by=rules.weigh_by,
         samples_cap=SAMPLES_CAP,
@@ -162,7 +175,7 @@ def algorithm_config(
         staleness_limit=0 if synchronous else LIMIT,
         staleness=Halving(),
         update_filter=Superstitious(),
-        uplink=ErrorFeedback(inner=CODECS[uplink], cap=1e30),
+        uplink=remembers,
         downlink=CODECS[downlink],
     )
 

@@ -2,9 +2,11 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.protocol.world import Setting, Step, World
 
+LENGTH = 300  # steps of a schedule
 # How often each step is taken, in a calm and in a stormy phase.
 CALM = {
     "pull": 10, "begin": 12, "finish": 14, "push": 14, "deliver": 30, "answer": 30,
@@ -32,6 +34,13 @@ def draw(rng: random.Random, length: int) -> list[Step]:
     if rng.random() < 0.1:
         steps.insert(rng.randrange(len(steps)), ("stop", 0, 1))
     return steps[:length]
+
+
+def drawn(seed: int) -> tuple[Setting, list[Step]]:
+    """The setting and the schedule of a seed; in every fourth one, clients overlap."""
+    rng = random.Random(seed)
+    setting, schedule = Setting.draw(rng), draw(rng, LENGTH)
+    return replace(setting, overlap=seed % 4 == 3), schedule
 
 
 def failure(setting: Setting, schedule: list[Step]) -> str | None:

@@ -5,15 +5,12 @@ few steps that matter and told as a story; the exit status is then 1.
 """
 
 import argparse
-import random
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.protocol.schedules import draw, failure, shrink, story
-from tests.protocol.world import Setting
+from tests.protocol.schedules import LENGTH, drawn, failure, shrink, story
 
-LENGTH = 300
 AT_ONCE = 50
 
 
@@ -21,8 +18,7 @@ def soak(first: int, count: int) -> list[tuple[int, str]]:
     """The seeds that fail, with their stories."""
     failing = []
     for seed in range(first, first + count):
-        rng = random.Random(seed)
-        setting, schedule = Setting.draw(rng), draw(rng, LENGTH)
+        setting, schedule = drawn(seed)
         if failure(setting, schedule) is not None:
             short = shrink(schedule, lambda s: failure(setting, s) is not None)  # noqa: B023
             failing.append((seed, story(setting, short)))

@@ -1,26 +1,22 @@
 """The protocol under fire: random schedules, composed disasters, wrong variants."""
 
-import random
 from itertools import chain
 
 import pytest
 
 from tests.protocol.disasters import DISASTERS
 from tests.protocol.mutants import MUTANTS, mutated
-from tests.protocol.schedules import draw, failure, shrink, story
-from tests.protocol.world import Setting, Step
+from tests.protocol.schedules import drawn, failure, shrink, story
 
 SEEDS = 400
 AT_ONCE = 20  # `make mutants` runs the first of these for each mutant
-LENGTH = 300
 MUTANT_SEEDS = 80
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_no_random_schedule_breaks_an_invariant(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
-        rng = random.Random(seed)
-        setting, schedule = Setting.draw(rng), draw(rng, LENGTH)
+        setting, schedule = drawn(seed)
         if failure(setting, schedule) is not None:
             short = shrink(schedule, lambda s: failure(setting, s) is not None)  # noqa: B023
             pytest.fail(f"seed {seed}\n{story(setting, short)}")
@@ -36,12 +32,7 @@ def test_no_composed_disaster_breaks_an_invariant(name: str) -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_wrong_variant_is_caught(name: str) -> None:
     with mutated(name):
-        cases = chain(DISASTERS.values(), map(_drawn, range(MUTANT_SEEDS)))
+        cases = chain(DISASTERS.values(), map(drawn, range(MUTANT_SEEDS)))
         found = next(filter(None, (failure(*case) for case in cases)), None)
     assert found is not None
     assert "positional argument" not in found, "the variant fits the code no more"
-
-
-def _drawn(seed: int) -> tuple[Setting, list[Step]]:
-    rng = random.Random(seed)
-    return Setting.draw(rng), draw(rng, LENGTH)

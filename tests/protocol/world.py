@@ -79,6 +79,7 @@ class Setting:
     rules: Rules = PLAIN
     snapshots: bool = False  # one after each commit
     real_disks: bool = False  # client states in SQLite files, too
+    overlap: bool = False  # clients train on while their messages travel
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Setting":
@@ -186,6 +187,7 @@ class World:
             self.setting.rules,
             deadline=self.setting.deadline,
             synchronous=self.setting.synchronous,
+            overlap=self.setting.overlap,
         )
         federation = FederationConfig(
             algorithm=config,

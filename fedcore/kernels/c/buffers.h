@@ -13,7 +13,7 @@
 
 #include "common.h"
 
-enum { MOST_BUFFERS = 11 };
+enum { MOST_BUFFERS = 16 };
 
 typedef struct {
     Py_buffer of[MOST_BUFFERS];
@@ -27,6 +27,10 @@ static uint64_t nothing; /* stands for the memory of an empty buffer */
 INLINE void *take(Buffers *buffers, PyObject *argument, size_t item, int writable,
                   size_t *items) {
     Py_buffer *buffer = &buffers->of[buffers->count];
+    if (buffers->count == MOST_BUFFERS) {
+        PyErr_SetString(PyExc_SystemError, "more buffers than there is room for");
+        return NULL;
+    }
     if (PyObject_GetBuffer(argument, buffer, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE))
         return NULL;
     buffers->count++;

@@ -32,10 +32,14 @@ typedef struct {
     const Shape *shapes;
 } Network;
 
-/* v = momentum v + g + drift + pull (w - start) + weight_decay w, w = w - lr v. */
+/* The rule of Descent in fedcore/clients/_descent.py, which says what the numbers mean. */
 typedef struct {
     double lr, momentum, weight_decay, pull;
-    int drifts; /* whether there are drifts */
+    double clip_norm, clip_value; /* infinity: not clipped */
+    double beta_2, eps;           /* of Adam */
+    int nesterov, adaptive, decoupled;
+    int64_t period; /* 0: the anchor is the start */
+    int drifts;     /* whether there are drifts */
 } Rule;
 
 typedef struct {
@@ -51,6 +55,9 @@ typedef struct {
     const float *start, *drift;
     size_t start_apart, drift_apart;
     float *velocity; /* changed in place; NULL: zero at first, and forgotten */
+    float *squares;  /* of Adam, likewise */
+    const double *powers; /* (clients, 2): momentum^t, beta_2^t after t steps; or NULL */
+    const float *trained; /* (dim): 0 for what no step moves, else 1; NULL: all moves */
     float *out;      /* start - w after the last step */
 } Models;
 

@@ -11,16 +11,7 @@
 #include "cross_entropy.h"
 #include "linear.h"
 #include "pooling.h"
-
-typedef struct {
-    Layer layers[MOST_LAYERS];
-    size_t count, values;             /* layers; numbers of a model, with padding */
-    float *w, *g, *v, *start, *drift; /* models with padding */
-    float *ends[2];                   /* gradients of a layer's outputs and inputs */
-    int64_t *targets;                 /* of one step */
-    char *memory;
-    size_t taken; /* of the memory, in bytes */
-} Room;
+#include "rule.h"
 
 /* Returns the next part of the memory. Without memory, it only counts sizes. */
 static void *part(Room *room, size_t items, size_t size) {
@@ -47,7 +38,7 @@ static void measure(Layer *at, const Shape *is) {
 }
 
 /* Gives every array its place in the memory. */
-static void arrange(Room *room, const Network *network, size_t batch) {
+static void arrange(Room *room, const Network *network, const Rule *by, size_t batch) {
     size_t count = room->count = network->layers, widest = 0, at_w[MOST_LAYERS];
     size_t high = rounded(batch, GROUP), groups = high / GROUP;
     room->taken = room->values = 0;
@@ -81,6 +72,8 @@ static void arrange(Room *room, const Network *network, size_t batch) {
     room->v = floats(room, room->values);
     room->start = floats(room, room->values);
     room->drift = floats(room, room->values);
+    room->trained = floats(room, room->values);
+    if (by->adaptive) room->s = floats(room, room->values);
     for (size_t l = 0; room->memory && l < count; l++) {
         Layer *at = &room->layers[l];
         size_t end = l + 1 < count ? at_w[l + 1] : room->values;
@@ -93,14 +86,14 @@ static void arrange(Room *room, const Network *network, size_t batch) {
     }
 }
 
-static int furnish(Room *room, const Network *network, size_t batch) {
+static int furnish(Room *room, const Network *network, const Rule *by, size_t batch) {
     memset(room, 0, sizeof *room);
-    arrange(room, network, batch);
+    arrange(room, network, by, batch);
     char *memory = calloc(1, room->taken + 64);
     if (!memory) return 0;
     size_t over = (size_t)((uintptr_t)memory % 64);
     room->memory = memory + (over ? 64 - over : 0);
-    arrange(room, network, batch);
+    arrange(room, network, by, batch);
     room->memory = memory;
     return 1;
 }
@@ -224,27 +217,6 @@ INLINE double gradients(const Room *room, const Batch *batch) {
     }
 }
 
-/* v = momentum v + g + drift + pull (w - start) + weight_decay w, w = w - lr v. */
-INLINE void update(const Room *room, const Rule *by) {
-    const float lr = (float)by->lr, momentum = (float)by->momentum;
-    const float decay = (float)by->weight_decay, pull = (float)by->pull;
-    for (size_t i = 0; by->drifts && i < room->values; i += LANES)
-        *(Floats *)(room->g + i) += *(const Floats *)(room->drift + i);
-    for (size_t i = 0; i < room->values; i += LANES) {
-        Floats *w = (Floats *)(room->w + i), *v = (Floats *)(room->v + i);
-        Floats change = *(const Floats *)(room->g + i);
-        if (pull != 0)
-            change += pull * (*w - *(const Floats *)(room->start + i)) + decay * *w;
-        else if (decay != 0)
-            change += decay * *w;
-        if (momentum != 0) {
-            change += *v * momentum;
-            *v = change;
-        }
-        *w -= change * lr;
-    }
-}
-
 /* Takes all steps of one client, whose arrays these are. Returns the mean loss. */
 INLINE double descend_one(const Room *room, const Rule *by, const Samples *samples,
                           size_t client, const Models *of) {
@@ -253,7 +225,12 @@ INLINE double descend_one(const Room *room, const Rule *by, const Samples *sampl
     if (by->pull != 0) spread(room, of->start, room->start - w);
     if (by->drifts) spread(room, of->drift, room->drift - w);
     if (of->velocity) spread(room, of->velocity, room->v - w);
-    else if (by->momentum != 0) memset(room->v, 0, room->values * sizeof *w);
+    else if (by->momentum != 0 || by->adaptive)
+        memset(room->v, 0, room->values * sizeof *w);
+    if (of->squares) spread(room, of->squares, room->s - w);
+    else if (by->adaptive) memset(room->s, 0, room->values * sizeof *w);
+    Step step = {.lr = by->lr, .powers = {1, 1}};
+    if (of->powers) memcpy(step.powers, of->powers, sizeof step.powers);
     const int64_t *rows = samples->rows + client * samples->steps * samples->batch;
     const int64_t *sizes = samples->sizes + client * samples->steps;
     double total = 0;
@@ -265,23 +242,31 @@ INLINE double descend_one(const Room *room, const Rule *by, const Samples *sampl
             batch.live[j] = (batch.groups - 1) * GROUP + j < size ? -1 : 0;
         fill(room, samples, rows + taken * samples->batch, &batch);
         total += gradients(room, &batch);
-        update(room, by);
+        begin(&step, by, room, taken);
+        update(room, by, &step, of->trained != NULL);
     }
     collect(room, 0, of->start, of->out);
     if (of->velocity) collect(room, room->v - w, NULL, of->velocity);
+    if (of->squares) collect(room, room->s - w, NULL, of->squares);
     return total / (double)taken;
 }
 
 int DESCEND(const Network *network, const Rule *by, const Samples *samples,
             size_t clients, const Models *models, double *losses) {
     Room room;
-    if (!furnish(&room, network, samples->batch)) return 0;
+    if (!furnish(&room, network, by, samples->batch)) return 0;
     Models of = *models;
+    if (of.trained) {
+        spread(&room, of.trained, room.trained - room.w);
+        only_where(room.trained, room.values);
+    }
     for (size_t n = 0; n < clients; n++) {
         losses[n] = descend_one(&room, by, samples, n, &of);
         of.start += models->start_apart;
         if (by->drifts) of.drift += models->drift_apart;
         if (of.velocity) of.velocity += network->dim;
+        if (of.squares) of.squares += network->dim;
+        if (of.powers) of.powers += 2;
         of.out += network->dim;
     }
     free(room.memory);

@@ -2,7 +2,7 @@
 #include "buffers.h"
 #include "descent.h"
 
-enum { INTERFACE = 1 }; /* raised with every change to what the callers pass */
+enum { INTERFACE = 2 }; /* raised with every change to what the callers pass */
 
 #ifdef LATECOMER_DESCENT
 static int product_fits(uint64_t a, uint64_t b, uint64_t c, uint64_t limit) {
@@ -85,7 +85,7 @@ static ptrdiff_t from_row_to_row(size_t numbers, size_t dim, size_t clients) {
 
 static PyObject *py_descend(PyObject *self, PyObject *args) {
     PyObject *shapes_, *x_, *y_, *rows_, *taken_, *start_, *drift_, *velocity_, *out_;
-    PyObject *losses_;
+    PyObject *squares_, *powers_, *trained_, *losses_;
     Shape own[MOST_LAYERS];
     Network network = {.shapes = own};
     Rule by;
@@ -93,12 +93,21 @@ static PyObject *py_descend(PyObject *self, PyObject *args) {
     Buffers buffers = {.count = 0};
     size_t said, inputs, count, picked, steps, started, drifting, moving, written;
     size_t clients;
+    long long period;
     int lanes;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O(dddd)OOOOOOOOOi", &shapes_, &by.lr, &by.momentum,
-                          &by.weight_decay, &by.pull, &x_, &y_, &rows_, &taken_,
-                          &start_, &drift_, &velocity_, &out_, &losses_, &lanes))
+    if (!PyArg_ParseTuple(args, "O(ddddddddpppL)OOOOOOOOOOOOi", &shapes_, &by.lr,
+                          &by.momentum, &by.weight_decay, &by.pull, &by.clip_norm,
+                          &by.clip_value, &by.beta_2, &by.eps, &by.nesterov,
+                          &by.adaptive, &by.decoupled, &period, &x_, &y_, &rows_,
+                          &taken_, &start_, &drift_, &velocity_, &squares_, &powers_,
+                          &trained_, &out_, &losses_, &lanes))
         return NULL;
+    by.period = period;
+    if (period < 0) {
+        PyErr_SetString(PyExc_ValueError, "expected a period of 0 steps or more");
+        return NULL;
+    }
     Descend *descend = descent_with(lanes);
     if (!descend) {
         PyErr_SetString(PyExc_ValueError, "this processor has no such registers");
@@ -144,6 +153,23 @@ static PyObject *py_descend(PyObject *self, PyObject *args) {
         if (moving != written) return refuse(&buffers, "expected a velocity a client");
         models.velocity = velocity;
     }
+    if (squares_ != Py_None) {
+        OUT(float, squares, moving);
+        if (moving != written) return refuse(&buffers, "expected squares of a client");
+        models.squares = squares;
+    }
+    if (powers_ != Py_None) {
+        IN(double, powers, moving);
+        if (moving != 2 * clients)
+            return refuse(&buffers, "expected two powers for each client");
+        models.powers = powers;
+    }
+    if (trained_ != Py_None) {
+        IN(float, trained, moving);
+        if (moving != network.dim)
+            return refuse(&buffers, "expected a number for each value of the model");
+        models.trained = trained;
+    }
     const Shape *first = own, *last = &own[network.layers - 1];
     if (!count || inputs % count ||
         inputs / count != first->channels * first->height * first->width)
@@ -166,9 +192,11 @@ static PyObject *py_descend(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
 #ifdef LATECOMER_DESCENT
     {"descend", py_descend, METH_VARARGS,
-     "(shapes of layers, (lr, momentum, weight_decay, pull), x, y, rows, sizes of "
-     "batches, start, drift or None, velocity or None, out, losses, numbers of a "
-     "register or 0) -> whether all targets are classes"},
+     "(shapes of layers, (lr, momentum, weight_decay, pull, clip_norm, clip_value, "
+     "beta_2, eps, nesterov, adaptive, decoupled, period), x, y, rows, sizes of "
+     "batches, start, drift or None, velocity or None, squares or None, powers or "
+     "None, trained or None, out, losses, numbers of a register or 0) -> whether all "
+     "targets are classes"},
 #endif
     {NULL, NULL, 0, NULL}};
 

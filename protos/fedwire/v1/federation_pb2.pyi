@@ -71,6 +71,36 @@ class ModelName(_message.Message):
     version: int
     def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
+class Device(_message.Message):
+    __slots__ = ("model", "cores", "mhz", "memory", "free", "celsius", "battery")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    MHZ_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    CELSIUS_FIELD_NUMBER: _ClassVar[int]
+    BATTERY_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    cores: int
+    mhz: float
+    memory: int
+    free: int
+    celsius: float
+    battery: float
+    def __init__(self, model: _Optional[str] = ..., cores: _Optional[int] = ..., mhz: _Optional[float] = ..., memory: _Optional[int] = ..., free: _Optional[int] = ..., celsius: _Optional[float] = ..., battery: _Optional[float] = ...) -> None: ...
+
+class Measured(_message.Message):
+    __slots__ = ("samples", "seconds", "joules", "device")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    JOULES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    samples: int
+    seconds: float
+    joules: float
+    device: Device
+    def __init__(self, samples: _Optional[int] = ..., seconds: _Optional[float] = ..., joules: _Optional[float] = ..., device: _Optional[_Union[Device, _Mapping]] = ...) -> None: ...
+
 class EnrolRequest(_message.Message):
     __slots__ = ("protocols", "key", "name", "role", "index", "count", "spec", "run_id", "code", "owner")
     PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
@@ -124,7 +154,7 @@ class EnrolReply(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("key", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs")
+    __slots__ = ("key", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs", "device")
     KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +168,7 @@ class PullRequest(_message.Message):
     HELD_PROOF_FIELD_NUMBER: _ClassVar[int]
     SETTLED_PROOF_FIELD_NUMBER: _ClassVar[int]
     ABANDONED_PROOFS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     epoch: int
     held: int
@@ -151,7 +182,8 @@ class PullRequest(_message.Message):
     held_proof: int
     settled_proof: int
     abandoned_proofs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ...) -> None: ...
+    device: Device
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ..., device: _Optional[_Union[Device, _Mapping]] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "crc32", "data")
@@ -188,7 +220,7 @@ class Receipt(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., proof: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
-    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left")
+    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left", "work", "density", "samples")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +238,9 @@ class PullReply(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    DENSITY_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
     refused: Answer
     retry_after: float
     kind: PatchKind
@@ -223,10 +258,13 @@ class PullReply(_message.Message):
     done: bool
     proof: int
     left: int
-    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...
+    work: float
+    density: float
+    samples: int
+    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ..., work: _Optional[float] = ..., density: _Optional[float] = ..., samples: _Optional[int] = ...) -> None: ...
 
 class PushHeader(_message.Message):
-    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest")
+    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest", "measured")
     KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +283,7 @@ class PushHeader(_message.Message):
     CRC32_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     epoch: int
     seq: int
@@ -263,7 +302,8 @@ class PushHeader(_message.Message):
     crc32: int
     size: int
     digest: bytes
-    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    measured: Measured
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ...) -> None: ...
 
 class PushFrame(_message.Message):
     __slots__ = ("header", "chunk")

@@ -10,12 +10,14 @@ from tests.docs.figures.units import Quote
 
 PAGE = "docs/papers.md"
 SAID = (  # settings, names, and years
-    r"(?:ICML|AAAI|NeurIPS|Middleware|AISTATS) \d+|arXiv [\d.]+|\(18\.4 %\)",
-    r"[Cc]laims? [\d, to]+(?:and \d+)?|8x8|64-32-10|EF21|CAFe|10[⁵⁶⁷]|float\d\d",
+    r"(?:ICML|AAAI|NeurIPS|Middleware|AISTATS|MLSys|ICLR|ICASSP) \d+",
+    r"arXiv [\d.]+|\(18\.4 %\)",
+    r"[Cc]laims? [\d, to]+(?:and \d+)?|8x8|64-32-10|EF21|CA2FL|CAFe|10[⁵⁶⁷]|float\d\d",
+    r"IJCAI \d+",
     r"exit code is 1|1,797 real|1,347 to train and 450 to test|2,410 parameters",
     r"[Tt]op-\d %|random-\d %|percentile (?:of )?[\d.]+|99\.7th|s = [\d.]+",
     r"\d+ bits|\d+ a round|\d+ local steps|[\d,]+ rounds|\d+ clients|\d+ versions",
-    r"Dirichlet \.3|120,000 events|62 deliberately|balance within \.01",
+    r"Dirichlet \.3|120,000 events|69 deliberately|balance within \.01",
     r"0 violations|100 and more|than 50 clients|CIFAR-100|claimed in",
 )
 SETTINGS = {
@@ -27,12 +29,44 @@ SETTINGS = {
     5: (r"class 0|Class 0|20 images|One of 20|N\(\d+, \d\)|to 90 %",),
     4: (r"50 messages|of 50",),
     6: (r"99\.7|class 0|96 versions|1,500 updates|5 % of the updates|500 updates",),
+    7: (
+        r"up to 3\.6 times|10 ms a\s+sample|5 % of noise|3 s\b|(?:after )?three tasks",
+        r"1, 2, 4 and 8 ms|miss \.4 s",
+    ),
+    8: (r"0 to s|8 workers|92 %|s = 0|most 1\.6|rate of \.2|2 times",),
+    11: (
+        r"8 workers|1 \+ Exp\(\.2\)|take 10|rate \.5|loss \.\d+|loss of \.05|\b8 steps",
+        r"20 (?:local )?steps|of 8 and 20|829 s|α = \.\d|β = \.7|69 %|1\.15",
+    ),
     9: (r"mean -?100|4k/3|is 1\s+value|1 in 1,000|[\d.]+ %",),
     16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),
     17: (r"1,500 clients|150 rounds|16 images|1 % of the values",),
+    23: (r"1 of 5|do 5 epochs|more than 40 %|0, 1 and 2|cap 5|η = \.05|of 16|is 5",),
+    24: (
+        r"5 local|of 16 images|rate \.1|8 and 16|\b[12] class(?:es)?|asked for \.1",
+        r"λ = \.1|\b2 groups|ICLR \d+",
+    ),
+    26: (
+        r"1 of 5|do 5 epochs|20 clients|8 take part|a tenth|α = \.\d+|with \.01",
+        r"η = \.05|one of three seeds",
+    ),
+    25: (
+        r"1,898 parameters|B 8|40 epochs|momentum \.9|after 20 and 30|of 8",
+        r"lr [\d.]+|rate of \.1|by 1 to 10|200\s+epochs",
+    ),
     18: (
         r"[\d.]+ s\b|[\d.]+ or 6 seconds|20 local|\.35 to \.8|server rate of 2",
         r"6 and 22 versions\s+late|(?:is|where it is) \d+ (?:versions )?late",
+    ),
+    20: (
+        r"T = [\d.]+(?:/√t)?|1/√t|1\.8 to 53\.5|0\.1 s|0\.05\s+Mbit|1\.5 s there",
+        r"NSDI 2017|\.95\b|900 versions|\d steps ahead|five times fewer",
+    ),
+    21: (r"T = [\d.]+|skew [\d.]+|200 rounds|5 local steps|loss of \.05|near \.95",),
+    28: (
+        r"a third of\s+the time|loss of \.3|loss is \.3|τ = \d+|\d+ steps|\d+ at first",
+        r"two shards|batches of 16|10 s of|1\.2 s a local|every 120 s|rate \.1",
+        r"\| \.2 \||σ = 1|Dirichlet \.3|\.01 s a step|is \.94|I-Prof, \.\d s",
     ),
 }
 
@@ -192,6 +226,20 @@ def _once() -> Iterator[Series]:
     yield from (Series.of([abs(a - b)]) for a, b in pairs)
 
 
+def _wide_area() -> Iterator[Series]:
+    """Claim 20: how many times fewer bytes each threshold takes."""
+    (table,) = claim(20)["tables"]
+    full = mean(table, "full exchange, in step", "kB to 0.95")
+    for row in table["rows"]:
+        yield Series.of([full / mean(table, row, "kB to 0.95")])
+
+
+def _searched() -> Iterator[Series]:
+    """Claim 21: how far the search is below the best fixed thresholds."""
+    checks = claim(21)["checks"]
+    yield Series.of(c["value"] for c in checks if "below the best" in c["text"])
+
+
 DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     2: _losses,
     3: _gaps,
@@ -200,6 +248,8 @@ DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     9: _selection,
     16: _eight_workers,
     17: _once,
+    20: _wide_area,
+    21: _searched,
 }
 
 

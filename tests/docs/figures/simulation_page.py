@@ -28,6 +28,9 @@ def quotes() -> Iterator[Quote]:
         more = list(_errors(row["rows"]))
         label = f"{SETTINGS[name]} |"
         yield Quote("Fidelity / setting", label, pool(row, more=more))
+    ratios = pool(saved("optimizers")["ratios"])
+    said = (r"2,410 values",)
+    yield Quote("Stacked execution", "Client optimisers", ratios, said)
     two, one, ray = (
         rates("processes", name)
         for name in saved("simulation")["tasks"]["processes"]["rows"]

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedcore.clients import Decay, Gradient, LocalSGD, batches_of_one
+from fedcore.clients import Gradient, LocalSGD, batches_of_one
+from fedcore.errors import ConfigError
+from fedcore.lr_schedules import Linear
+from fedcore.params import ParamSpec
+from fedcore.recipes import FedAvg
 from fedcore.rng import Key, bits, seeds
 from fedcore.typing import Array
 from tests.fedcore.clients.trained import trained
@@ -129,16 +133,61 @@ def test_only_plain_sgd_can_be_handed_to_an_own_training_loop() -> None:
     assert LocalSGD(steps=3).is_plain
     assert not LocalSGD(momentum=0.9).is_plain
     assert not LocalSGD(weight_decay=0.1).is_plain
+    assert not LocalSGD(clip_norm=1.0).is_plain
+    assert not LocalSGD(clip_value=1.0).is_plain
+    assert not LocalSGD(frozen=("w",)).is_plain
+    assert LocalSGD(schedule=Linear(until=5)).is_plain
 
 
-def test_the_learning_rate_falls_in_a_line_from_one_version_to_another() -> None:
-    config = LocalSGD(lr=0.5, decay=Decay(after=100, until=200, to=0.1))
+def test_a_schedule_sets_the_learning_rate_of_a_version() -> None:
+    schedule = Linear(after=100, until=200, to=0.1)
+    config = LocalSGD(lr=0.5, schedule=schedule)
     versions = (0, 100, 150, 200, 10**6)
     rates = [config.at(version).lr for version in versions]
     assert rates == pytest.approx([0.5, 0.5, 0.275, 0.05, 0.05])
     assert LocalSGD(lr=0.5).at(7).lr == 0.5
 
 
-def test_a_decay_that_ends_before_it_begins_is_refused() -> None:
+def test_decay_is_read_as_earlier_versions_wrote_it() -> None:
+    decay = {"after": 100, "until": 200, "to": 0.1}
+    found = LocalSGD.model_validate({"decay": decay})
+    assert found.schedule == Linear(after=100, until=200, to=0.1)
+    assert LocalSGD.model_validate({"decay": None}) == LocalSGD()
+    with pytest.raises(ValidationError, match="schedule or decay, not both"):
+        LocalSGD.model_validate({"decay": decay, "schedule": {"kind": "constant"}})
     with pytest.raises(ValidationError, match="until 5 is not above after 5"):
-        Decay(after=5, until=5)
+        LocalSGD.model_validate({"decay": {"after": 5, "until": 5}})
+
+
+def test_nesterov_by_hand() -> None:
+    # v = 2, step 2 + 1; v = 1 + 4, step 4 + 2.5; v = 2.5, step 0 + 1.25.
+    config = LocalSGD(lr=1, momentum=0.5, nesterov=True)
+    found = trained(config, one(20), 3, slopes(2, 4, 0))
+    assert found.delta_D.tolist() == [3 + 6.5 + 1.25]
+    with pytest.raises(ValidationError, match="nesterov needs a momentum"):
+        LocalSGD(nesterov=True)
+
+
+def test_gradients_are_clipped_before_anything_is_added_to_them() -> None:
+    # (3, 4) has the norm 5; at most 1 it is (.6, .8), and .1 of w = 10 comes on top.
+    def gradient(w_D: Array, step: int) -> tuple[float, Array]:
+        return 1.0, np.array([3, 4], np.float32)
+
+    w_D = np.full(2, 10, np.float32)
+    config = LocalSGD(lr=1, clip_norm=1.0, weight_decay=0.1)
+    found = trained(config, w_D, 1, gradient)
+    assert found.delta_D == pytest.approx([1.6, 1.8], abs=1e-5)
+    valued = trained(LocalSGD(lr=1, clip_value=3.5), w_D, 1, gradient)
+    assert valued.delta_D == pytest.approx([3, 3.5], abs=1e-5)
+    short = trained(LocalSGD(lr=1, clip_norm=6.0), w_D, 1, gradient)
+    assert short.delta_D.tolist() == [3, 4]
+
+
+def test_frozen_tensors_are_found_by_their_names() -> None:
+    model = ParamSpec.of({name: np.zeros(3) for name in ("conv.w", "conv.b", "out.w")})
+    config = LocalSGD(frozen=("conv*",))
+    assert config.frozen_parts(model) == (slice(0, 3), slice(3, 6))
+    with pytest.raises(ConfigError, match="like 'head'; the model has conv"):
+        FedAvg(client=LocalSGD(frozen=("head",))).build(model)
+    with pytest.raises(ConfigError, match="no tensor is left to train"):
+        FedAvg(client=LocalSGD(frozen=("*",))).build(model)

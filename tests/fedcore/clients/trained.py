@@ -1,6 +1,12 @@
 """A task by the gradients of a function."""
 
-from fedcore.clients import ClientAlgorithmConfig, Gradient, Trained, by_gradients
+from fedcore.clients import (
+    ClientAlgorithmConfig,
+    Gradient,
+    Trained,
+    by_gradients,
+    met,
+)
 from fedcore.typing import Array, Counts, State
 
 
@@ -12,5 +18,5 @@ def trained(
     state: State = None,
 ) -> Trained:
     """What so many steps come to, for one client or a stack."""
-    take = by_gradients(gradient, steps)
-    return config.build().run(start, steps, take, state)
+    take, algorithm = by_gradients(gradient, steps), config.build()
+    return met(algorithm, start, algorithm.run(start, steps, take, state))

@@ -56,6 +56,31 @@ class Plain:
         self.invited: set[str] = set()
         self.delivered: list[str] = []
         self.number = 0
+        self.clocks: dict[str, int] = {}
+        self._slowest = 0
+        self.here: set[str] = set()  # who holds up others
+
+    @property
+    def slowest(self) -> int:
+        """Of those who hold up others; looked at after each change: it never falls."""
+        clocks = [self.clocks[cid] for cid in self.here]
+        self._slowest = max(self._slowest, min(clocks, default=0))
+        return self._slowest
+
+    def join(self, cid: str) -> None:
+        if cid not in self.here:
+            self.clocks[cid] = max(self.clocks.get(cid, 0), self.slowest)
+            self.here.add(cid)
+            assert self.slowest >= 0
+
+    @property
+    def may_begin(self) -> list[str]:
+        ahead = self.config.ahead
+        return [
+            cid
+            for cid in self.waiting
+            if ahead is None or self.clocks[cid] - self.slowest <= ahead
+        ]
 
     @property
     def training(self) -> int:
@@ -74,6 +99,7 @@ class Plain:
         self.leases.pop(cid, None)
         self.waiting.pop(cid, None)
         self.waiting[cid] = None
+        self.join(cid)
 
     def withdraw(self, cid: str) -> None:
         self.waiting.pop(cid, None)
@@ -83,6 +109,9 @@ class Plain:
         self.leases.pop(cid, None)
         if cid not in self.delivered:
             self.delivered.append(cid)
+        self.join(cid)
+        self.clocks[cid] += 1
+        assert self.slowest >= 0
 
     def lose(self, cid: str) -> bool:
         was_there = cid in self.present
@@ -90,12 +119,16 @@ class Plain:
         self.waiting.pop(cid, None)
         self.leases.pop(cid, None)
         self.invited.discard(cid)
+        self.here.discard(cid)
+        assert self.slowest >= 0
         return was_there
 
     def expire(self, cid: str, number: int) -> bool:
         if self.leases.get(cid) != number:
             return False
         self.leases[cid] = None
+        self.here.discard(cid)
+        assert self.slowest >= 0
         return True
 
     def new_cohort(self) -> None:
@@ -108,7 +141,7 @@ class Plain:
 
     def has_room(self, accepted: int) -> bool:
         if not self.config.synchronous:
-            return bool(self.waiting)
+            return bool(self.may_begin)
         return bool(self.ready) or self.room(accepted) > 0
 
     def grant(self, accepted: int) -> set[str]:
@@ -120,7 +153,7 @@ class Plain:
         else:
             limit = self.config.concurrency
             room = len(self.waiting) if limit is None else limit - self.training
-            chosen = set(list(self.waiting)[: max(0, room)])
+            chosen = set(self.may_begin[: max(0, room)])
         for cid in chosen:
             self.leases[cid] = 0  # the number is the real one's to give
         self.invited -= chosen
@@ -143,6 +176,8 @@ CONFIGS = {
     "a cohort of one": FedAvg(buffer=1, selection=All()),
     "whoever is there": FedBuff(buffer=3, min_clients=2, selection=All()),
     "two at a time": FedBuff(buffer=3, concurrency=2, selection=All()),
+    "in step": FedBuff(buffer=3, ahead=0, selection=All()),
+    "two tasks ahead": FedBuff(buffer=3, ahead=2, min_clients=2, selection=All()),
 }
 
 
@@ -194,6 +229,40 @@ def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) 
         assert list(real.present) == plain.present
         assert list(real.waiting) == list(plain.waiting)
         assert real.busy.keys() == plain.leases.keys()
+
+
+def test_a_client_that_is_ahead_waits_for_the_slowest_one() -> None:
+    real = leases(FedBuff(buffer=3, ahead=1))
+    real.arrive("slow")
+    real.grant(0, 0)
+    for granted in (["fast"], ["fast"], []):  # its clock is 0, 1 and 2
+        real.arrive("fast")
+        given = [lease.cid for lease in real.grant(0, 0)]
+        assert given == granted
+        if given:
+            real.deliver("fast")
+    real.deliver("slow")
+    assert [lease.cid for lease in real.grant(0, 0)] == ["fast"]
+
+
+def test_nobody_waits_for_who_is_lost_or_late_or_new() -> None:
+    for goes in ("lost", "late"):
+        real = leases(FedBuff(buffer=3, ahead=0))
+        for cid in ("slow", "fast"):
+            real.arrive(cid)
+        slow, _ = real.grant(0, 0)
+        real.deliver("fast")
+        real.arrive("fast")
+        assert not real.grant(0, 0)
+        if goes == "lost":
+            real.lose("slow")
+        else:
+            real.expire("slow", slow.number)
+        assert [lease.cid for lease in real.grant(0, 0)] == ["fast"]
+        real.arrive("new")  # begins where the others are
+        real.deliver("fast")
+        real.arrive("fast")
+        assert [lease.cid for lease in real.grant(0, 0)] == ["new"]
 
 
 def test_a_lease_that_has_ended_ends_no_newer_one() -> None:
@@ -312,3 +381,21 @@ def test_each_state_has_its_transitions() -> None:
     assert {state for to in TRANSITIONS.values() for state in to.values()} == {
         *ClientState
     }
+
+
+def test_a_bound_on_who_is_ahead_may_begin_in_the_middle_of_a_run() -> None:
+    before, after = leases(FedBuff(buffer=3)), leases(FedBuff(buffer=3, ahead=0))
+    for cid in ("slow", "fast", "late"):
+        before.arrive(cid)
+    number = {lease.cid: lease.number for lease in before.grant(0, 0)}
+    before.expire("late", number["late"])
+    before.deliver("fast")
+    before.arrive("fast")
+    after.load(before.dump())
+    after.validate()
+    assert [lease.cid for lease in after.grant(0, 0)] == ["fast"]
+    after.deliver("fast")
+    after.arrive("fast")
+    assert not after.grant(0, 0)  # it waits for the slow one, and not for the late one
+    after.deliver("slow")
+    assert [lease.cid for lease in after.grant(0, 0)] == ["fast"]

@@ -29,6 +29,7 @@ from fedcore.coordinator.events import (
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import Closed, Stepped
 from fedcore.coordinator.settings import StopConfig
+from fedcore.measured import Measured
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Pull, Verdict
 from fedcore.recipes import FedAsync, FedAvg, FedBuff
@@ -63,6 +64,10 @@ class Arrived(NamedTuple):
     samples: int
     counts: Counts | None
     client: str = ""
+    steps: int = 1
+    loss: float | None = None
+    measured: Measured | None = None
+    folded: bool = False
 
 
 class Direct:

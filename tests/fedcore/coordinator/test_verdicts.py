@@ -8,6 +8,8 @@ import pytest
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
+from fedcore.coordinator.updates import size_of
+from fedcore.measured import Measured
 from fedcore.payloads import (
     dense_payload,
     low_rank_payload,
@@ -273,3 +275,9 @@ def test_evaluators_are_not_in_flight() -> None:
     assert desk.coordinator.state.limit == 100
     desk.enrol("e1")  # it trains from now on
     assert desk.coordinator.state.trainers == 1
+
+
+def test_the_size_of_a_task_is_what_its_steps_used() -> None:
+    assert size_of(30, None) == 30
+    assert size_of(30, Measured(seconds=1.0)) == 30
+    assert size_of(30, Measured(samples=64)) == 64

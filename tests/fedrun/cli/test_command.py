@@ -18,6 +18,7 @@ STATUSES = {
     "ModelError": os.EX_DATAERR,
     "NotStackableError": os.EX_DATAERR,
     "SpecMismatchError": os.EX_DATAERR,
+    "StoppedError": os.EX_SOFTWARE,
     "PayloadError": os.EX_DATAERR,
     "ProtocolError": os.EX_PROTOCOL,
     "RefusedError": os.EX_NOPERM,

@@ -1,5 +1,6 @@
 """The loop that trains small networks, of linear layers against formulas."""
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcore.clients import Descent
+from fedcore.clients import Adaptive, Descent
 from fedtorch.compiled import loop
 from fedtorch.compiled.loop import Layer, Samples
 
@@ -100,6 +101,13 @@ def trained(
         pull=st.sampled_from([0.0, 0.3]),
         drift_D=st.none(),
         velocity_D=st.none(),
+        nesterov=st.just(False),
+        clip_norm=st.just(math.inf),
+        clip_value=st.just(math.inf),
+        period=st.just(0),
+        adaptive=st.none(),
+        anchor_D=st.none(),
+        clock=st.none(),
     ),
     drifts=st.sampled_from([0, 1, 3]),
     shared=st.booleans(),
@@ -139,7 +147,11 @@ def test_it_takes_the_steps_of_the_formulas(
 def test_the_loop_knows_all_that_a_rule_says() -> None:
     # A field that the loop does not read must make CompiledSteps.descend return None.
     read = ("lr", "momentum", "weight_decay", "pull", "drift_D", "velocity_D")
-    assert Descent._fields == read
+    clipped = ("nesterov", "clip_norm", "clip_value", "period", "adaptive")
+    own = ("anchor_D", "clock")  # which the loop has itself
+    assert (*read, *clipped, *own) == Descent._fields
+    adaptive = ("beta_2", "eps", "decoupled", "squares_D", "taken_1")
+    assert adaptive == Adaptive._fields
 
 
 def test_a_client_does_not_depend_on_the_others() -> None:
@@ -300,10 +312,12 @@ def test_numbers_of_another_count_are_refused() -> None:
     x, y = np.zeros((1, 1), np.float32), np.array([0])
     w_ND, one = np.zeros((1, 1), np.float32), np.ones((1, 1), np.int64)
     assert loop._compiled is not None
+    most = math.inf
+    rule = (0.1, 0.0, 0.0, 0.0, most, most, 0.9, 1e-8, False, False, False, 0)
     with pytest.raises(ValueError, match="16 numbers for each"):
         loop._compiled.descend(
-            *(np.zeros(15, np.int64), (0.1, 0.0, 0.0, 0.0), x, y, one, one, w_ND),
-            *(None, None, w_ND, np.zeros(1), 0),
+            *(np.zeros(15, np.int64), rule, x, y, one, one, w_ND),
+            *(None, None, None, None, None, w_ND, np.zeros(1), 0),
         )
 
 
@@ -313,6 +327,15 @@ def test_numbers_of_another_count_are_refused() -> None:
         ({"drift_D": np.zeros((2, 6), np.float32)}, "one drift, or one a client"),
         ({"drift_D": np.zeros(5, np.float32)}, "one drift, or one a client"),
         ({"velocity_D": np.zeros(6, np.float32)}, "a velocity a client"),
+        (
+            {
+                "adaptive": Adaptive(
+                    squares_D=np.zeros(6, np.float32), taken_1=np.zeros((3, 1))
+                )
+            },
+            "expected squares of a client",
+        ),
+        ({"period": -1}, "a period of 0 steps or more"),
     ],
 )
 def test_vectors_of_another_size_are_refused(change: Any, words: str) -> None:

@@ -17,10 +17,14 @@ from fedcore.clients import (
     Batches,
     ClientAlgorithmConfig,
     FedProx,
+    LocalAdam,
+    LocalAdamW,
+    LocalConfig,
     LocalSGD,
     Scaffold,
-    SGDConfig,
     Taken,
+    TrajectoryAdam,
+    TrajectorySGD,
 )
 from fedcore.model import Steps
 from fedtorch.compiled import loop
@@ -39,8 +43,24 @@ ALGORITHMS: dict[str, ClientAlgorithmConfig] = {
     ),
     "control variates": Scaffold(lr=0.1),
     "control variates and decay": Scaffold(lr=0.1, weight_decay=0.1),
+    "nesterov": LocalSGD(lr=0.1, momentum=0.9, nesterov=True),
+    "clipped by norm": LocalSGD(lr=0.1, clip_norm=0.1, weight_decay=0.1),
+    "clipped by value": FedProx(lr=0.1, clip_value=0.01, clip_norm=0.5, momentum=0.5),
+    "adam": LocalAdam(lr=0.01, eps=0.01),
+    "adam with decay": LocalAdam(lr=0.01, eps=0.01, weight_decay=0.1, clip_norm=0.1),
+    "kept moments": LocalAdam(lr=0.01, eps=0.01, keep_moments=True),
+    "adam_w": LocalAdamW(lr=0.01, eps=0.01, weight_decay=0.5, keep_moments=True),
+    "trajectory": TrajectorySGD(lr=0.1, inner_steps=2, strength=0.5),
+    "trajectory of adam": TrajectoryAdam(
+        lr=0.01, eps=0.01, inner_steps=2, strength=0.5, keep_moments=True
+    ),
+    "frozen": LocalSGD(lr=0.1, momentum=0.9, weight_decay=0.1, clip_norm=0.1),
+    "frozen adam_w": LocalAdamW(lr=0.01, eps=0.01, weight_decay=0.5),
 }
-KEEP = {"kept momentum", "everything", "control variates", "control variates and decay"}
+KEEP = {
+    *("kept momentum", "everything", "control variates", "control variates and decay"),
+    *("kept moments", "adam_w", "trajectory of adam"),
+}
 CLASSES = 3
 
 
@@ -103,7 +123,7 @@ def given_steps(
     steps_N = -np.sort(-rng.integers(1, 4, count))
     sizes_NS = rng.integers(1, batch + 1, (count, 3))
     sizes_NS[np.arange(3) >= steps_N[:, None]] = 0
-    assert isinstance(config, SGDConfig)
+    assert isinstance(config, LocalConfig)
     rule = config.rule()
     if second:
         velocity_ND = rng.normal(0, 0.5, (count, dim)).astype(np.float32)
@@ -128,7 +148,8 @@ def by_gradients(model: Stacked, steps: Steps) -> Taken:
         return model.gradient(w_ND, steps.x[rows], steps.y[rows], sizes_N)
 
     steps_N = np.count_nonzero(batches.sizes_NS, axis=1)
-    return clients.by_gradients(gradient, steps_N)(steps.start_ND, steps.rule)
+    take = clients.by_gradients(gradient, steps_N, frozen=steps.frozen)
+    return take(steps.start_ND, steps.rule)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -141,6 +162,9 @@ def test_two_tasks_are_those_that_gradients_train(
     build, shape = MODULES[module]
     config, model = ALGORITHMS[name], stacked_of(build)
     steps = given_steps(model, config, seed, shape=shape)
+    if "frozen" in name:
+        tensors = model._spec.tensors
+        steps = steps._replace(frozen=(tensors[0].slice, tensors[-1].slice))
     rng = np.random.default_rng(seed)
     dim = model._spec.dim * (1 + len(config.companions))
     rows = rng.normal(0, 0.3, (1 if shared else 4, dim)).astype(np.float32)
@@ -163,6 +187,9 @@ def test_two_tasks_are_those_that_gradients_train(
         assert_near(found.delta_D[:, model_D], expected.delta_D[:, model_D], 1e-4)
         assert_near(found.delta_D, expected.delta_D, 1e-3)
         assert_near(found.loss, expected.loss, 1e-4)
+        for part in steps.frozen:
+            assert not found.delta_D[:, part].any()
+            assert not expected.delta_D[:, part].any()
         found_state, expected_state = found.state, expected.state
         assert (found_state is None) == (expected_state is None)
         assert (found_state is None) == (name not in KEEP)

@@ -1,0 +1,240 @@
+"""Claim 24: batch normalisation where clients differ, and what becomes of its buffers.
+
+Hsieh, Phanishayee, Mutlu, Gibbons, "The Non-IID Data Quagmire of Decentralized Machine
+Learning", ICML 2020, section 5: BatchNorm fails where clients have other classes, and
+GroupNorm recovers much of that. Li, Jiang, Zhang, Kamp, Dou, "FedBN", ICLR 2021: where
+clients differ in their features, BatchNorm that stays on the client does better than
+averaged one.
+
+A small convolutional network on the digits, ten clients that all train, 5 local steps
+of 16 images at rate .1, 40 versions. First by classes: one or two a client, or all.
+Then by features: each client sees the digits with a contrast and a brightness of its
+own, every second one as a negative, and is tested on images like its own.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import nn
+
+import latecomer
+from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.setup import CLASSES, digits
+from fedcore.merging import MEAN
+from fedcore.partitions import iid, k_classes
+from fedcore.typing import JSON, Vector
+from fedcore.workload import Client
+from fedtorch import TorchWorkload
+
+CLIENTS, SIDE, WIDTH, VERSIONS = 10, 8, 8, 40
+SGD: JSON = {"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16}
+DITTO: JSON = {**SGD, "kind": "ditto", "pull": 0.1}
+BY_CLASSES = {"1 class": 1, "2 classes": 2, "all classes": CLASSES}
+AVERAGED, GROUPS = "BatchNorm, averaged", "GroupNorm, 2 groups"
+FED_BN = "FedBN: BatchNorm local"
+Norm = Callable[[int], nn.Module]
+
+
+class Arm(NamedTuple):
+    """A network, what becomes of its tensors, and how clients train it."""
+
+    norm: Norm
+    options: Mapping[str, Any] = {}
+    client: JSON = SGD
+    with_spread: bool = True  # False: variances are averaged like any other buffer
+
+
+def groups(channels: int) -> nn.Module:
+    """GroupNorm with two groups."""
+    return nn.GroupNorm(2, channels)
+
+
+def nothing(channels: int) -> nn.Module:
+    """No normalisation."""
+    return nn.Identity()
+
+
+AVERAGE = {"buffers": "average"}
+NORMALISED = {
+    AVERAGED: Arm(nn.BatchNorm2d, AVERAGE),
+    "BatchNorm, statistics local": Arm(nn.BatchNorm2d, {"buffers": "local"}),
+    "BatchNorm, statistics frozen": Arm(nn.BatchNorm2d, {"buffers": "frozen"}),
+    GROUPS: Arm(groups),
+    "none": Arm(nothing),
+}
+PERSONAL = {
+    AVERAGED: Arm(nn.BatchNorm2d, AVERAGE),
+    "BatchNorm, averaged, no spread of means": Arm(
+        nn.BatchNorm2d, AVERAGE, with_spread=False
+    ),
+    FED_BN: Arm(nn.BatchNorm2d, {"local": ["1.*", "4.*"]}),
+    "FedPer: last layer local": Arm(nn.BatchNorm2d, AVERAGE | {"local": ["7.*"]}),
+    "Ditto, λ = .1": Arm(nn.BatchNorm2d, AVERAGE, DITTO),
+    GROUPS: Arm(groups),
+}
+
+
+def run(scale: Scale) -> Report:
+    """Everything by classes and by features."""
+    tables, central = [], dict[tuple[str, str], Cell]()
+    for title, classes in BY_CLASSES.items():
+        rows = {
+            name: cells(arm, scale, partial(by_classes, classes))
+            for name, arm in NORMALISED.items()
+        }
+        columns = ("all, by the server", "own, by the client")
+        tables.append(Table(f"Accuracy, {title} a client", columns, rows))
+        central |= {(name, title): found[0] for name, found in rows.items()}
+    personal = {name: cells(arm, scale, by_features) for name, arm in PERSONAL.items()}
+    columns = ("by the server", "own images, by the client")
+    tables.append(Table("Accuracy, features differ", columns, personal))
+    gap = {
+        name: central[GROUPS, name].mean - central[AVERAGED, name].mean
+        for name in BY_CLASSES
+    }
+    shift = personal[FED_BN][1].mean - personal[AVERAGED][1].mean
+    return Report(
+        number=24,
+        title="Averaged batch statistics fail where clients have other classes",
+        source="Hsieh et al., ICML 2020; Li et al., FedBN, ICLR 2021",
+        tables=tables,
+        checks=[
+            at_least(
+                "1 class, GroupNorm above averaged BatchNorm",
+                gap["1 class"],
+                0.1,
+                known="averaged BatchNorm does not fail in this small network",
+            ),
+            at_least("features differ, FedBN above averaged BatchNorm", shift, 0.02),
+        ],
+    )
+
+
+def cells(arm: Arm, scale: Scale, parts: Callable[[int], "Parts"]) -> tuple[Cell, Cell]:
+    """Accuracy by the server and by the clients, of all seeds."""
+    versions = scale.of(VERSIONS, 2)
+    found = [measured(arm, parts(seed), versions, seed) for seed in scale.seeds]
+    return Cell([one for one, _ in found]), Cell([own for _, own in found])
+
+
+class Parts(NamedTuple):
+    """What each client trains on and is tested on."""
+
+    train: Callable[[Client], tuple[Vector, Any]]
+    valid: Callable[[Client], tuple[Vector, Any]]
+    test: tuple[Vector, Any]
+
+
+def by_classes(classes: int, seed: int) -> Parts:
+    """Clients with images of some classes; tested on those and on all."""
+    x, y = images("train")
+    test_x, test_y = images("test")
+    if classes == CLASSES:
+        parts = iid(y, clients=CLIENTS, seed=seed)
+    else:
+        parts = k_classes(y, clients=CLIENTS, per_client=classes, seed=seed)
+
+    def own(client: Client) -> tuple[Vector, Any]:
+        rows = np.isin(test_y, np.unique(y[parts[client.index]]))
+        return test_x[rows], test_y[rows]
+
+    def train(client: Client) -> tuple[Vector, Any]:
+        return x[parts[client.index]], y[parts[client.index]]
+
+    return Parts(train, own, (test_x, test_y))
+
+
+def by_features(seed: int) -> Parts:
+    """Clients with images of all classes, each in its own contrast and brightness."""
+    x, y = images("train")
+    test_x, test_y = images("test")
+    parts = iid(y, clients=CLIENTS, seed=seed)
+    contrast = np.geomspace(0.3, 3, CLIENTS) * np.where(np.arange(CLIENTS) % 2, -1, 1)
+    brightness = np.linspace(-2, 2, CLIENTS)
+
+    def seen(x: Vector, which: int) -> Vector:
+        shown: Vector = (x * contrast[which] + brightness[which]).astype(np.float32)
+        return shown
+
+    def train(client: Client) -> tuple[Vector, Any]:
+        rows = parts[client.index]
+        return seen(x[rows], client.index), y[rows]
+
+    def own(client: Client) -> tuple[Vector, Any]:
+        return seen(test_x, client.index), test_y
+
+    every = [seen(test_x[which::CLIENTS], which) for which in range(CLIENTS)]
+    labels = [test_y[which::CLIENTS] for which in range(CLIENTS)]
+    return Parts(train, own, (np.concatenate(every), np.concatenate(labels)))
+
+
+def images(split: str) -> tuple[Vector, Any]:
+    """Images (N, 1, 8, 8) and labels."""
+    x, y = digits(split)
+    return x.reshape(-1, 1, SIDE, SIDE).astype(np.float32), y
+
+
+def network(norm: Norm) -> nn.Module:
+    """Two convolutions, each before its normalisation, and a linear layer."""
+    return nn.Sequential(
+        nn.Conv2d(1, WIDTH, 3, padding=1),
+        norm(WIDTH),
+        nn.ReLU(),
+        nn.Conv2d(WIDTH, 2 * WIDTH, 3, stride=2, padding=1),
+        norm(2 * WIDTH),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(2 * WIDTH * (SIDE // 2) ** 2, CLASSES),
+    )
+
+
+def measured(arm: Arm, parts: Parts, versions: int, seed: int) -> tuple[float, float]:
+    """Accuracy at the end: of the evaluator, and the mean of the clients' own."""
+    workload = TorchWorkload(
+        model=lambda: network(arm.norm),
+        loss=nn.CrossEntropyLoss(),
+        metrics=accuracy,
+        train_data=parts.train,
+        valid_data=parts.valid,
+        test_data=lambda: parts.test,
+        **arm.options,
+    )
+    config = {
+        "seed": seed,
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": CLIENTS,
+            "min_clients": CLIENTS,
+            "client": arm.client,
+        },
+        "evaluate": {"every_versions": versions, "clients": True},
+        "stop": {"versions": versions},
+        "simulate": {"clients": CLIENTS},
+    }
+    with tempfile.TemporaryDirectory() as folder, merging(arm):
+        results = latecomer.run(config, workload, folder=Path(folder) / "run")
+        own = results.by_client
+        name = "personal_accuracy" if "personal_accuracy" in own else "accuracy"
+        return results.central["accuracy"][-1], float(np.mean(own[name]))
+
+
+@contextmanager
+def merging(arm: Arm) -> Iterator[None]:
+    """Averages variances as they are where an arm says so: the wrong rule."""
+    if arm.with_spread:
+        yield
+        return
+    with mock.patch("fedtorch.layout._merge", return_value=MEAN):
+        yield
+
+
+def accuracy(output: torch.Tensor, target: torch.Tensor) -> dict[str, float]:
+    """The share of right answers."""
+    return {"accuracy": float((output.argmax(1) == target).float().mean())}

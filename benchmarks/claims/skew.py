@@ -1,0 +1,174 @@
+"""Claim 21: clients find by themselves how much their data make them exchange.
+
+Hsieh, Phanishayee, Mutlu, Gibbons, "The Non-IID Data Quagmire of Decentralized Machine
+Learning", ICML 2020: SkewScout communicates little where sites' data are alike, and
+much where they differ, and keeps the accuracy. Five sites of the digits; a share of the
+images (the skew) is dealt out by label, two classes a site, and the rest at random.
+Rounds of 5 local steps on the sites' own copies of the model. θ is the threshold T of
+Gaia's filter, .02 to 1: fixed, or as the controller ``skew_scout`` finds on about 200
+of a site's training images every fifth round.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import nn
+
+import latecomer
+from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, at_most
+from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from fedcore.controllers import Report as ClientReport
+from fedcore.controllers import SkewScout
+from fedcore.controllers.skew_scout import Search
+from fedcore.coordinator.records import Decided
+from fedcore.rng import Key
+from fedcore.samples import Subset
+from fedcore.typing import JSON, Indices, State
+from fedcore.workload import Client
+from fedrun.results import Results
+from fedtorch import TorchWorkload
+
+SITES, SAMPLE = 5, 200
+SKEWS = (0.0, 0.4, 0.8, 1.0)
+LEAST = 0.02  # the most expensive threshold
+THRESHOLDS = (0.02, 0.04, 0.1, 0.2, 0.4, 1.0)
+SEARCHED = "skew_scout"
+
+
+@contextmanager
+def watched() -> Iterator[list[float]]:
+    """Writes down the thresholds that the controllers give to tasks, in order."""
+    given: list[float] = []
+    observe = SkewScout._observe
+
+    def writes_down(self: SkewScout, state: State, report: ClientReport) -> Search:
+        if report.message is not None:
+            given.append(LEAST / self.ordered[Search(*state).level])
+        return observe(self, state, report)
+
+    with patch.object(SkewScout, "_observe", writes_down):
+        yield given
+
+
+class Found(NamedTuple):
+    """What came of one run."""
+
+    accuracy: float  # the mean of the last five evaluations
+    kilobytes: float  # of all updates
+    threshold: float  # the geometric mean in the second half of the run
+
+
+def run(scale: Scale) -> Report:
+    """All fixed thresholds beside the search, for each skew."""
+    versions = scale.of(200, 20)
+    columns = ("accuracy", "kB up", "threshold")
+    tables, checks, chosen = [], [], []
+    for skew in SKEWS:
+        rows = {
+            str(name): [
+                Cell(values)
+                for values in zip(
+                    *(measured(skew, name, versions, seed) for seed in scale.seeds),
+                    strict=True,
+                )
+            ]
+            for name in (*THRESHOLDS, SEARCHED)
+        }
+        tables.append(Table(f"skew {skew:g}", columns, rows))
+        best = max(rows[str(threshold)][0].mean for threshold in THRESHOLDS)
+        lost = best - rows[SEARCHED][0].mean
+        chosen.append(rows[SEARCHED][2].mean)
+        checks.append(at_most(f"skew {skew:g}, below the best fixed", lost, 0.02))
+    falls = [before - after for before, after in pairwise(chosen)]
+    return Report(
+        number=21,
+        title="Clients exchange as much as their data make them",
+        source="Hsieh et al., The Non-IID Data Quagmire, ICML 2020",
+        tables=tables,
+        checks=[
+            at_least("the threshold falls with each skew, by", min(falls), 0),
+            *checks,
+        ],
+    )
+
+
+def measured(skew: float, theta: float | str, versions: int, seed: int) -> Found:
+    """One run with a fixed threshold, or with the search."""
+    threshold = theta if isinstance(theta, float) else LEAST
+    inner = {"kind": "gaia", "threshold": threshold, "decay": "none"}
+    algorithm: dict[str, JSON] = {
+        "kind": "fed_avg",
+        "buffer": SITES,
+        "client": {"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16},
+        "uplink": {"kind": "error_feedback", "own_view": True, "inner": inner},
+    }
+    if isinstance(theta, str):
+        levels = [LEAST / each for each in THRESHOLDS]
+        scout = {"kind": theta, "levels": levels, "every": 5}
+        algorithm["controllers"] = [scout]
+    with watched() as given, tempfile.TemporaryDirectory() as folder:
+        results = latecomer.run(
+            {
+                "seed": seed,
+                "algorithm": algorithm,
+                "evaluate": {"every_versions": 5},
+                "stop": {"versions": versions},
+                "simulate": {"clients": SITES},
+            },
+            workload(skew, seed),
+            folder=Path(folder) / "run",
+        )
+        return _found(results, given or [threshold])
+
+
+def _found(results: Results, given: Sequence[float]) -> Found:
+    nbytes = sum(r.nbytes for r in results.of(Decided))
+    accuracy = float(np.mean(results.central["accuracy"][-5:]))
+    late = np.log(given[len(given) // 2 :])
+    return Found(accuracy, nbytes / 1000, float(np.exp(late.mean())))
+
+
+@cache
+def parts(skew: float, seed: int) -> Sequence[Indices]:
+    """The rows of each site: a share by label, the rest at random."""
+    _, y = digits("train")
+    rng = Key.root(seed).fold_in("skew").generator()
+    order = rng.permutation(len(y))
+    sorted_out = round(skew * len(y))
+    by_label, rest = order[:sorted_out], order[sorted_out:]
+    return [
+        np.concatenate([by_label[y[by_label] // 2 == site], rest[site::SITES]])
+        for site in range(SITES)
+    ]
+
+
+def workload(skew: float, seed: int) -> TorchWorkload:
+    """The digits at five sites."""
+    x, y = digits("train")
+    own = parts(skew, seed)
+
+    def metrics(output: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"accuracy": (output.argmax(1) == target).float().mean()}
+
+    def sample(client: Client) -> Any:
+        rows = own[client.index][:: max(1, len(own[client.index]) // SAMPLE)]
+        return x[rows], y[rows]
+
+    return TorchWorkload(
+        model=lambda: nn.Sequential(
+            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
+        ),
+        loss=nn.CrossEntropyLoss(),
+        metrics=metrics,
+        train_data=lambda client: Subset(x, y, own[client.index]),
+        valid_data=sample,
+        test_data=lambda: digits("test"),
+    )

@@ -1,0 +1,86 @@
+"""FedNova: updates are divided by how many steps they stand for, and then averaged.
+
+Wang, Liu, Liang, Joshi, Poor, "Tackling the Objective Inconsistency Problem in
+Heterogeneous Federated Optimization", NeurIPS 2020, arXiv 2007.07481, §5:
+x ← x - τ_eff·Σ p_i·Δ_i/a_i with τ_eff = Σ p_i·a_i, where p_i = n_i / Σ n and a_i is how
+many plain steps the task of client i stands for (``effort`` of the client algorithm).
+So a client that takes more steps does not count for more. With as many steps for all
+it is the weighted mean, bit for bit.
+
+λ dampens the direction of an update, and not τ_eff. What a leaving client's memory held
+has no steps of its own, and counts as it is. The mass that an error memory adds to an
+update is divided by the steps of that update.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedcore import payloads
+from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.config import Roles
+from fedcore.typing import Vector
+
+
+class Normalised(NamedTuple):
+    """The sums of a version so far."""
+
+    direction_D: Vector
+    """Σ λ·n·Δ·(a of the first update)/a."""
+    rest_D: Vector
+    """Σ λ·n·Δ of the updates without steps."""
+    first: float
+    """a of the first update with steps; 0: there is none."""
+    efforts: float
+    """Σ n·a."""
+    samples: float
+    """Σ n of the updates with steps."""
+
+
+class FedNova(AggregatorConfig):
+    """τ_eff times the mean of the updates for each step."""
+
+    kind: Literal["fed_nova"] = "fed_nova"
+
+    def fits(self, roles: Roles) -> None:
+        """Refuses updates that hold steps of earlier tasks.
+
+        Raises:
+            ValueError: a velocity is kept from task to task.
+        """
+        if getattr(roles.client, "keep_momentum", False):
+            raise ValueError(
+                "aggregator: fed_nova counts the steps of one task, and with "
+                "keep_momentum an update holds those of earlier ones; take "
+                "keep_momentum: false"
+            )
+
+    def build(self) -> Aggregator:
+        """The aggregator."""
+        return Aggregator(_empty, _accumulate, _finalize)
+
+
+def _empty(dim: int) -> Normalised:
+    zeros_D = np.zeros(dim, np.float32)
+    return Normalised(zeros_D, zeros_D.copy(), 0.0, 0.0, 0.0)
+
+
+def _accumulate(sums: Normalised, update: Contribution) -> Normalised:
+    share, effort = update.weight * update.samples, update.effort
+    if not effort:
+        payloads.add(update.payload, sums.rest_D, share)
+        return sums
+    first = sums.first or effort
+    payloads.add(update.payload, sums.direction_D, share * (first / effort))
+    return sums._replace(
+        first=first,
+        efforts=sums.efforts + update.samples * effort,
+        samples=sums.samples + update.samples,
+    )
+
+
+def _finalize(sums: Normalised, samples: float) -> Vector:
+    total_D = sums.direction_D
+    if sums.samples:  # τ_eff / a of the first update
+        total_D = total_D * np.float32(sums.efforts / sums.samples / sums.first)
+    return (total_D + sums.rest_D) / np.float32(samples)

@@ -1,0 +1,78 @@
+"""Flexible participation: how much a client counts that did a part of its work.
+
+Ruan, Zhang, Liang, Joe-Wong, "Towards Flexible Device Participation in Federated
+Learning", AISTATS 2021, arXiv 2006.06954, §3.2. A client took s of E local steps. Its
+update counts with the coefficient
+
+- A: 1 if s = E, otherwise 0, and the mean is over those that count;
+- B: 1, whatever s is;
+- C: E/s, so that clients that are always slow weigh as much as others.
+
+E is what the client algorithm asks of a client with as many samples. C is bounded by
+``cap``, since an update of one step of many is mostly noise. The mass of a rejected
+update comes back through the client's error memory, so the update that holds it makes
+up for lost steps already: C does not raise that one (a memory that was carried over
+into another history is not noticed). What a leaving client's memory held counts as it
+is. The paper's rules for clients that arrive late or depart are not in here.
+
+Neither the paper beyond its abstract nor code of its authors was within reach: the
+coefficients are quoted from memory of it.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fedcore import payloads
+from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.typing import Vector
+
+
+class Counted(NamedTuple):
+    """The sums of a version so far."""
+
+    sum_D: Vector
+    """Σ coefficient·λ·n·Δ."""
+    left_out: float
+    """Σ n of the updates that do not count."""
+
+
+class FlexibleParticipation(AggregatorConfig):
+    """The weighted mean, with a coefficient for the share of the work."""
+
+    kind: Literal["flexible_participation"] = "flexible_participation"
+    scheme: Literal["A", "B", "C"] = "C"
+    """A: whole work alone counts; B: all updates count alike; C: less work counts for
+    more."""
+    cap: float = Field(default=5.0, ge=1)
+    """The largest coefficient of C."""
+
+    def build(self) -> Aggregator:
+        """The aggregator."""
+        return Aggregator(
+            lambda dim: Counted(np.zeros(dim, np.float32), 0.0),
+            self._accumulate,
+            _finalize,
+        )
+
+    def _accumulate(self, counted: Counted, update: Contribution) -> Counted:
+        coefficient = self._coefficient(update)
+        if not coefficient:
+            return counted._replace(left_out=counted.left_out + update.samples)
+        share = coefficient * (update.weight * update.samples)
+        payloads.add(update.payload, counted.sum_D, share)
+        return counted
+
+    def _coefficient(self, update: Contribution) -> float:
+        if self.scheme == "A":
+            return float(update.work >= 1)
+        if self.scheme == "B":
+            return 1.0
+        return min(1 / update.work, 1.0 if update.folded else self.cap)
+
+
+def _finalize(counted: Counted, samples: float) -> Vector:
+    if counted.left_out >= samples:  # nobody did the whole work
+        return np.zeros_like(counted.sum_D)
+    return counted.sum_D / np.float32(samples - counted.left_out)

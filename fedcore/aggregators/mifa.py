@@ -1,0 +1,86 @@
+"""MIFA: the mean of all clients' last updates, whether they are there or not.
+
+Gu, Huang, Zhang, Huang, "Fast Federated Learning in the Presence of Arbitrary Device
+Unavailability", NeurIPS 2021, arXiv 2106.04159, Algorithm 1: the server keeps the last
+update G_i of each client, and a version moves the model by the mean of all of them. So
+clients count alike, however often they are there.
+
+In the paper all clients are there in the first round. Here the mean is over the clients
+that were heard of so far, so that a run need not wait for all. It weighs them by the
+samples and staleness weights of their last updates; the paper weighs all alike. The
+last update of a client that has left stays. The paper's G_i is divided by the learning
+rate, which is the same as long as the rate is.
+
+Compared with the authors' code (github.com/hmgxr128/MIFA_code, ``fdu.py``), where all
+clients count alike and nothing is averaged before all were heard of; the paper's text
+was not at hand.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.aggregators._last_updates import Messages, Packed, packed
+from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.params import ParamSpec
+from fedcore.typing import Vector
+
+
+class Memory(NamedTuple):
+    """The last updates of all clients."""
+
+    total_D: Vector
+    """Σ λ·n·G of all clients."""
+    samples: float
+    """Σ n of all clients."""
+    last: dict[str, Packed]
+    """G by client, packed as it arrived."""
+    shares: dict[str, npt.NDArray[np.float64]]
+    """λ·n and n by client, (2,)."""
+
+
+class MIFA(AggregatorConfig):
+    """The mean of the last updates of all clients."""
+
+    kind: Literal["mifa"] = "mifa"
+
+    def build(self) -> Aggregator:
+        """The aggregator for a model of one tensor."""
+        return _Remembering(Messages(None)).aggregator()
+
+    def build_for(self, spec: ParamSpec) -> Aggregator:
+        """The aggregator for this model, whose tensor sizes are needed for messages."""
+        return _Remembering(Messages(spec.sizes)).aggregator()
+
+
+class _Remembering(NamedTuple):
+    messages: Messages
+
+    def aggregator(self) -> Aggregator:
+        return Aggregator(_empty, self._accumulate, _finalize, carry=_keep)
+
+    def _accumulate(self, memory: Memory, update: Contribution) -> Memory:
+        client, share = update.client, update.weight * update.samples
+        message, samples = packed(update.payload), memory.samples + update.samples
+        self.messages.add(message, memory.total_D, share)
+        before = memory.last.get(client)
+        if before is not None:
+            share_before, samples_before = memory.shares[client].tolist()
+            self.messages.add(before, memory.total_D, -share_before)
+            samples -= samples_before
+        memory.last[client] = message
+        memory.shares[client] = np.array([share, update.samples])
+        return memory._replace(samples=samples)
+
+
+def _empty(dim: int) -> Memory:
+    return Memory(np.zeros(dim, np.float32), 0.0, {}, {})
+
+
+def _keep(memory: Memory) -> Memory:
+    return memory
+
+
+def _finalize(memory: Memory, samples: float) -> Vector:
+    return memory.total_D / np.float32(memory.samples)

@@ -1,0 +1,88 @@
+"""The server's half of controllers: it sees the reports of all clients.
+
+``observe`` learns from a report, ``assign`` says what one client's next task is given.
+Both are pure. The state is part of the server's: it is in its snapshots, and follows
+from the records of the journal. So ``observe`` uses elementwise arithmetic alone, and
+what clients choose, such as names, must not let the state grow without bound.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from fedcore.controllers._assignment import Assignment, joined, require_possible
+from fedcore.measured import Device, Measured
+from fedcore.typing import Seconds, State
+
+
+class TaskReport(NamedTuple):
+    """What the server knows of a task that has ended."""
+
+    at: Seconds
+    """When its update got its verdict."""
+    client: str
+    """The client's id."""
+    base: int
+    """The version that it trained on."""
+    steps: int
+    loss: float | None = None
+    """The mean training loss over the steps; None: unknown."""
+    measured: Measured | None = None
+    """What it took on its device; None: unknown."""
+
+
+class Request(NamedTuple):
+    """A client asks for a task."""
+
+    client: str
+    """The client's id."""
+    device: Device | None = None
+    """Its facts; None: unknown."""
+
+
+class ServerController(NamedTuple):
+    """The functions of a controller's half at the server."""
+
+    init: Callable[[], State]
+    observe: Callable[[State, TaskReport], State]
+    assign: Callable[[State, Request], Assignment]
+
+
+def composed_at_server(
+    controllers: Mapping[str, ServerController],
+) -> ServerController:
+    """Makes several controllers one: shares multiply, the fewest samples count.
+
+    Args:
+        controllers: by their kinds.
+
+    Returns:
+        A controller whose state is a dict of theirs. A state may lack a controller that
+        has joined since; it begins anew. Its ``assign`` raises ConfigError where one
+        of them assigns what cannot be.
+    """
+
+    def states(state: State) -> Mapping[str, State]:
+        known = state or {}
+        return {
+            kind: known[kind] if kind in known else part.init()
+            for kind, part in controllers.items()
+        }
+
+    def observe(state: State, report: TaskReport) -> State:
+        known = states(state)
+        return {
+            kind: part.observe(known[kind], report)
+            for kind, part in controllers.items()
+        }
+
+    def assign(state: State, request: Request) -> Assignment:
+        known = states(state)
+        given = {
+            kind: part.assign(known[kind], request)
+            for kind, part in controllers.items()
+        }
+        for kind, one in given.items():
+            require_possible(kind, one)
+        return joined(*given.values())
+
+    return ServerController(lambda: states({}), observe, assign)

@@ -1,0 +1,21 @@
+"""FedAdagrad: FedAvg with Adagrad at the server.
+
+Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan, "Adaptive Federated
+Optimization", ICLR 2021, arXiv 2003.00295, Algorithm 2
+(:mod:`fedcore.server_optimizers.adagrad`). The paper takes β₁ = 0 for it, so that
+the server has no momentum.
+"""
+
+from typing import ClassVar, Literal
+
+from fedcore.recipes.base import SynchronousConfig
+from fedcore.server_optimizers import Adagrad, AnyServerOptimizer
+
+
+class FedAdagrad(SynchronousConfig):
+    """Synchronous, with a rate of its own for each value of the model."""
+
+    paper: ClassVar[str] = "Reddi et al., ICLR 2021"
+    kind: Literal["fed_adagrad"] = "fed_adagrad"
+    weigh_by: Literal["updates", "samples"] = "samples"
+    server: AnyServerOptimizer = Adagrad(beta_1=0)

@@ -1,0 +1,135 @@
+"""FedNova: steps do not weigh, and equal steps are federated averaging."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fedcore.aggregators import Contribution, FedNova, WeightedMean
+from fedcore.aggregators.base import AggregatorConfig
+from fedcore.clients import Descent, FedProx, LocalSGD
+from fedcore.payloads import dense_payload
+from fedcore.recipes import FedAvg
+from fedcore.recipes import FedNova as FedNovaRecipe
+from fedcore.typing import Array
+from tests.fedcore.clients.bowls import CLIENTS, LR, Bowls, in_turn
+from tests.laws.vectors import vector
+
+DIM = 6
+
+
+def one(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+def merged(config: AggregatorConfig, *updates: Contribution) -> Array:
+    rule = config.build()
+    state = rule.init(len(updates[0].payload.arrays["values"]))
+    for update in updates:
+        state = rule.accumulate(state, update)
+    return rule.finalize(state, sum(update.samples for update in updates))
+
+
+def update(
+    delta_D: Array, effort: float, samples: float = 1.0, weight: float = 1.0
+) -> Contribution:
+    return Contribution(dense_payload(delta_D), weight, samples, None, effort=effort)
+
+
+def test_the_paper_by_hand() -> None:
+    # p = (3/4, 1/4), a = (2, 10): τ_eff = 4, so 4·(3/4·8/2 + 1/4·(-20)/10) = 10.
+    first, second = update(one(8), 2, samples=3), update(one(-20), 10)
+    assert merged(FedNova(), first, second).tolist() == [10]
+    # λ dampens the direction alone: 4·(3/4·4 - ½·½) = 11.
+    late = second._replace(weight=0.5)
+    assert merged(FedNova(), first, late).tolist() == [11]
+
+
+def test_what_has_no_steps_counts_as_it_is() -> None:
+    # Steps give 4·(½·8/4) = 4, and the rest ½·6 = 3.
+    assert merged(FedNova(), update(one(8), 4), update(one(6), 0)).tolist() == [7]
+    assert merged(FedNova(), update(one(6), 0)).tolist() == [6]
+
+
+@given(st.integers(1, 6), st.integers(0, 2**16), st.sampled_from([1.0, 7.0, 31.4]))
+def test_equal_steps_are_the_weighted_mean_bit_for_bit(
+    count: int, seed: int, effort: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    updates = [
+        update(
+            vector("gaussian", DIM, seed + i),
+            effort,
+            samples=float(rng.integers(1, 50)),
+            weight=float(rng.choice([1.0, 0.5, 0.3])),
+        )
+        for i in range(count)
+    ]
+    ours, plain = (merged(rule, *updates) for rule in (FedNova(), WeightedMean()))
+    np.testing.assert_array_equal(ours, plain)
+
+
+def by_steps(rule: Descent, steps: int) -> float:
+    """Δ / lr of so many steps whose gradients are all 1, in float64."""
+    w_D, start_D = np.zeros(1), np.zeros(1)
+    rule = rule.begin(w_D)
+    for _ in range(steps):
+        rule.step(w_D, np.ones(1), start_D, ...)
+    return float((start_D - w_D).item() / rule.lr)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LocalSGD(lr=0.1),
+        LocalSGD(lr=0.1, momentum=0.9),
+        FedProx(lr=0.1, mu=0.5),
+        FedProx(lr=0.1, mu=0.5, momentum=0.5),
+    ],
+    ids=["plain", "momentum", "proximal", "both"],
+)
+def test_effort_is_how_far_unit_gradients_go(config: LocalSGD) -> None:
+    for steps in (1, 2, 7):
+        expected = by_steps(config.rule(), steps)
+        assert config.effort(steps) == pytest.approx(expected)
+
+
+def test_effort_by_the_papers_formulas() -> None:
+    # Momentum: c = 1, 1.5, 1.75. Proximal: a = 1, 1 + .9, 1 + .9·1.9.
+    assert LocalSGD(momentum=0.5).effort(3) == 4.25
+    assert FedProx(lr=0.1, mu=1.0).effort(3) == pytest.approx(2.71)
+
+
+def test_the_cost_of_an_effort_does_not_grow_with_the_steps_that_are_claimed() -> None:
+    most = 2**32 - 1  # that a message may claim
+    assert LocalSGD(momentum=0.5).effort(most) == pytest.approx(2 * most)
+    assert FedProx(lr=0.1, mu=1.0).effort(most) == pytest.approx(10)
+    periodic = LocalSGD(lr=0.1).rule()._replace(period=3, pull=1.0)
+    expected = periodic.effort(99_999) * (99_999_999 / 99_999)
+    assert periodic.effort(99_999_999) == pytest.approx(expected, rel=1e-3)
+
+
+UNEQUAL = (2, 2, 2, 40)
+
+
+def settled(kind: type[FedAvg] | type[FedNovaRecipe], **client: Any) -> float:
+    """How far from the optimum clients of unequal steps get."""
+    config = kind(
+        buffer=CLIENTS,
+        synchronous=False,
+        staleness_limit=0,
+        client=LocalSGD(lr=LR / 50, steps=1, **client),
+    )
+    return in_turn(Bowls(config, steps=UNEQUAL), 6000).distance
+
+
+def test_unequal_steps_do_not_move_the_optimum() -> None:
+    assert settled(FedNovaRecipe) < 0.1 * settled(FedAvg)
+
+
+def test_momentum_that_is_kept_is_refused() -> None:
+    with pytest.raises(ValidationError, match="fed_nova counts the steps of one task"):
+        FedNovaRecipe(client=LocalSGD(momentum=0.5, keep_momentum=True))

@@ -1,0 +1,119 @@
+"""Flexible participation: coefficients for clients that did a part of the work."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcore.aggregators import Contribution, FlexibleParticipation, WeightedMean
+from fedcore.aggregators.base import AggregatorConfig
+from fedcore.clients import LocalSGD
+from fedcore.compressors import ErrorFeedback, Identity, TopK
+from fedcore.payloads import dense_payload
+from fedcore.protocol import Verdict
+from fedcore.recipes import FlexibleParticipation as Recipe
+from fedcore.typing import Array
+from tests.fedcore.clients.bowls import CLIENTS, LR, STEPS, Bowls, in_turn
+from tests.laws.vectors import vector
+
+DIM = 4
+
+
+def one(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+def merged(config: AggregatorConfig, updates: Sequence[Contribution]) -> Array:
+    rule = config.build()
+    state = rule.init(len(updates[0].payload.arrays["values"]))
+    for update in updates:
+        state = rule.accumulate(state, update)
+    return rule.finalize(state, sum(update.samples for update in updates))
+
+
+def update(value: float, work: float, **more: Any) -> Contribution:
+    return Contribution(dense_payload(one(value)), 1.0, 1.0, None, work=work, **more)
+
+
+PARTS = [update(8, 1.0), update(4, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"), [("A", 8.0), ("B", 6.0), ("C", (8 + 2 * 4) / 2)]
+)
+def test_the_coefficients_by_hand(scheme: Any, expected: float) -> None:
+    assert merged(FlexibleParticipation(scheme=scheme), PARTS).tolist() == [expected]
+
+
+def test_without_whole_work_scheme_a_moves_nothing() -> None:
+    config = FlexibleParticipation(scheme="A")
+    assert merged(config, [update(4, 0.5)] * 2).tolist() == [0]
+
+
+def test_the_coefficient_of_c_is_bounded() -> None:
+    assert merged(FlexibleParticipation(cap=5), [update(4, 0.01)]).tolist() == [20]
+
+
+def test_what_was_folded_back_is_not_raised() -> None:
+    assert merged(FlexibleParticipation(), [update(4, 0.25, folded=True)]).tolist() == [
+        4
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["A", "B", "C"])
+@given(st.integers(1, 6), st.integers(0, 2**16))
+def test_where_all_did_their_work_it_is_the_weighted_mean(
+    scheme: Any, count: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    updates = [
+        Contribution(
+            dense_payload(vector("gaussian", DIM, seed + i)),
+            float(rng.choice([1.0, 0.3])),
+            float(rng.integers(1, 50)),
+            None,
+        )
+        for i in range(count)
+    ]
+    ours = merged(FlexibleParticipation(scheme=scheme), updates)
+    np.testing.assert_array_equal(ours, merged(WeightedMean(), updates))
+
+
+def recipe(scheme: Any, uplink: Any = None) -> Recipe:
+    return Recipe(
+        buffer=CLIENTS,
+        synchronous=False,
+        staleness_limit=0,
+        weigh_by="updates",
+        client=LocalSGD(lr=LR / 50, steps=STEPS),
+        aggregator=FlexibleParticipation(scheme=scheme, cap=10.0),
+        uplink=uplink or Identity(),
+    )
+
+
+def test_a_coordinator_knows_who_did_a_part_of_the_work() -> None:
+    parts = (1, STEPS, STEPS, STEPS)
+    distance = {
+        scheme: in_turn(Bowls(recipe(scheme), steps=parts), 4000).distance
+        for scheme in ("A", "B", "C")
+    }
+    assert distance["C"] < 0.1 * distance["B"] < distance["A"]
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_coordinator_knows_what_was_folded_back(remembers: bool) -> None:
+    uplink = ErrorFeedback(inner=TopK(ratio=1.0)) if remembers else Identity()
+    made = Bowls(recipe("C", uplink), steps=(1, STEPS, STEPS, STEPS))
+    made.train(0, 0, Verdict.REJECTED_STALE)
+    client = made.clients[0]
+    client.state = replace(client.state, work=1.0)
+    made.train(0, 1)
+    moved_D = made.coordinator.state.buffer.sum_D
+    # Two tasks of a step at their own weight; or one at ten times its weight.
+    count = 2 if remembers else STEPS
+    step_D = -LR / 50 * made.curves_ND[0] * made.goals_ND[0]
+    np.testing.assert_allclose(moved_D, count * step_D, rtol=1e-3)
