@@ -90,31 +90,8 @@ def _fed_async(flight: int, rate: float) -> JSON:
 
 
 def _latecomer(flight: int, rate: float) -> JSON:
+    """The default recipe, without its codecs."""
     return {**_with_codecs(flight, rate), "uplink": _PLAIN, "downlink": _PLAIN}
-
-
-def _weighing(kind: str, **settings: float) -> Section:
-    """With other weights."""
-    weights: JSON = {"kind": kind, **settings}
-    return lambda flight, rate: {**_latecomer(flight, rate), "staleness": weights}
-
-
-def _averaged(flight: int, rate: float) -> JSON:
-    """Without boost, and with schedule-free averaging at the server."""
-    return {
-        **_weighing("polynomial")(flight, rate),
-        "server": {"kind": "schedule_free", "lr": rate},
-    }
-
-
-def _untuned(flight: int, rate: float) -> JSON:
-    """With the boost, and weights that follow the number of updates under way."""
-    weights: JSON = {"kind": "label_boost", "inner": {"kind": "delay_adaptive"}}
-    return {
-        **_averaged(flight, rate),
-        "staleness": weights,
-        "selection": {"kind": "all"},
-    }
 
 
 def _with_codecs(flight: int, rate: float) -> JSON:
@@ -122,15 +99,31 @@ def _with_codecs(flight: int, rate: float) -> JSON:
         "kind": "latecomer",
         "concurrency": flight,
         "staleness_limit": LIMIT,
-        "server": _sgd(rate),
+        "server": {"kind": "schedule_free", "lr": rate},
+    }
+
+
+def _weighing(kind: str, **settings: float) -> Section:
+    """The default recipe as it was before it averaged, with these weights."""
+    weights: JSON = {"kind": kind, **settings}
+    return lambda flight, rate: {**_fed_buff(flight, rate), "staleness": weights}
+
+
+def _averaged(flight: int, rate: float) -> JSON:
+    """With schedule-free averaging at the server."""
+    return {
+        **_weighing("polynomial")(flight, rate),
+        "server": {"kind": "schedule_free", "lr": rate},
     }
 
 
 SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
-ADA, ADA_10 = "Latecomer, AdaSGD", "Latecomer, AdaSGD, K 10"
-GENTLER, UNBOOSTED = "Latecomer, AdaSGD, s 99.7", "Latecomer, no boost"
-CODED, AVERAGED = "Latecomer, codecs on", "Latecomer, averaged"
-UNTUNED = "Latecomer, averaged, untuned"
+CODED = "Latecomer, codecs on"
+# Other weights and servers in place of the default recipe's.
+BOOSTED, UNBOOSTED = "square root and boost", "square root"
+AVERAGED = "square root, averaged"
+ADA, ADA_10, GENTLER = "AdaSGD", "AdaSGD, K 10", "AdaSGD, s 99.7"
+OWN = Rates(0.1, 1.0)  # the defaults, of clients and of the recipe's server
 
 CONTENDERS = {
     contender.name: contender
@@ -138,14 +131,14 @@ CONTENDERS = {
         Contender(SYNCHRONOUS, _fed_avg, lambda flight: round(flight / OVER_SELECTION)),
         Contender(BUFFERED, _fed_buff, lambda flight: 10),
         Contender(MIXED, _fed_async, lambda flight: 1, client="fed_prox"),
-        Contender(OURS, _latecomer, lambda flight: 4),
+        Contender(OURS, _latecomer, lambda flight: 4, fixed=OWN),
+        Contender(CODED, _with_codecs, lambda flight: 4, fixed=OWN),
+        Contender(BOOSTED, _weighing("label_boost"), lambda flight: 4),
         Contender(UNBOOSTED, _weighing("polynomial"), lambda flight: 4),
         Contender(AVERAGED, _averaged, lambda flight: 4),
-        Contender(UNTUNED, _untuned, lambda flight: 4, fixed=Rates(0.1, 1.0)),
         Contender(ADA, _weighing("ada_sgd", percentile=90), lambda flight: 4),
         Contender(ADA_10, _weighing("ada_sgd", percentile=90), lambda flight: 10),
         Contender(GENTLER, _weighing("ada_sgd", percentile=99.7), lambda flight: 4),
-        Contender(CODED, _with_codecs, lambda flight: 4, rates_of=OURS),
     )
 }
 MAIN = (SYNCHRONOUS, BUFFERED, MIXED, OURS)

@@ -96,8 +96,8 @@ def test_every_registered_contraction_is_tried_with_a_memory() -> None:
 
 def test_a_boost_keeps_the_class_that_only_a_late_client_has() -> None:
     boosted, plain = (
-        rare_and_late.measured(weights, rare_and_late.LATE, 120, 0)
-        for weights in ({"kind": "label_boost"}, {"kind": "polynomial"})
+        rare_and_late.measured(variant, rare_and_late.LATE, 120, 0)
+        for variant in ({}, {"staleness": {"kind": "polynomial"}})
     )
     assert boosted[1] > plain[1] + 0.2  # recall
     assert boosted[2] > plain[2]  # accuracy

@@ -1,7 +1,8 @@
 """What simulated federations came to: saved once, and to stay.
 
-``python -m tests.golden.runs`` writes ``runs.json`` anew: only for a change that is
-meant to give other models, which the changelog then names.
+``python -m tests.golden.runs`` saves in ``runs.json`` what they come to on this
+machine: only where its arithmetic is new, or for a change that is meant to give other
+models, which the changelog then names. What changed is dropped of other arithmetics.
 """
 
 import hashlib
@@ -98,16 +99,28 @@ def arithmetic() -> str:
     return hashlib.sha256(gradient.numpy().tobytes()).hexdigest()[:16]
 
 
-def saved() -> Any:
-    """What ``runs.json`` holds."""
-    return json.loads(FILE.read_text())
+def saved() -> dict[str, dict[str, str]]:
+    """What ``runs.json`` holds: of each arithmetic, of each run, its digest."""
+    known: dict[str, dict[str, str]] = json.loads(FILE.read_text())
+    return known
 
 
-if __name__ == "__main__":
+def save() -> None:
+    """Runs all of them and keeps what they came to."""
+    known, mine = saved(), arithmetic()
+    before = known.get(mine, {})
     runs = {
         f"{name}, {engine}": came_to(name, engine)
         for name in FEDERATIONS
         for engine in ENGINES
     }
-    told = {"arithmetic": arithmetic(), "runs": runs}
-    FILE.write_text(json.dumps(told, indent=1) + "\n")
+    changed = {name for name in before if before[name] != runs.get(name)}
+    known = {
+        rounding: {name: told for name, told in those.items() if name not in changed}
+        for rounding, those in known.items()
+    }
+    FILE.write_text(json.dumps({**known, mine: runs}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    save()

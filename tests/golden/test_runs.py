@@ -18,8 +18,8 @@ from tests.golden.runs import (  # noqa: E402
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", FEDERATIONS)
 def test_a_federation_comes_to_what_it_came_to(name: str, engine: str) -> None:
-    known = saved()
+    known = saved().get(arithmetic(), {}).get(f"{name}, {engine}")
     compiled = in_use() == "compiled" and loop.available
-    if known["arithmetic"] != arithmetic() or not compiled:
-        pytest.skip("runs.json was saved where arithmetic rounds another way")
-    assert came_to(name, engine) == known["runs"][f"{name}, {engine}"]
+    if known is None or not compiled:
+        pytest.skip("this run was saved where arithmetic rounds another way")
+    assert came_to(name, engine) == known

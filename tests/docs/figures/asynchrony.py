@@ -6,11 +6,12 @@ from statistics import fmean
 from benchmarks.asynchrony.campaign import Campaign, Store
 from benchmarks.asynchrony.contenders import (
     AVERAGED,
+    BOOSTED,
     BUFFERED,
+    CODED,
     CONTENDERS,
     OURS,
     SYNCHRONOUS,
-    UNTUNED,
 )
 from benchmarks.asynchrony.course import Outcome, Setting
 from benchmarks.asynchrony.problem import PROBLEMS
@@ -56,20 +57,17 @@ def table(speed: str, flight: int) -> list[str]:
     return lines
 
 
-def against_buffered() -> list[str]:
+def against_both() -> list[str]:
     """Returns the table of five seeds, its head included."""
-    head = ("time to .80", BUFFERED, AVERAGED, "sooner", UNTUNED, "sooner")
+    head = ["time to .80", SYNCHRONOUS, BUFFERED, OURS]
+    head += [f"sooner than {name}" for name in (BUFFERED, SYNCHRONOUS)]
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for setting, title in TITLES.items():
         kept = campaign(*setting)
         target, done = kept.target, kept.done(FIVE)
-        cells = [title, told(times(done[BUFFERED], target))]
-        for name in (AVERAGED, UNTUNED):
-            ratio = sooner(done[BUFFERED], done[name], target)
-            assert ratio is not None
-            ends = f"{ratio.low:.2f} to {ratio.high:.2f}"
-            cells += [told(times(done[name], target)), f"{ratio.mean:.2f} × ({ends})"]
-        lines.append(f"| {' | '.join(cells)} |")
+        cells = [told(times(done[name], target)) for name in head[1:4]]
+        cells += [_ratio(done, OURS, target, to) for to in (BUFFERED, SYNCHRONOUS)]
+        lines.append(f"| {' | '.join([title, *cells])} |")
     return lines
 
 
@@ -77,13 +75,15 @@ def ratios() -> Iterator[Series]:
     """How much sooner each is than each, in all settings."""
     for speed, flight in TITLES:
         kept = campaign(speed, flight)
-        five, target = kept.done(FIVE), kept.target
-        for name in (AVERAGED, UNTUNED):
-            closer = sooner(five[BUFFERED], five[name], target)
-            assert closer is not None
-            yield from _series(closer)
+        five = kept.done(FIVE)
+        for name in (AVERAGED, OURS):
+            for other in (BUFFERED, SYNCHRONOUS):
+                for target in kept.setting.problem.targets:
+                    closer = sooner(five[other], five[name], target)
+                    assert closer is not None
+                    yield from _series(closer)
         done = kept.done(SEEDS)
-        for name in (SYNCHRONOUS, OURS, AVERAGED, UNTUNED):
+        for name in (SYNCHRONOUS, OURS, CODED, BOOSTED):
             for other, outcomes in done.items():
                 for target in kept.setting.problem.targets:
                     found = sooner(outcomes, done[name], target)
@@ -105,10 +105,12 @@ def _series(ratio: Ratio) -> Iterator[Series]:
     yield Series.of([ratio.low, ratio.high])
 
 
-def _ratio(done: dict[str, list[Outcome]], name: str, target: float) -> str:
-    if name == SYNCHRONOUS:
+def _ratio(
+    done: dict[str, list[Outcome]], name: str, target: float, to: str = SYNCHRONOUS
+) -> str:
+    if name == to:
         return ""
-    theirs: Outcomes = done[SYNCHRONOUS]
+    theirs: Outcomes = done[to]
     ratio = sooner(theirs, done[name], target)
     if ratio is None:
         return ""

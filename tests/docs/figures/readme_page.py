@@ -42,13 +42,9 @@ def quotes() -> Iterator[Quote]:
         "with a conv",
     ):
         yield Quote(TABLE, row, _simulation(), about)
-    about = (
-        r"with 1,000 (?:clients )?in flight|with 200 in flight|\.78 on Fashion-MNIST",
-    )
+    about = (r"\.80 on Fashion-MNIST",)
     found = list(asynchrony.ratios())
-    yield Quote(TABLE, "with 1,000 clients in flight", pool(more=found), about)
-    about = (r"\.80 is there|\.78 is",)
-    yield Quote(TABLE, "with averaging", pool(more=found), about)
+    yield Quote(TABLE, "without a search", pool(more=found), about)
     for row in ("at the socket, first", "at the socket with"):
         yield Quote(TABLE, row, pool(more=[*fewer(), *tried()]), BYTES)
 
