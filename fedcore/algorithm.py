@@ -29,6 +29,7 @@ from fedcore.controllers import (
     ServerController,
     composed,
     composed_at_server,
+    joined,
 )
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
@@ -154,6 +155,19 @@ class AlgorithmConfig(Method):
     def counted(self, samples: int) -> float:
         """n, the number of samples that an update counts for."""
         return count_samples(samples, self.weigh_by, self.samples_cap)
+
+    def most_steps(self, samples: int, version: int) -> int:
+        """The most steps that a client is given, whatever it claims to have taken.
+
+        Args:
+            samples: how many it says that it has; ``samples_cap`` bounds them.
+            version: the one that it trained on.
+        """
+        client = self.client.at(version)
+        samples = min(samples, self.samples_cap or samples)
+        largest = joined(*(each.largest for each in self.controllers))
+        given = client.steps_of(samples, largest.work, largest.samples)
+        return max(client.step_count(samples), given)
 
     @property
     def uses_labels(self) -> bool:

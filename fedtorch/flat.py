@@ -22,6 +22,7 @@ from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
+from fedtorch.errors import needing_batches
 from fedtorch.layout import Buffers, layout
 from fedtorch.modules import check_module
 from fedtorch.tensors import CPU, across, join_tensors
@@ -106,7 +107,9 @@ class FlatModule:
         self._take(w_D, w_D[dim:] if self.local_L is not None else None)
         self._g_D.zero_()
         targets = across(to_targets(y), self._device)
-        loss = self._loss_there(self._module(self._there(x)), targets)
+        with needing_batches(self._module):
+            outputs = self._module(self._there(x))
+        loss = self._loss_there(outputs, targets)
         loss.backward()  # type: ignore[no-untyped-call]
         self._whole.take_buffers()
         if self._g_here_D is not self._g_D:

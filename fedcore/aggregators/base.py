@@ -14,9 +14,10 @@ from fedcore.params import ParamSpec
 from fedcore.payloads import Payload
 from fedcore.typing import Row, State, Vector
 
-Needed = Literal["gap"]
+Needed = Literal["gap", "pace"]
 """``gap``: X - W_base. The server keeps the models that updates may still start from,
-and rejects an update that started from an older one."""
+and rejects an update that started from an older one. ``pace``: effort and pace. The
+verdict tells a client that claims more steps than it can have been given."""
 
 
 class Contribution(NamedTuple):
@@ -29,6 +30,7 @@ class Contribution(NamedTuple):
     client: str = ""  # the id of its client
     clients: int = 0  # the number of clients that have joined and not left
     effort: float = 0.0  # how many plain steps it stands for; 0: that is not known
+    pace: float = 0.0  # the same, of no more steps than clients are given
     work: float = 1.0  # the steps that it took, as a share of what the recipe asks for
     folded: bool = False  # whether it holds mass of updates that were rejected
 

@@ -15,7 +15,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedcore import payloads
-from fedcore.aggregators._last_updates import Messages, Packed, packed
+from fedcore.aggregators._last_updates import (
+    LastUpdates,
+    Messages,
+    Packed,
+    packed,
+)
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
@@ -26,12 +31,10 @@ class Cache(NamedTuple):
 
     difference_D: Vector
     """Σ λ·n·(Δ_i - h_i)."""
-    total_D: Vector
-    """Σ h_i of all clients."""
+    known: LastUpdates
+    """h_i of all clients."""
     clients: int
     """n, the number of clients that take part."""
-    last: dict[str, Packed]
-    """h_i by client, packed as it arrived."""
     next: dict[str, Packed]
     """The updates of this version, which become h_i."""
 
@@ -59,31 +62,27 @@ class _Calibration(NamedTuple):
     def _accumulate(self, cache: Cache, update: Contribution) -> Cache:
         share = update.weight * update.samples
         payloads.add(update.payload, cache.difference_D, share)
-        before = cache.last.get(update.client)
+        before = cache.known.last.get(update.client)
         if before is not None:
             self.messages.add(before, cache.difference_D, -share)
         cache.next[update.client] = packed(update.payload)
-        return cache._replace(clients=max(update.clients, len(cache.last)))
+        return cache._replace(clients=max(update.clients, len(cache.known.last)))
 
     def _carry(self, cache: Cache) -> Cache:
         """The cache with which the next version begins."""
+        known = cache.known
         for client, message in cache.next.items():
-            self.messages.add(message, cache.total_D, 1.0)
-            before = cache.last.get(client)
-            if before is not None:
-                self.messages.add(before, cache.total_D, -1.0)
-            cache.last[client] = message
+            known = self.messages.replace(known, client, message, 1.0)
         difference_D = np.zeros_like(cache.difference_D)
-        return cache._replace(difference_D=difference_D, next={})
+        return cache._replace(difference_D=difference_D, known=known, next={})
 
 
 def _empty(dim: int) -> Cache:
-    zeros_D = np.zeros(dim, np.float32)
-    return Cache(zeros_D, zeros_D.copy(), 0, {}, {})
+    return Cache(np.zeros(dim, np.float32), LastUpdates.none(dim), 0, {})
 
 
 def _finalize(cache: Cache, samples: float) -> Vector:
     mean_D = cache.difference_D / np.float32(samples)
     if cache.clients:
-        mean_D += cache.total_D / np.float32(cache.clients)
+        mean_D += cache.known.total_D / np.float32(cache.clients)
     return mean_D

@@ -7,6 +7,11 @@ many plain steps the task of client i stands for (``effort`` of the client algor
 So a client that takes more steps does not count for more. With as many steps for all
 it is the weighted mean, bit for bit.
 
+The number of steps is a claim. An update is divided by what its client claims, so who
+claims more counts for less; τ_eff moves all updates, so it takes no more steps of a
+client than one with as many samples is given (``pace``). Where tasks are of epochs that
+bound follows from the samples, which are a claim as well: set ``samples_cap``.
+
 λ dampens the direction of an update, and not τ_eff. What a leaving client's memory held
 has no steps of its own, and counts as it is. The mass that an error memory adds to an
 update is divided by the steps of that update.
@@ -26,13 +31,13 @@ class Normalised(NamedTuple):
     """The sums of a version so far."""
 
     direction_D: Vector
-    """Σ λ·n·Δ·(a of the first update)/a."""
+    """Σ λ·n·Δ·(pace of the first update)/a."""
     rest_D: Vector
     """Σ λ·n·Δ of the updates without steps."""
     first: float
-    """a of the first update with steps; 0: there is none."""
-    efforts: float
-    """Σ n·a."""
+    """The pace of the first update with steps; 0: there is none."""
+    paces: float
+    """Σ n·pace."""
     samples: float
     """Σ n of the updates with steps."""
 
@@ -57,7 +62,7 @@ class FedNova(AggregatorConfig):
 
     def build(self) -> Aggregator:
         """The aggregator."""
-        return Aggregator(_empty, _accumulate, _finalize)
+        return Aggregator(_empty, _accumulate, _finalize, needs=frozenset({"pace"}))
 
 
 def _empty(dim: int) -> Normalised:
@@ -70,17 +75,17 @@ def _accumulate(sums: Normalised, update: Contribution) -> Normalised:
     if not effort:
         payloads.add(update.payload, sums.rest_D, share)
         return sums
-    first = sums.first or effort
+    first = sums.first or update.pace
     payloads.add(update.payload, sums.direction_D, share * (first / effort))
     return sums._replace(
         first=first,
-        efforts=sums.efforts + update.samples * effort,
+        paces=sums.paces + update.samples * update.pace,
         samples=sums.samples + update.samples,
     )
 
 
 def _finalize(sums: Normalised, samples: float) -> Vector:
     total_D = sums.direction_D
-    if sums.samples:  # τ_eff / a of the first update
-        total_D = total_D * np.float32(sums.efforts / sums.samples / sums.first)
+    if sums.samples:  # τ_eff / pace of the first update
+        total_D = total_D * np.float32(sums.paces / sums.samples / sums.first)
     return (total_D + sums.rest_D) / np.float32(samples)

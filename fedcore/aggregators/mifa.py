@@ -19,25 +19,22 @@ was not at hand.
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fedcore.aggregators._last_updates import Messages, Packed, packed
+from fedcore.aggregators._last_updates import LastUpdates, Messages, packed
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
 
 
 class Memory(NamedTuple):
-    """The last updates of all clients."""
+    """What the server remembers of the clients."""
 
-    total_D: Vector
-    """Σ λ·n·G of all clients."""
-    samples: float
+    updates: LastUpdates
+    """G of all clients, with the shares λ·n."""
+    samples: dict[str, float]
+    """n by client."""
+    total: float
     """Σ n of all clients."""
-    last: dict[str, Packed]
-    """G by client, packed as it arrived."""
-    shares: dict[str, npt.NDArray[np.float64]]
-    """λ·n and n by client, (2,)."""
 
 
 class MIFA(AggregatorConfig):
@@ -62,20 +59,15 @@ class _Remembering(NamedTuple):
 
     def _accumulate(self, memory: Memory, update: Contribution) -> Memory:
         client, share = update.client, update.weight * update.samples
-        message, samples = packed(update.payload), memory.samples + update.samples
-        self.messages.add(message, memory.total_D, share)
-        before = memory.last.get(client)
-        if before is not None:
-            share_before, samples_before = memory.shares[client].tolist()
-            self.messages.add(before, memory.total_D, -share_before)
-            samples -= samples_before
-        memory.last[client] = message
-        memory.shares[client] = np.array([share, update.samples])
-        return memory._replace(samples=samples)
+        message = packed(update.payload)
+        updates = self.messages.replace(memory.updates, client, message, share)
+        total = memory.total + update.samples - memory.samples.get(client, 0.0)
+        memory.samples[client] = update.samples
+        return memory._replace(updates=updates, total=total)
 
 
 def _empty(dim: int) -> Memory:
-    return Memory(np.zeros(dim, np.float32), 0.0, {}, {})
+    return Memory(LastUpdates.none(dim), {}, 0.0)
 
 
 def _keep(memory: Memory) -> Memory:
@@ -83,4 +75,4 @@ def _keep(memory: Memory) -> Memory:
 
 
 def _finalize(memory: Memory, samples: float) -> Vector:
-    return memory.total_D / np.float32(memory.samples)
+    return memory.updates.total_D / np.float32(memory.total)

@@ -69,6 +69,11 @@ class ControllerConfig(Method):
     evaluates: ClassVar[bool] = False
     """Whether clients evaluate models for it, for which they need data to do so."""
 
+    @property
+    def largest(self) -> Assignment:
+        """The largest work and the most samples that it gives a task."""
+        return Assignment()
+
     def build(self) -> Controller | None:
         """Returns the half on a client; None: there is none."""
         return None

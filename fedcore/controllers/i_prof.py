@@ -120,6 +120,11 @@ class IProf(ControllerConfig):
                 f"{client.kind} ignores that"
             )
 
+    @property
+    def largest(self) -> Assignment:
+        """The largest task: of ``most`` samples."""
+        return Assignment(samples=self.most)
+
     def build_server(self, roles: Roles) -> ServerController:
         """Returns the half at the server."""
         return ServerController(self._init, self._observe, self._assign)

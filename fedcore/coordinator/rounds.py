@@ -204,7 +204,12 @@ class Rounds:
     def _decide(self, update: Update) -> Decision:
         size = size_of(update.samples, update.measured)
         verdict, _, weight = judge_update(
-            self.state, update.base, update.samples, update.counts, size
+            self.state,
+            update.base,
+            update.samples,
+            update.steps,
+            update.counts,
+            size,
         )
         return Decision(verdict, weight, self.state.version - update.base)
 

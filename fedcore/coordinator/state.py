@@ -244,20 +244,25 @@ class ServerState:
                         gap_D,
                         update.client,
                         self.trainers,
-                        *self._efforts(update),
-                        update.folded,
+                        **self._efforts(update),
+                        folded=update.folded,
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
 
-    def _efforts(self, update: Update) -> tuple[float, float]:
-        """Plain steps that an update stands for, and the share of its work."""
+    def _efforts(self, update: Update) -> dict[str, float]:
+        """What a contribution says of the steps of an update."""
         if not update.steps:  # it is what a leaving client's memory held
-            return 0.0, 1.0
-        client = self.algorithm.config.client.at(update.base)
-        whole = client.step_count(update.samples)
-        return client.effort(update.steps), update.steps / whole
+            return {}
+        config, steps = self.algorithm.config, update.steps
+        client = config.client.at(update.base)
+        efforts = {"work": steps / client.step_count(update.samples)}
+        if "pace" in self.algorithm.aggregator.needs:
+            efforts["effort"] = client.effort(steps)
+            most = config.most_steps(update.samples, update.base)
+            efforts["pace"] = client.effort(min(steps, most))
+        return efforts
 
     @property
     def _remembers(self) -> bool:

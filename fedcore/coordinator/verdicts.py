@@ -3,15 +3,14 @@
 import math
 from traceback import extract_tb
 
-from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.updates import size_of
 from fedcore.errors import PayloadError
 from fedcore.labels import MOST_CLASSES
-from fedcore.payloads import Payload
-from fedcore.protocol import MOST_COUNTED, Push, Verdict
+from fedcore.payloads import Payload, magnitude
+from fedcore.protocol import LARGEST, LARGEST_SUM, MOST_COUNTED, Push, Verdict
 from fedcore.typing import Bytes, Counts
 
 LONGEST_REASON = 200  # characters of what an exception says
@@ -41,7 +40,8 @@ def judge(
         if payload is None:
             raise opened.error or PayloadError("no payload")
         _check_claims(push, payload)
-        verdict, reason, weight = _decide(push, opened.absurd, state)
+        absurd = opened.absurd or _beyond_sums(push, payload, state)
+        verdict, reason, weight = _decide(push, absurd, state)
     except PayloadError as error:
         payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
@@ -97,11 +97,17 @@ def _decide(push: Push, absurd: str, state: ServerState) -> tuple[Verdict, str, 
         return Verdict.DISCARDED, absurd, 0.0
     measured = push.measured and push.measured.checked()
     size = size_of(push.samples, measured)
-    return judge_update(state, push.base.version, push.samples, push.counts, size)
+    base, samples, steps = push.base.version, push.samples, push.steps
+    return judge_update(state, base, samples, steps, push.counts, size)
 
 
 def judge_update(
-    state: ServerState, base: int, samples: int, counts: Counts | None, size: int
+    state: ServerState,
+    base: int,
+    samples: int,
+    steps: int,
+    counts: Counts | None,
+    size: int,
 ) -> tuple[Verdict, str, float]:
     """The verdict on an update with finite values, the reason, and the weight λ.
 
@@ -109,6 +115,7 @@ def judge_update(
         state: the state of the server.
         base: the version that the update was trained on.
         samples: the number of samples that it was trained on.
+        steps: the number of steps that its client claims.
         counts: its label counts.
         size: of its task, in samples that were used.
     """
@@ -125,15 +132,35 @@ def judge_update(
     if refusal is not None:
         return Verdict.REJECTED_POLICY, refusal, 0.0
     weight = algorithm.staleness.weigh(state.staleness, staleness, counts)
-    return Verdict.ACCEPTED, _capped(samples, algorithm.config), weight
+    return Verdict.ACCEPTED, _remark(state, base, samples, steps), weight
 
 
-def _capped(samples: int, config: AlgorithmConfig) -> str:
-    """A remark on an update that counts for fewer samples than it was trained on."""
-    counted = config.counted(samples)
-    if config.weigh_by == "updates" or counted == samples:
+def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
+    """Why the sums of a version could overflow; empty if they cannot.
+
+    All clients together, each with so many samples and values, must stay in float32.
+    """
+    config = state.algorithm.config
+    samples = config.counted(push.samples)
+    times = samples * max(config.buffer, state.trainers)
+    if "pace" in state.algorithm.aggregator.needs:
+        times *= config.most_steps(push.samples, push.base.version)
+    if LARGEST * times <= LARGEST_SUM or magnitude(payload) * times <= LARGEST_SUM:
         return ""
-    return f"counts for {counted} of its {samples} samples (algorithm.samples_cap)"
+    return f"the update is absurdly large to count for {samples} samples"
+
+
+def _remark(state: ServerState, base: int, samples: int, steps: int) -> str:
+    """A remark on an update that counts for fewer samples or steps than it claims."""
+    config, remarks = state.algorithm.config, []
+    counted = config.counted(samples)
+    if config.weigh_by == "samples" and counted != samples:
+        remarks.append(f"{counted} of its {samples} samples (algorithm.samples_cap)")
+    if "pace" in state.algorithm.aggregator.needs:
+        most = config.most_steps(samples, base)
+        if steps > most:
+            remarks.append(f"{most} of its {steps} steps, more than it can be given")
+    return f"counts for {' and for '.join(remarks)}" if remarks else ""
 
 
 def _check_claims(push: Push, payload: Payload) -> None:

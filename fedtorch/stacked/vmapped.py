@@ -10,6 +10,7 @@ from torch import nn
 
 from fedcore.merging import PARAMETER, in_moments, in_variances
 from fedcore.params import ParamSpec
+from fedtorch.errors import needing_batches
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.tensors import mapped
 
@@ -58,7 +59,7 @@ class Vmapped:
 
     def step(self, rows: Rows, x: Any, y: Any, batch: Batch) -> Any:
         """Calls the module once for each size of batch."""
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), needing_batches(self._module):
             warnings.filterwarnings("ignore", "There is a performance drop")
             return self._step(rows, x, y, batch)
 

@@ -97,21 +97,6 @@ def copied(module: nn.Module) -> nn.Module:
         ) from error
 
 
-def place_of(error: BaseException, module: nn.Module) -> str:
-    """Names the innermost layer that was running when the error was raised."""
-    names = {id(layer): name for name, layer in module.named_modules()}
-    found = ""
-    trace = error.__traceback__
-    while trace is not None:
-        running = trace.tb_frame.f_locals.get("self")
-        if isinstance(running, nn.Module) and id(running) in names:
-            name = names[id(running)]
-            kind = type(running).__name__
-            found = f"layer {name!r} ({kind})" if name else f"module {kind}"
-        trace = trace.tb_next
-    return found or f"the loss or module {type(module).__name__}"
-
-
 def first_sentence(error: BaseException) -> str:
     """Returns the first sentence of an error."""
     if "data-dependent control flow" in str(error):

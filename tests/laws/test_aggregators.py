@@ -56,7 +56,7 @@ def contribution(
     """An update of as many steps as all others, trained on the newest model."""
     gap_D = np.zeros_like(q_D) if gap_D is None else gap_D
     return Contribution(
-        dense_payload(q_D), weight, samples, gap_D, str(client), effort=5.0
+        dense_payload(q_D), weight, samples, gap_D, str(client), effort=5.0, pace=5.0
     )
 
 
@@ -129,7 +129,7 @@ def test_how_many_steps_all_took_does_not_matter(
     config: AggregatorConfig, count: int, seed: int
 ) -> None:
     updates = some(count, seed)
-    more = [update._replace(effort=50.0) for update in updates]
+    more = [update._replace(effort=50.0, pace=50.0) for update in updates]
     assert aggregate(config, more).tobytes() == aggregate(config, updates).tobytes()
 
 

@@ -57,12 +57,21 @@ def test_where_all_take_part_in_every_version_it_is_the_mean() -> None:
         np.testing.assert_allclose(moved_D, mean_D, rtol=1e-4, atol=1e-6)
 
 
+def test_a_huge_update_that_came_and_went_leaves_nothing_behind() -> None:
+    state = CA2FL().build().init(1)
+    _, state = version(state, 2, ("a", one(0.25)), ("b", one(0.5)))
+    _, state = version(state, 2, ("b", one(2.0**100)))
+    _, state = version(state, 2, ("b", one(0.5)))
+    moved_D, state = version(state, 2, ("a", one(0.25)))
+    assert moved_D.tolist() == [0.375]
+
+
 def test_a_client_that_comes_twice_is_calibrated_by_what_was_cached_before() -> None:
     state = CA2FL().build().init(1)
     _, state = version(state, 2, ("a", one(4)))
     moved_D, state = version(state, 2, ("a", one(6)), ("a", one(10)))
     assert moved_D.tolist() == [4 / 2 + ((6 - 4) + (10 - 4)) / 2]
-    assert state.total_D.tolist() == [10]
+    assert state.known.total_D.tolist() == [10]
 
 
 def test_updates_are_cached_as_they_came() -> None:
@@ -76,8 +85,8 @@ def test_updates_are_cached_as_they_came() -> None:
     update = Contribution(payload, 1.0, 1.0, None, "a", 1)
     assert rule.carry is not None
     state = rule.carry(rule.accumulate(state, update))
-    assert len(state.last["a"]) < 50
-    np.testing.assert_array_equal(state.total_D, decode(payload))
+    assert len(state.known.last["a"]) < 50
+    np.testing.assert_array_equal(state.known.total_D, decode(payload))
 
 
 def settings(engine: str, **algorithm: Any) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from pydantic import ValidationError
 from fedcore.aggregators import Contribution, FedNova, WeightedMean
 from fedcore.aggregators.base import AggregatorConfig
 from fedcore.clients import Descent, FedProx, LocalSGD
+from fedcore.controllers import IProf
 from fedcore.payloads import dense_payload
 from fedcore.recipes import FedAvg
 from fedcore.recipes import FedNova as FedNovaRecipe
 from fedcore.typing import Array
 from tests.fedcore.clients.bowls import CLIENTS, LR, Bowls, in_turn
+from tests.fedcore.coordinator.desk import Desk
 from tests.laws.vectors import vector
 
 DIM = 6
@@ -36,7 +38,8 @@ def merged(config: AggregatorConfig, *updates: Contribution) -> Array:
 def update(
     delta_D: Array, effort: float, samples: float = 1.0, weight: float = 1.0
 ) -> Contribution:
-    return Contribution(dense_payload(delta_D), weight, samples, None, effort=effort)
+    payload = dense_payload(delta_D)
+    return Contribution(payload, weight, samples, None, effort=effort, pace=effort)
 
 
 def test_the_paper_by_hand() -> None:
@@ -110,6 +113,37 @@ def test_the_cost_of_an_effort_does_not_grow_with_the_steps_that_are_claimed() -
     periodic = LocalSGD(lr=0.1).rule()._replace(period=3, pull=1.0)
     expected = periodic.effort(99_999) * (99_999_999 / 99_999)
     assert periodic.effort(99_999_999) == pytest.approx(expected, rel=1e-3)
+
+
+CLAIMED = 2**32 - 1  # steps, the most that a message can say
+
+
+@pytest.mark.parametrize("first", ["honest", "liar"])
+def test_a_client_that_claims_too_many_steps_hurts_itself_alone(first: str) -> None:
+    config = FedNovaRecipe(buffer=2, client=LocalSGD(steps=5), weigh_by="updates")
+    desk = Desk(config)
+    desk.enrol("honest", "liar")
+    steps = {"honest": 5, "liar": CLAIMED}
+    reasons = {}
+    for client in sorted(steps, reverse=first == "liar"):
+        desk.push(client, 1, base=0, steps=steps[client])
+        reasons[client] = desk.ack.reason
+    assert reasons == {
+        "honest": "",
+        "liar": f"counts for 5 of its {CLAIMED} steps, more than it can be given",
+    }
+    # The honest update counts as it does beside another one of 5 steps: for a half.
+    moved_D = -desk.coordinator.state.exact_D
+    np.testing.assert_allclose(moved_D, 0.5, rtol=1e-6)
+
+
+def test_the_steps_of_epochs_are_bounded_by_the_cap_on_samples() -> None:
+    client = LocalSGD(epochs=2, batch=10)
+    assert FedNovaRecipe(client=client).most_steps(10**6, 0) == 200_000
+    capped = FedNovaRecipe(client=client, samples_cap=1000)
+    assert capped.most_steps(10**6, 0) == 200
+    longer = [IProf(seconds=3, most=5000)]
+    assert capped.model_copy(update={"controllers": longer}).most_steps(50, 0) == 500
 
 
 UNEQUAL = (2, 2, 2, 40)

@@ -56,6 +56,28 @@ def test_weights_and_samples_stay_with_the_update() -> None:
     assert moved_D.tolist() == [2]
 
 
+def test_a_huge_update_that_came_and_went_leaves_nothing_behind() -> None:
+    state = MIFA().build().init(2)
+    moved_D, state = version(state, ("a", one(0.25, -3)), ("b", one(0.5, 1)))
+    wanted_D = moved_D.tolist()
+    _, state = version(state, ("b", one(2.0**100, -(2.0**99))))
+    moved_D, state = version(state, ("b", one(0.5, 1)))
+    assert moved_D.tolist() == wanted_D
+
+
+def test_rounding_does_not_grow_with_the_number_of_updates() -> None:
+    rule, rng = MIFA().build(), np.random.default_rng(0)
+    state, last = rule.init(8), dict[str, Array]()
+    for number in range(20_000):
+        client = str(number % 3)
+        last[client] = rng.normal(3.0, 1.0, 8).astype(np.float32)
+        update = Contribution(dense_payload(last[client]), 1.0, 1.0, None, client)
+        state = rule.accumulate(state, update)
+    wanted_D = np.sum(list(last.values()), axis=0, dtype=np.float64)
+    np.testing.assert_allclose(state.updates.total_D, wanted_D, rtol=1e-5)
+    assert state.updates.rounded < 2**13 * state.updates.held
+
+
 def test_updates_are_kept_as_they_came() -> None:
     layout = (96, 4)
     spec = ParamSpec.of({str(i): np.zeros(size) for i, size in enumerate(layout)})
@@ -65,5 +87,5 @@ def test_updates_are_kept_as_they_came() -> None:
     state = rule.accumulate(
         rule.init(100), Contribution(payload, 1.0, 1.0, None, "a", 1)
     )
-    assert len(state.last["a"]) < 50
-    np.testing.assert_array_equal(state.total_D, decode(payload))
+    assert len(state.updates.last["a"]) < 50
+    np.testing.assert_array_equal(state.updates.total_D, decode(payload))

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcore.aggregators import MIFA, FedNova, FlexibleParticipation, WeightedMean
+from fedcore.aggregators.base import AggregatorConfig
+from fedcore.clients import LocalSGD
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
@@ -16,7 +19,7 @@ from fedcore.payloads import (
     pack,
     values_payload,
 )
-from fedcore.protocol import Answer, ModelName, Settled, Verdict
+from fedcore.protocol import MOST_COUNTED, Answer, ModelName, Settled, Verdict
 from fedcore.recipes import FedAsync, FedBuff
 from fedcore.staleness import Inverse
 from fedcore.update_filters import FleetController
@@ -69,6 +72,31 @@ def test_what_cannot_be_mixed_any_more_is_late() -> None:
     assert desk.ack.reason == "the server no longer has version 0 to mix with"
     desk.push("a", 3, base=1)
     assert desk.ack.answer is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    "aggregator", [WeightedMean(), FedNova(), MIFA(), FlexibleParticipation()]
+)
+def test_no_number_of_samples_makes_the_model_infinite(
+    aggregator: AggregatorConfig,
+) -> None:
+    config = FedBuff(
+        buffer=4,
+        weigh_by="samples",
+        aggregator=aggregator,
+        client=LocalSGD(steps=5),
+    )
+    desk = Desk(config)
+    desk.enrol("a")
+    huge, small = [2.0**100] * 4, [2.0**60] * 4
+    with np.errstate(all="raise"):
+        desk.push("a", 1, huge, samples=MOST_COUNTED)
+        assert desk.ack.answer is Verdict.DISCARDED
+        assert "absurdly large to count for 1099511627776 samples" in desk.ack.reason
+        for seq in range(2, 6):
+            desk.push("a", seq, small, samples=MOST_COUNTED)
+    assert desk.coordinator.state.applied == 4
+    assert np.isfinite(desk.coordinator.state.exact_D).all()
 
 
 def test_what_a_rule_refuses_is_not_lost_and_counts_for_nothing() -> None:
