@@ -22,9 +22,9 @@ from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
-from fedtorch.errors import needing_batches
 from fedtorch.layout import Buffers, layout
 from fedtorch.modules import check_module
+from fedtorch.raised import needing_batches
 from fedtorch.tensors import CPU, across, join_tensors
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor

@@ -20,12 +20,20 @@ beside them. Least squares are solved from sums, with a little ridge, and forget
 nothing. The regression of a device model is kept from task to task: the published code
 begins it anew each time. And a device that tells no model is one of its own, as every
 device is with ``each: client``.
+
+What clients report is a claim. What all share follows the median of the last slopes of
+the newest clients: slopes that are more than a hundred times apart from it do not enter
+least squares, change the regression of a device model by no more than such a slope, and
+neither moves a prediction further. So a client with an absurd duration hurts itself
+alone, or with ``each: model`` those of the device model that it claims, by that factor
+at most.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import add
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -39,22 +47,44 @@ from fedcore.typing import State
 _FACTS = 5  # F: memory, free memory, temperature, frequency, and a constant
 _GIB = 2.0**30
 _RIDGE = 1e-6  # of the mean square of a fact
-_LEAST = 1e-3  # no slope is predicted below this share of the mean
+_APART = 100.0  # a slope that is so many times the median, or that part, is absurd
+_LARGEST_FACT = 100.0  # times the usual value
 _NOTHING = 1e-12  # seconds or joules a sample
-_NEWEST = 1000  # device models whose regressions are kept
+_NEWEST = 1000  # device models and clients of which something is kept
+
+_ONE = "client "  # begins the name of a regression that no other client shares
 
 Vector5 = tuple[float, ...]
+Entry = TypeVar("Entry")
 
 
 class Slopes(NamedTuple):
     """What is known of one cost: the sums of least squares, and the regressions."""
 
     seen: int = 0
-    total: float = 0.0  # of all slopes
+    least: float = math.inf  # of all slopes
+    largest: float = 0.0
     square_FF: Vector5 = (0.0,) * _FACTS**2  # Σ f fᵀ
     product_F: Vector5 = (0.0,) * _FACTS  # Σ α f
     models: Mapping[str, Vector5] = MappingProxyType({})  # the oldest first
     """w of each device model, followed by the unit of its ε and C."""
+    last: Mapping[str, float] = MappingProxyType({})
+    """The last slope of each client, the oldest first."""
+    median: float = 0.0
+    """The lower median of these slopes."""
+
+    def is_absurd(self, slope: float) -> bool:
+        """Returns whether a slope is too far from those of the clients."""
+        return slope != self.bounded(slope)
+
+    def regression(self, name: str) -> Vector5 | None:
+        """Returns that of a device model; None: there is none, or it began absurdly."""
+        found = self.models.get(name)
+        return None if found is None or self.is_absurd(found[-1]) else found
+
+    def bounded(self, slope: float) -> float:
+        """Returns the nearest slope that is not absurd."""
+        return min(max(slope, self.median / _APART), self.median * _APART)
 
 
 class IProf(ControllerConfig):
@@ -130,59 +160,45 @@ class IProf(ControllerConfig):
         return ServerController(self._init, self._observe, self._assign)
 
     def _init(self) -> tuple[Slopes, Slopes]:
-        return Slopes(models={}), Slopes(models={})
+        return Slopes(models={}, last={}), Slopes(models={}, last={})
 
     def _observe(self, state: State, report: TaskReport) -> tuple[Slopes, Slopes]:
         time, energy = (Slopes(*each) for each in state)
         measured = report.measured
         if measured is None or measured.samples <= self.base_samples:
             return time, energy
-        name, facts_F = (
-            self._name(report.client, measured.device),
-            facts(measured.device),
-        )
+        client, device = report.client, measured.device
         more = measured.samples - self.base_samples
         if measured.seconds is not None:
             slope = (measured.seconds - self.base_seconds) / more
-            time = self._learned(time, name, facts_F, slope)
+            time = self._learned(time, client, device, slope)
         if measured.joules is not None:
             slope = (measured.joules - self.base_joules) / more
-            energy = self._learned(energy, name, facts_F, slope)
+            energy = self._learned(energy, client, device, slope)
         return time, energy
 
     def _learned(
-        self, known: Slopes, name: str, facts_F: Vector5, slope: float
+        self, known: Slopes, client: str, device: Device | None, slope: float
     ) -> Slopes:
         """Returns what is known after one more slope."""
         if slope < _NOTHING:  # the task took no longer than an empty one
             return known
+        name, facts_F = self._name(client, device), facts(device)
+        known = _noted(known, client, slope)
         models = dict(known.models)
-        before = models.pop(name, None)
+        before = known.regression(name)
         if before is None and known.seen:
             weights_F = solved(known)
-            before = (*weights_F, max(_floor(known), _dot(weights_F, facts_F)))
-        known = known._replace(
-            seen=known.seen + 1,
-            total=known.total + slope,
-            square_FF=tuple(
-                old + a * b
-                for old, (a, b) in zip(
-                    known.square_FF,
-                    ((a, b) for a in facts_F for b in facts_F),
-                    strict=True,
-                )
-            ),
-            product_F=tuple(
-                old + slope * a for old, a in zip(known.product_F, facts_F, strict=True)
-            ),
-        )
+            before = (*weights_F, known.bounded(_dot(weights_F, facts_F)))
+        if not known.is_absurd(slope):
+            known = _summed(known, facts_F, slope)
         if before is None:  # nothing was known of any device
-            weights_F = solved(known)
-            before = (*weights_F, slope)
+            before = (*solved(known), slope)
+        if not name.startswith(_ONE):
+            slope = known.bounded(slope)
+        models.pop(name, None)
         models[name] = self._corrected(before, facts_F, slope)
-        if len(models) > _NEWEST:
-            del models[next(iter(models))]
-        return known._replace(models=models)
+        return known._replace(models=_newest(models))
 
     def _corrected(self, model: Vector5, facts_F: Vector5, slope: float) -> Vector5:
         """Returns a device model's regression after one step of PA-I."""
@@ -219,7 +235,7 @@ class IProf(ControllerConfig):
 
     def _name(self, client: str, device: Device | None) -> str:
         if self.each == "client" or device is None or not device.model:
-            return f"client {client}"
+            return f"{_ONE}{client}"
         return f"model {device.model}"
 
 
@@ -227,19 +243,23 @@ def facts(device: Device | None) -> Vector5:
     """Returns f, of about 1 each; 1 stands for what is not known."""
     device = device or Device()
     cores, mhz = device.cores, device.mhz
-    return (
+    known = (
         1.0 if device.memory is None else device.memory / (8 * _GIB),
         1.0 if device.free is None else device.free / (4 * _GIB),
         1.0 if device.celsius is None else device.celsius / 40,
         1.0 if cores is None or mhz is None else cores * mhz / 16_000,
         1.0,
     )
+    return tuple(min(fact, _LARGEST_FACT) for fact in known)
 
 
 def predicted(known: Slopes, name: str, facts_F: Vector5) -> float:
     """Returns the slope of a device: that of its model, else of least squares."""
-    weights_F = known.models[name][:-1] if name in known.models else solved(known)
-    return max(_floor(known), _dot(weights_F, facts_F))
+    regression = known.regression(name)
+    weights_F = solved(known) if regression is None else regression[:-1]
+    slope = _dot(weights_F, facts_F)
+    bounded = known.bounded(slope)
+    return max(slope, bounded) if name.startswith(_ONE) else bounded
 
 
 def solved(known: Slopes) -> Vector5:
@@ -263,8 +283,40 @@ def solved(known: Slopes) -> Vector5:
     return tuple(weights_F)
 
 
-def _floor(known: Slopes) -> float:
-    return _LEAST * known.total / known.seen
+def _noted(known: Slopes, client: str, slope: float) -> Slopes:
+    """Returns what is known after a client's slope, but for what it teaches.
+
+    Sums that an absurd slope came into first begin anew.
+    """
+    last = dict(known.last)
+    last.pop(client, None)
+    last = _newest(last | {client: slope})
+    known = known._replace(
+        last=last, median=sorted(last.values())[(len(last) - 1) // 2]
+    )
+    if known.seen and any(map(known.is_absurd, (known.least, known.largest))):
+        return Slopes(models=known.models, last=last, median=known.median)
+    return known
+
+
+def _summed(known: Slopes, facts_F: Vector5, slope: float) -> Slopes:
+    """Returns what is known with one more task in the sums of least squares."""
+    squares = (a * b for a in facts_F for b in facts_F)
+    products = (slope * a for a in facts_F)
+    return known._replace(
+        seen=known.seen + 1,
+        least=min(known.least, slope),
+        largest=max(known.largest, slope),
+        square_FF=tuple(map(add, known.square_FF, squares)),
+        product_F=tuple(map(add, known.product_F, products)),
+    )
+
+
+def _newest(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Returns the newest entries, without the oldest one if they are too many."""
+    if len(entries) > _NEWEST:
+        del entries[next(iter(entries))]
+    return entries
 
 
 def _dot(a_F: Sequence[float], b_F: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ from fedcore.rng import Key
 from fedcore.typing import Array, Indices, Vector
 from fedcore.user_code import out_of_memory
 from fedtorch.devices import find_device
-from fedtorch.errors import place_of
+from fedtorch.raised import place_of
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.stacked.vmapped import Vmapped
 from fedtorch.stacked.ways import choose, copied, first_sentence

@@ -10,7 +10,7 @@ from torch import nn
 
 from fedcore.merging import PARAMETER, in_moments, in_variances
 from fedcore.params import ParamSpec
-from fedtorch.errors import needing_batches
+from fedtorch.raised import needing_batches
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.tensors import mapped
 

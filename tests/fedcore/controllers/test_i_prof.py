@@ -229,3 +229,41 @@ def test_samples_that_are_used_are_those_of_the_batches() -> None:
     assert client.used_by(40, 3) == 40  # 16, 16 and 8
     assert client.used_by(40, 4) == 56
     assert client.used_by(10, 3) == 30
+
+
+PHONES = [DEVICE._replace(model=f"phone {number}") for number in range(4)]
+
+
+@pytest.mark.parametrize("seconds", [1e7, 1e-6])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("claimed", ["a model of its own", "the model of another"])
+def test_an_absurd_duration_hurts_its_own_client_alone(
+    seconds: float, first: bool, claimed: str
+) -> None:
+    rule = half(each="model" if claimed == "a model of its own" else "client")
+    model = "mine" if claimed == "a model of its own" else "phone 0"
+    absurd = [report(1, seconds, DEVICE._replace(model=model), client="mallory")] * 3
+    honest = [
+        report(100, 2.0, device, client=device.model)
+        for device in PHONES
+        for _ in "123"
+    ]
+    state = after(rule, *(absurd + honest if first else honest + absurd))
+    for device in [*PHONES, DEVICE._replace(model="new")]:
+        given = rule.assign(state, Request(device.model, device)).samples
+        assert given == pytest.approx(500, rel=0.02)
+
+
+def test_who_claims_the_model_of_others_holds_them_up_by_a_bounded_factor() -> None:
+    rule = half()
+    honest = [report(100, 2.0, device, client=device.model) for device in PHONES]
+    absurd = [report(1, 1e7, PHONES[0], client="mallory")] * 1000
+    state = after(rule, *honest, *absurd)
+    assert samples(rule, state, PHONES[0]) == 5  # a hundredth of 500
+    for _ in range(100):  # as many tasks take it back
+        state = rule.observe(state, honest[0])
+    assert samples(rule, state, PHONES[0]) >= 490
+
+
+def test_absurd_facts_count_as_large_ones() -> None:
+    assert max(facts(DEVICE._replace(memory=1 << 50, mhz=1e6))) == 100
