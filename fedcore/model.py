@@ -1,6 +1,6 @@
 """What the platform asks of a model: one flat vector, alone or in a stack."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fedcore.clients import Descent, Taken
@@ -59,6 +59,21 @@ class FlatModel(Protocol):
         Raises:
             NotStackableError: it can only be trained one by one; says why.
         """
+
+
+class Weighted(NamedTuple):
+    """The gradient of a batch whose samples count for more or less."""
+
+    loss: float
+    """Σ weight·loss / B over its B samples."""
+    gradient_D: Vector
+    """Σ weight·gradient / B; its array is valid until the next call."""
+    norms_B: Vector
+    """The norm of each sample's gradient without its weight, or an estimate."""
+
+
+# (w_D, x, y, weights_B): the model, inputs and targets of B samples, their weights.
+WeightedGradient = Callable[[Vector, Any, Any, Vector], Weighted]
 
 
 class Steps(NamedTuple):

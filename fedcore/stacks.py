@@ -26,6 +26,7 @@ from fedcore.clients import (
     met,
     parted,
 )
+from fedcore.errors import NotStackableError
 from fedcore.model import StackedModel, Steps
 from fedcore.pool import Pool
 from fedcore.rng import Key, Words
@@ -51,6 +52,20 @@ class StackedUpdates(NamedTuple):
     kept: list[State]
 
 
+def why_one_by_one(config: ClientAlgorithmConfig) -> str | None:
+    """Returns why clients cannot be trained in stacks; None: they can.
+
+    Args:
+        config: of the client algorithm.
+    """
+    if config.build().sampling is None:
+        return None
+    return (
+        f"{config.kind} draws the samples of a step by the gradients of the steps "
+        "before, of each client by itself"
+    )
+
+
 def train_stack(
     model: StackedModel,
     pool: Pool,
@@ -71,7 +86,12 @@ def train_stack(
         base_D: the public model that they all start from, or one for each.
         count_labels: whether the labels that were used are to be counted.
         frozen: the parts of the models that no step moves.
+
+    Raises:
+        NotStackableError: the client algorithm trains clients one by one.
     """
+    if (why := why_one_by_one(config)) is not None:
+        raise NotStackableError(why)
     algorithm, count = config.build(), len(tasks.clients)
     steps_N = np.array(tasks.steps)
     samples_N = np.array([pool.size(client) for client in tasks.clients])

@@ -98,6 +98,9 @@ class Trainer:
         self._share_labels = share_labels
         self.model = model or workload.flat()
         workload.fits(algorithm)
+        sampling = algorithm.config.client.build().sampling
+        if sampling is not None:  # refused before the first task, if at all
+            workload.weighted_gradient(self.model, sampling.priority)
         algorithm.model.require(self.model.spec, "this workload's model")
 
     def task(

@@ -8,15 +8,17 @@ nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 import os
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from fedcore.errors import ModelError
 from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
 from fedcore.metrics import Mean
-from fedcore.model import Metrics, StackedModel
+from fedcore.model import Metrics, StackedModel, Weighted
 from fedcore.params import Rest
 from fedcore.rng import Key
 from fedcore.samples import Samples
@@ -25,7 +27,7 @@ from fedcore.user_code import user_code
 from fedtorch.layout import Buffers, layout
 from fedtorch.modules import check_module
 from fedtorch.raised import needing_batches
-from fedtorch.tensors import CPU, across, join_tensors
+from fedtorch.tensors import CPU, across, join_tensors, mapped
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
 from fedtorch.whole import WholeModel, flat_of
@@ -102,19 +104,69 @@ class FlatModule:
 
         The gradient's array is valid until the next call.
         """
+        output, targets = self._forward(w_D, x, y)
+        loss = self._loss_there(output, targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item(), self._gradient_here()
+
+    def weighted_gradient(
+        self, w_D: Vector, x: Any, y: Any, weights_B: Vector
+    ) -> Weighted:
+        """Returns the loss and the gradient of a batch whose samples have weights.
+
+        The norms are those of the gradient of each sample's loss at the module's
+        output: of cross-entropy ‖softmax - onehot‖. They cost no gradient more.
+
+        Raises:
+            ModelError: the output is not one tensor with a row for each sample.
+        """
+        output, targets = self._forward(w_D, x, y)
+        count = len(weights_B)
+        if not isinstance(output, torch.Tensor) or output.shape[:1] != (count,):
+            raise ModelError(
+                "priority estimate takes the gradients at the module's output, and "
+                "that is not one tensor with a row for each sample; use priority: "
+                "gradient_norm"
+            )
+        loss = self._loss_there(output, targets)
+        (g_B,) = torch.autograd.grad(loss, output)
+        weights = torch.from_numpy(weights_B).to(self._device)
+        output.backward(  # type: ignore[no-untyped-call]
+            g_B * weights.reshape(-1, *[1] * (g_B.dim() - 1))
+        )
+        norms = torch.linalg.vector_norm(g_B.reshape(count, -1), dim=1) * count
+        mean = loss.item()
+        if (weights_B != 1).any():
+            mean = self._mean_loss(output.detach(), targets, weights_B)
+        return Weighted(mean, self._gradient_here(), norms.cpu().numpy())
+
+    def _mean_loss(
+        self, output: torch.Tensor, targets: Any, weights_B: Vector
+    ) -> float:
+        """Returns Σ weight·loss / B; a loss function gives means alone."""
+        total = 0.0
+        for place, weight in enumerate(weights_B.tolist()):
+            row = slice(place, place + 1)
+            own = self._loss_there(output[row], mapped(targets, itemgetter(row)))
+            total += weight * own.item()
+        return total / len(weights_B)
+
+    def _forward(self, w_D: Vector, x: Any, y: Any) -> tuple[Any, Any]:
+        """Returns outputs and targets of a batch in training, gradients at zero."""
         self._whole.train()
         dim = self.spec.dim
         self._take(w_D, w_D[dim:] if self.local_L is not None else None)
         self._g_D.zero_()
         targets = across(to_targets(y), self._device)
         with needing_batches(self._module):
-            outputs = self._module(self._there(x))
-        loss = self._loss_there(outputs, targets)
-        loss.backward()  # type: ignore[no-untyped-call]
+            return self._module(self._there(x)), targets
+
+    def _gradient_here(self) -> Vector:
+        """Returns the gradient after ``backward``, valid until the next call."""
         self._whole.take_buffers()
         if self._g_here_D is not self._g_D:
             self._g_here_D.copy_(self._g_D)
-        return loss.item(), self._g
+        return self._g
 
     def _take(self, w_D: Vector, local_L: Vector | None) -> None:
         """Copies these weights and buffers into the module."""

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedcore.clients import Priority
 from fedcore.evaluation import MetricsOf
-from fedcore.model import FlatModel
+from fedcore.model import FlatModel, WeightedGradient
 from fedcore.samples import IndexedSamples, Samples, as_samples
 from fedcore.workload import Workload
 from fedtorch.devices import find_device
@@ -65,6 +66,14 @@ class TorchWorkload(Workload):
             buffers=self.buffers,
             local=self.local,
         )
+
+    def weighted_gradient(
+        self, model: FlatModel, priority: Priority
+    ) -> WeightedGradient:
+        """Returns gradients of samples that have weights; estimates are torch's own."""
+        if priority == "estimate" and isinstance(model, FlatModule):
+            return model.weighted_gradient
+        return super().weighted_gradient(model, priority)
 
     def on(self, device: str) -> "TorchWorkload":
         """Returns the same workload on another device."""

@@ -8,7 +8,10 @@ from fedcore.clients._sgd import SGDConfig as SGDConfig
 from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
 from fedcore.clients.base import ClientAlgorithmConfig as ClientAlgorithmConfig
+from fedcore.clients.base import Drawn as Drawn
+from fedcore.clients.base import Priority as Priority
 from fedcore.clients.base import Rule as Rule
+from fedcore.clients.base import Sampling as Sampling
 from fedcore.clients.base import Taken as Taken
 from fedcore.clients.base import TakeSteps as TakeSteps
 from fedcore.clients.base import Trained as Trained
@@ -26,6 +29,7 @@ from fedcore.clients.local_tensors import joined as joined
 from fedcore.clients.local_tensors import parted as parted
 from fedcore.clients.local_tensors import taken_back as taken_back
 from fedcore.clients.overlap_local_sgd import OverlapLocalSGD as OverlapLocalSGD
+from fedcore.clients.prioritised_sgd import PrioritisedSGD as PrioritisedSGD
 from fedcore.clients.scaffold import Scaffold as Scaffold
 from fedcore.clients.steps import Gradient as Gradient
 from fedcore.clients.steps import by_gradients as by_gradients

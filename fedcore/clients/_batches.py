@@ -9,7 +9,7 @@ from fedcore.rng import Words, bits
 from fedcore.typing import Counts, Indices
 
 _LAST = np.iinfo(np.uint64).max
-_PASSES = 1 << 40  # words of a seed's stream that each shuffle may take
+_PASSES = 1 << 40  # words of a seed's stream that each shuffle, or each step, may take
 _FEW = 4  # times the samples that are needed: of more, only those are sorted
 
 
@@ -64,6 +64,27 @@ def shuffled_batches(
     if sizes_NS.min() < width:
         rows_NSB[np.arange(width) >= sizes_NS[..., None]] = 0
     return Batches(rows_NSB, sizes_NS)
+
+
+def uniform_batches(
+    samples_N: Counts, steps_N: Counts, seeds_N: Words, batch: int
+) -> Batches:
+    """Draws the samples of each batch independently, all with the same probability."""
+    step_S = np.arange(int(steps_N.max()))
+    sizes_N = np.minimum(batch, samples_N)
+    sizes_NS = np.where(step_S < steps_N[:, None], sizes_N[:, None], 0)
+    width = int(sizes_N.max())
+    u_NSB = np.stack([draws(seeds_N, step, width) for step in step_S.tolist()], axis=1)
+    samples_N11 = samples_N[:, None, None]
+    rows_NSB = np.minimum((u_NSB * samples_N11).astype(np.int64), samples_N11 - 1)
+    rows_NSB[np.arange(width) >= sizes_NS[..., None]] = 0
+    return Batches(rows_NSB, sizes_NS)
+
+
+def draws(seeds_N: Words, step: int, count: int) -> npt.NDArray[np.float64]:
+    """Numbers in [0, 1) of a step of each seed's task, shape ``seeds.shape + (B,)``."""
+    words = bits(seeds_N, step * _PASSES, count) >> np.uint64(11)
+    return words * np.float64(2.0**-53)
 
 
 def _alike(samples_N: Counts) -> list[Indices | slice]:

@@ -9,7 +9,7 @@ along the last axis, so the same lines train one client ``(D,)`` or a stack ``(N
 from abc import abstractmethod
 from collections.abc import Callable
 from types import EllipsisType
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -90,16 +90,48 @@ class Run(Protocol):
         """
 
 
+# What tells how much a sample matters: the norm of its gradient, or an estimate of it
+# that costs next to nothing, such as the norm of the gradient at the model's outputs.
+Priority = Literal["gradient_norm", "estimate"]
+
+
+class Drawn(NamedTuple):
+    """The samples of one step."""
+
+    rows_B: Indices
+    """Some may be there more than once."""
+    weights_B: Vector
+    """What the gradient of each is multiplied by before their mean is taken."""
+
+
+class Sampling(NamedTuple):
+    """Draws the samples of each step by what the steps before have shown of them."""
+
+    priority: Priority
+    """What has to be known of each sample that is used."""
+    init: Callable[[int, State], State]
+    """(number of samples, what the client has kept) to the state before a task. The
+    state after it is what the client keeps."""
+    draw: Callable[[State, Words, int], Drawn]
+    """(state, seed of the task, step) to the samples of that step."""
+    learn: Callable[[State, Indices, Vector], State]
+    """(state, rows (B,), their norms (B,)) to the next state."""
+
+
 class ClientAlgorithm(NamedTuple):
     """Plans and takes the local steps of a task."""
 
     plan: Callable[[Counts, Counts, Words], Batches]
-    """(samples, steps, seeds), each (N,), to the batches of each step."""
+    """(samples, steps, seeds), each (N,), to the batches of each step. With a
+    ``sampling`` they are those that it draws while all samples matter alike."""
     run: Run
     meet: Callable[[Array, State], tuple[Array, State]] | None = None
     """Where the steps begin with what the client has kept, and not with the model that
     it gets: (that model, what ``run`` kept) to (the update Δ, what the client keeps).
     So the steps may be taken while the message before them travels."""
+    sampling: Sampling | None = None
+    """Where the samples of a step depend on the steps before. ``run`` then keeps
+    nothing; its clients are trained one by one."""
 
 
 def met(algorithm: ClientAlgorithm, public_D: Array, trained: Trained) -> Trained:

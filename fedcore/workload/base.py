@@ -7,9 +7,10 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from fedcore.algorithm import Algorithm
+from fedcore.clients import Priority
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.evaluation import MetricsOf
-from fedcore.model import FlatModel, Metrics
+from fedcore.model import FlatModel, Metrics, WeightedGradient
 from fedcore.params import Tensors
 from fedcore.participant import Trained as TaskResult
 from fedcore.samples import Samples, as_samples
@@ -17,6 +18,7 @@ from fedcore.typing import Vector
 from fedcore.workload.client_algorithm import run_client_algorithm
 from fedcore.workload.task import Client, LocalTask
 from fedcore.workload.training_task import Trained, TrainingTask
+from fedcore.workload.weighted import one_sample_at_a_time
 
 Initial = Callable[[np.random.Generator], Tensors]
 Gradient = Callable[[Tensors, Any, Any], tuple[float, Tensors]]
@@ -182,4 +184,29 @@ class Workload:
             WorkloadError: the data are no samples, or there are none.
         """
         samples = self.samples(data, "train_data")
-        return run_client_algorithm(model, public_D, samples, task)
+        return run_client_algorithm(
+            model, public_D, samples, task, self.weighted_gradient
+        )
+
+    def weighted_gradient(
+        self, model: FlatModel, priority: Priority
+    ) -> WeightedGradient:
+        """Returns a function that computes gradients of samples that have weights.
+
+        Client algorithms ask for it whose samples count for more or less. By default
+        it asks for the gradient of one sample after the other.
+
+        Args:
+            model: the workload's, from :meth:`flat`.
+            priority: which norms it returns beside the gradient.
+
+        Raises:
+            ConfigError: the workload cannot tell these norms; the message says why.
+        """
+        if priority == "gradient_norm":
+            return one_sample_at_a_time(model)
+        raise ConfigError(
+            "algorithm.client: priority estimate takes the gradients at the model's "
+            "outputs, and this workload's functions give those of its parameters "
+            "alone; use priority: gradient_norm, or a TorchWorkload"
+        )

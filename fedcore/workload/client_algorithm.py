@@ -1,17 +1,32 @@
 """One task by the recipe's client algorithm, with a model's gradients."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from fedcore.clients import WithLocal, batches_of_one, by_gradients, joined, parted
-from fedcore.model import FlatModel
+from fedcore.clients import (
+    Priority,
+    Sampling,
+    WithLocal,
+    batches_of_one,
+    by_gradients,
+    joined,
+    parted,
+)
+from fedcore.model import FlatModel, WeightedGradient
 from fedcore.participant import Trained
+from fedcore.rng import Key, seeds
 from fedcore.samples import Samples
-from fedcore.typing import Array, Vector
+from fedcore.typing import Array, Indices, State, Vector
 from fedcore.workload.task import LocalTask
 
 
 def run_client_algorithm(
-    model: FlatModel, public_D: Vector, samples: Samples, task: LocalTask
+    model: FlatModel,
+    public_D: Vector,
+    samples: Samples,
+    task: LocalTask,
+    weighted: Callable[[FlatModel, Priority], WeightedGradient],
 ) -> Trained:
     """The update of a task, Δ = W - w.
 
@@ -20,29 +35,71 @@ def run_client_algorithm(
         public_D: the model that the task begins with, shape (D,).
         samples: the client's.
         task: what else the update depends on.
+        weighted: returns the gradients of samples that have weights, for algorithms
+            that draw them (:class:`fedcore.clients.Sampling`).
     """
     algorithm = task.config.build()
     steps = task.step_count(len(samples))
-    plan = batches_of_one(algorithm, len(samples), steps, task.key)
-
-    def gradient(w_D: Array, step: int) -> tuple[Array, Array]:
-        return model.gradient(w_D, *samples.batch(plan[step]))
-
-    frozen, buffers = task.config.frozen_parts(model.spec), model.spec.in_training
-    take = by_gradients(gradient, len(plan), buffers=buffers, frozen=frozen)
     kept, local_L = parted(task.kept, model.local_L)
+    batches: _Planned | _Sampled
+    if algorithm.sampling is None:
+        plan = batches_of_one(algorithm, len(samples), steps, task.key)
+        batches = _Planned(model, samples, plan)
+    else:
+        sampling = algorithm.sampling
+        gradient = weighted(model, sampling.priority)
+        batches = _Sampled(gradient, samples, sampling, task.key, kept)
+        kept = None
+    frozen, buffers = task.config.frozen_parts(model.spec), model.spec.in_training
+    take = by_gradients(batches.gradient, steps, buffers=buffers, frozen=frozen)
     if local_L is not None:
         take = with_local = WithLocal(take, local_L)
-    trained = algorithm.run(public_D, len(plan), take, kept)
+    trained = algorithm.run(public_D, steps, take, kept)
+    if isinstance(batches, _Sampled):
+        trained = trained._replace(state=batches.state)
     if local_L is not None:
         trained = trained._replace(state=joined(trained.state, with_local.local_L))
-    used = np.concatenate(plan)
+    used = np.concatenate(batches.used)
     return Trained(
         delta_D=trained.delta_D,
         samples=len(samples),
-        steps=len(plan),
+        steps=steps,
         loss=float(trained.loss),
         counts=samples.label_counts(used) if task.counts_labels else None,
         kept=trained.state,
         used=len(used),
     )
+
+
+class _Planned:
+    """The gradients of batches that follow from the task's seed."""
+
+    def __init__(self, model: FlatModel, samples: Samples, plan: list[Indices]) -> None:
+        self._model, self._samples, self.used = model, samples, plan
+
+    def gradient(self, w_D: Array, step: int) -> tuple[Array, Array]:
+        return self._model.gradient(w_D, *self._samples.batch(self.used[step]))
+
+
+class _Sampled:
+    """The gradients of batches that are drawn by those of the steps before."""
+
+    def __init__(
+        self,
+        weighted: WeightedGradient,
+        samples: Samples,
+        sampling: Sampling,
+        key: Key,
+        kept: State,
+    ) -> None:
+        self._weighted, self._samples, self._sampling = weighted, samples, sampling
+        self._seed = seeds(key)
+        self.state = sampling.init(len(samples), kept)
+        self.used: list[Indices] = []
+
+    def gradient(self, w_D: Array, step: int) -> tuple[Array, Array]:
+        rows_B, weights_B = self._sampling.draw(self.state, self._seed, step)
+        found = self._weighted(w_D, *self._samples.batch(rows_B), weights_B)
+        self.state = self._sampling.learn(self.state, rows_B, found.norms_B)
+        self.used.append(rows_B)
+        return found.loss, found.gradient_D

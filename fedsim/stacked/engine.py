@@ -10,6 +10,7 @@ from fedcore.errors import LatecomerError, NotStackableError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
 from fedcore.rng import Key
+from fedcore.stacks import why_one_by_one
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
@@ -82,7 +83,7 @@ def _try(
 def _reason_against(config: FederationConfig) -> str | None:
     if config.simulate.arrivals is not None:
         return "a recorded order of arrival is replayed exactly"
-    return None
+    return why_one_by_one(config.algorithm.client)
 
 
 def stacked_clients(

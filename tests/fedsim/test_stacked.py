@@ -733,6 +733,24 @@ def test_a_module_that_cannot_be_stacked_is_trained_one_by_one(
     assert len(results.of(Stepped)) == 2
 
 
+def test_clients_that_draw_by_gradients_are_trained_one_by_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = {"kind": "prioritised_sgd", "steps": 3, "priority": "estimate"}
+    config = {
+        "algorithm": {"kind": "fed_buff", "buffer": 2, "client": client},
+        "stop": {"versions": 4},
+        "simulate": {"clients": 3},
+    }
+    with caplog.at_level("INFO", "fedsim"):
+        results = latecomer.run(config, WORKLOAD, folder=tmp_path / "run")
+    assert (
+        "clients are trained one by one: prioritised_sgd draws the samples of a step "
+        "by the gradients of the steps before" in caplog.text
+    )
+    assert len(results.of(Stepped)) == 4
+
+
 def test_what_a_crowd_has_moved_is_written_in_the_order_of_its_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ pytestmark = [
 APP = Path(__file__).parent / "batch_norm_app.py"
 Make = Callable[..., LocalFederation]
 SGD = {"kind": "local_sgd", "lr": 0.05}
+PRIORITISED = {"kind": "prioritised_sgd", "lr": 0.05, "priority": "estimate"}
 ADAM = {"kind": "local_adam", "lr": 0.01, "keep_moments": True}
 
 
@@ -68,11 +69,14 @@ def measured_alike(real: LocalFederation, folder: Path) -> None:
     assert len({*losses[0].values()}) == CLIENTS
 
 
-@pytest.mark.parametrize("name", ["average", "fed_bn"])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("average", SGD), ("fed_bn", SGD), ("average", PRIORITISED)],
+)
 def test_the_simulator_repeats_a_real_federation_with_buffers(
-    name: str, federation: Make
+    name: str, rule: dict[str, Any], federation: Make
 ) -> None:
-    real = federation(name)
+    real = federation(name, rule)
     server = real.server("--no-evaluator")
     clients = [real.client(i, CLIENTS) for i in range(CLIENTS)]
     assert server.wait() == 0, server.tail()
@@ -94,7 +98,9 @@ def has_made(real: LocalFederation, versions: int) -> bool:
     return len(published(real.run)) >= versions
 
 
-@pytest.mark.parametrize(("name", "rule"), [("fed_bn", SGD), ("average", ADAM)])
+@pytest.mark.parametrize(
+    ("name", "rule"), [("fed_bn", SGD), ("average", ADAM), ("fed_bn", PRIORITISED)]
+)
 def test_local_tensors_and_moments_outlive_their_client(
     name: str, rule: dict[str, Any], federation: Make
 ) -> None:

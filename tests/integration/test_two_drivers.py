@@ -114,6 +114,33 @@ def test_a_method_with_state_on_both_sides_is_the_same_in_both(
     assert set(last.model("last")) == set(last.model(version=4))
 
 
+def test_clients_that_keep_priorities_are_the_same_in_both(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    algorithm = settings("fed_buff", COMPRESSED)
+    algorithm["client"] |= {"kind": "prioritised_sgd"}
+    real = federation(algorithm=algorithm, stop={"versions": 8})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+
+
+def test_a_client_whose_workload_has_no_estimates_says_so_and_ends(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    algorithm = settings("fed_buff", UNCOMPRESSED)
+    algorithm["client"] |= {"kind": "prioritised_sgd", "priority": "estimate"}
+    real = federation(algorithm=algorithm, stop={"versions": 1})
+    real.server("--no-evaluator")
+    client = real.client(0, CLIENTS)
+    assert client.wait() == 78
+    assert "use priority: gradient_norm" in client.tail()
+
+
 def test_gaias_sites_keep_in_step_and_are_the_same_in_both(
     federation: Callable[..., LocalFederation],
 ) -> None:

@@ -35,7 +35,8 @@ EVERY = variants(
     LocalAdam(lr=0.1, weight_decay=0.1, clip_norm=0.5, keep_moments=True),
     LocalAdamW(lr=0.1, weight_decay=0.1),
 )
-PER_EPOCH = [config for config in EVERY if getattr(config, "steps", None) is None]
+SHUFFLED = [config for config in EVERY if config.build().sampling is None]
+PER_EPOCH = [config for config in SHUFFLED if getattr(config, "steps", None) is None]
 
 
 def towards(goal: Array) -> Gradient:
@@ -186,7 +187,7 @@ def test_a_plan_has_the_promised_steps_of_rows_that_exist(
     assert len(plan) == config.step_count(samples, work) >= 1
     for rows in plan:
         assert len(rows) >= 1
-        assert len(set(rows.tolist())) == len(rows)
+        assert len(set(rows.tolist())) == len(rows) or config not in SHUFFLED
         assert 0 <= rows.min() <= rows.max() < samples
 
 
