@@ -15,13 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 import latecomer
+from benchmarks.claims.perceptron import perceptron
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
-from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from benchmarks.claims.setup import digits
 from fedcore.partitions import dirichlet, shards
-from fedcore.samples import Subset
 from fedcore.typing import Seconds
 from fedtorch import TorchWorkload
 
@@ -41,7 +39,7 @@ CONTROLS: dict[str, tuple[int, list[dict[str, Any]]]] = {
 
 
 def run(scale: Scale) -> Report:
-    """Time to a loss in rounds, and to an accuracy without."""
+    """Measures seconds to a loss in rounds, and to an accuracy without rounds."""
     budget = BUDGET if not scale.quick else 200.0
     rows: dict[str, list[Cell]] = {}
     fixed = FIXED[:1] if scale.quick else FIXED
@@ -92,7 +90,7 @@ def run(scale: Scale) -> Report:
 def in_rounds(
     steps: int, adapts: bool, lr: float, budget: Seconds, seed: int
 ) -> Seconds:
-    """When the loss is reached."""
+    """Returns the virtual seconds after which rounds reach the loss."""
     _, y = digits("train")
     parts = shards(y, clients=CLIENTS, per_client=2, seed=seed)
     controllers = [{"kind": "ada_comm", "period": 120.0}] if adapts else []
@@ -119,7 +117,7 @@ def in_rounds(
                 },
             },
         },
-        workload(parts),
+        perceptron(parts),
     )
     reached = [
         at
@@ -132,7 +130,7 @@ def in_rounds(
 def freely(
     steps: int, controllers: list[dict[str, Any]], limit: Seconds, seed: int
 ) -> Seconds:
-    """When an accuracy is reached without rounds."""
+    """Returns the virtual seconds to an accuracy where nobody waits for a round."""
     _, y = digits("train")
     parts = dirichlet(y, clients=MANY, alpha=0.3, seed=seed)
     client = {"kind": "local_sgd", "lr": LR, "steps": steps}
@@ -152,7 +150,7 @@ def freely(
                 "jitter": {"kind": "log_normal", "sigma": 0.05},
             },
         },
-        workload(parts),
+        perceptron(parts),
     )
     reached = [
         at
@@ -163,23 +161,7 @@ def freely(
 
 
 def simulated(config: dict[str, Any], mine: TorchWorkload) -> Mapping[str, Any]:
-    """What the evaluator found, with the times of the versions."""
+    """Runs a simulation; returns columns of metrics and seconds, a row a version."""
     with tempfile.TemporaryDirectory() as folder:
         results = latecomer.run(config, mine, folder=Path(folder) / "run")
         return dict(results.central)
-
-
-def workload(parts: Any) -> TorchWorkload:
-    """The digits, in these parts."""
-    x, y = digits("train")
-    return TorchWorkload(
-        model=lambda: nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        ),
-        loss=nn.CrossEntropyLoss(),
-        metrics=lambda output, target: {
-            "accuracy": (output.argmax(1) == target).float().mean()
-        },
-        train_data=lambda client: Subset(x, y, parts[client.index]),
-        test_data=lambda: digits("test"),
-    )

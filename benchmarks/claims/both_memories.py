@@ -61,7 +61,7 @@ KNOWN = {  # which codecs are known to lose more, and how much
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """The metrics of a run's last model, and its traffic."""
 
     accuracy: float
     loss: float

@@ -60,7 +60,7 @@ Rows = dict[str, list[Cell]]
 
 
 def run(scale: Scale) -> Report:
-    """Correlated loss, the cap, and the honest negative."""
+    """Measures correlated loss, capped memories, and where memories gain nothing."""
     rounds = scale.of(300, 12)
     recall_at, checks = f"recall@{rounds // 3}", list[Check]()
     columns = (recall_at, f"accuracy@{rounds}", f"loss@{rounds}")
@@ -171,7 +171,7 @@ def _independent(scale: Scale, rounds: int, checks: list[Check]) -> Rows:
 
 
 def cells(found: Iterable[Outcome], before: Sequence[str]) -> list[Cell]:
-    """The columns of one row."""
+    """Returns the cells of one row."""
     columns = list(zip(*found, strict=True))[:3]
     known = [*before, "", "", ""]
     return [Cell(column, known[i]) for i, column in enumerate(columns)]

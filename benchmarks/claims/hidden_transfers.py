@@ -36,7 +36,7 @@ ROWS: dict[str, tuple[int, dict[str, Any], str]] = {
 
 
 def run(scale: Scale) -> Report:
-    """The time to three losses, for each way."""
+    """Measures the virtual seconds to three losses, for each method."""
     rows = dict[str, list[Cell]]()
     for name, (steps, settings, expected) in ROWS.items():
         found = [

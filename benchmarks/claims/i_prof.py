@@ -38,14 +38,14 @@ WHOLE, COLD = "I-Prof", "least squares over all devices alone"
 
 
 class Miss(NamedTuple):
-    """|time - objective| / objective, the median over devices."""
+    """The median over devices of |time - objective| / objective, for two tasks."""
 
     first: float
     fourth: float
 
 
 def run(scale: Scale) -> Report:
-    """Simulated devices with and without their regressions, and real processes."""
+    """Measures simulated devices with and without regressions, and real processes."""
     found = {
         name: [simulated(name == WHOLE, seed) for seed in scale.seeds]
         for name in (WHOLE, COLD)
@@ -86,7 +86,7 @@ def run(scale: Scale) -> Report:
 
 
 def simulated(learns: bool, seed: int) -> Miss:
-    """How far the first and the fourth task of new devices are from the objective."""
+    """Returns how far new devices' first and fourth tasks miss the objective."""
     simulate = SimulateConfig(
         clients=2 * DEVICES,
         step_seconds=SLOPE,
@@ -120,7 +120,7 @@ def done(
     task: int,
     learns: bool,
 ) -> tuple[State, float]:
-    """One task of one device: the state after it, and how long it took."""
+    """Returns the state after one task of a device, and its seconds."""
     name, device = population.names[who], population.device(who, task)
     if not learns:  # a device whose model is new each time has no regression
         device = device._replace(model=f"{device.model} {task}")
@@ -132,12 +132,12 @@ def done(
 
 
 def far(times: list[float], objective: float) -> float:
-    """The median deviation from the objective, as a share of it."""
+    """Returns the median deviation from the objective, as a share of it."""
     return float(np.median(np.abs(np.array(times) - objective) / objective))
 
 
 def deployed() -> Miss:
-    """The same of real processes: of the first task, and of all after three."""
+    """Returns the same of real processes, for the first task and all after three."""
     app = f"{Path(throttled_app.__file__)}:workload"
     settings = {
         "app": app,

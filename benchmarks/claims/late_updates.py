@@ -114,12 +114,12 @@ def _slowdowns(
 def _iterations(
     problem: Problem, optimizer: Optimizer, staleness: int, seed: int, most: int
 ) -> int:
-    """How many it took; so many where it did not get there."""
+    """Returns the iterations to the target; the budget where it was not reached."""
     return train(problem, optimizer, staleness, seed=seed, most=most).iterations or most
 
 
 def _coherence(scale: Scale) -> Table:
-    """The mean of μ over the iterations to the target, for SGD."""
+    """Returns the table of μ of SGD, averaged over the iterations to the target."""
     most, rows = scale.of(MOST, 20), {}
     for s in STALENESS[1:] if not scale.quick else (4,):
         courses = [
@@ -144,7 +144,7 @@ def _coherence(scale: Scale) -> Table:
 
 @cache
 def _problem(depth: int, seed: int, he: bool) -> Problem:
-    """A network with so many hidden layers of 32."""
+    """Returns the digits with a network of so many hidden layers of 32 units."""
     if not find_spec("torch"):
         raise SystemExit("claim 8 needs torch")
     nn = import_module("torch").nn

@@ -60,7 +60,7 @@ KNOWN = {  # what misses a bound
 
 
 class Setting(NamedTuple):
-    """One point of the experiment; seeds are its repetitions."""
+    """The settings of one cell, which is repeated for each seed."""
 
     parts: Parts
     workers: int
@@ -76,12 +76,12 @@ class Reached(NamedTuple):
     nbytes: list[float]
 
     def cell(self, most: int) -> Cell:
-        """The rounds."""
+        """Returns the rounds as a cell of the table."""
         return Cell(self.rounds, budget=most + 1)
 
 
 def run(scale: Scale) -> Report:
-    """Rounds and bytes by workers, plain and with momentum."""
+    """Measures rounds and bytes by the number of workers, with and without momentum."""
     scale = scale.few(FEW)
     tables, checks = list[Table](), list[Check]()
     for name, momentum in MOMENTA.items():
@@ -162,7 +162,7 @@ def reach(
     codec: tuple[CompressorConfig, CompressorConfig],
     seeds: Sequence[int],
 ) -> Reached:
-    """Rounds and bytes of each seed."""
+    """Returns the rounds and bytes to the goal, for each seed."""
     found = [_reach(setting, codec, seed) for seed in seeds]
     return Reached([rounds for rounds, _ in found], [nbytes for _, nbytes in found])
 

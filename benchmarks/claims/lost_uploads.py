@@ -61,7 +61,7 @@ POLICIES: dict[str, type[Trainee]] = {
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """The metrics of one run."""
 
     early: float  # recall of the rare classes at a third of the rounds
     accuracy: float
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One row of the tables."""
+    """The settings of one row of the tables."""
 
     uplink: CompressorConfig
     trainee: type[Trainee] = FoldsBack

@@ -52,12 +52,12 @@ class Arm(NamedTuple):
 
 
 def groups(channels: int) -> nn.Module:
-    """GroupNorm with two groups."""
+    """Returns GroupNorm with two groups, for so many channels."""
     return nn.GroupNorm(2, channels)
 
 
 def nothing(channels: int) -> nn.Module:
-    """No normalisation."""
+    """Returns a layer that normalises nothing."""
     return nn.Identity()
 
 
@@ -82,7 +82,7 @@ PERSONAL = {
 
 
 def run(scale: Scale) -> Report:
-    """Everything by classes and by features."""
+    """Measures all ways to normalise where classes or features differ."""
     tables, central = [], dict[tuple[str, str], Cell]()
     for title, classes in BY_CLASSES.items():
         rows = {
@@ -118,14 +118,14 @@ def run(scale: Scale) -> Report:
 
 
 def cells(arm: Arm, scale: Scale, parts: Callable[[int], "Parts"]) -> tuple[Cell, Cell]:
-    """Accuracy by the server and by the clients, of all seeds."""
+    """Returns the accuracies that the server and the clients measure, over seeds."""
     versions = scale.of(VERSIONS, 2)
     found = [measured(arm, parts(seed), versions, seed) for seed in scale.seeds]
     return Cell([one for one, _ in found]), Cell([own for _, own in found])
 
 
 class Parts(NamedTuple):
-    """What each client trains on and is tested on."""
+    """The samples (x, y) that each client trains on and is tested on."""
 
     train: Callable[[Client], tuple[Vector, Any]]
     valid: Callable[[Client], tuple[Vector, Any]]
@@ -176,7 +176,7 @@ def by_features(seed: int) -> Parts:
 
 
 def images(split: str) -> tuple[Vector, Any]:
-    """Images (N, 1, 8, 8) and labels."""
+    """Returns images (N, 1, 8, 8) and labels (N,)."""
     x, y = digits(split)
     return x.reshape(-1, 1, SIDE, SIDE).astype(np.float32), y
 
@@ -236,5 +236,5 @@ def merging(arm: Arm) -> Iterator[None]:
 
 
 def accuracy(output: torch.Tensor, target: torch.Tensor) -> dict[str, float]:
-    """The share of right answers."""
+    """Returns the share of samples whose class has the highest score."""
     return {"accuracy": float((output.argmax(1) == target).float().mean())}

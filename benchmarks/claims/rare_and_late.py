@@ -13,13 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 import latecomer
+from benchmarks.claims.perceptron import Scores, accuracy, perceptron
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
-from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from benchmarks.claims.setup import digits
 from fedcore.partitions import lone_class
-from fedcore.samples import Subset
 from fedcore.typing import JSON, Seconds
 from fedtorch import TorchWorkload
 
@@ -115,20 +114,11 @@ def population(late: Seconds) -> str:
 
 
 def workload() -> TorchWorkload:
-    """The digits, with recall of the rare class among the metrics."""
-    x, y = digits("train")
-    parts = lone_class(y, clients=CLIENTS, label=RARE)
+    """Returns the digits, with recall of the rare class among the metrics."""
+    parts = lone_class(digits("train")[1], clients=CLIENTS, label=RARE)
 
-    def metrics(output: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
+    def metrics(output: torch.Tensor, target: torch.Tensor) -> Scores:
         right, rare = output.argmax(1) == target, target == RARE
-        return {"accuracy": right.float().mean(), "recall": right[rare].float().mean()}
+        return accuracy(output, target) | {"recall": right[rare].float().mean()}
 
-    return TorchWorkload(
-        model=lambda: nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        ),
-        loss=nn.CrossEntropyLoss(),
-        metrics=metrics,
-        train_data=lambda client: Subset(x, y, parts[client.index]),
-        test_data=lambda: digits("test"),
-    )
+    return perceptron(parts, metrics)

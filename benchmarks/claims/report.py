@@ -73,7 +73,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of a claim."""
+    """The tables and checks of one claim."""
 
     number: int
     title: str

@@ -68,7 +68,7 @@ CHOSEN, SMALL = "qsgd 2 bits", ("dead_zone 5 %", "stc 5 %", "uniform 2 bits")
 
 
 class Outcome(NamedTuple):
-    """What became of one run."""
+    """The metrics of one run, and the bytes of one update."""
 
     accuracy: float
     loss: float
@@ -137,7 +137,7 @@ def once(clients: int, seed: int) -> Partition:
 
 
 def train(uplink: CompressorConfig, rounds: int, seed: int) -> Outcome:
-    """A run in which every round has new clients."""
+    """Trains with new clients in every round."""
     clients = rounds * COHORT
     config = in_rounds(COHORT, uplink, SignL1())
     federation = Federation(config, once(clients, seed), seed)

@@ -19,18 +19,16 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-import torch
-from torch import nn
 
 import latecomer
+from benchmarks.claims.perceptron import perceptron
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, at_most
-from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from benchmarks.claims.setup import digits
 from fedcore.controllers import Report as ClientReport
 from fedcore.controllers import SkewScout
 from fedcore.controllers.skew_scout import Search
 from fedcore.coordinator.records import Decided
 from fedcore.rng import Key
-from fedcore.samples import Subset
 from fedcore.typing import JSON, Indices, State
 from fedcore.workload import Client
 from fedrun.results import Results
@@ -59,7 +57,7 @@ def watched() -> Iterator[list[float]]:
 
 
 class Found(NamedTuple):
-    """What came of one run."""
+    """The accuracy, the kilobytes and the threshold of one run."""
 
     accuracy: float  # the mean of the last five evaluations
     kilobytes: float  # of all updates
@@ -67,7 +65,7 @@ class Found(NamedTuple):
 
 
 def run(scale: Scale) -> Report:
-    """All fixed thresholds beside the search, for each skew."""
+    """Measures fixed thresholds and the search, for each skew."""
     versions = scale.of(200, 20)
     columns = ("accuracy", "kB up", "threshold")
     tables, checks, chosen = [], [], []
@@ -101,7 +99,7 @@ def run(scale: Scale) -> Report:
 
 
 def measured(skew: float, theta: float | str, versions: int, seed: int) -> Found:
-    """One run with a fixed threshold, or with the search."""
+    """Runs with a fixed threshold, or with the search."""
     threshold = theta if isinstance(theta, float) else LEAST
     inner = {"kind": "gaia", "threshold": threshold, "decay": "none"}
     algorithm: dict[str, JSON] = {
@@ -151,24 +149,12 @@ def parts(skew: float, seed: int) -> Sequence[Indices]:
 
 
 def workload(skew: float, seed: int) -> TorchWorkload:
-    """The digits at five sites."""
+    """Returns the digits at five sites as a workload."""
     x, y = digits("train")
     own = parts(skew, seed)
-
-    def metrics(output: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"accuracy": (output.argmax(1) == target).float().mean()}
 
     def sample(client: Client) -> Any:
         rows = own[client.index][:: max(1, len(own[client.index]) // SAMPLE)]
         return x[rows], y[rows]
 
-    return TorchWorkload(
-        model=lambda: nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        ),
-        loss=nn.CrossEntropyLoss(),
-        metrics=metrics,
-        train_data=lambda client: Subset(x, y, own[client.index]),
-        valid_data=sample,
-        test_data=lambda: digits("test"),
-    )
+    return perceptron(own, valid_data=sample)

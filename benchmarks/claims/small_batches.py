@@ -39,7 +39,7 @@ KNOWN = (
 
 
 class Scores(NamedTuple):
-    """The accuracy of each seed."""
+    """The accuracies on validation and test images, one a seed."""
 
     valid: Sequence[float]
     test: Sequence[float]

@@ -14,7 +14,7 @@ SLOW = {"seconds": 0.0}  # of a sample; a process is one client
 
 
 def softmax(params: Tensors, x: Any) -> Any:
-    """The chances of the classes."""
+    """Returns the probabilities of the classes (B, C)."""
     scores = x @ params["w"]
     exp = np.exp(scores - scores.max(axis=1, keepdims=True))
     return exp / exp.sum(axis=1, keepdims=True)
@@ -30,12 +30,12 @@ def gradient(params: Tensors, x: Any, y: Any) -> tuple[float, Tensors]:
 
 
 def evaluate(params: Tensors, x: Any, y: Any) -> Metrics:
-    """Accuracy."""
+    """Returns the share of images whose class is the most probable."""
     return {"accuracy": float((softmax(params, x).argmax(axis=1) == y).mean())}
 
 
 def train_data(client: Client) -> Any:
-    """Every so many of the images."""
+    """Returns every count-th image, from the client's index on."""
     SLOW["seconds"] = float(client.args["ms"]) / 1000
     x, y = digits("train")
     return x[client.index :: client.count], y[client.index :: client.count]

@@ -37,7 +37,7 @@ Configs = Mapping[str, AlgorithmConfig]
 
 
 class Found(NamedTuple):
-    """What a federation came to."""
+    """The metrics of a federation's last model."""
 
     recall: float
     accuracy: float
@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 
 class Unequal(Federation):
-    """Rounds of clients that complete a share of their work."""
+    """A federation in rounds, in which rare clients do a share of their work."""
 
     def __init__(
         self, config: AlgorithmConfig, parts: Partition, seed: int, work: float
@@ -57,13 +57,13 @@ class Unequal(Federation):
         self._work_N = np.where(self.rare_N, work, 1.0)
 
     def train(self, index: int) -> bool:
-        """A client does as much of its work as it can."""
+        """Trains one client for its share of the work."""
         one = self.trainees[index]
         one.state = replace(one.state, work=float(self._work_N[index]))
         return super().train(index)
 
     def round_of(self, cohort: list[int]) -> None:
-        """These clients train a version."""
+        """Makes one version, trained by these clients."""
         self._at += 1.0
         for index in cohort:
             self.pull(index)
@@ -72,7 +72,7 @@ class Unequal(Federation):
             self.push(index)
 
     def found(self) -> Found:
-        """How good the public model is."""
+        """Returns recall of rare classes, accuracy and loss of the public model."""
         public_D, quality = self.coordinator.state.published.public_D, self.quality()
         model_D = public_D[: self.model.spec.dim]
         loss = self.model.quality(model_D, *digits("train")).loss
@@ -111,7 +111,7 @@ def table(
     work: float = 1.0,
     chance: float = 1.0,
 ) -> Table:
-    """A row for each config."""
+    """Returns a table with one row for each config."""
     rows = {
         name: [
             Cell([float(value) for value in values])
@@ -130,7 +130,7 @@ def table(
 
 
 def recipe(kind: type[AlgorithmConfig], cohort: int, **more: object) -> AlgorithmConfig:
-    """Rounds of these clients, whom the experiment draws."""
+    """Returns a recipe of rounds; the experiment draws their clients."""
     settings = {"client": PLAIN, **more}
     return kind.model_validate(
         {"buffer": cohort, "synchronous": False, "staleness_limit": 0, **settings}
@@ -138,13 +138,13 @@ def recipe(kind: type[AlgorithmConfig], cohort: int, **more: object) -> Algorith
 
 
 def participation(scheme: str) -> AlgorithmConfig:
-    """FedAvg with these coefficients."""
+    """Returns FedAvg with the coefficients of one scheme."""
     aggregator = aggregators.FlexibleParticipation.model_validate({"scheme": scheme})
     return recipe(recipes.FlexibleParticipation, COHORT, aggregator=aggregator)
 
 
 def run_flexible(scale: Scale) -> Report:
-    """Claim 23."""
+    """Measures claim 23: coefficients for clients that work less."""
     rounds = scale.of(40, 2)
     configs = {
         "A: whole work alone": participation("A"),
@@ -170,7 +170,7 @@ def run_flexible(scale: Scale) -> Report:
 
 
 def methods(cohort: int) -> Configs:
-    """FedAvg and what is to be better than it."""
+    """Returns FedAvg and the methods that are to be better, by name."""
     length = {"lr": LR, "epochs": EPOCHS, "batch": BATCH}
     return {
         "FedAvg": recipe(recipes.FedAvg, cohort),
@@ -188,7 +188,7 @@ def methods(cohort: int) -> Configs:
 
 
 def run_methods(scale: Scale) -> Report:
-    """Claim 26."""
+    """Measures claim 26: methods for clients that work less or are seldom there."""
     rounds = scale.of(40, 2)
     slow = table(
         "All 20 take part; rare clients do 1 of 5 epochs",

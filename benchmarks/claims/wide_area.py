@@ -16,15 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import nn
-
 import latecomer
+from benchmarks.claims.perceptron import perceptron
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, at_most
-from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from benchmarks.claims.setup import digits
 from fedcore.coordinator.records import Decided, Leased
 from fedcore.partitions import iid
-from fedcore.samples import Subset
 from fedcore.typing import JSON
 from fedrun.results import Results
 from fedtorch import TorchWorkload
@@ -34,7 +31,7 @@ EXACT: JSON = {"kind": "identity"}
 
 
 def filtered(threshold: float, decay: str = "root", *, own_view: bool = True) -> JSON:
-    """The recipe's two filters with another threshold."""
+    """Returns the recipe's uplink and downlink filters with another threshold."""
     inner = {"kind": "gaia", "threshold": threshold, "decay": decay}
     uplink = {"kind": "error_feedback", "inner": inner, "own_view": own_view}
     return {"uplink": uplink, "downlink": inner}
@@ -68,7 +65,7 @@ class Reached(NamedTuple):
 
 
 def run(scale: Scale) -> Report:
-    """Full exchange beside Gaia with several thresholds."""
+    """Measures full exchange and Gaia with several thresholds."""
     versions = scale.of(900, 30)
     rows, means = {}, {}
     for name, variant in VARIANTS.items():
@@ -99,7 +96,7 @@ def run(scale: Scale) -> Report:
 
 
 def measured(variant: JSON, versions: int, seed: int) -> Reached:
-    """One run; a target that was not reached counts as the whole run."""
+    """Runs one variant; a target not reached counts as the whole run."""
     with tempfile.TemporaryDirectory() as folder:
         results = latecomer.run(
             {
@@ -140,19 +137,5 @@ def _reached(results: Results) -> Reached:
 
 
 def workload() -> TorchWorkload:
-    """The digits, dealt to the sites at random."""
-    x, y = digits("train")
-    parts = iid(y, clients=SITES, seed=0)
-
-    def metrics(output: torch.Tensor, target: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"accuracy": (output.argmax(1) == target).float().mean()}
-
-    return TorchWorkload(
-        model=lambda: nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        ),
-        loss=nn.CrossEntropyLoss(),
-        metrics=metrics,
-        train_data=lambda client: Subset(x, y, parts[client.index]),
-        test_data=lambda: digits("test"),
-    )
+    """Returns the digits, dealt to the sites at random, as a workload."""
+    return perceptron(iid(digits("train")[1], clients=SITES, seed=0))
