@@ -1,9 +1,10 @@
 """DynSGD: each update is applied at once, divided by its staleness.
 
 Jiang, Cui, Zhang, Yu, "Heterogeneity-aware Distributed Parameter Servers", SIGMOD 2017:
-λ = 1/(τ + 1) (:mod:`fedcore.staleness.inverse`). The paper's workers send after each
-pass over their share of a batch; a client sends one minibatch gradient here, as FLeet
-(Middleware 2020) compares with it.
+λ = 1/(τ + 1) (:mod:`fedcore.staleness.inverse`). A client sends one minibatch gradient
+here, as FLeet (Middleware 2020) compares with it. Of the paper only the abstract was
+within reach: a learning rate that takes the delay of each update into account. The
+formula is that of FLeet's and of dist-keras' code.
 """
 
 from typing import ClassVar, Literal

@@ -2,9 +2,10 @@
 
 Reisizadeh, Mokhtari, Hassani, Jadbabaie, Pedarsani, "FedPAQ: A Communication-Efficient
 Federated Learning Method with Periodic Averaging and Quantization", AISTATS 2020, arXiv
-1909.13014, Algorithm 1: the server averages the quantised updates of a random cohort
-plainly. The quantiser is that of the paper's Example 1, QSGD
-(:mod:`fedcore.compressors.qsgd`), in buckets.
+1909.13014: the server averages the quantised updates of a random cohort plainly. The
+quantiser is QSGD (:mod:`fedcore.compressors.qsgd`), in buckets. Of the paper only the
+abstract was within reach, which names these three features; Algorithm 1 and Example 1
+are quoted from memory.
 """
 
 from typing import ClassVar, Literal

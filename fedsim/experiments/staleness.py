@@ -10,7 +10,8 @@ all caches are equal. What is measured is how many iterations a target takes, di
 the number that it takes with s = 0 (:func:`slowdown`).
 
 We depart from the paper in one point: an update is divided by P, so that P workers with
-s = 0 are one worker with a batch P times as large.
+s = 0 are one worker with a batch P times as large. Of the paper's text only the first
+pages were within reach; the model of delays is quoted from memory of it.
 """
 
 from collections.abc import Callable, Sequence

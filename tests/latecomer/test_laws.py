@@ -88,56 +88,24 @@ def test_the_installed_package_has_all_that_the_laws_need(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-EVERY_ROLE = '''
-from typing import Literal
-
-from fedcore.aggregators import WeightedMean
-from fedcore.clients import LocalSGD
-from fedcore.compressors import TopK
-from fedcore.recipes import FedBuff
-from fedcore.selection import UniformSelection
-from fedcore.server_optimizers import SGD
-from fedcore.update_filters import FleetController
-
-
-class A(WeightedMean):
-    """One."""
-
-    kind: Literal["a"] = "a"
+PARENTS = {
+    "a": "fedcore.aggregators.WeightedMean",
+    "b": "fedcore.clients.LocalSGD",
+    "c": "fedcore.compressors.TopK",
+    "e": "fedcore.recipes.FedBuff",
+    "f": "fedcore.selection.UniformSelection",
+    "g": "fedcore.server_optimizers.SGD",
+    "h": "fedcore.update_filters.FleetController",
+}
+EVERY_ROLE = "from typing import Literal\n" + "".join(
+    f"""
+from {parent.rpartition(".")[0]} import {parent.rpartition(".")[2]}
 
 
-class B(LocalSGD):
-    """One."""
+class {kind.upper()}({parent.rpartition(".")[2]}):
+    \"\"\"One.\"\"\"
 
-    kind: Literal["b"] = "b"
-
-
-class C(TopK):
-    """One."""
-
-    kind: Literal["c"] = "c"
-
-
-class E(FedBuff):
-    """One."""
-
-    kind: Literal["e"] = "e"
-
-
-class F(UniformSelection):
-    """One."""
-
-    kind: Literal["f"] = "f"
-
-
-class G(SGD):
-    """One."""
-
-    kind: Literal["g"] = "g"
-
-
-class H(FleetController):
-    """One."""
-
-    kind: Literal["h"] = "h"
-'''
+    kind: Literal["{kind}"] = "{kind}"
+"""
+    for kind, parent in PARENTS.items()
+)
