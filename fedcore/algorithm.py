@@ -8,8 +8,8 @@ update may be (``staleness_limit``).
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -38,6 +38,8 @@ from fedcore.selection import AnySelection, Selection, UniformSelection
 from fedcore.server_optimizers import SGD, AnyServerOptimizer, ServerOptimizer
 from fedcore.staleness import AnyStaleness, Constant, StalenessPolicy
 from fedcore.update_filters import AcceptAll, AnyUpdateFilter, UpdateFilter
+
+Half = TypeVar("Half", Controller, ServerController)
 
 LEAST_LIMIT: Versions = 100  # up to here no update is too late by default,
 TIMES_LATE = 20  # nor up to this many times the mean staleness
@@ -288,6 +290,8 @@ class AlgorithmConfig(Method):
         """
         self.client.check(model)
         spec = model.followed_by(self.client.companions)
+        on_clients = _there((c.kind, c.build()) for c in self.controllers)
+        at_server = _there((c.kind, c.build_server(self)) for c in self.controllers)
         return Algorithm(
             config=self,
             model=model,
@@ -299,19 +303,13 @@ class AlgorithmConfig(Method):
             server=self.server.build(),
             uplink=_built("uplink", self.uplink, spec),
             downlink=_built("downlink", self.downlink, spec),
-            controller=self._controller(),
-            server_controller=self._server_controller(),
+            controller=composed(on_clients) if on_clients else None,
+            server_controller=composed_at_server(at_server) if at_server else None,
         )
 
-    def _controller(self) -> Controller | None:
-        halves = {each.kind: each.build() for each in self.controllers}
-        there = {kind: half for kind, half in halves.items() if half is not None}
-        return composed(there) if there else None
 
-    def _server_controller(self) -> ServerController | None:
-        halves = {each.kind: each.build_server(self) for each in self.controllers}
-        there = {kind: half for kind, half in halves.items() if half is not None}
-        return composed_at_server(there) if there else None
+def _there(halves: Iterable[tuple[str, Half | None]]) -> dict[str, Half]:
+    return {kind: half for kind, half in halves if half is not None}
 
 
 def _built(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:

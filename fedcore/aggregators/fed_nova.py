@@ -53,7 +53,7 @@ class FedNova(AggregatorConfig):
         Raises:
             ValueError: a velocity is kept from task to task.
         """
-        if getattr(roles.client, "keep_momentum", False):
+        if roles.client.mixes_tasks:
             raise ValueError(
                 "aggregator: fed_nova counts the steps of one task, and with "
                 "keep_momentum an update holds those of earlier ones; take "

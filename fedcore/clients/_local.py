@@ -117,6 +117,15 @@ class LocalConfig(ClientAlgorithmConfig):
             self.weight_decay or self.clip_norm or self.clip_value or self.frozen
         )
 
+    def rate(self, version: int) -> float:
+        """Returns the learning rate of a version as a share of ``lr``."""
+        return self.at(version).lr / self.lr
+
+    @property
+    def fixed_steps(self) -> int | None:
+        """The number of steps of a whole task; None: it has epochs."""
+        return self.steps
+
     def step_count(self, samples: int, work: float = 1.0) -> int:
         """Returns how many steps a client takes; see the base class."""
         per_epoch = -(-samples // min(self.batch, samples))

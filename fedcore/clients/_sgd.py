@@ -32,6 +32,11 @@ class SGDConfig(LocalConfig):
         """Whether an own training loop can stand in for it."""
         return super().is_plain and not self.momentum
 
+    @property
+    def mixes_tasks(self) -> bool:
+        """Whether an update holds steps of earlier tasks: the velocity is kept."""
+        return self.keep_momentum
+
     def rule(self) -> Descent:
         """Returns the rule of the steps."""
         return super().rule()._replace(momentum=self.momentum, nesterov=self.nesterov)

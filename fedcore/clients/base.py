@@ -167,6 +167,16 @@ class ClientAlgorithmConfig(Method):
         return float(steps)
 
     @property
+    def fixed_steps(self) -> int | None:
+        """The number of steps of a whole task; None: it depends on the samples."""
+        return None
+
+    @property
+    def mixes_tasks(self) -> bool:
+        """Whether an update holds steps of earlier tasks, as with a kept velocity."""
+        return False
+
+    @property
     def counts_updates(self) -> bool:
         """Whether what a client keeps must be told of updates that are gone for good.
 
@@ -295,9 +305,8 @@ class ClientAlgorithmConfig(Method):
         return self
 
     def rate(self, version: int) -> float:
-        """Returns the learning rate of a version as a share of the first one's."""
-        first, now = getattr(self, "lr", 0.0), getattr(self.at(version), "lr", 0.0)
-        return now / first if first else 1.0
+        """Returns the learning rate of a version as a share of what is set."""
+        return 1.0
 
     @abstractmethod
     def build(self) -> ClientAlgorithm:

@@ -9,7 +9,8 @@ what clients choose, such as names, must not let the state grow without bound.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from fedcore.controllers._assignment import Assignment, joined, require_possible
+from fedcore.controllers._assignment import Assignment
+from fedcore.controllers._states import States
 from fedcore.measured import Device, Measured
 from fedcore.typing import Seconds, State
 
@@ -60,29 +61,5 @@ def composed_at_server(
         has joined since; it begins anew. Its ``assign`` raises ConfigError where one
         of them assigns what cannot be.
     """
-
-    def states(state: State) -> Mapping[str, State]:
-        known = state or {}
-        return {
-            kind: known[kind] if kind in known else part.init()
-            for kind, part in controllers.items()
-        }
-
-    def observe(state: State, report: TaskReport) -> State:
-        known = states(state)
-        return {
-            kind: part.observe(known[kind], report)
-            for kind, part in controllers.items()
-        }
-
-    def assign(state: State, request: Request) -> Assignment:
-        known = states(state)
-        given = {
-            kind: part.assign(known[kind], request)
-            for kind, part in controllers.items()
-        }
-        for kind, one in given.items():
-            require_possible(kind, one)
-        return joined(*given.values())
-
-    return ServerController(lambda: states({}), observe, assign)
+    all_ = States(controllers)
+    return ServerController(all_.init, all_.observe, all_.assign)

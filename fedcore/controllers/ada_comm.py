@@ -30,20 +30,26 @@ _HUNDREDTHS = 100
 _LARGEST = 1e30  # a loss above it counts as unknown
 
 
+class Losses(NamedTuple):
+    """The losses that were reported of a version."""
+
+    version: int
+    total: float = 0.0
+    reports: int = 0
+
+
 class AdaCommState(NamedTuple):
     """The present interval, and the losses that were reported."""
 
     steps: int  # τ
     ends: Seconds | None = None  # the end of the interval; None: nothing was reported
     first: float | None = None  # F_0; None: not known yet
-    versions: tuple[int, ...] = ()  # the last ones that losses are of
-    sums: tuple[float, ...] = ()  # of the losses of each
-    counts: tuple[int, ...] = ()
+    losses: tuple[Losses, ...] = ()  # of the last versions, the newest last
 
     def mean(self) -> float:
         """Returns F, the mean over versions of the mean loss of each."""
-        pairs = zip(self.sums, self.counts, strict=True)
-        return sum(total / count for total, count in pairs) / len(self.counts)
+        means = [total / reports for _, total, reports in self.losses]
+        return sum(means) / len(means)
 
 
 class AdaComm(ControllerConfig):
@@ -63,7 +69,7 @@ class AdaComm(ControllerConfig):
         Raises:
             ValueError: there is one step.
         """
-        if getattr(roles.client, "steps", None) == 1:
+        if roles.client.fixed_steps == 1:
             raise ValueError(
                 "controllers: ada_comm lowers the number of local steps, and "
                 "client.steps is 1; set it to the number that it begins with"
@@ -72,10 +78,7 @@ class AdaComm(ControllerConfig):
     def build_server(self, roles: Roles) -> ServerController:
         """Returns the half at the server."""
         client = roles.client
-        steps = int(getattr(client, "steps", None) or _HUNDREDTHS)
-
-        def rate(version: int) -> float:
-            return float(getattr(client.at(version), "lr", 1.0))
+        steps = client.fixed_steps or _HUNDREDTHS
 
         def observe(state: State, report: TaskReport) -> AdaCommState:
             known = AdaCommState(*state)
@@ -85,14 +88,14 @@ class AdaComm(ControllerConfig):
             if ends is None:
                 ends = report.at + self.period
                 known = known._replace(ends=ends)
-            elif known.first is None and report.base > known.versions[-1]:
+            elif known.first is None and report.base > known.losses[-1][0]:
                 known = known._replace(first=known.mean())
             known = self._noted(known, report.base, report.loss)
             if known.first is None or report.at < ends:
                 return known
             past = math.floor((report.at - ends) / self.period) + 1
             ratio = known.mean() / known.first if known.first else 1.0
-            ratio *= rate(0) / rate(report.base)
+            ratio *= client.rate(0) / client.rate(report.base)
             wanted = math.sqrt(ratio) * steps  # may be infinite
             fewer = math.ceil(min(wanted, known.steps))
             if fewer >= known.steps:
@@ -107,18 +110,8 @@ class AdaComm(ControllerConfig):
 
     def _noted(self, state: AdaCommState, version: int, loss: float) -> AdaCommState:
         """Returns the state with one more loss of a version."""
-        known = dict(
-            zip(
-                state.versions,
-                zip(state.sums, state.counts, strict=True),
-                strict=True,
-            )
-        )
-        total, count = known.get(version, (0.0, 0))
-        known[version] = total + loss, count + 1
-        newest = sorted(known)[-self.smooth :]
-        return state._replace(
-            versions=tuple(newest),
-            sums=tuple(known[each][0] for each in newest),
-            counts=tuple(known[each][1] for each in newest),
-        )
+        known = {of.version: of for of in map(Losses._make, state.losses)}
+        before = known.get(version, Losses(version))
+        known[version] = Losses(version, before.total + loss, before.reports + 1)
+        newest = sorted(known.values())[-self.smooth :]
+        return state._replace(losses=tuple(newest))

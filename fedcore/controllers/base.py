@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from fedcore.config import Method, OneOf, Roles
 from fedcore.controllers._assignment import Assignment as Assignment
-from fedcore.controllers._assignment import joined, require_possible
 from fedcore.controllers._server import ServerController
+from fedcore.controllers._states import States
 from fedcore.typing import Seconds, State
 
 
@@ -97,38 +97,12 @@ def composed(controllers: Mapping[str, Controller]) -> Controller:
         has joined since; it begins anew. Its ``assign`` raises ConfigError where one
         of them assigns shares that cannot be.
     """
-
-    def states(state: State) -> Mapping[str, State]:
-        known = state or {}
-        return {
-            kind: known[kind] if kind in known else part.init()
-            for kind, part in controllers.items()
-        }
-
-    def observe(state: State, report: Report) -> State:
-        known = states(state)
-        return {
-            kind: part.observe(known[kind], report)
-            for kind, part in controllers.items()
-        }
-
-    def assign(state: State) -> Assignment:
-        known = states(state)
-        given = {kind: part.assign(known[kind]) for kind, part in controllers.items()}
-        for kind, one in given.items():
-            require_possible(kind, one)
-        return joined(*given.values())
+    all_ = States(controllers)
 
     def rest(state: State, nbytes: int, at: Seconds) -> Seconds:
-        known = states(state)
-        return max(
-            part.rest(known[kind], nbytes, at) for kind, part in controllers.items()
-        )
+        return max(half.rest(own, nbytes, at) for _, half, own in all_.each(state))
 
     def wants(state: State) -> frozenset[Wanted]:
-        known = states(state)
-        return NOTHING.union(
-            *(part.wants(known[kind]) for kind, part in controllers.items())
-        )
+        return NOTHING.union(*(half.wants(own) for _, half, own in all_.each(state)))
 
-    return Controller(lambda: states({}), observe, assign, rest, wants)
+    return Controller(all_.init, all_.observe, all_.assign, rest, wants)

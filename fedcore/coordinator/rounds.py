@@ -79,11 +79,12 @@ class Rounds:
         )
         config = algorithm.config
         self._buffer = config.buffer
-        # Whether no update in time can be refused.
-        self._accepts_all = (
-            config.update_filter.accepts_all and "gap" not in algorithm.aggregator.needs
+        # Whether no update in time can be refused, and no controller learns from it.
+        self._may_wait = (
+            config.update_filter.accepts_all
+            and "gap" not in algorithm.aggregator.needs
+            and algorithm.server_controller is None
         )
-        self._controls = algorithm.server_controller is not None
 
     # --------------------------------------------------------------------- tasks
 
@@ -145,8 +146,7 @@ class Rounds:
         if (
             pending >= self._buffer
             or state.published.version - base > state.limit
-            or not self._accepts_all
-            or self._controls
+            or not self._may_wait
             or state.closed is not None
         ):
             return True
@@ -166,8 +166,7 @@ class Rounds:
         """
         self._delivered = 0
         self.state.touch(at)
-        is_simple = self._accepts_all and not self._controls
-        if is_simple and self.algorithm.staleness.memoryless:
+        if self._may_wait and self.algorithm.staleness.memoryless:
             decisions = self._decide_by_bases(updates)
         else:
             decisions = [self._decide_and_observe(update) for update in updates]
