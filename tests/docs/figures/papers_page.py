@@ -41,6 +41,10 @@ SETTINGS = {
     9: (r"mean -?100|4k/3|is 1\s+value|1 in 1,000|[\d.]+ %",),
     16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),
     17: (r"1,500 clients|150 rounds|16 images|1 % of the values",),
+    22: (
+        r"up to 1\.6|its 1\.6|loss (?:of|is) \.\d+|batches of 16|IC2E 2021|lr [\d.]+",
+        r"[Rr]ate \.\d|one of five|100 steps|of 4,000|8 a round|5 local|20 clients",
+    ),
     23: (r"1 of 5|do 5 epochs|more than 40 %|0, 1 and 2|cap 5|η = \.05|of 16|is 5",),
     24: (
         r"5 local|of 16 images|rate \.1|8 and 16|\b[12] class(?:es)?|asked for \.1",
