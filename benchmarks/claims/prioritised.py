@@ -17,8 +17,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import nn
 
+from benchmarks.claims.perceptron import perceptron
 from benchmarks.claims.report import (
     Cell,
     Check,
@@ -28,15 +28,7 @@ from benchmarks.claims.report import (
     at_least,
     at_most,
 )
-from benchmarks.claims.setup import (
-    CLASSES,
-    HIDDEN,
-    PIXELS,
-    DigitsMLP,
-    Federation,
-    digits,
-    in_rounds,
-)
+from benchmarks.claims.setup import DigitsMLP, Federation, digits, in_rounds
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig, LocalSGD, PrioritisedSGD
 from fedcore.compressors import Identity
@@ -69,25 +61,18 @@ class Found(NamedTuple):
 
 @cache
 def workload() -> TorchWorkload:
-    """The digits network in torch."""
-    return TorchWorkload(
-        model=lambda: nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        ),
-        loss=nn.CrossEntropyLoss(),
-        metrics=lambda out, y: {"accuracy": (out.argmax(1) == y).float().mean()},
-        train_data=lambda client: digits("train"),
-    )
+    """Returns the digits at one place as a workload."""
+    return perceptron([np.arange(len(digits("train")[1]))])
 
 
 @cache
 def model() -> FlatModel:
-    """That network as one flat vector."""
+    """Returns its network as one flat vector."""
     return workload().flat()
 
 
 def run(scale: Scale) -> Report:
-    """Trains in one place, at several rates, and in a federation."""
+    """Trains at one place, at several rates, and in a federation."""
     most = scale.of(MOST, EVERY)
     same = {name: _all(config, scale, most) for name, config in _ways(LR).items()}
     rows = {
