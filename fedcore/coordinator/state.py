@@ -259,9 +259,10 @@ class ServerState:
         client = config.client.at(update.base)
         efforts = {"work": steps / client.step_count(update.samples)}
         if "pace" in self.algorithm.aggregator.needs:
-            efforts["effort"] = client.effort(steps)
+            efforts["effort"] = efforts["pace"] = client.effort(steps)
             most = config.most_steps(update.samples, update.base)
-            efforts["pace"] = client.effort(min(steps, most))
+            if steps > most:
+                efforts["pace"] = client.effort(most)
         return efforts
 
     @property
