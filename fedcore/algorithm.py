@@ -299,7 +299,7 @@ class AlgorithmConfig(Method):
             selection=self.selection.build(),
             update_filter=self.update_filter.build(),
             staleness=self.staleness.build(),
-            aggregator=self.aggregator.build_for(spec),
+            aggregator=self.aggregator.build_in(self, spec),
             server=self.server.build(),
             uplink=_built("uplink", self.uplink, spec),
             downlink=_built("downlink", self.downlink, spec),

@@ -59,6 +59,10 @@ class Roles(Protocol):
         """The number of updates that make a new version."""
 
     @property
+    def staleness_limit(self) -> int | None:
+        """How many versions late an update may be; None: it follows the clients."""
+
+    @property
     def weigh_by(self) -> str:
         """``updates`` or ``samples``."""
 

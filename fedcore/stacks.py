@@ -17,6 +17,7 @@ from fedcore.clients import (
     Batches,
     ClientAlgorithmConfig,
     Descent,
+    Place,
     Rule,
     Taken,
     TakeSteps,
@@ -41,6 +42,7 @@ class StackedTasks(NamedTuple):
     steps: Sequence[int]
     kept: Sequence[State]  # from the task before
     key: Key  # for what the model draws itself, in the whole stack
+    places: Sequence[Place] = ()  # empty: of nobody in particular
 
 
 class StackedUpdates(NamedTuple):
@@ -115,7 +117,9 @@ def train_stack(
     if model.local_L is not None:
         local_NL = np.stack([local_L for _, local_L in parts if local_L is not None])
         stepping = with_local = WithLocal(take, local_NL)
-    before = _kept([method for method, _ in parts])
+    methods = [method for method, _ in parts]
+    places = tasks.places or [Place()] * count
+    before = _kept(list(map(config.placed, methods, places)))
     trained = algorithm.run(start_ND, steps_N, stepping, before)
     trained = met(algorithm, start_ND, trained)
     counts: list[Counts | None] = [None] * count

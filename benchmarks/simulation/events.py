@@ -87,8 +87,14 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
             durable=False,
         )
         world = World(run)
-        work = Work(run.coordinator.algorithm, Nobody(), most=1024, memory_bytes=0)
         population = Population(config.simulate, 0)
+        work = Work(
+            run.coordinator.algorithm,
+            Nobody(),
+            most=1024,
+            memory_bytes=0,
+            part=population.place,
+        )
         clients = StackedClients(world, population, workload, Pool(), work, None)
         unit, began = _unit(), time.process_time()
         clients.begin()

@@ -6,6 +6,7 @@ from fedcore.aggregators.base import AnyAggregator as AnyAggregator
 from fedcore.aggregators.base import Contribution as Contribution
 from fedcore.aggregators.ca2fl import CA2FL as CA2FL
 from fedcore.aggregators.coordinate_median import CoordinateMedian as CoordinateMedian
+from fedcore.aggregators.ds_sync import DSSync as DSSync
 from fedcore.aggregators.fed_nova import FedNova as FedNova
 from fedcore.aggregators.flexible_participation import (
     FlexibleParticipation as FlexibleParticipation,

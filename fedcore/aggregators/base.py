@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from fedcore.config import Method, OneOf
+from fedcore.config import Method, OneOf, Roles
 from fedcore.params import ParamSpec
 from fedcore.payloads import Payload
 from fedcore.typing import Row, State, Vector
@@ -33,6 +33,8 @@ class Contribution(NamedTuple):
     pace: float = 0.0  # the same, of no more steps than clients are given
     work: float = 1.0  # the steps that it took, as a share of what the recipe asks for
     folded: bool = False  # whether it holds mass of updates that were rejected
+    base: int = 0  # the version that it was trained on
+    place: tuple[int, int] = (0, 1)  # its client's part of the data: index and count
 
 
 class Aggregator(NamedTuple):
@@ -65,6 +67,10 @@ class AggregatorConfig(Method):
     def build_for(self, spec: ParamSpec) -> Aggregator:
         """The aggregator for updates of this spec."""
         return self.build()
+
+    def build_in(self, roles: Roles, spec: ParamSpec) -> Aggregator:
+        """The aggregator in this recipe, for updates of this spec."""
+        return self.build_for(spec)
 
 
 AnyAggregator = Annotated[AggregatorConfig, OneOf()]

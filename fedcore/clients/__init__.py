@@ -9,6 +9,7 @@ from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
 from fedcore.clients.base import ClientAlgorithmConfig as ClientAlgorithmConfig
 from fedcore.clients.base import Drawn as Drawn
+from fedcore.clients.base import Place as Place
 from fedcore.clients.base import Priority as Priority
 from fedcore.clients.base import Rule as Rule
 from fedcore.clients.base import Sampling as Sampling
@@ -18,6 +19,7 @@ from fedcore.clients.base import Trained as Trained
 from fedcore.clients.base import batches_of_one as batches_of_one
 from fedcore.clients.base import met as met
 from fedcore.clients.ditto import Ditto as Ditto
+from fedcore.clients.ds_sync import DSSync as DSSync
 from fedcore.clients.fed_dyn import FedDyn as FedDyn
 from fedcore.clients.fed_prox import FedProx as FedProx
 from fedcore.clients.local_adam import LocalAdam as LocalAdam

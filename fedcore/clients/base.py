@@ -73,6 +73,14 @@ class Trained(NamedTuple):
     state: State
 
 
+class Place(NamedTuple):
+    """Which client a task is of, and what it begins with."""
+
+    number: int = 0  # of the client's part of the data, from 0
+    clients: int = 1  # among which the data are shared out
+    version: int = 0  # of the model
+
+
 class Run(Protocol):
     """Trains one client or a stack, and leaves its inputs untouched."""
 
@@ -86,7 +94,8 @@ class Run(Protocol):
                 server publishes of the companions.
             steps: how many steps there are; of a stack (N,).
             take: takes them, by a rule that it is given.
-            state: what the client kept from the task before; None at first.
+            state: what the client kept from the task before, as ``placed`` returned
+                it; None at first.
         """
 
 
@@ -249,6 +258,15 @@ class ClientAlgorithmConfig(Method):
         It keeps a local model, in which a rejected update remains; so that is not lost.
         """
         return False
+
+    def placed(self, kept: State, place: Place) -> State:
+        """Returns the state for ``run``, where it depends on which client trains.
+
+        Args:
+            kept: what the client kept from the task before; None at first.
+            place: the client's, and the version that it trains on.
+        """
+        return kept
 
     def forked(self, kept: State) -> State:
         """Returns what a client keeps when the server's history is another one."""

@@ -246,6 +246,8 @@ class ServerState:
                         self.trainers,
                         **self._efforts(update),
                         folded=update.folded,
+                        base=update.base,
+                        place=self.clients[update.client].place,
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival

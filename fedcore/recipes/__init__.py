@@ -4,6 +4,7 @@ from fedcore.recipes.base import AnyRecipe as AnyRecipe
 from fedcore.recipes.ca2fl import CA2FL as CA2FL
 from fedcore.recipes.double_compression import DoubleCompression as DoubleCompression
 from fedcore.recipes.double_squeeze import DoubleSqueeze as DoubleSqueeze
+from fedcore.recipes.ds_sync import DSSync as DSSync
 from fedcore.recipes.dyn_sgd import DynSGD as DynSGD
 from fedcore.recipes.ef21 import EF21 as EF21
 from fedcore.recipes.fed_adagrad import FedAdagrad as FedAdagrad

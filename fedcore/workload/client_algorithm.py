@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedcore.clients import (
+    Place,
     Priority,
     Sampling,
     WithLocal,
@@ -54,6 +55,8 @@ def run_client_algorithm(
     take = by_gradients(batches.gradient, steps, buffers=buffers, frozen=frozen)
     if local_L is not None:
         take = with_local = WithLocal(take, local_L)
+    place = Place(task.client.index, task.client.count, task.version)
+    kept = task.config.placed(kept, place)
     trained = algorithm.run(public_D, steps, take, kept)
     if isinstance(batches, _Sampled):
         trained = trained._replace(state=batches.state)

@@ -13,7 +13,7 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
-from fedcore.clients import ClientAlgorithmConfig, taken_back
+from fedcore.clients import ClientAlgorithmConfig, Place, taken_back
 from fedcore.compressors import Compressor, Context
 from fedcore.errors import UserCodeError
 from fedcore.model import StackedModel
@@ -45,6 +45,7 @@ class Task(NamedTuple):
     recalled: State = None  # what its next message needs of the last decided one
     density: float = 1.0  # of its message
     wanted: int | None = None  # samples that its steps use; None: the usual number
+    part: tuple[int, int] = (0, 1)  # of the data: index and count
 
 
 class Computed(NamedTuple):
@@ -173,6 +174,7 @@ class Computer:
             [task.steps for task in tasks],
             [task.kept for task in tasks],
             self._key(first).fold_in("model"),
+            [Place(*task.part, task.version) for task in tasks],
         )
         base_D: Array | list[Array] = models[first.version]
         if self._own_views or any(task.version != first.version for task in tasks):

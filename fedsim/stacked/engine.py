@@ -108,7 +108,11 @@ def stacked_clients(
         config, population, workload, model, pool, algorithm, count_labels
     )
     work = Work(
-        algorithm, computes, most=engine.stack, memory_bytes=engine.memory_bytes
+        algorithm,
+        computes,
+        most=engine.stack,
+        memory_bytes=engine.memory_bytes,
+        part=population.place,
     )
     return StackedClients(world, population, workload, pool, work, evaluate)
 

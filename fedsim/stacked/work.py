@@ -6,7 +6,7 @@ may be computed at any time between the lease and the moment at which it is need
 
 import heapq
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -50,8 +50,18 @@ class Work:
         *,
         most: int,
         memory_bytes: int,
+        part: Callable[[int], tuple[int, int]],
     ) -> None:
-        """``most`` tasks a stack; ``memory_bytes`` of what clients keep in memory."""
+        """Nobody has a task yet.
+
+        Args:
+            algorithm: of the federation.
+            computes: computes the tasks.
+            most: how many tasks a stack has.
+            memory_bytes: of what clients keep in memory.
+            part: which part of the data a client has: index and count.
+        """
+        self._part = part
         dim, self._layout = algorithm.spec.dim, algorithm.spec.sizes
         self._computes = computes
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
@@ -219,4 +229,5 @@ class Work:
             self._recalled.get(client),
             waiting.density,
             waiting.wanted,
+            self._part(client),
         )

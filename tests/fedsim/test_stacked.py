@@ -280,6 +280,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
         "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
     },
+    "groups_that_change": {
+        "algorithm": {
+            "kind": "ds_sync",
+            "buffer": 6,
+            "deadline": 5.0,
+            "client": {"kind": "ds_sync", "groups": 3, "steps": 3},
+            "downlink": {"kind": "top_k", "ratio": 0.1},
+        },
+        "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
     "sites_in_step": {
         "algorithm": {
             "kind": "gaia",

@@ -141,6 +141,25 @@ def test_a_client_whose_workload_has_no_estimates_says_so_and_ends(
     assert "use priority: gradient_norm" in client.tail()
 
 
+@pytest.mark.parametrize("downlink", [IDENTITY, {"kind": "top_k", "ratio": 0.3}])
+def test_groups_that_change_every_round_are_the_same_in_both(
+    downlink: dict[str, Any], federation: Callable[..., LocalFederation]
+) -> None:
+    algorithm = settings("ds_sync", {"downlink": downlink})
+    algorithm["client"] = {**algorithm["client"], "kind": "ds_sync", "groups": 2}
+    real = federation(algorithm=algorithm, stop={"versions": 8})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    for words in (("verify",), ("replay",)):
+        asked = real.command("fedserver", "journal", *words, str(real.run))
+        assert asked.returncode == 0, asked.stderr
+
+
 def test_gaias_sites_keep_in_step_and_are_the_same_in_both(
     federation: Callable[..., LocalFederation],
 ) -> None:

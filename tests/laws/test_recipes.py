@@ -4,7 +4,7 @@ import pytest
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.params import ParamSpec, TensorSpec
-from fedcore.recipes import FedDyn, OverlapLocalSgd, Scaffold
+from fedcore.recipes import DSSync, FedDyn, OverlapLocalSgd, Scaffold
 from tests.laws.registered import every
 
 SPEC = ParamSpec((TensorSpec("w", (4, 3), 0), TensorSpec("b", (3,), 12)))
@@ -35,7 +35,7 @@ def test_a_cohort_has_at_least_as_many_clients_as_the_buffer(
 
 
 # Without their client algorithms, which fit few other parts, these are fed_avg.
-BOUND = Scaffold, FedDyn, OverlapLocalSgd
+BOUND = Scaffold, FedDyn, OverlapLocalSgd, DSSync
 
 
 @pytest.mark.parametrize("recipe", [each for each in RECIPES if each not in BOUND])

@@ -1,0 +1,240 @@
+"""DS-Sync: the paper's iteration, its invariants, and what it refuses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import latecomer
+from fedcore.aggregators import Contribution
+from fedcore.algorithm import Algorithm
+from fedcore.clients import DSSync, Place, Taken
+from fedcore.params import ParamSpec
+from fedcore.payloads import dense_payload
+from fedcore.recipes import DSSync as Recipe
+from fedcore.typing import Array, Vector
+from tests.fedsim import toys
+
+DIM, WORKERS, GROUPS = 3, 16, 4
+SPEC = ParamSpec.of({"w": np.zeros(DIM)})
+Models = npt.NDArray[np.float64]
+
+shuffles = st.sampled_from(["random", "grid", "fixed"])
+seeds = st.integers(0, 2**16)
+
+
+def built(**settings: Any) -> Algorithm:
+    client = DSSync.model_validate({"groups": GROUPS, **settings})
+    return Recipe(client=client, buffer=WORKERS).build(SPEC)
+
+
+def groups(config: DSSync, version: int, count: int = WORKERS) -> list[int]:
+    return [config.group_of(number, count, version) for number in range(count)]
+
+
+def update(algorithm: Algorithm, public_D: Vector, place: Place, step_D: Array) -> Any:
+    """A client's update, whose steps subtract a given vector."""
+    config = algorithm.config.client
+
+    def take(start_D: Array, rule: Any) -> Taken:
+        return Taken(step_D.astype(np.float32), np.float32(0), rule)
+
+    return config.build().run(public_D, 1, take, config.placed(None, place)).delta_D
+
+
+def next_version(
+    algorithm: Algorithm, public_D: Vector, version: int, steps_ND: Array
+) -> Vector:
+    """What the server publishes after a round of these steps."""
+    buffer = algorithm.aggregator.init(algorithm.spec.dim)
+    for number, step_D in enumerate(steps_ND):
+        place = Place(number, len(steps_ND), version)
+        payload = dense_payload(update(algorithm, public_D, place, step_D))
+        buffer = algorithm.aggregator.accumulate(
+            buffer, Contribution(payload, 1, 1, None, base=version, place=place[:2])
+        )
+    agg_D = algorithm.aggregator.finalize(buffer, len(steps_ND))
+    model_D, _ = algorithm.server.update(public_D[:DIM], agg_D[:DIM], None)
+    beside_D = algorithm.config.client.publish(public_D[DIM:], agg_D[DIM:], 1, 1)
+    return np.concatenate([model_D, beside_D])
+
+
+def models(algorithm: Algorithm, public_D: Vector, version: int) -> Models:
+    """The models of all workers at a version."""
+    config = algorithm.config.client
+    assert isinstance(config, DSSync)
+    beside_GD = public_D[DIM:].reshape(-1, DIM)
+    return np.array([public_D[:DIM] + beside_GD[k] for k in groups(config, version)])
+
+
+def apart(models_ND: Models) -> float:
+    """The consensus distance."""
+    return float(((models_ND - models_ND.mean(axis=0)) ** 2).sum())
+
+
+def dyadic(seed: int, count: int = WORKERS) -> Array:
+    """Vectors whose sums are exact."""
+    drawn_ND = np.random.default_rng(seed).integers(-(2**12), 2**12, (count, DIM))
+    return drawn_ND.astype(np.float32) * np.float32(2**-10)
+
+
+def mixing(numbers: Sequence[int]) -> Models:
+    """How much of each worker's model each other one takes over."""
+    same_NN = np.equal.outer(numbers, numbers).astype(float)
+    return same_NN / same_NN.sum(axis=1, keepdims=True)
+
+
+@given(shuffles, seeds)
+def test_it_is_the_papers_iteration_over_workers(shuffle: str, seed: int) -> None:
+    algorithm = built(shuffle=shuffle, seed=seed)
+    config = algorithm.config.client
+    assert isinstance(config, DSSync)
+    public_D = np.zeros(algorithm.spec.dim, np.float32)
+    expected_ND = np.zeros((WORKERS, DIM))
+    for version in range(4):
+        np.testing.assert_allclose(
+            models(algorithm, public_D, version), expected_ND, atol=1e-5
+        )
+        np.testing.assert_allclose(public_D[:DIM], expected_ND.mean(axis=0), atol=1e-5)
+        steps_ND = dyadic(seed + version)
+        public_D = next_version(algorithm, public_D, version, steps_ND)
+        members = mixing(groups(config, version + 1))
+        expected_ND = members @ (expected_ND - steps_ND)
+
+
+@given(shuffles, seeds, st.integers(0, 1000))
+def test_each_mixing_matrix_is_doubly_stochastic_with_equal_groups(
+    shuffle: str, seed: int, version: int
+) -> None:
+    config = DSSync.model_validate({"groups": GROUPS, "shuffle": shuffle, "seed": seed})
+    numbers = groups(config, version)
+    assert np.bincount(numbers).tolist() == [WORKERS // GROUPS] * GROUPS
+    found_NN = mixing(numbers)
+    assert (found_NN.sum(axis=0) == 1).all()
+    assert (found_NN.sum(axis=1) == 1).all()
+
+
+@given(shuffles, seeds)
+def test_averaging_in_groups_keeps_the_mean_of_all_workers(
+    shuffle: str, seed: int
+) -> None:
+    algorithm = built(shuffle=shuffle, seed=seed)
+    public_D = np.zeros(algorithm.spec.dim, np.float32)
+    public_D = next_version(algorithm, public_D, 0, dyadic(seed))
+    mean_D = public_D[:DIM].tolist()
+    for version in range(1, 4):
+        public_D = next_version(
+            algorithm, public_D, version, np.zeros((WORKERS, DIM), np.float32)
+        )
+        assert public_D[:DIM].tolist() == mean_D
+        assert models(algorithm, public_D, version + 1).mean(axis=0).tolist() == mean_D
+
+
+def test_random_groups_contract_the_distance_by_groups_less_1_over_workers_less_1() -> (
+    None
+):
+    config = DSSync(groups=GROUPS)
+    models_ND = np.random.default_rng(0).normal(size=(WORKERS, 200))
+    ratios = [
+        apart(mixing(groups(config, version)) @ models_ND) / apart(models_ND)
+        for version in range(400)
+    ]
+    assert np.mean(ratios) == pytest.approx((GROUPS - 1) / (WORKERS - 1), rel=0.01)
+
+
+def test_a_row_and_a_column_make_all_models_equal() -> None:
+    algorithm = built(shuffle="grid")
+    public_D = np.zeros(algorithm.spec.dim, np.float32)
+    nothing_ND = np.zeros((WORKERS, DIM), np.float32)
+    public_D = next_version(algorithm, public_D, 0, dyadic(0))
+    assert apart(models(algorithm, public_D, 1)) > 1
+    public_D = next_version(algorithm, public_D, 1, nothing_ND)
+    assert apart(models(algorithm, public_D, 2)) == 0
+
+
+@pytest.mark.parametrize("shuffle", ["random", "fixed"])
+def test_fixed_groups_never_come_to_a_consensus_and_shuffled_ones_do(
+    shuffle: str,
+) -> None:
+    algorithm = built(shuffle=shuffle)
+    public_D = np.zeros(algorithm.spec.dim, np.float32)
+    nothing_ND = np.zeros((WORKERS, DIM), np.float32)
+    public_D = next_version(algorithm, public_D, 0, dyadic(0))
+    first = apart(models(algorithm, public_D, 1))
+    for version in range(1, 20):
+        public_D = next_version(algorithm, public_D, version, nothing_ND)
+    last = apart(models(algorithm, public_D, 20))
+    assert last == first if shuffle == "fixed" else last < 1e-6 * first
+
+
+def test_a_group_without_an_update_gets_the_public_model() -> None:
+    algorithm = built(shuffle="fixed")
+    public_D = np.zeros(algorithm.spec.dim, np.float32)
+    rule, place = algorithm.aggregator, Place(1, WORKERS, 0)
+    delta_D = update(algorithm, public_D, place, np.ones(DIM))
+    one = Contribution(dense_payload(delta_D), 1, 1, None, place=place[:2])
+    agg_D = rule.finalize(rule.accumulate(rule.init(algorithm.spec.dim), one), 1)
+    assert agg_D[:DIM].tolist() == [1] * DIM
+    assert not agg_D[DIM:].any()
+
+
+@pytest.mark.parametrize("engine", ["exact", "stacked"])
+def test_one_group_is_federated_averaging_bit_for_bit(
+    engine: str, tmp_path: Path
+) -> None:
+    found = []
+    for kind, client in (
+        ("ds_sync", {"kind": "ds_sync", "groups": 1}),
+        ("fed_avg", {"kind": "local_sgd"}),
+    ):
+        config = {
+            "algorithm": {"kind": kind, "buffer": 4, "client": {**client, "steps": 3}},
+            "stop": {"versions": 6},
+            "simulate": {"clients": 6, "engine": {"kind": engine}},
+        }
+        latecomer.run(config, toys.toy(), folder=tmp_path / kind)
+        found.append(toys.digests(toys.records(tmp_path / kind)))
+    assert found[0] == found[1]
+    assert len(found[0]) == 6
+
+
+def test_many_clients_and_wrong_numbers_are_dealt_out_as_well() -> None:
+    config = DSSync(groups=3)
+    assert 0 <= config.group_of(2**31, 2**32 - 1, 5) < 3
+    assert config.group_of(7, 5, 1) == config.group_of(2, 5, 1)
+    sizes = np.bincount(groups(config, 9, 5000))
+    assert sizes.max() - sizes.min() <= 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"aggregator": {"kind": "weighted_mean"}}, "needs aggregator ds_sync"),
+        ({"synchronous": False, "staleness_limit": 3}, "needs rounds"),
+        ({"staleness": {"kind": "hinge"}}, "hinge weighs them"),
+        ({"uplink": {"kind": "error_feedback"}}, "needs an uplink without memory"),
+        ({"buffer": 1}, "2 groups need a buffer of as many updates"),
+        ({"client": {"kind": "local_sgd"}}, "the client is local_sgd"),
+        (
+            {"client": {"kind": "local_sgd"}, "aggregator": {"kind": "weighted_mean"}},
+            "recipe ds_sync needs client ds_sync",
+        ),
+        (
+            {"client": {"kind": "ds_sync", "shuffle": "grid"}, "buffer": 12},
+            "is for 4 clients, and buffer is 12",
+        ),
+        (
+            {"client": {"kind": "ds_sync", "momentum": 0.9, "keep_momentum": True}},
+            "keeps no momentum",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        Recipe.model_validate(settings)
