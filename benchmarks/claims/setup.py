@@ -224,7 +224,9 @@ class Federation:
         self.trainees: list[Trainee] = []
         for index in range(len(parts)):
             cid = str(index)
-            self.handle(ClientEnrolled(at=0.0, cid=cid, name=cid, index=index))
+            self.handle(
+                ClientEnrolled(at=0.0, cid=cid, name=cid, index=index, count=len(parts))
+            )
             one = trainee(algorithm, ParticipantState(cid, "claims", EPOCH))
             one.derive(initial_D, self.coordinator.state.published.origin)
             self.trainees.append(one)
@@ -265,7 +267,7 @@ class Federation:
     def train(self, index: int) -> bool:
         """A client's local steps; says whether there is an update to send."""
         one, data = self.trainees[index], self._data[index]
-        client = Client(one.state.cid)
+        client = Client(one.state.cid, index, len(self.trainees))
         task = self._trainer.task(one.state, data, self._seed, client)
         return one.finish(*task)
 
@@ -294,8 +296,11 @@ class Federation:
 
     def quality(self) -> Quality:
         """How good the public model is."""
-        public_D = self.coordinator.state.published.public_D
-        return self.model.quality(public_D, *self._test)
+        return self.quality_of(self.coordinator.state.published.public_D)
+
+    def quality_of(self, model_D: Vector) -> Quality:
+        """How good a model is on the test images; companions may follow it."""
+        return self.model.quality(model_D[: self.model.spec.dim], *self._test)
 
 
 def _no_workload() -> Workload:

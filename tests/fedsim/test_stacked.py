@@ -286,7 +286,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "buffer": 6,
             "deadline": 5.0,
             "client": {"kind": "ds_sync", "groups": 3, "steps": 3},
-            "downlink": {"kind": "top_k", "ratio": 0.1},
         },
         "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},
     },
