@@ -62,6 +62,11 @@ SETTINGS = {
         r"[\d.]+ s\b|[\d.]+ or 6 seconds|20 local|\.35 to \.8|server rate of 2",
         r"6 and 22 versions\s+late|(?:is|where it is) \d+ (?:versions )?late",
     ),
+    19: (
+        r"91\.63 % against 90\.00 %|75\.78 % against 75\.86 %|CIFAR-10+|400\s+rounds",
+        r"16 workers|groups of 4|to \.95|has \.95|on 16 images|rate \.2",
+        r"10 ms|7\.7 ms|4 workers|decision 45|ICLR \d+",
+    ),
     20: (
         r"T = [\d.]+(?:/√t)?|1/√t|1\.8 to 53\.5|0\.1 s|0\.05\s+Mbit|1\.5 s there",
         r"NSDI 2017|\.95\b|900 versions|\d steps ahead|five times fewer",
