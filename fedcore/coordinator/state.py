@@ -247,11 +247,16 @@ class ServerState:
                         **self._efforts(update),
                         folded=update.folded,
                         base=update.base,
-                        place=self.clients[update.client].place,
+                        place=self._place_of(update.client),
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
+
+    def _place_of(self, cid: str) -> tuple[int, int]:
+        """Returns a client's part of the data; all of them if it never enrolled."""
+        row = self.clients.get(cid)
+        return (0, 1) if row is None else row.place
 
     def _efforts(self, update: Update) -> dict[str, float]:
         """What a contribution says of the steps of an update."""
