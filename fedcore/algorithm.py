@@ -65,6 +65,12 @@ class Algorithm(NamedTuple):
     server_controller: ServerController | None
     """Their halves at the server as one; None where there are none."""
 
+    @property
+    def observes_tasks(self) -> bool:
+        """Whether a role at the server learns from tasks that have ended."""
+        learns = self.selection.observe is not None
+        return learns or self.server_controller is not None
+
     def uplink_of(self, density: float) -> Compressor:
         """The uplink for messages of this share of their usual size."""
         if density == 1.0:
@@ -178,8 +184,9 @@ class AlgorithmConfig(Method):
 
     @property
     def uses_device(self) -> bool:
-        """Whether a controller looks at the facts of devices and what tasks took."""
-        return any(each.uses_device for each in self.controllers)
+        """Whether a role looks at the facts of devices and what tasks took."""
+        controllers = any(each.uses_device for each in self.controllers)
+        return controllers or self.selection.build().observe is not None
 
     @property
     def clients_evaluate(self) -> bool:

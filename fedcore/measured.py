@@ -67,6 +67,25 @@ class Measured(NamedTuple):
         )
 
 
+class TaskReport(NamedTuple):
+    """What the server knows of a task that has ended."""
+
+    at: Seconds
+    """When its update got its verdict."""
+    client: str
+    """The client's id."""
+    base: int
+    """The version that it trained on."""
+    steps: int
+    """0: its update was what a leaving client's memory held."""
+    loss: float | None = None
+    """The mean training loss over the steps; None: unknown."""
+    measured: Measured | None = None
+    """What it took on its device; None: unknown."""
+    samples: int = 0
+    """The number of samples that the client has."""
+
+
 def read_measured(saved: Sequence[Any] | None) -> Measured | None:
     """Returns what was saved as JSON: a list of the fields; None without it."""
     if saved is None:

@@ -67,8 +67,7 @@ class ExactClients:
         self._replies: dict[int, Reply] = {}  # on their way
         self._acks: dict[int, Ack] = {}  # likewise
         self._loses_answer = [False] * len(clients)
-        controller = world.run.coordinator.algorithm.server_controller
-        self._is_measured = controller is not None
+        self._is_measured = world.run.coordinator.algorithm.observes_tasks
         self._durations: dict[int, Seconds] = {}  # of the tasks that are computed
         self._is_recorded = False  # when updates arrive is told, not simulated
         fates = self.fates

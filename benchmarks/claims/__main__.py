@@ -24,6 +24,7 @@ from benchmarks.claims import (
     late_updates,
     linear_speed_up,
     normalisation,
+    oort,
     prioritised,
     rare_and_late,
     seen_once,
@@ -58,6 +59,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     24: normalisation.run,
     25: small_batches.run,
     26: unequal.run_methods,
+    27: oort.run,
     28: ada_comm.run,
 }
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"

@@ -5,7 +5,6 @@ from fedcore.controllers._assignment import Assignment as Assignment
 from fedcore.controllers._assignment import joined as joined
 from fedcore.controllers._server import Request as Request
 from fedcore.controllers._server import ServerController as ServerController
-from fedcore.controllers._server import TaskReport as TaskReport
 from fedcore.controllers._server import composed_at_server as composed_at_server
 from fedcore.controllers.ada_comm import AdaComm as AdaComm
 from fedcore.controllers.bandwidth import Bandwidth as Bandwidth
@@ -19,3 +18,4 @@ from fedcore.controllers.base import composed as composed
 from fedcore.controllers.gaia import Gaia as Gaia
 from fedcore.controllers.i_prof import IProf as IProf
 from fedcore.controllers.skew_scout import SkewScout as SkewScout
+from fedcore.measured import TaskReport as TaskReport

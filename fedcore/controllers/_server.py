@@ -11,24 +11,8 @@ from typing import NamedTuple
 
 from fedcore.controllers._assignment import Assignment
 from fedcore.controllers._states import States
-from fedcore.measured import Device, Measured
-from fedcore.typing import Seconds, State
-
-
-class TaskReport(NamedTuple):
-    """What the server knows of a task that has ended."""
-
-    at: Seconds
-    """When its update got its verdict."""
-    client: str
-    """The client's id."""
-    base: int
-    """The version that it trained on."""
-    steps: int
-    loss: float | None = None
-    """The mean training loss over the steps; None: unknown."""
-    measured: Measured | None = None
-    """What it took on its device; None: unknown."""
+from fedcore.measured import Device, TaskReport
+from fedcore.typing import State
 
 
 class Request(NamedTuple):

@@ -22,8 +22,9 @@ from pydantic import Field
 
 from fedcore.config import Count, Duration, Roles
 from fedcore.controllers._assignment import Assignment
-from fedcore.controllers._server import Request, ServerController, TaskReport
+from fedcore.controllers._server import Request, ServerController
 from fedcore.controllers.base import ControllerConfig
+from fedcore.measured import TaskReport
 from fedcore.typing import Seconds, State
 
 _HUNDREDTHS = 100

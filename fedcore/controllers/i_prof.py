@@ -39,9 +39,9 @@ from pydantic import Field, model_validator
 
 from fedcore.config import Count, Duration, Roles
 from fedcore.controllers._assignment import Assignment
-from fedcore.controllers._server import Request, ServerController, TaskReport
+from fedcore.controllers._server import Request, ServerController
 from fedcore.controllers.base import ControllerConfig
-from fedcore.measured import Device
+from fedcore.measured import Device, TaskReport
 from fedcore.typing import State
 
 _FACTS = 5  # F: memory, free memory, temperature, frequency, and a constant

@@ -36,7 +36,7 @@ from itertools import chain, islice
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.clocks import Clocks
 from fedcore.rng import Key
-from fedcore.typing import JSON
+from fedcore.typing import JSON, State
 
 SORTING = 4  # sorting one name takes as long as looking up this many
 
@@ -80,7 +80,11 @@ class Leases:
     """The clients that are here, those that wait, and those that train."""
 
     def __init__(
-        self, algorithm: Algorithm, key: Key, name_of: Callable[[str], str]
+        self,
+        algorithm: Algorithm,
+        key: Key,
+        name_of: Callable[[str], str],
+        learned: Callable[[], State] = lambda: None,
     ) -> None:
         """Nobody is here yet.
 
@@ -88,6 +92,7 @@ class Leases:
             algorithm: says how many clients may train, and which are preferred.
             key: of the random choices.
             name_of: the name of a client id; choices do not depend on ids.
+            learned: the state of the selection rule.
         """
         self._cohort = algorithm.config.cohort
         self._least = algorithm.config.min_clients
@@ -95,7 +100,7 @@ class Leases:
         self._synchronous = algorithm.config.synchronous
         ahead = algorithm.config.ahead
         self._clocks = None if ahead is None else Clocks(ahead)
-        self._order = algorithm.selection.order
+        self._selection, self._learned = algorithm.selection, learned
         self._in_turn = algorithm.config.selection.in_turn
         self._name_of = name_of
         self._key = key.fold_in("selection")
@@ -323,7 +328,8 @@ class Leases:
         """The clients that the selection rule prefers, at most ``room`` of them."""
         if len(idle) <= room:
             return list(idle)
-        preferred = self._order(self._candidates(idle, room), key)
+        order = self._selection.order(self._learned(), room)
+        preferred = order(self._candidates(idle, room), key)
         return list(islice((cid for cid in preferred if cid in idle), room))
 
     def _candidates(self, idle: Collection[str], room: int) -> list[str]:
@@ -334,7 +340,8 @@ class Leases:
         """
         if self._in_turn:  # the client that has waited longest comes first
             return list(dict.fromkeys(chain(self.waiting, self.present)))
-        if SORTING * len(idle) ** 2 < room * len(self._known):
+        learns = self._selection.observe is not None  # from all, so it orders the idle
+        if learns or SORTING * len(idle) ** 2 < room * len(self._known):
             return self._sorted(idle)
         if len(self._by_name) != len(self._known):
             self._by_name = self._sorted(self._known)

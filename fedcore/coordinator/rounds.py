@@ -75,15 +75,18 @@ class Rounds:
     def _use(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
         self.leases = Leases(
-            algorithm, self.key, lambda cid: self.state.clients[cid].name
+            algorithm,
+            self.key,
+            lambda cid: self.state.clients[cid].name,
+            lambda: self.state.selection,
         )
         config = algorithm.config
         self._buffer = config.buffer
-        # Whether no update in time can be refused, and no controller learns from it.
+        # Whether no update in time can be refused, and no role learns from it.
         self._may_wait = (
             config.update_filter.accepts_all
             and "gap" not in algorithm.aggregator.needs
-            and algorithm.server_controller is None
+            and not algorithm.observes_tasks
         )
 
     # --------------------------------------------------------------------- tasks
@@ -137,7 +140,7 @@ class Rounds:
         Returns:
             Whether all updates that wait must be decided on now: they fill the buffer
             or end the run, or it is not certain that this one is accepted, or
-            controllers learn from it.
+            a role learns from it.
         """
         self.leases.deliver(cid)
         self._delivered += 1

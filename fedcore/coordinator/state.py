@@ -45,6 +45,7 @@ class ServerState:
         self.staleness = algorithm.staleness.init()
         self.update_filter = algorithm.update_filter.init()
         self.controllers: State = None
+        self.selection = algorithm.selection.init()
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
         self.joined = 0  # trainers that have ever joined
@@ -182,9 +183,9 @@ class ServerState:
         self.take([update], [record.weight])
 
     def report(self, verdict: Verdict, cid: str, task: Finished) -> None:
-        """Tells the controllers of a task, unless its update is no honest one."""
-        controller = self.algorithm.server_controller
-        if controller is None or verdict not in _REPORTED:
+        """Tells the roles that learn from tasks, unless its update is no honest one."""
+        algorithm = self.algorithm
+        if not algorithm.observes_tasks or verdict not in _REPORTED:
             return
         loss, measured = task.loss, task.measured
         report = TaskReport(
@@ -194,8 +195,13 @@ class ServerState:
             steps=task.steps,
             loss=loss if loss is not None and math.isfinite(loss) else None,
             measured=measured,
+            samples=task.samples,
         )
-        self.controllers = controller.observe(self.controllers, report)
+        controller, selection = algorithm.server_controller, algorithm.selection
+        if controller is not None:
+            self.controllers = controller.observe(self.controllers, report)
+        if selection.observe is not None:
+            self.selection = selection.observe(self.selection, report)
 
     def observe(self, update: Update, staleness: int, weight: float) -> None:
         """Updates what verdicts on later updates depend on."""
@@ -360,6 +366,8 @@ class ServerState:
         self.published.keep(algorithm.config.ring_bytes)
         if old.config.update_filter != algorithm.config.update_filter:
             self.update_filter = algorithm.update_filter.init()
+        if old.config.selection != algorithm.config.selection:
+            self.selection = algorithm.selection.init()
         changed = old.config.controllers != algorithm.config.controllers
         if changed and isinstance(self.controllers, dict):
             same = {
@@ -435,5 +443,8 @@ class ServerState:
         self.published.load(scalars, arrays)
 
 
-_ROLES = ("optimizer", "buffer", "staleness", "update_filter", "controllers")
+_ROLES = (
+    *("optimizer", "buffer", "staleness", "update_filter"),
+    *("controllers", "selection"),
+)
 _REPORTED = (Verdict.ACCEPTED, Verdict.REJECTED_STALE, Verdict.REJECTED_POLICY)

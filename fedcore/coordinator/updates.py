@@ -19,6 +19,10 @@ class Finished(Protocol):
         """The number of local steps; 0: it is what a leaving client's memory held."""
 
     @property
+    def samples(self) -> int:
+        """The number of samples that it was trained on."""
+
+    @property
     def loss(self) -> float | None:
         """The mean training loss; None or NaN: unknown."""
 
@@ -33,10 +37,6 @@ class Update(Finished, Protocol):
     @property
     def payload(self) -> Payload | None:
         """Its values; None if they are a row of a stack."""
-
-    @property
-    def samples(self) -> int:
-        """The number of samples that it was trained on."""
 
     @property
     def counts(self) -> Counts | None:

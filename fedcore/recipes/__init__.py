@@ -25,6 +25,7 @@ from fedcore.recipes.flexible_participation import (
 from fedcore.recipes.gaia import Gaia as Gaia
 from fedcore.recipes.latecomer import Latecomer as Latecomer
 from fedcore.recipes.mifa import MIFA as MIFA
+from fedcore.recipes.oort import Oort as Oort
 from fedcore.recipes.overlap_local_sgd import OverlapLocalSgd as OverlapLocalSgd
 from fedcore.recipes.scaffold import Scaffold as Scaffold
 from fedcore.recipes.stc import STC as STC

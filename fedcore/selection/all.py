@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from fedcore.selection.base import Selection, SelectionConfig
+from fedcore.selection.base import Selection, SelectionConfig, memoryless
 
 
 class All(SelectionConfig):
@@ -13,4 +13,4 @@ class All(SelectionConfig):
 
     def build(self) -> Selection:
         """Returns the rule."""
-        return Selection(lambda candidates, key: candidates)
+        return memoryless(lambda candidates, key: candidates)

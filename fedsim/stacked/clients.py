@@ -74,7 +74,7 @@ class StackedClients:
         self._places = {name: place for place, name in enumerate(names)}
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
-        self._is_measured = coordinator.algorithm.server_controller is not None
+        self._is_measured = coordinator.algorithm.observes_tasks
         # Whether it is known when a task is given when its update will arrive.
         self._direct = (
             work.fixed_bytes is not None

@@ -144,6 +144,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "algorithm": {"kind": "fed_async"},
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
     },
+    "oort": {
+        "algorithm": {
+            "kind": "oort",
+            "buffer": 3,
+            "selection": {"kind": "oort", "pacer_step": 1},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}, "dropout": 0.2},
+    },
+    "oort_without_rounds": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 2,
+            "concurrency": 3,
+            "selection": {"kind": "oort", "percentile": 50},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
+    },
     "latecomer": {
         "algorithm": {"kind": "latecomer", "buffer": 3},
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},

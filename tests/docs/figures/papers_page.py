@@ -72,6 +72,10 @@ SETTINGS = {
         r"NSDI 2017|\.95\b|900 versions|\d steps ahead|five times fewer",
     ),
     21: (r"T = [\d.]+|skew [\d.]+|200 rounds|5 local steps|loss of \.05|near \.95",),
+    27: (
+        r"1\.2 to 14\.1 times|1\.3 to 9\.8 %|to \.90|after 30 s|\(σ = 1\)|OSDI 2021",
+        r"batches of 8|of 6 updates|1\.1 times as many|10th percentile|Dirichlet \.3",
+    ),
     28: (
         r"a third of\s+the time|loss of \.3|loss is \.3|τ = \d+|\d+ steps|\d+ at first",
         r"two shards|batches of 16|10 s of|1\.2 s a local|every 120 s|rate \.1",

@@ -5,4 +5,8 @@ from fedcore.selection import All
 
 
 def test_whoever_came_first_is_taken_first() -> None:
-    assert list(All().build().order(["c", "a", "b"], Key.root(0))) == ["c", "a", "b"]
+    assert list(All().build().order(None, 2)(["c", "a", "b"], Key.root(0))) == [
+        "c",
+        "a",
+        "b",
+    ]

@@ -11,7 +11,8 @@ NAMES = [f"client-{i}" for i in range(10)]
 
 
 def choose(names: Sequence[str], count: int, key: Key) -> list[str]:
-    return list(islice(UniformSelection().build().order(names, key), count))
+    order = UniformSelection().build().order(None, count)
+    return list(islice(order(names, key), count))
 
 
 def test_every_client_is_as_likely_as_any_other() -> None:
