@@ -103,6 +103,12 @@ def _with_codecs(flight: int, rate: float) -> JSON:
     }
 
 
+def _adaptive(flight: int, rate: float) -> JSON:
+    """With fewer local steps as the loss falls."""
+    controller: JSON = {"kind": "ada_comm", "period": 10.0}
+    return {**_latecomer(flight, rate), "controllers": [controller]}
+
+
 def _weighing(kind: str, **settings: float) -> Section:
     """The default recipe as it was before it averaged, with these weights."""
     weights: JSON = {"kind": kind, **settings}
@@ -118,7 +124,7 @@ def _averaged(flight: int, rate: float) -> JSON:
 
 
 SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
-CODED = "Latecomer, codecs on"
+CODED, ADAPTIVE = "Latecomer, codecs on", "Latecomer, AdaComm"
 # Other weights and servers in place of the default recipe's.
 BOOSTED, UNBOOSTED = "square root and boost", "square root"
 AVERAGED = "square root, averaged"
@@ -133,6 +139,7 @@ CONTENDERS = {
         Contender(MIXED, _fed_async, lambda flight: 1, client="fed_prox"),
         Contender(OURS, _latecomer, lambda flight: 4, fixed=OWN),
         Contender(CODED, _with_codecs, lambda flight: 4, fixed=OWN),
+        Contender(ADAPTIVE, _adaptive, lambda flight: 4, fixed=OWN),
         Contender(BOOSTED, _weighing("label_boost"), lambda flight: 4),
         Contender(UNBOOSTED, _weighing("polynomial"), lambda flight: 4),
         Contender(AVERAGED, _averaged, lambda flight: 4),

@@ -54,6 +54,7 @@ class Outcome:
     staleness: float  # mean
     largest: int
     wall: float  # real seconds
+    payload: int | None = None  # bytes, up and down; None: not counted
 
     @property
     def held(self) -> list[float]:
@@ -206,6 +207,14 @@ def _outcome(results: Results, watch: _Watch, began: float) -> Outcome:
     updates = results.updates
     accepted = np.array(updates["verdict"]) == Verdict.ACCEPTED.value
     staleness = np.array(updates["staleness"])[accepted]
+    trained = set(updates["client"])
+    down = sum(
+        nbytes
+        for client, nbytes in zip(
+            results.tasks["client"], results.tasks["bytes"], strict=True
+        )
+        if client in trained
+    )
     return Outcome(
         seconds=watch.seconds,
         accuracy=watch.accuracy,
@@ -215,4 +224,5 @@ def _outcome(results: Results, watch: _Watch, began: float) -> Outcome:
         staleness=float(staleness.mean()),
         largest=int(staleness.max()),
         wall=time.perf_counter() - began,
+        payload=int(sum(updates["bytes"]) + down),
     )

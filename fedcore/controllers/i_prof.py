@@ -254,10 +254,14 @@ def facts(device: Device | None) -> Vector5:
 
 
 def predicted(known: Slopes, name: str, facts_F: Vector5) -> float:
-    """Returns the slope of a device: that of its model, else of least squares."""
+    """Returns the slope of a device: that of its model, else of least squares.
+
+    It is never below all that were seen: few tasks say little of five facts, and what
+    they say of other facts may be a slope of nothing.
+    """
     regression = known.regression(name)
     weights_F = solved(known) if regression is None else regression[:-1]
-    slope = _dot(weights_F, facts_F)
+    slope = max(known.least, _dot(weights_F, facts_F))
     bounded = known.bounded(slope)
     return max(slope, bounded) if name.startswith(_ONE) else bounded
 

@@ -5,6 +5,7 @@ from statistics import fmean
 
 from benchmarks.asynchrony.campaign import Campaign, Store
 from benchmarks.asynchrony.contenders import (
+    ADAPTIVE,
     AVERAGED,
     BOOSTED,
     BUFFERED,
@@ -76,7 +77,7 @@ def ratios() -> Iterator[Series]:
     for speed, flight in TITLES:
         kept = campaign(speed, flight)
         five = kept.done(FIVE)
-        for name in (AVERAGED, OURS):
+        for name in (AVERAGED, OURS, ADAPTIVE):
             for other in (BUFFERED, SYNCHRONOUS):
                 for target in kept.setting.problem.targets:
                     closer = sooner(five[other], five[name], target)

@@ -1,7 +1,9 @@
 """docs/benchmarks.md: each table and paragraph with the results that it quotes."""
 
 from collections.abc import Iterator
+from statistics import fmean
 
+from benchmarks import ablation
 from benchmarks.asynchrony.contenders import BOOSTED
 from benchmarks.bytes.tasks import TASKS
 from benchmarks.series import runs
@@ -29,6 +31,7 @@ def quotes() -> Iterator[Quote]:
     yield from _disasters()
     yield from _simulation()
     yield from _asynchrony()
+    yield from _ablation()
 
 
 # -------------------------------------------------------------------------- speed
@@ -225,7 +228,12 @@ def _asynchrony() -> Iterator[Quote]:
     tried = asynchrony.campaign("pareto", 1000).tried(BOOSTED)
     more.append(Series.of([max(each.best for each in tried)]))
     begin = (
-        *('"Latecomer" is', "1.3 times as soon", "With the default codecs"),
+        *(
+            '"Latecomer" is',
+            "1.3 times as soon",
+            "With the default codecs",
+            "With AdaComm",
+        ),
         *("What the parts", "AdaSGD's"),
     )
     about += (r"in their 12|their 12\s+runs|seeds 1 to \d|1\.3 times as soon",)
@@ -233,7 +241,25 @@ def _asynchrony() -> Iterator[Quote]:
         yield Quote(chapter, begins, pool(more=more), about)
 
 
+def _ablation() -> Iterator[Quote]:
+    chapter = "`python -m benchmarks.ablation`"
+    whole = ablation.load(saved("ablation")["one by one"])
+    ours = [each.seconds for each in whole["the default recipe"]]
+    theirs = [each.seconds for each in whole["with AdaComm"]]
+    sooner = Series.of([fmean(ours) / fmean(theirs)])
+    text = (r"200 of 2,000|12 of 60|\.80|\.90|period of 10|seeds 1 to 3|64\b",)
+    for begins in ("What each", "Weights and", "All 64", "In the small"):
+        yield Quote(chapter, begins, pool(more=[sooner]), text)
+
+
 def rows() -> set[str]:
     """Rows of tables that are made from the results."""
     found = {row for setting in asynchrony.TITLES for row in asynchrony.table(*setting)}
-    return found | {*asynchrony.against_both()}
+    parts = {
+        f"| {' | '.join(row)} |".replace("|  |", "| |") for row in _ablation_rows()
+    }
+    return found | {*asynchrony.against_both()} | parts
+
+
+def _ablation_rows() -> Iterator[list[str]]:
+    return ablation.tables(saved("ablation"))

@@ -147,6 +147,14 @@ def test_an_unknown_device_is_predicted_by_least_squares_alone() -> None:
     )
 
 
+def test_no_device_is_predicted_to_be_faster_than_all_that_were_seen() -> None:
+    rule = half()
+    slow, fast, faster = (Device(f"at {mhz}", 4, mhz) for mhz in (1000, 2000, 3000))
+    state = after(rule, report(100, 100.0, slow), report(100, 20.0, fast, "bob"))
+    # A line through both slopes would be below 0.
+    assert samples(rule, state, faster) == pytest.approx(10 / 0.2, abs=1)
+
+
 def test_the_regression_of_a_device_model_is_kept_from_task_to_task() -> None:
     """The published code begins it anew with each task."""
     rule = half(epsilon=0.0, aggressiveness=0.5)
