@@ -9,12 +9,21 @@ update may be (``staleness_limit``).
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
-from fedcore.clients import AnyClientAlgorithm, LocalSGD
+from fedcore.clients import (
+    AnyClientAlgorithm,
+    ClientAlgorithmConfig,
+    ClientSettings,
+    LocalSGD,
+    every,
+    mistake,
+    place_of,
+)
 from fedcore.compressors import (
     AnyCompressor,
     Compressor,
@@ -64,6 +73,15 @@ class Algorithm(NamedTuple):
     """The halves of all controllers on a client as one; None where there are none."""
     server_controller: ServerController | None
     """Their halves at the server as one; None where there are none."""
+    clients: ClientSettings
+    """The settings of the client algorithm by the client's name."""
+
+    def of_client(self, name: str) -> "Algorithm":
+        """Returns the algorithm as the client of this name has it."""
+        if not self.config.client.overrides:
+            return self
+        config = self.config.for_client(self.clients.of(name))
+        return self._replace(config=config, clients=ClientSettings(config.client))
 
     @property
     def observes_tasks(self) -> bool:
@@ -164,14 +182,17 @@ class AlgorithmConfig(Method):
         """n, the number of samples that an update counts for."""
         return count_samples(samples, self.weigh_by, self.samples_cap)
 
-    def most_steps(self, samples: int, version: int) -> int:
+    def most_steps(
+        self, samples: int, version: int, own: ClientAlgorithmConfig | None = None
+    ) -> int:
         """The most steps that a client is given, whatever it claims to have taken.
 
         Args:
             samples: how many it says that it has; ``samples_cap`` bounds them.
             version: the one that it trained on.
+            own: the settings of that client; None: they are the common ones.
         """
-        client = self.client.at(version)
+        client = (own or self.client).at(version)
         samples = min(samples, self.samples_cap or samples)
         largest = joined(*(each.largest for each in self.controllers))
         given = client.steps_of(samples, largest.work, largest.samples)
@@ -235,9 +256,25 @@ class AlgorithmConfig(Method):
                 f"downlink: {self.downlink.kind} is {self.downlink.bias} with these "
                 "settings; the server's memory W - X needs a contraction"
             )
-        for method in self.parts():
-            method.fits(self)
+        for number, client in enumerate(every(self.client)):
+            config = self.for_client(client)
+            try:
+                for method in config.parts():
+                    method.fits(config)
+            except ValueError as error:
+                if not number:
+                    raise
+                given = self.client.overrides[number - 1]
+                raise mistake(place_of(number - 1), given, str(error)) from error
         return self
+
+    def for_client(self, own: ClientAlgorithmConfig) -> Self:
+        """Returns the recipe as a client has it.
+
+        Args:
+            own: the settings of that client.
+        """
+        return self.model_copy(update={"client": own})
 
     def parts(self) -> Iterator[Method]:
         """Yields the methods of all roles, and those inside them."""
@@ -295,7 +332,10 @@ class AlgorithmConfig(Method):
             ConfigError: its client algorithm cannot train such a model, or the settings
                 name what this model does not have.
         """
-        self.client.check(model)
+        clients = ClientSettings(self.client)
+        for number, client in enumerate(clients.all):
+            with _names_entry(self.client, number):
+                client.check(model)
         spec = model.followed_by(self.client.companions)
         on_clients = _there((c.kind, c.build()) for c in self.controllers)
         at_server = _there((c.kind, c.build_server(self)) for c in self.controllers)
@@ -312,7 +352,21 @@ class AlgorithmConfig(Method):
             downlink=_built("downlink", self.downlink, spec),
             controller=composed(on_clients) if on_clients else None,
             server_controller=composed_at_server(at_server) if at_server else None,
+            clients=clients,
         )
+
+
+@contextmanager
+def _names_entry(common: ClientAlgorithmConfig, number: int) -> Iterator[None]:
+    """Adds to an error which settings of ``every(common)`` it speaks of."""
+    try:
+        yield
+    except ConfigError as error:
+        if not number:
+            raise
+        names = ", ".join(common.overrides[number - 1].clients)
+        sentence = f"client.overrides.{number - 1} ({names}): {error}"
+        raise ConfigError(sentence) from error
 
 
 def _there(halves: Iterable[tuple[str, Half | None]]) -> dict[str, Half]:

@@ -98,9 +98,10 @@ class Trainer:
         self._share_labels = share_labels
         self.model = model or workload.flat()
         workload.fits(algorithm)
-        sampling = algorithm.config.client.build().sampling
-        if sampling is not None:  # refused before the first task, if at all
-            workload.weighted_gradient(self.model, sampling.priority)
+        for config in algorithm.clients.all:
+            sampling = config.build().sampling
+            if sampling is not None:  # refused before the first task, if at all
+                workload.weighted_gradient(self.model, sampling.priority)
         algorithm.model.require(self.model.spec, "this workload's model")
 
     def task(
@@ -130,7 +131,7 @@ class Trainer:
         uplink = self._algorithm.config.uplink
         start_D = start_of(uplink, state.public_D, state.memory_D)
         trained = ahead or self.steps(state, data, seed, client)
-        trained = self._met(start_D, trained, held.version)
+        trained = self._met(start_D, trained, held.version, client)
         return trained, ModelName(held.epoch, held.version), key.fold_in("uplink")
 
     def steps(
@@ -196,7 +197,7 @@ class Trainer:
         trained = self._steps(
             model, start_D, data, key, kept, work, version, client, wanted
         )
-        return self._met(start_D, trained, version)
+        return self._met(start_D, trained, version, client)
 
     def _steps(
         self,
@@ -210,7 +211,7 @@ class Trainer:
         client: Client,
         wanted: int | None,
     ) -> Trained:
-        config = self._algorithm.config.client.at(version).sized(wanted)
+        config = self._algorithm.clients.of(client.name).at(version).sized(wanted)
         task = LocalTask(
             config, key, kept, work, version, client, self._share_labels, wanted
         )
@@ -218,9 +219,11 @@ class Trainer:
         with user_code("training"):
             return self._workload.train_task(model, start_D, data, task)
 
-    def _met(self, start_D: Vector, trained: Trained, version: int) -> Trained:
+    def _met(
+        self, start_D: Vector, trained: Trained, version: int, client: Client
+    ) -> Trained:
         """What came of a task, for the model that its update changes."""
-        meet = self._algorithm.config.client.at(version).build().meet
+        meet = self._algorithm.clients.of(client.name).at(version).build().meet
         if meet is None:
             return trained
         method, local_L = parted(trained.kept, self.model.local_L)

@@ -80,7 +80,7 @@ class Enrolment:
             run_id=self._run.run_id,
             epoch=epoch_number(epoch),
             origin=digest_bytes(self._run.coordinator.state.published.origin),
-            algorithm=config.algorithm.model_dump_json(),
+            algorithm=self._algorithm(named.name),
             seed=config.seed,
             name=named.name,
             share_labels=config.share_labels and config.algorithm.uses_labels,
@@ -89,6 +89,14 @@ class Enrolment:
             gone=gone,
             warning="; ".join(filter(None, warnings)),
         )
+
+    def _algorithm(self, name: str) -> str:
+        """Returns the algorithm with the settings of the client of this name.
+
+        Nobody is told the settings and names of others.
+        """
+        own = self._run.coordinator.algorithm.of_client(name)
+        return own.config.model_dump_json()
 
     def _note_double(self, client: ClientEnrolled, others: list[str]) -> str:
         """Logs, once, that clients train on the same data; warns the client."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.clients import in_common_steps
 from fedcore.controllers import Report
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -67,7 +68,9 @@ class ExactClients:
         self._replies: dict[int, Reply] = {}  # on their way
         self._acks: dict[int, Ack] = {}  # likewise
         self._loses_answer = [False] * len(clients)
-        self._is_measured = world.run.coordinator.algorithm.observes_tasks
+        algorithm = world.run.coordinator.algorithm
+        self._is_measured = algorithm.observes_tasks
+        self._common = algorithm.config.client
         self._durations: dict[int, Seconds] = {}  # of the tasks that are computed
         self._is_recorded = False  # when updates arrive is told, not simulated
         fates = self.fates
@@ -99,7 +102,8 @@ class ExactClients:
         world = self._world
         coordinator = world.run.coordinator
         state = ParticipantState(client.name, world.run.run_id, coordinator.state.epoch)
-        participant = Participant(coordinator.algorithm, state)
+        algorithm = coordinator.algorithm.of_client(client.name)
+        participant = Participant(algorithm, state)
         world.actors[client.name] = self
         event = ClientEnrolled(
             at=world.clock.now,
@@ -286,10 +290,10 @@ class ExactClients:
         participant = self.participants[who]
         algorithm, held = participant.algorithm, participant.state.held
         assert held is not None
-        config = algorithm.config.client.at(held.version)
+        config, common = algorithm.config.client.at(held.version), self._common
         given, samples = assigned(algorithm, participant.state), self._samples[who]
         steps = config.steps_of(samples, given.work, given.samples)
-        return config.in_usual_steps(samples, steps, given.samples)
+        return in_common_steps(common, config, samples, steps, given.samples)
 
     def _label_counts(self, who: int) -> Counts | None:
         """How often each class is in a client's data; None: there are no labels."""

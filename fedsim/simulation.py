@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedcore.clients import ClientSettings
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError, LatecomerError
 from fedcore.model import FlatModel, StackedModel
@@ -80,6 +81,7 @@ def simulate(
     devices = _devices(config)
     with user_code("the model"):
         model = workload.flat()
+    _warn_of_unused(config, devices.clients)
     if model.advice:
         _log.warning("%s", model.advice)
     stacked = stacked_model(config, workload, model, devices.population)
@@ -136,6 +138,20 @@ def _devices(config: FederationConfig) -> _Devices:
             f"{len(clients)} clients are simulated, the algorithm needs {fewest}"
         )
     return _Devices(population, clients, began, spare)
+
+
+def _warn_of_unused(config: FederationConfig, clients: Sequence[Client]) -> None:
+    """Logs overrides that none of the simulated clients has."""
+    settings = ClientSettings(config.algorithm.client)
+    names = [client.name for client in clients]
+    for entry in settings.unused(names):
+        _log.warning(
+            "algorithm.client.overrides: no simulated client has the settings of %s; "
+            "their names are %s to %s",
+            ", ".join(entry.clients),
+            names[0],
+            names[-1],
+        )
 
 
 def _open_run(

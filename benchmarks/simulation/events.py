@@ -91,6 +91,7 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
         work = Work(
             run.coordinator.algorithm,
             Nobody(),
+            population.names,
             most=1024,
             memory_bytes=0,
             part=population.place,

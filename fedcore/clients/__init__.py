@@ -4,6 +4,7 @@ from fedcore.clients._batches import Batches as Batches
 from fedcore.clients._descent import Adaptive as Adaptive
 from fedcore.clients._descent import Descent as Descent
 from fedcore.clients._local import LocalConfig as LocalConfig
+from fedcore.clients._override import Override as Override
 from fedcore.clients._sgd import SGDConfig as SGDConfig
 from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
@@ -33,6 +34,11 @@ from fedcore.clients.local_tensors import taken_back as taken_back
 from fedcore.clients.overlap_local_sgd import OverlapLocalSGD as OverlapLocalSGD
 from fedcore.clients.prioritised_sgd import PrioritisedSGD as PrioritisedSGD
 from fedcore.clients.scaffold import Scaffold as Scaffold
+from fedcore.clients.settings import ClientSettings as ClientSettings
+from fedcore.clients.settings import every as every
+from fedcore.clients.settings import in_common_steps as in_common_steps
+from fedcore.clients.settings import mistake as mistake
+from fedcore.clients.settings import place_of as place_of
 from fedcore.clients.steps import Gradient as Gradient
 from fedcore.clients.steps import by_gradients as by_gradients
 from fedcore.clients.trajectory_adam import TrajectoryAdam as TrajectoryAdam

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,11 @@ from fedcore.typing import Array, Counts, State
 
 class LocalConfig(ClientAlgorithmConfig):
     """Settings of local steps, by whatever rule."""
+
+    either: ClassVar[tuple[frozenset[str], ...]] = (
+        frozenset({"steps", "epochs"}),
+        frozenset({"schedule", "decay"}),
+    )
 
     lr: float = Field(default=0.1, gt=0)
     """Learning rate."""

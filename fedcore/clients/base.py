@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 import numpy as np
 
 from fedcore.clients._batches import Batches
+from fedcore.clients._override import Override
 from fedcore.config import Method, OneOf
 from fedcore.params import ParamSpec
 from fedcore.rng import Key, Words, seeds
@@ -161,6 +162,15 @@ class ClientAlgorithmConfig(Method):
     """Settings of a client algorithm."""
 
     role: ClassVar[str] = "client algorithm"
+    shared: ClassVar[frozenset[str]] = frozenset({"kind", "overrides"})
+    """Fields that are the same for all clients: what is sent depends on them, or the
+    server's half."""
+    either: ClassVar[tuple[frozenset[str], ...]] = ()
+    """Groups of fields of which one is given: an override of one replaces the group."""
+
+    overrides: tuple[Override, ...] = ()
+    """Settings of some clients, by their names; the first entry that names a client
+    counts for it. All that is not said there is as for the others."""
 
     @abstractmethod
     def step_count(self, samples: int, work: float = 1.0) -> int:

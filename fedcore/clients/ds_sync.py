@@ -20,7 +20,7 @@ that it would have been in; the paper knows no such clients.
 """
 
 from functools import lru_cache
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -38,6 +38,8 @@ _BLOCK = 4096  # clients that are dealt out together: what peers say costs no mo
 
 class DSSync(SGDConfig):
     """Local SGD on the model of a client's group, which changes from round to round."""
+
+    shared: ClassVar[frozenset[str]] = SGDConfig.shared | {"groups", "shuffle", "seed"}
 
     kind: Literal["ds_sync"] = "ds_sync"
     groups: int = Field(default=2, ge=1, le=64)

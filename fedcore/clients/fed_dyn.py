@@ -17,7 +17,7 @@ paper's text was not at hand. That code divides α by a client's weight, which f
 its samples; here α is the same for all.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,6 +31,8 @@ from fedcore.typing import Array, Counts, State, Vector
 
 class FedDyn(SGDConfig):
     """Local SGD with the dynamic regulariser of its client."""
+
+    shared: ClassVar[frozenset[str]] = SGDConfig.shared | {"alpha"}
 
     kind: Literal["fed_dyn"] = "fed_dyn"
     alpha: float = Field(default=0.1, gt=0)

@@ -207,6 +207,7 @@ class Rounds:
         size = size_of(update.samples, update.measured)
         verdict, _, weight = judge_update(
             self.state,
+            update.client,
             update.base,
             update.samples,
             update.steps,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
+from fedcore.clients import ClientAlgorithmConfig
 from fedcore.controllers import TaskReport
 from fedcore.coordinator import records
 from fedcore.coordinator.clients import ClientRow, Places
@@ -264,16 +265,22 @@ class ServerState:
         row = self.clients.get(cid)
         return (0, 1) if row is None else row.place
 
+    def settings_of(self, cid: str) -> ClientAlgorithmConfig:
+        """Returns a client's settings; the common ones if it never enrolled."""
+        clients, row = self.algorithm.clients, self.clients.get(cid)
+        return clients.all[0] if row is None else clients.of(row.name)
+
     def _efforts(self, update: Update) -> dict[str, float]:
         """What a contribution says of the steps of an update."""
         if not update.steps:  # it is what a leaving client's memory held
             return {}
         config, steps = self.algorithm.config, update.steps
-        client = config.client.at(update.base)
+        own = self.settings_of(update.client)
+        client = own.at(update.base)
         efforts = {"work": steps / client.step_count(update.samples)}
         if "pace" in self.algorithm.aggregator.needs:
             efforts["effort"] = efforts["pace"] = client.effort(steps)
-            most = config.most_steps(update.samples, update.base)
+            most = config.most_steps(update.samples, update.base, own)
             if steps > most:
                 efforts["pace"] = client.effort(most)
         return efforts

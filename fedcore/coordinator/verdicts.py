@@ -98,11 +98,12 @@ def _decide(push: Push, absurd: str, state: ServerState) -> tuple[Verdict, str, 
     measured = push.measured and push.measured.checked()
     size = size_of(push.samples, measured)
     base, samples, steps = push.base.version, push.samples, push.steps
-    return judge_update(state, base, samples, steps, push.counts, size)
+    return judge_update(state, push.cid, base, samples, steps, push.counts, size)
 
 
 def judge_update(
     state: ServerState,
+    cid: str,
     base: int,
     samples: int,
     steps: int,
@@ -113,6 +114,7 @@ def judge_update(
 
     Args:
         state: the state of the server.
+        cid: of its client.
         base: the version that the update was trained on.
         samples: the number of samples that it was trained on.
         steps: the number of steps that its client claims.
@@ -132,7 +134,7 @@ def judge_update(
     if refusal is not None:
         return Verdict.REJECTED_POLICY, refusal, 0.0
     weight = algorithm.staleness.weigh(state.staleness, staleness, counts)
-    return Verdict.ACCEPTED, _remark(state, base, samples, steps), weight
+    return Verdict.ACCEPTED, _remark(state, cid, base, samples, steps), weight
 
 
 def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
@@ -144,20 +146,21 @@ def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
     samples = config.counted(push.samples)
     times = samples * max(config.buffer, state.trainers)
     if "pace" in state.algorithm.aggregator.needs:
-        times *= config.most_steps(push.samples, push.base.version)
+        own = state.settings_of(push.cid)
+        times *= config.most_steps(push.samples, push.base.version, own)
     if LARGEST * times <= LARGEST_SUM or magnitude(payload) * times <= LARGEST_SUM:
         return ""
     return f"the update is absurdly large to count for {samples} samples"
 
 
-def _remark(state: ServerState, base: int, samples: int, steps: int) -> str:
+def _remark(state: ServerState, cid: str, base: int, samples: int, steps: int) -> str:
     """A remark on an update that counts for fewer samples or steps than it claims."""
     config, remarks = state.algorithm.config, []
     counted = config.counted(samples)
     if config.weigh_by == "samples" and counted != samples:
         remarks.append(f"{counted} of its {samples} samples (algorithm.samples_cap)")
     if "pace" in state.algorithm.aggregator.needs:
-        most = config.most_steps(samples, base)
+        most = config.most_steps(samples, base, state.settings_of(cid))
         if steps > most:
             remarks.append(f"{most} of its {steps} steps, more than it can be given")
     return f"counts for {' and for '.join(remarks)}" if remarks else ""

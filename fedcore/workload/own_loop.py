@@ -54,14 +54,14 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         Raises:
             ConfigError: it needs some.
         """
-        client = algorithm.config.client
-        if not (isinstance(client, SGDConfig) and client.is_plain):
-            raise ConfigError(
-                f"client: {client.kind} with these settings needs gradients, and this "
-                "workload has a training loop of its own (train=); use local_sgd "
-                "without momentum and weight decay, which only passes on steps, lr and "
-                "batch"
-            )
+        for client in algorithm.clients.all:
+            if not (isinstance(client, SGDConfig) and client.is_plain):
+                raise ConfigError(
+                    f"client: {client.kind} with these settings needs gradients, and "
+                    "this workload has a training loop of its own (train=); use "
+                    "local_sgd without momentum and weight decay, which only passes on "
+                    "steps, lr and batch"
+                )
 
     def train_task(
         self, model: FlatModel, public_D: Vector, data: Any, task: LocalTask

@@ -38,6 +38,8 @@ def _sentence(
     match detail["type"]:
         case "extra_forbidden":
             return _unknown_key(str(path[-1]), _fields_at(raw, path[:-1], model))
+        case "unknown_setting":
+            return _unknown_key(str(path[-1]), context["names"].split(", "))
         case "unknown_kind":
             kind, kinds = context["given"], context["kinds"]
             nearest = _nearest(kind, kinds.split(", "))
@@ -81,18 +83,22 @@ def _fields_at(
 def _model_at(
     raw: Any, path: Sequence[int | str], model: type[BaseModel]
 ) -> type[BaseModel]:
-    """Returns the model that reads the section at this path, as its kind says."""
-    place, section = raw, model
+    """Returns the model that reads the section at this path, as its kind says.
+
+    An entry of ``overrides`` has the fields of the method around it.
+    """
+    place, section, method = raw, model, model
     for step in path:
         if isinstance(step, int):
             place = place[step] if isinstance(place, list) else None
         else:
-            annotation = section.model_fields[step].annotation
+            fields = {**method.model_fields, **section.model_fields}
+            annotation = fields[step].annotation
             place = place.get(step) if isinstance(place, dict) else None
             section = _model_in(annotation) or section
         if issubclass(section, Method) and isinstance(place, dict):
             kinds = {kind_of(method): method for method in methods(section)}
-            section = kinds.get(str(place.get("kind")), section)
+            section = method = kinds.get(str(place.get("kind")), section)
     return section
 
 

@@ -1,8 +1,8 @@
 """What clients hold: their samples, read when they are given their first task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from fedcore.clients import ClientAlgorithmConfig
+from fedcore.clients import ClientAlgorithmConfig, ClientSettings, in_common_steps
 from fedcore.pool import Pool
 from fedcore.typing import Counts
 from fedcore.user_code import user_code
@@ -17,14 +17,15 @@ class ClientData:
         workload: Workload,
         pool: Pool,
         client: Callable[[int], Client],
-        algorithm: ClientAlgorithmConfig,
-        count: int,
+        settings: ClientSettings,
+        names: Sequence[str],
     ) -> None:
         self._workload, self._pool, self._client = workload, pool, client
-        self._algorithm = algorithm
-        self.samples = [0] * count  # 0: not read yet
-        self._version, self._settings = 0, algorithm.at(0)  # of the last task
-        self._steps: dict[int, int] = {}  # of a whole task, by its samples
+        self._all, self._which = settings.all, list(map(settings.number_of, names))
+        self.samples = [0] * len(names)  # 0: not read yet
+        self._version, self._settings = 0, self._at(0)  # of the last task
+        # Of a whole task, by the number of the client's settings and its samples.
+        self._steps: dict[tuple[int, int], int] = {}
 
     def read(self, who: int) -> None:
         """Reads a client's samples.
@@ -51,25 +52,31 @@ class ClientData:
             share: of its work.
             wanted: how many samples the whole task uses; None: the usual number.
         """
-        count = self.samples[who]
+        count, which = self.samples[who], self._which[who]
         if version != self._version:
-            settings = self._algorithm.at(version)
+            settings = self._at(version)
             if settings != self._settings:
                 self._steps.clear()
             self._version, self._settings = version, settings
         if share != 1.0 or wanted is not None:
-            return self._settings.steps_of(count, share, wanted)
-        if count not in self._steps:
-            self._steps[count] = self._settings.step_count(count)
-        return self._steps[count]
+            return self._settings[which].steps_of(count, share, wanted)
+        if (which, count) not in self._steps:
+            self._steps[which, count] = self._settings[which].step_count(count)
+        return self._steps[which, count]
 
     def effort(self, who: int, steps: int, wanted: int | None) -> float:
-        """How many usual steps take as long as a task whose steps were asked last."""
-        return self._settings.in_usual_steps(self.samples[who], steps, wanted)
+        """How many common steps take as long as a task whose steps were asked last."""
+        own, samples = self._settings[self._which[who]], self.samples[who]
+        return in_common_steps(self._all[0], own, samples, steps, wanted)
 
     def used(self, who: int, steps: int, wanted: int | None) -> int:
         """How many samples the steps use of a task whose steps were asked last."""
-        return self._settings.sized(wanted).used_by(self.samples[who], steps)
+        own = self._settings[self._which[who]]
+        return own.sized(wanted).used_by(self.samples[who], steps)
+
+    def _at(self, version: int) -> list[ClientAlgorithmConfig]:
+        """All settings, for tasks on a version."""
+        return [settings.at(version) for settings in self._all]
 
     def label_counts(self, who: int) -> Counts | None:
         """How often each class is among a client's samples."""

@@ -87,7 +87,8 @@ class StackedClients:
         self._fates = fates
         self._failures, self._attempts = fates.failures, fates.attempts
         client = population.client
-        self._data = ClientData(workload, pool, client, algorithm.client, count)
+        settings = coordinator.algorithm.clients
+        self._data = ClientData(workload, pool, client, settings, names)
         self._log = RunLog(world, names, population.place)
         self._messages = Messages(
             names, self._data.samples, self._rounds, work, self._log

@@ -102,7 +102,8 @@ class Computer:
         self._model, self._algorithm, self._pool = model, algorithm, pool
         self._names, self._seed, self._count_labels = names, seed, count_labels
         self._seeds_N = np.array([client_seed(seed, n) for n in names], np.uint64)
-        self._config = algorithm.config.client
+        self._settings_of = algorithm.clients
+        self._which = [algorithm.clients.number_of(name) for name in names]
         self._has_local = bool(algorithm.model.local)
         uplink = algorithm.config.uplink
         self._plain = uplink.is_exact
@@ -116,13 +117,12 @@ class Computer:
         Raises:
             UserCodeError: a single task does not fit into memory.
         """
-        settings = {
-            (version, wanted): self._settings(version, wanted).model_dump_json()
-            for version, wanted in {(task.version, task.wanted) for task in tasks}
-        }
+        which = self._which
+        kinds = [(which[task.client], task.version, task.wanted) for task in tasks]
+        settings = {kind: self._settings(*kind).model_dump_json() for kind in {*kinds}}
         groups: dict[str, list[int]] = {}
-        for place, task in enumerate(tasks):
-            groups.setdefault(settings[task.version, task.wanted], []).append(place)
+        for place, kind in enumerate(kinds):
+            groups.setdefault(settings[kind], []).append(place)
         found: dict[int, tuple[Stack, int]] = {}
         with one_thread():
             for places in groups.values():
@@ -182,7 +182,8 @@ class Computer:
                 start_of(self._uplink_config, models[task.version], task.memory_D)
                 for task in tasks
             ]
-        config = self._settings(first.version, first.wanted)
+        which = self._which[first.client]
+        config = self._settings(which, first.version, first.wanted)
         with user_code("training"):
             updates = train_stack(
                 self._model,
@@ -235,12 +236,21 @@ class Computer:
                 if made.removed is not None:
                     kept, removed_D = stack.kept[place], made.removed[row]
                     stack.kept[place] = taken_back(
-                        self._config, kept, removed_D, has_local=self._has_local
+                        self._own(tasks[place]),
+                        kept,
+                        removed_D,
+                        has_local=self._has_local,
                     )
 
-    def _settings(self, version: int, wanted: int | None) -> ClientAlgorithmConfig:
+    def _own(self, task: Task) -> ClientAlgorithmConfig:
+        """The settings of the client of a task."""
+        return self._settings_of.all[self._which[task.client]]
+
+    def _settings(
+        self, which: int, version: int, wanted: int | None
+    ) -> ClientAlgorithmConfig:
         """The client algorithm for tasks of this version that use so many samples."""
-        return self._config.at(version).sized(wanted)
+        return self._settings_of.all[which].at(version).sized(wanted)
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)
@@ -248,7 +258,7 @@ class Computer:
     def _uplink(self, task: Task, models: Models) -> Compressor:
         """The compressor for messages of tasks like this one."""
         version = task.version
-        rate = self._config.rate(version)
+        rate = self._own(task).rate(version)
         context = Context(version, models[version], task.recalled, rate)
         return self._algorithm.uplink_of(task.density).at(lambda: context)
 
@@ -260,7 +270,7 @@ class Computer:
             task, context = tasks[place], ()
             if has_context:
                 alone = () if task.recalled is None else (place,)
-                context = (task.version, *alone)
+                context = (self._which[task.client], task.version, *alone)
             groups.setdefault((task.density, *context), []).append(place)
         return list(groups.values())
 

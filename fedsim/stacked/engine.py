@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedcore.algorithm import Algorithm
+from fedcore.clients import every
 from fedcore.errors import LatecomerError, NotStackableError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
@@ -83,7 +84,8 @@ def _try(
 def _reason_against(config: FederationConfig) -> str | None:
     if config.simulate.arrivals is not None:
         return "a recorded order of arrival is replayed exactly"
-    return why_one_by_one(config.algorithm.client)
+    reasons = map(why_one_by_one, every(config.algorithm.client))
+    return next(filter(None, reasons), None)
 
 
 def stacked_clients(
@@ -110,6 +112,7 @@ def stacked_clients(
     work = Work(
         algorithm,
         computes,
+        population.names,
         most=engine.stack,
         memory_bytes=engine.memory_bytes,
         part=population.place,

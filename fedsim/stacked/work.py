@@ -6,7 +6,7 @@ may be computed at any time between the lease and the moment at which it is need
 
 import heapq
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ class Work:
         self,
         algorithm: Algorithm,
         computes: Computes,
+        names: Sequence[str],
         *,
         most: int,
         memory_bytes: int,
@@ -57,11 +58,13 @@ class Work:
         Args:
             algorithm: of the federation.
             computes: computes the tasks.
+            names: of all clients.
             most: how many tasks a stack has.
             memory_bytes: of what clients keep in memory.
             part: which part of the data a client has: index and count.
         """
-        self._part = part
+        self._part, self._names = part, names
+        self._settings = algorithm.clients
         dim, self._layout = algorithm.spec.dim, algorithm.spec.sizes
         self._computes = computes
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
@@ -145,7 +148,10 @@ class Work:
             gone_D = stack.delta_ND[row] if message is None else decode(message)
             kept = self._kept.get(client)
             self._kept[client] = taken_back(
-                self._client, kept, as_numpy(gone_D), has_local=self._has_local
+                self._settings.of(self._names[client]),
+                kept,
+                as_numpy(gone_D),
+                has_local=self._has_local,
             )
         if message is None:
             return

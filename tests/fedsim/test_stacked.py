@@ -123,6 +123,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
     },
+    "overrides": {
+        "algorithm": {
+            "kind": "fed_nova",
+            "buffer": 3,
+            "client": {
+                "kind": "local_sgd",
+                "epochs": 2,
+                "schedule": {"kind": "linear", "after": 2, "until": 9},
+                "overrides": [
+                    {"clients": "client-[0-3]", "steps": 3, "batch": 8, "lr": 0.05},
+                    {"clients": ["client-1*", "client-7"], "momentum": 0.9},
+                    {"clients": "client-[4-6]", "lr": 0.2, "schedule": None},
+                ],
+            },
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}, "dropout": 0.2},
+    },
     "frozen": {
         "algorithm": {
             "kind": "latecomer",

@@ -85,6 +85,20 @@ def compression(uplink: str) -> str:
             "1: simulate.link.uplink_mbit: unknown key; did you mean 'up_mbit'?; "
             "allowed: down_mbit, latency, latency_spread, spread, up_mbit",
         ),
+        (
+            "algorithm:\n  kind: fed_avg\n  client:\n    kind: ds_sync\n"
+            "    overrides:\n    - {clients: phone-*, stepps: 5}",
+            "6: algorithm.client.overrides.0.stepps: unknown key; did you mean "
+            "'steps'?; allowed: batch, clients, clip_norm, clip_value, epochs, frozen, "
+            "keep_momentum, lr, momentum, nesterov, schedule, steps, weight_decay",
+        ),
+        (
+            "algorithm:\n  kind: fed_avg\n  client:\n    kind: local_sgd\n"
+            "    overrides:\n    - clients: phone-*\n"
+            "      schedule: {kind: cosine, until: 9, untill: 2}",
+            "7: algorithm.client.overrides.0.schedule.untill: unknown key; did you "
+            "mean 'until'?; allowed: after, kind, to, until",
+        ),
         ("zzz: 1", f"1: zzz: unknown key; allowed: {TOP}"),
         ("server: {tls: {certificate: a.pem}}", "1: server.tls.key: is missing"),
         ("seed: 1\nstop: {}\nseed: 2", "3: not YAML: 'seed' is there twice"),

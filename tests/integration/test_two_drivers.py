@@ -114,6 +114,32 @@ def test_a_method_with_state_on_both_sides_is_the_same_in_both(
     assert set(last.model("last")) == set(last.model(version=4))
 
 
+def test_settings_of_some_clients_are_the_same_in_both(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    algorithm = settings("fed_nova", COMPRESSED)
+    algorithm["client"] |= {
+        "overrides": [
+            {"clients": "client-0", "steps": 2, "lr": 0.05},
+            {"clients": ["client-0", "client-[12]"], "batch": 4, "momentum": 0.9},
+        ]
+    }
+    real = federation(algorithm=algorithm, stop={"versions": 8})
+    served(real)
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    results = Results(real.run)
+    steps = {results.names[r.cid]: r.steps for r in results.of(Decided)}
+    assert steps == {"client-0": 2, "client-1": 5, "client-2": 5, "client-3": 5}
+    for words in (("verify",), ("replay",)):
+        asked = real.command("fedserver", "journal", *words, str(real.run))
+        assert asked.returncode == 0, asked.stderr
+
+
 def test_clients_that_keep_priorities_are_the_same_in_both(
     federation: Callable[..., LocalFederation],
 ) -> None:
