@@ -46,6 +46,8 @@ class Refusal:
 
     answer: Verdict | Answer
     retry_after: Seconds
+    reason: str = ""
+    """Why the task that it asked for is refused; empty: it is for another cause."""
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Connection:
             first = read_reply(frame)
             if first.refused:
                 answer = read_answer(first.refused)
-                return Refusal(answer, first.retry_after)
+                return Refusal(answer, first.retry_after, first.reason)
             self.transferred.carry("down", 0, first.patch, len(first.patch))
             body = first.patch or self._download(first, request, frames)
             next(frames, None)  # its end: a call that is left open is reset

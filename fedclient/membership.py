@@ -26,7 +26,7 @@ from fedcore.errors import (
 from fedcore.measured import Device
 from fedcore.model import FlatModel
 from fedcore.participant import Participant, ParticipantState
-from fedcore.protocol import Answer, Reply
+from fedcore.protocol import Answer, Plan, Reply
 from fedcore.text import printable
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
@@ -158,22 +158,25 @@ class Membership:
             self.patience.reset()
             return reply
 
-    def pull(self, device: Device | None = None) -> Reply | Refusal:
+    def pull(
+        self, device: Device | None = None, plan: Plan | None = None
+    ) -> Reply | Refusal:
         """Asks for the model and for work, with proofs if the server wants them.
 
         Args:
             device: where a controller of the run looks at it.
+            plan: where the update filter of the run judges tasks by it.
 
         Raises:
             OutdatedError: the server does not accept the proofs.
         """
-        pull = self.participant.pull(secrets.randbits(63), device)
+        pull = self.participant.pull(secrets.randbits(63), device, plan)
         answer = self.connection.pull(pull)
         self.patience.reset()
         if isinstance(answer, Refusal) and answer.answer is Answer.PROVE:
             _log.info("the server asks for proofs of what this client knows")
             self.participant.prove(pull.nonce)
-            return self.pull(device)
+            return self.pull(device, plan)
         return answer
 
     def _algorithm(self, text: str) -> Algorithm:

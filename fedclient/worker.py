@@ -27,7 +27,7 @@ from fedcore.participant import (
     may_use,
     start_ahead,
 )
-from fedcore.protocol import Ack, Answer, ModelName, Reply, Verdict
+from fedcore.protocol import Ack, Answer, ModelName, Plan, Reply, Verdict
 from fedcore.text import told
 from fedcore.training import Trainer, evaluate_own
 from fedcore.typing import Seconds, State, Vector
@@ -69,6 +69,7 @@ class Worker:
         self._refreshed = self._flushed = False  # on the way out
         self._task: int | None = None
         self._device: Device | None = None  # when it asked for this task
+        self._plan: Plan | None = None
         self._ahead = Ahead()
         self._charged = 0  # bytes that were charged to the day's budget
 
@@ -118,6 +119,7 @@ class Worker:
                 "the workload needs valid_data="
             )
         self._client = replace(self._client, name=member.name)
+        self._plan = None  # the labels may be shared now, or no more
         state = self._participant.state
         self._again = state.pending is not None
         _log.info(
@@ -161,7 +163,7 @@ class Worker:
     def _pull(self, *, work: bool = True) -> bool:
         uses_device = self._member.algorithm.config.uses_device
         self._device = this_device() if uses_device else None
-        answer = self._member.pull(self._device)
+        answer = self._member.pull(self._device, self._announced() if work else None)
         if isinstance(answer, Refusal):
             self._heed(answer)
             return False
@@ -185,9 +187,26 @@ class Worker:
                 self._enrol()
             case Answer.OBSOLETE:
                 raise OutdatedError("this client has left the run")
+            case _ if refusal.reason:
+                wait_ = refusal.retry_after
+                _log.info("no task: %s; asking again in %.1f s", refusal.reason, wait_)
+                time.sleep(wait_)
             case _:
                 wait = UnavailableError("the server is busy")
                 self._member.patience.wait(wait, refusal.retry_after)
+
+    def _announced(self) -> Plan | None:
+        """What the update filter is to know before it lets this client train."""
+        if not self._member.algorithm.config.update_filter.rest:
+            return None
+        if self._plan is None:
+            try:
+                data = self._samples()
+                with user_code("train_data"):
+                    self._plan = self._trainer.plan(data)
+            except UserCodeError:
+                return None  # the task will raise it again, and is reported then
+        return self._plan
 
     # ----------------------------------------------------------------- training
 

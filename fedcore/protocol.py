@@ -95,6 +95,15 @@ class Receipt(NamedTuple):
     proof: Proof = 0  # of the verdict, in the epoch of the reply that brings it
 
 
+class Plan(NamedTuple):
+    """What a client says of its next task before it asks for it."""
+
+    samples: int
+    """How many it has to train on."""
+    counts: Counts | None = None
+    """How often each label is among them (C,); None: it does not say."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
     """A client asks for the model, and for work.
@@ -110,6 +119,7 @@ class Pull:
     settled: Settled = NOTHING_SETTLED
     history_from: int = 0  # the oldest message that it could still take back
     device: Device | None = None  # where a controller looks at it
+    plan: Plan | None = None  # where the update filter judges tasks by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

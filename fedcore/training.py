@@ -14,7 +14,7 @@ from fedcore.clients import ClientAlgorithmConfig, joined, parted
 from fedcore.errors import StoppedError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
-from fedcore.protocol import ModelName
+from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
 from fedcore.typing import Indices, State, Vector
 from fedcore.user_code import user_code
@@ -103,6 +103,29 @@ class Trainer:
             if sampling is not None:  # refused before the first task, if at all
                 workload.weighted_gradient(self.model, sampling.priority)
         algorithm.model.require(self.model.spec, "this workload's model")
+
+    def plan(self, data: Any) -> Plan | None:
+        """Returns what a client announces before it asks for a task.
+
+        Args:
+            data: what ``train_data`` returned for the client.
+
+        Returns:
+            None where the update filter does not judge tasks before they are
+            computed, or where there are no samples.
+
+        Raises:
+            WorkloadError: the data are no samples.
+        """
+        judges = self._algorithm.config.update_filter
+        if judges.rest is None:
+            return None
+        samples = self._workload.samples(data, "train_data")
+        if not (count := len(samples)):
+            return None
+        if not (self._share_labels and judges.uses_labels):
+            return Plan(count)
+        return Plan(count, samples.label_counts(np.arange(count)))
 
     def task(
         self,

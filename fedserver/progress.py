@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from fedcore.coordinator.records import (
     Decided,
+    Declined,
     Departed,
     Enrolled,
     Evaluated,
@@ -39,6 +40,7 @@ class ClientProgress:
     doing: str = "idle"
     accepted: int = 0
     refused: int = 0
+    declined: int = 0  # tasks that were refused before they were computed
     staleness: int = 0  # of its last update
     weight: float = 0.0  # likewise
     memory_norm: float = 0.0
@@ -144,6 +146,9 @@ class Progress:
                 client.doing = f"{record.task}s {record.version}"
                 client.payload_down += record.nbytes
                 self.payload_down += record.nbytes
+            case Declined() if client is not None:
+                client.doing = "rests"
+                client.declined += 1
             case Lost() if client is not None:
                 client.doing = "lost"
             case Failed() if client is not None:

@@ -140,7 +140,7 @@ def _frames(
 ) -> Iterator[bytes]:
     """Yields the frames of an answer; resumes a download that was cut off."""
     if isinstance(answer, Refuse):
-        yield _refusal(answer.answer)
+        yield _refusal(answer.answer, answer.retry_after, answer.reason)
         return
     patch = answer.reply.patch
     reply = pull_reply(answer.reply, epoch_name(request.epoch))
@@ -154,6 +154,10 @@ def _frames(
         yield from chunk_frames(patch.parts, reply.from_byte, download.next_size)
 
 
-def _refusal(answer: Answer) -> bytes:
-    wait = RETRY if answer is Answer.RETRY else 0.0
-    return reply_frame(pb.PullReply(refused=answer_code(answer), retry_after=wait))
+def _refusal(answer: Answer, retry_after: Seconds = 0.0, reason: str = "") -> bytes:
+    if answer is Answer.RETRY:
+        retry_after = retry_after or RETRY
+    reply = pb.PullReply(
+        refused=answer_code(answer), retry_after=retry_after, reason=reason
+    )
+    return reply_frame(reply)

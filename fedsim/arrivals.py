@@ -6,16 +6,25 @@ give the same model bit for bit, and another config shows what would have happen
 """
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.events import StopRequested
-from fedcore.coordinator.records import Closed, Decided, Enrolled, Stepped
+from fedcore.coordinator.records import (
+    Closed,
+    Decided,
+    Declined,
+    Enrolled,
+    Leased,
+    Stepped,
+)
 from fedcore.errors import ConfigError
 from fedcore.participant import Participant
 from fedcore.protocol import Reply
 from fedcore.typing import Seconds
 from fedcore.workload import Client
-from fedrun.config import SimulateConfig
+from fedrun.config import SimulateConfig, parse_config
 from fedrun.journal import Journal
 from fedsim.exact import ExactClients
 from fedsim.world import World
@@ -68,6 +77,9 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
     """
     with closing(Journal.open(folder, read_only=True)) as journal:
         records = [entry.record for entry in journal.entries()]
+        known = journal.configurations()[-1][1].config
+    judges = world.run.config.algorithm.update_filter
+    recorded = parse_config(known).algorithm.update_filter
     names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
     participants = {
         client.name: participant
@@ -103,12 +115,25 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
             clients.deliver(name)
             coming[name].pop(0)
             started.discard(name)
+        elif isinstance(record, Leased | Declined):
+            if judges == recorded and record.cid in names:
+                _judge_before(world, replace(record, cid=names[record.cid]))
         elif isinstance(record, Stepped) and record.reason == "deadline":
             world.step(record.at, "deadline")
         elif isinstance(record, Closed) and world.ended is None:
             world.feed(StopRequested(at=record.at, reason=record.reason))
         start_those_due()
         world.catch_up()
+
+
+def _judge_before(world: World, record: Leased | Declined) -> None:
+    """Applies what was decided on a task before it was computed.
+
+    Another update filter than the recorded one is asked about the updates instead.
+    """
+    if isinstance(record, Declined) or record.planned is not None:
+        world.run.coordinator.state.note(record)
+        world.carry_out_now([Persist(record=record)])
 
 
 def _fetch(world: World, participant: Participant) -> None:

@@ -17,7 +17,7 @@ from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
 from fedcore.training import evaluate_own
-from fedcore.typing import State, Vector
+from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Client, Workload
 from fedsim.world import World
@@ -107,6 +107,9 @@ class SimulatedEvaluator:
 
     def acknowledged(self, cid: str, ack: Ack) -> None:
         """Does nothing, since it sends no updates."""
+
+    def declined(self, cid: str, rest: Seconds) -> None:
+        """Does nothing, since it asks for no training."""
 
 
 def own_evaluation(

@@ -22,7 +22,7 @@ from fedcore.coordinator.events import (
 from fedcore.errors import DivergedError, UserCodeError
 from fedcore.model import Metrics
 from fedcore.participant import Outcome, Participant, ParticipantState, assigned
-from fedcore.protocol import Ack, Reply
+from fedcore.protocol import Ack, Plan, Reply
 from fedcore.training import Trainer
 from fedcore.typing import Counts, Seconds, State, Vector
 from fedcore.user_code import user_code
@@ -71,6 +71,8 @@ class ExactClients:
         algorithm = world.run.coordinator.algorithm
         self._is_measured = algorithm.observes_tasks
         self._common = algorithm.config.client
+        self._is_judged = algorithm.config.update_filter.rest is not None  # before
+        self._plans: dict[int, Plan | None] = {}
         self._durations: dict[int, Seconds] = {}  # of the tasks that are computed
         self._is_recorded = False  # when updates arrive is told, not simulated
         fates = self.fates
@@ -153,10 +155,29 @@ class ExactClients:
         device = None
         if self._is_measured:
             device = self._population.device(who, self.fates.tasks[who] + 1)
-        pull = participant.pull(world.nonce(), device)
+        pull = participant.pull(world.nonce(), device, self._announced(who))
         world.feed(
             ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
         )
+
+    def _announced(self, who: int) -> Plan | None:
+        """What the update filter is to know before it lets a client train."""
+        if not self._is_judged:
+            return None
+        if who not in self._plans:
+            try:
+                data = self._data_of(who)
+                with user_code(f"train_data of {self._names[who]}"):
+                    self._plans[who] = self._trainer.plan(data)
+            except UserCodeError:
+                return None  # the task will raise it again, and is reported then
+        return self._plans[who]
+
+    def declined(self, cid: str, rest: Seconds) -> None:
+        """A client's task is refused before it is computed, and the client rests."""
+        who = self._places[cid]
+        if self.fates.is_there[who]:
+            self._later(self._population.download(who, 0) + rest, ASKS, who)
 
     def replied(self, cid: str, reply: Reply) -> None:
         """The model is on its way to a client."""

@@ -56,6 +56,9 @@ class Actor(Protocol):
     def acknowledged(self, cid: str, ack: Ack) -> None:
         """The server answered a push."""
 
+    def declined(self, cid: str, rest: Seconds) -> None:
+        """The server refused a task before it was computed."""
+
 
 class World:
     """One run under a virtual clock.
@@ -196,6 +199,8 @@ class World:
                     self.start(action.lease)
                 case Finish():
                     self.ended = action.reason
+                case Refuse() if action.reason:
+                    self.actors[action.cid].declined(action.cid, action.retry_after)
                 case Refuse():
                     raise LatecomerError(f"{action.cid} is not enrolled")
                 case _:

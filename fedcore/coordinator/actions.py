@@ -43,6 +43,8 @@ class Refuse:
     cid: str
     nonce: int
     answer: Answer
+    retry_after: Seconds = 0.0  # 0: as soon as the driver thinks fit
+    reason: str = ""  # why a task was refused before it was computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

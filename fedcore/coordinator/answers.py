@@ -55,7 +55,9 @@ def _receipt(pull: Pull, state: ServerState, proofs: Authenticator) -> Receipt |
 
 def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
     """The record of a task that was given with this answer."""
-    patch = answer.reply.patch
+    patch, plan = answer.reply.patch, None
+    if kind == "train":
+        plan = state.plans.of(answer.cid, state.version)
     return Leased(
         at=state.at,
         cid=answer.cid,
@@ -63,6 +65,8 @@ def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
         task=kind,
         patch=patch.kind,
         nbytes=patch.nbytes,
+        planned=plan and plan.size,
+        counts=plan and plan.counts,
     )
 
 

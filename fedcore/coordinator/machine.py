@@ -10,7 +10,7 @@ the checks is normative (docs/protocol.md): model checking showed where each mus
 from typing import assert_never
 
 from fedcore.algorithm import Algorithm
-from fedcore.controllers import USUAL
+from fedcore.controllers import USUAL, Assignment
 from fedcore.coordinator import events, records
 from fedcore.coordinator.actions import (
     Action,
@@ -230,18 +230,40 @@ class Coordinator:
 
     def _grant(self) -> list[Action]:
         """Gives tasks to the clients that wait and may have one."""
-        leases, timers = self.rounds.grant(self.state.at)
         actions: list[Action] = []
-        for lease in leases:
-            pull = self._pulls.pop(lease.cid, None)
-            if pull is None:
-                actions.append(StartTask(lease=lease))
-                continue
-            actions += self._task(pull, "train")
-            timer = Timer("lease", lease.cid, lease.number)
-            at = self.state.at + self.timeouts.lease
-            actions.append(SetTimer(timer=timer, at=at))
-        return [*actions, *timers, *self.answer()]
+        is_done = False
+        while not is_done:  # whoever is refused makes room for others
+            leases, timers = self.rounds.grant(self.state.at)
+            is_done = True
+            for lease in leases:
+                pull = self._pulls.pop(lease.cid, None)
+                if pull is None:
+                    actions.append(StartTask(lease=lease))
+                    continue
+                given = self.rounds.assign(pull.cid, pull.device)
+                declined = self.rounds.review(pull.cid, pull.plan, given)
+                if declined is not None:
+                    actions += self._decline(pull, declined)
+                    is_done = False
+                    continue
+                actions += self._task(pull, "train", given)
+                timer = Timer("lease", lease.cid, lease.number)
+                at = self.state.at + self.timeouts.lease
+                actions.append(SetTimer(timer=timer, at=at))
+            actions += timers
+        return [*actions, *self.answer()]
+
+    def _decline(self, pull: Pull, record: records.Declined) -> list[Action]:
+        """Answers a pull whose task was refused, without a model."""
+        rest = self.algorithm.config.update_filter.rest
+        refusal = Refuse(
+            cid=pull.cid,
+            nonce=pull.nonce,
+            answer=Answer.RETRY,
+            retry_after=rest or 0.0,
+            reason=record.reason,
+        )
+        return [Persist(record=record), refusal]
 
     def answer(self) -> list[Action]:
         """Answers waiting pulls for another reason than a lease.
@@ -272,13 +294,18 @@ class Coordinator:
             self._withdraw(pull.cid)
         return pulls
 
-    def _task(self, pull: Pull, kind: TaskKind, *, done: bool = False) -> list[Action]:
+    def _task(
+        self,
+        pull: Pull,
+        kind: TaskKind,
+        given: Assignment = USUAL,
+        *,
+        done: bool = False,
+    ) -> list[Action]:
         """Answers a pull with a task, and makes the record of its lease."""
-        state, cid = self.state, pull.cid
-        evaluate, given = False, USUAL
+        state, evaluate = self.state, False
         if kind == "train":
-            evaluate = self.evaluations.asks(cid, state.version)
-            given = self.rounds.assign(cid, pull.device)
+            evaluate = self.evaluations.asks(pull.cid, state.version)
         task = Task(
             kind=kind,
             evaluate=evaluate,

@@ -77,6 +77,17 @@ class Decided(_Durable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declined(_Durable):
+    """A task was refused before it was computed; its client may ask again."""
+
+    cid: str
+    version: int
+    planned: int  # the samples that it would have used
+    counts: Counts | None  # the labels that its client announced
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped(_Durable):
     """A version was published. ``payload`` is the message, if there is one."""
 
@@ -151,6 +162,9 @@ class Leased(_Volatile):
     task: Literal["train", "evaluate"]
     patch: str
     nbytes: int  # of the patch
+    # What the client announced, where the task was judged before it is computed.
+    planned: int | None = None
+    counts: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +231,7 @@ Note = (
     | Freed
     | HistoryForked
     | Cut
+    | Declined
     | Departed
     | Evaluated
     | Closed

@@ -18,14 +18,15 @@ from fedcore.controllers import USUAL, Assignment, Request
 from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
 from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease, Leases
-from fedcore.coordinator.records import Closed, Stepped, StepReason
+from fedcore.coordinator.plans import announced
+from fedcore.coordinator.records import Closed, Declined, Stepped, StepReason
 from fedcore.coordinator.settings import StopConfig, reached
 from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.updates import Update, size_of
 from fedcore.coordinator.verdicts import judge_update
 from fedcore.measured import Device
 from fedcore.payloads import Payload
-from fedcore.protocol import Epoch, Verdict
+from fedcore.protocol import Epoch, Plan, Verdict
 from fedcore.rng import Key
 from fedcore.typing import JSON, Row, Seconds, Vector
 
@@ -119,6 +120,43 @@ class Rounds:
         checked = device and device.checked()
         return controller.assign(self.state.controllers, Request(cid, checked))
 
+    def review(self, cid: str, plan: Plan | None, given: Assignment) -> Declined | None:
+        """Judges a task that was just granted, before it is computed.
+
+        A refused task is over: its client has no lease any more, and :meth:`grant` may
+        give its place to another one.
+
+        Args:
+            cid: the client.
+            plan: what it announced; None: nothing, so its update is judged.
+            given: what :meth:`assign` returned for it.
+
+        Returns:
+            The record of a refusal, already applied; None: the task may begin.
+        """
+        state, config = self.state, self.algorithm.config
+        state.plans.note(cid, None)
+        if plan is None or config.update_filter.rest is None:
+            return None
+        task = announced(config, state.settings_of(cid), plan, given, state.version)
+        refusal = self.algorithm.update_filter.refusal(
+            state.update_filter, task.size, task.counts
+        )
+        if refusal is None:
+            state.plans.note(cid, task)
+            return None
+        self.leases.deliver(cid)
+        record = Declined(
+            at=state.at,
+            cid=cid,
+            version=state.version,
+            planned=task.size,
+            counts=task.counts,
+            reason=refusal,
+        )
+        state.note(record)
+        return record
+
     @property
     def is_settled(self) -> bool:
         """Whether no client can get a lease by arriving, delivering or waiting.
@@ -197,10 +235,8 @@ class Rounds:
 
     def _decide_and_observe(self, update: Update) -> Decision:
         """The decision on one update, which decisions on later ones may depend on."""
-        decision = self._decide(update)
-        if decision.verdict is Verdict.ACCEPTED:
-            self.state.observe(update, decision.staleness, decision.weight)
-        self.state.report(decision.verdict, update.client, update)
+        verdict, weight, staleness = decision = self._decide(update)
+        self.state.learn(verdict, update.client, update, staleness, weight)
         return decision
 
     def _decide(self, update: Update) -> Decision:

@@ -18,6 +18,7 @@ from fedcore.clients import ClientAlgorithmConfig
 from fedcore.controllers import TaskReport
 from fedcore.coordinator import records
 from fedcore.coordinator.clients import ClientRow, Places
+from fedcore.coordinator.plans import Plans
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Decided, Note, Record, Stepped
 from fedcore.coordinator.updates import Arrived, Finished, Update, size_of
@@ -25,7 +26,7 @@ from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Row, Seconds, State, Vector
+from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
 
 
 class ServerState:
@@ -45,6 +46,7 @@ class ServerState:
         self.samples = 0.0
         self.staleness = algorithm.staleness.init()
         self.update_filter = algorithm.update_filter.init()
+        self.plans = Plans()
         self.controllers: State = None
         self.selection = algorithm.selection.init()
         self.clients: dict[str, ClientRow] = {}
@@ -129,10 +131,13 @@ class ServerState:
                 self.closed = record.reason
             case records.RunResumed():
                 self.closed = None
+            case records.Declined():
+                self.decline(record)
+            case records.Leased():
+                self.plans.note_lease(record)
             case (
                 records.Cut()
                 | records.Failed()
-                | records.Leased()
                 | records.Lost()
                 | records.Skipped()
                 | records.Unproved()
@@ -166,7 +171,8 @@ class ServerState:
             ),
             record.reason,
         )
-        self.report(record.verdict, record.cid, record)
+        staleness, weight = record.staleness, record.weight
+        self.learn(record.verdict, record.cid, record, staleness, weight)
         if record.verdict is not Verdict.ACCEPTED:
             return
         assert payload is not None
@@ -180,10 +186,45 @@ class ServerState:
             record.cid,
             measured=record.measured,
         )
-        self.observe(update, record.staleness, record.weight)
         self.take([update], [record.weight])
 
-    def report(self, verdict: Verdict, cid: str, task: Finished) -> None:
+    def learn(
+        self,
+        verdict: Verdict,
+        cid: str,
+        task: Finished,
+        staleness: int,
+        weight: float,
+    ) -> None:
+        """Updates what verdicts on later updates, and later tasks, depend on."""
+        filters, size = (
+            self.algorithm.update_filter,
+            size_of(task.samples, task.measured),
+        )
+        counts = task.counts
+        if (plan := self.plans.of(cid, task.base)) is not None:
+            size, counts = plan.size, plan.counts
+        self.plans.note(cid, None)
+        if verdict is Verdict.ACCEPTED:
+            self.staleness = self.algorithm.staleness.observe(
+                self.staleness, staleness, task.counts, weight
+            )
+            self.update_filter = filters.observe(self.update_filter, size, counts)
+        elif verdict is Verdict.REJECTED_POLICY:
+            self._refuse(size, counts)
+        self._report(verdict, cid, task)
+
+    def decline(self, record: records.Declined) -> None:
+        """Applies that a task was refused before it was computed."""
+        self.plans.note(record.cid, None)
+        self._refuse(record.planned, record.counts)
+
+    def _refuse(self, size: int, counts: Counts | None) -> None:
+        refused = self.algorithm.update_filter.refused
+        if refused is not None:
+            self.update_filter = refused(self.update_filter, size, counts)
+
+    def _report(self, verdict: Verdict, cid: str, task: Finished) -> None:
         """Tells the roles that learn from tasks, unless its update is no honest one."""
         algorithm = self.algorithm
         if not algorithm.observes_tasks or verdict not in _REPORTED:
@@ -203,16 +244,6 @@ class ServerState:
             self.controllers = controller.observe(self.controllers, report)
         if selection.observe is not None:
             self.selection = selection.observe(self.selection, report)
-
-    def observe(self, update: Update, staleness: int, weight: float) -> None:
-        """Updates what verdicts on later updates depend on."""
-        algorithm, counts = self.algorithm, update.counts
-        self.staleness = algorithm.staleness.observe(
-            self.staleness, staleness, counts, weight
-        )
-        self.update_filter = algorithm.update_filter.observe(
-            self.update_filter, size_of(update.samples, update.measured), counts
-        )
 
     def take(
         self,
@@ -415,6 +446,7 @@ class ServerState:
             "closed": self.closed,
             "clients": [row.to_json() for row in self.clients.values()],
             "owners": dict(self.owners),
+            "plans": self.plans.dump(),
             "roles": {
                 role: save_tree(getattr(self, role), role, arrays) for role in _ROLES
             },
@@ -436,6 +468,7 @@ class ServerState:
         self.trainers = 0
         self._count_trainers(sum(row.trains for row in self.clients.values()))
         self.owners = dict(scalars["owners"])
+        self.plans.load(scalars)
         self._places = Places()
         for row in self.clients.values():
             if row.name in self.owners:

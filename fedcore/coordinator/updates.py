@@ -23,6 +23,10 @@ class Finished(Protocol):
         """The number of samples that it was trained on."""
 
     @property
+    def counts(self) -> Counts | None:
+        """The number of samples of each class."""
+
+    @property
     def loss(self) -> float | None:
         """The mean training loss; None or NaN: unknown."""
 
@@ -37,10 +41,6 @@ class Update(Finished, Protocol):
     @property
     def payload(self) -> Payload | None:
         """Its values; None if they are a row of a stack."""
-
-    @property
-    def counts(self) -> Counts | None:
-        """The number of samples of each class."""
 
     @property
     def folded(self) -> bool:

@@ -27,7 +27,17 @@ from fedcore.participant.state import (
     Trained,
     WrongModelError,
 )
-from fedcore.protocol import Ack, Answer, Held, ModelName, Pull, Push, Reply, Verdict
+from fedcore.protocol import (
+    Ack,
+    Answer,
+    Held,
+    ModelName,
+    Plan,
+    Pull,
+    Push,
+    Reply,
+    Verdict,
+)
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 
@@ -58,12 +68,15 @@ class Participant:
             held = Held(self.state.epoch, 0, origin)
             self.state = replace(self.state, held=held, public_D=public_D)
 
-    def pull(self, nonce: int, device: Device | None = None) -> Pull:
+    def pull(
+        self, nonce: int, device: Device | None = None, plan: Plan | None = None
+    ) -> Pull:
         """Asks for the model; only the answer with this nonce counts.
 
         Args:
             nonce: a number that was not used before.
             device: where a controller at the server looks at it.
+            plan: where the server's update filter judges tasks by it.
         """
         self._nonce = nonce
         state = self.state if self._proving else histories.without_proofs(self.state)
@@ -78,6 +91,7 @@ class Participant:
             settled=state.settled,
             history_from=oldest,
             device=device,
+            plan=plan,
         )
 
     def prove(self, nonce: int) -> bool:

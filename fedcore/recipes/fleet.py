@@ -5,7 +5,8 @@ Learning via Staleness Awareness and Performance Prediction", Middleware 2020,
 arXiv 2006.07273: AdaSGD with K = 1 and one local step; x ← x - γ·λ·g, where γ is
 the client's learning rate. The paper's I-Prof needs an objective, so it is added by
 hand: ``controllers: [{kind: i_prof, seconds: 3}]`` sets the size of the batch for each
-device. Its controller, ``update_filter``, is off until a percentile is set.
+device. Its controller, ``update_filter``, is off until a percentile is set; then it
+refuses tasks before they are computed.
 """
 
 from typing import ClassVar, Literal

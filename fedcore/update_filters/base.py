@@ -1,7 +1,9 @@
 """The contract of update filters: which updates are used at all.
 
-``refusal`` decides on an update, and ``observe`` learns from an accepted one. A refused
-update is not lost: the client adds it back to its error memory.
+``refusal`` decides on an update, ``observe`` learns from one that is used, and
+``refused`` from one that is not. A refused update is not lost: the client adds it back
+to its error memory. Where ``rest`` is set, a task is refused before it is computed if
+its client announces what it has; then nothing was computed, and the client rests.
 """
 
 from abc import abstractmethod
@@ -9,18 +11,20 @@ from collections.abc import Callable
 from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
-from fedcore.typing import Counts, State
+from fedcore.typing import Counts, Seconds, State
 
 
 class UpdateFilter(NamedTuple):
     """The functions of a filter; ``refusal`` is None, or why an update is refused.
 
-    Both are given the size of the update's task, in samples.
+    All are given the size of the update's task, in samples, and its label counts.
     """
 
     init: Callable[[], State]
     refusal: Callable[[State, int, Counts | None], str | None]
     observe: Callable[[State, int, Counts | None], State]
+    refused: Callable[[State, int, Counts | None], State] | None = None
+    """None: nothing is learnt from what is refused."""
 
 
 class UpdateFilterConfig(Method):
@@ -34,6 +38,14 @@ class UpdateFilterConfig(Method):
     def uses_labels(self) -> bool:
         """Whether clients must report how often each label was used."""
         return False
+
+    @property
+    def rest(self) -> Seconds | None:
+        """How long a client rests whose task is refused before it is computed.
+
+        None: tasks are not judged before, and clients announce nothing.
+        """
+        return None
 
     @abstractmethod
     def build(self) -> UpdateFilter:

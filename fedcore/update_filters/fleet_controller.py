@@ -3,11 +3,16 @@
 Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.4: thresholds are
 percentiles of the batch sizes and label similarities of past tasks. The paper's
 text prunes tasks of high similarity, its code those of low similarity; ``side``
-chooses. The similarity is that to all labels seen, each counted once. The size of a
-task is the number of samples that its steps used, where clients report that (as with
-the controller ``i_prof``), and otherwise the number of its client's samples. The paper
-refuses a request before it is computed; here an update is refused when it arrives, and
-its client keeps it where the uplink has a memory.
+chooses. The similarity is that to all labels of tasks that were used, each counted
+once. The size of a task is the number of samples that its steps use, where clients
+report that (as with the controller ``i_prof``), and otherwise the number of its
+client's samples.
+
+As in the paper, a request is refused before it is computed: a client says in its pull
+how many samples of which labels it has, and rests for ``ask_again`` seconds if it is
+refused. An update whose client said nothing is judged when it arrives, and its client
+keeps it where the uplink has a memory. The percentiles are of all tasks, used or
+refused: of used ones alone, they rise with each refusal.
 """
 
 import math
@@ -17,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from fedcore.config import Duration
 from fedcore.labels import LabelSums, add_labels, similarity
-from fedcore.typing import Counts
+from fedcore.typing import Counts, Seconds
 from fedcore.update_filters.base import UpdateFilter, UpdateFilterConfig
 
 
@@ -44,6 +50,14 @@ class FleetController(UpdateFilterConfig):
     """Refuse the least similar labels, or the most similar (redundant) ones."""
     window: int = Field(default=1000, ge=1, le=100_000)
     """The number of past tasks that the percentiles are of."""
+    ask_again: Duration = 5.0
+    """Seconds that a client rests whose task was refused before it was computed."""
+
+    @property
+    def rest(self) -> Seconds | None:
+        """How long a refused client rests; None while nothing is refused."""
+        is_on = self.size_percentile > 0 or self.similarity_percentile > 0
+        return self.ask_again if is_on else None
 
     @property
     def uses_labels(self) -> bool:
@@ -52,7 +66,7 @@ class FleetController(UpdateFilterConfig):
 
     def build(self) -> UpdateFilter:
         """Returns the filter."""
-        return UpdateFilter(self._init, self._refusal, self._observe)
+        return UpdateFilter(self._init, self._refusal, self._observe, self._refused)
 
     def _init(self) -> ControllerState:
         empty = np.zeros(self.window)
@@ -84,11 +98,16 @@ class FleetController(UpdateFilterConfig):
     def _observe(
         self, state: ControllerState, samples: int, counts_C: Counts | None
     ) -> ControllerState:
-        place, labels_C = state.seen % self.window, state.labels_C
+        labels_C = add_labels(state.labels_C, counts_C, 1.0)
+        return self._refused(state, samples, counts_C)._replace(labels_C=labels_C)
+
+    def _refused(
+        self, state: ControllerState, samples: int, counts_C: Counts | None
+    ) -> ControllerState:
+        place = state.seen % self.window
         state.sizes_W[place] = samples
-        state.similarities_W[place] = similarity(counts_C, labels_C)
-        labels_C = add_labels(labels_C, counts_C, 1.0)
-        return state._replace(seen=state.seen + 1, labels_C=labels_C)
+        state.similarities_W[place] = similarity(counts_C, state.labels_C)
+        return state._replace(seen=state.seen + 1)
 
 
 def _percentile(past: npt.NDArray[np.generic], percent: float) -> float:

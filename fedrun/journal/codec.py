@@ -47,8 +47,11 @@ def facts_of(record: Row) -> dict[str, Any]:
         facts["values"] = dict(facts["values"])
     if "counts" in facts:
         facts["counts"] = counts_list(facts["counts"])
-    if facts.get("measured", ...) is None:  # as earlier versions wrote it
-        del facts["measured"]
+    for name in ("measured", "planned"):  # as earlier versions wrote it
+        if facts.get(name, ...) is None:
+            del facts[name]
+            if name == "planned":
+                del facts["counts"]
     return facts
 
 
@@ -72,8 +75,9 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
         values["payload"] = payload
     if cls is records.Decided:
         values["verdict"] = Verdict(values["verdict"])
-        values["counts"] = counts_array(values["counts"])
         values["measured"] = read_measured(values.get("measured"))
+    if "counts" in values:
+        values["counts"] = counts_array(values["counts"])
     try:
         record: Row = cls(**values)
     except TypeError as error:

@@ -6,6 +6,7 @@ or without some clients, they show what would have happened.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
@@ -20,10 +21,12 @@ from fedcore.coordinator.events import (
 from fedcore.coordinator.records import (
     Closed,
     Decided,
+    Declined,
     Departed,
     Enrolled,
     Freed,
     HistoryForked,
+    Leased,
     Record,
     RunResumed,
     Stepped,
@@ -62,6 +65,7 @@ class Replay:
         told = journal.configurations()
         require_same(told[-1][1].config)
         first = told[0][1]
+        self._filter = parse_config(first.config).algorithm.update_filter
         spec, initial_D = journal.initial()
         chosen = config or parse_config(first.config)
         endless = chosen.model_copy(update={"stop": StopConfig()})
@@ -85,8 +89,9 @@ class Replay:
 
     def _amend(self, told: Configured) -> None:
         """Takes over a change of the run's settings, unless others were given."""
+        config = parse_config(told.config)
+        self._filter = config.algorithm.update_filter
         if self._config is None:
-            config = parse_config(told.config)
             self.coordinator.amend(
                 config.algorithm.build(self.coordinator.algorithm.model),
                 StopConfig(),
@@ -135,10 +140,27 @@ class Replay:
             case RunResumed():
                 self.coordinator.state.note(record)
                 return []
+            case Leased() | Declined():
+                self._judge_before(record)
+                return []
             case Departed():
                 return self.coordinator.handle(ClientLeft(at=record.at, cid=record.cid))
             case _:
                 return []
+
+    def _judge_before(self, record: Leased | Declined) -> None:
+        """Applies what was decided on a task before it was computed.
+
+        Another update filter is asked about the updates instead.
+        """
+        state = self.coordinator.state
+        if record.cid not in self._left_out and self._has_recorded_filter:
+            version = self._versions.get(record.version, state.version)
+            state.note(replace(record, version=version))
+
+    @property
+    def _has_recorded_filter(self) -> bool:
+        return self.coordinator.algorithm.config.update_filter == self._filter
 
     def _feed_update(self, record: Decided) -> list[Action]:
         if record.cid in self._left_out:

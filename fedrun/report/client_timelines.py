@@ -9,6 +9,7 @@ import numpy as np
 
 from fedcore.coordinator.records import (
     Decided,
+    Declined,
     Departed,
     Enrolled,
     Failed,
@@ -24,7 +25,7 @@ from fedrun.report.history import downtimes
 from fedrun.results import Results
 
 MOST_SHOWN = 40  # clients in one plot
-_TOLD = (Enrolled, Leased, Decided, Lost, Departed, Failed)
+_TOLD = (Enrolled, Leased, Decided, Declined, Lost, Departed, Failed)
 
 
 class Doing(StrEnum):

@@ -50,6 +50,9 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
         f"{units.counted(sum(updates.values()), 'update')} got a verdict, each exactly "
         "once. Mean staleness and mean weight are of a client's accepted updates."
     )
+    if declined := results.summary["declined"]:
+        tasks = units.counted(declined, "task")
+        lead += f" Refused before they were computed: {tasks}."
     return Section("updates", "Updates", lead, parts)
 
 

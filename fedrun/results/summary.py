@@ -6,7 +6,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedcore.coordinator.records import Decided, HistoryForked, Leased, Stepped
+from fedcore.coordinator.records import (
+    Decided,
+    Declined,
+    HistoryForked,
+    Leased,
+    Stepped,
+)
 from fedcore.protocol import Verdict
 from fedrun.results.evaluations import metric_names
 from fedrun.results.records import Records
@@ -35,6 +41,7 @@ def counts_of(run: Records, messages: Mapping[Way, int] | None) -> dict[str, Any
         "versions": len(run.of(Stepped)),
         "clients": len(run.names) - len(run.evaluators),
         "updates": dict(verdicts),
+        "declined": len(run.of(Declined)),
         "accepted": verdicts[Verdict.ACCEPTED.value],
         "bytes_up": told["up"],
         "bytes_down": told["down"],

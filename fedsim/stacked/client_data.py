@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from fedcore.clients import ClientAlgorithmConfig, ClientSettings, in_common_steps
+from fedcore.errors import UserCodeError
 from fedcore.pool import Pool
+from fedcore.protocol import Plan
 from fedcore.typing import Counts
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
@@ -23,6 +25,8 @@ class ClientData:
         self._workload, self._pool, self._client = workload, pool, client
         self._all, self._which = settings.all, list(map(settings.number_of, names))
         self.samples = [0] * len(names)  # 0: not read yet
+        self.tells_labels = False
+        """Whether clients announce their labels before they ask for a task."""
         self._version, self._settings = 0, self._at(0)  # of the last task
         # Of a whole task, by the number of the client's settings and its samples.
         self._steps: dict[tuple[int, int], int] = {}
@@ -40,6 +44,17 @@ class ClientData:
             samples = self._workload.samples(data, whose)
             self._pool.add(who, samples)
         self.samples[who] = len(samples)
+
+    def plan(self, who: int) -> Plan | None:
+        """Returns what a client announces; None if its data cannot be read."""
+        if not self.samples[who]:
+            try:
+                self.read(who)
+            except UserCodeError:
+                return None  # the task will raise it again, and is reported then
+        if not (count := self.samples[who]):
+            return None
+        return Plan(count, self.label_counts(who) if self.tells_labels else None)
 
     def steps(
         self, who: int, version: int, share: float = 1.0, wanted: int | None = None

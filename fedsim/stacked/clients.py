@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedcore.controllers import USUAL, Assignment, joined
-from fedcore.coordinator.actions import Action
+from fedcore.coordinator.actions import Action, Persist
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
@@ -75,6 +75,7 @@ class StackedClients:
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
         self._is_measured = coordinator.algorithm.observes_tasks
+        self._is_judged = algorithm.update_filter.rest is not None  # before
         # Whether it is known when a task is given when its update will arrive.
         self._direct = (
             work.fixed_bytes is not None
@@ -89,6 +90,8 @@ class StackedClients:
         client = population.client
         settings = coordinator.algorithm.clients
         self._data = ClientData(workload, pool, client, settings, names)
+        judges = algorithm.update_filter
+        self._data.tells_labels = run.config.share_labels and judges.uses_labels
         self._log = RunLog(world, names, population.place)
         self._messages = Messages(
             names, self._data.samples, self._rounds, work, self._log
@@ -215,9 +218,13 @@ class StackedClients:
         size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
+        is_room_left = False
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
+            if self._is_judged and self._is_refused(who):
+                is_room_left = True
+                continue
             queue.put_expiry(end, who, lease.number)
             evaluates = may_evaluate and self._evaluations.asks(cid, version)
             held = self._held[who]
@@ -269,6 +276,24 @@ class StackedClients:
                 queue.put(due + population.upload(who, size), ARRIVES, who)
             else:
                 queue.put(due, FINISHES, who)
+        if is_room_left:
+            self.grant()
+
+    def _is_refused(self, who: int) -> bool:
+        """Whether a task is refused before it is computed; its client then rests."""
+        name, given = self._names[who], USUAL
+        if self._is_measured:
+            device = self._population.device(who, self._fates.tasks[who] + 1)
+            given = self._rounds.assign(name, device)
+        declined = self._rounds.review(name, self._data.plan(who), given)
+        if declined is None:
+            return False
+        self._world.carry_out_now([Persist(record=declined)])
+        if self._fates.is_there[who]:
+            rest = self._rounds.algorithm.config.update_filter.rest or 0.0
+            when = self._clock.now + self._population.download(who, 0) + rest
+            self._queue.put(when, ASKS, who)
+        return True
 
     def _assigned(self, who: int, received: Seconds, nbytes: int) -> Assignment:
         """What the controllers give the task that a client's number tells of."""

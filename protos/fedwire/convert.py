@@ -6,12 +6,14 @@ that says what is wrong with it.
 
 import math
 import zlib
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import get_args
 
 import numpy as np
 
 from fedcore.errors import ProtocolError
+from fedcore.labels import MOST_CLASSES
 from fedcore.measured import Device, Measured
 from fedcore.protocol import (
     HISTORY,
@@ -25,6 +27,7 @@ from fedcore.protocol import (
     ModelName,
     Patch,
     PatchKind,
+    Plan,
     Proof,
     Pull,
     Push,
@@ -35,7 +38,7 @@ from fedcore.protocol import (
     TaskKind,
     Verdict,
 )
-from fedcore.typing import Bytes
+from fedcore.typing import Bytes, Counts
 from fedwire.v1 import federation_pb2 as pb
 
 SHORT = 8  # bytes of a model's digest that travel; its version is named beside it
@@ -149,6 +152,45 @@ def _read_measured(message: pb.Measured) -> Measured:
     )
 
 
+def _plan(plan: Plan | None) -> pb.Plan | None:
+    if plan is None:
+        return None
+    counts = [] if plan.counts is None else plan.counts.tolist()
+    return pb.Plan(
+        samples=plan.samples, counts=counts, has_counts=plan.counts is not None
+    )
+
+
+def _read_plan(message: pb.Plan) -> Plan:
+    """Returns what a client announces.
+
+    Raises:
+        ProtocolError: a number is out of range.
+    """
+    if not 1 <= message.samples <= MOST_COUNTED:
+        raise ProtocolError(
+            f"a plan of {message.samples} samples; expected 1 to {MOST_COUNTED}"
+        )
+    if len(message.counts) > MOST_CLASSES:
+        raise ProtocolError(
+            f"a plan with {len(message.counts)} label counts; expected up to "
+            f"{MOST_CLASSES}"
+        )
+    counts = _read_counts(message.counts) if message.has_counts else None
+    return Plan(message.samples, counts)
+
+
+def _read_counts(sent: Sequence[int]) -> Counts:
+    """Returns label counts (C,).
+
+    Raises:
+        ProtocolError: one of them is out of range.
+    """
+    if any(count > MOST_COUNTED for count in sent):
+        raise ProtocolError("a label count is out of range")
+    return np.array(sent, np.int64)
+
+
 # --------------------------------------------------------------------------- pulls
 
 
@@ -173,6 +215,7 @@ def pull_request(
         settled_proof=pull.settled.proof,
         abandoned_proofs=proofs if any(proofs) else (),
         device=_device(pull.device),
+        plan=_plan(pull.plan),
     )
 
 
@@ -185,7 +228,8 @@ def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
         nonce: the number of the call, by which its answer is found.
 
     Raises:
-        ProtocolError: it settles an update with an unknown verdict.
+        ProtocolError: it settles an update with an unknown verdict, or a count is out
+            of range.
     """
     epoch, held = epoch_name(message.epoch), None
     if message.HasField("held"):
@@ -202,6 +246,7 @@ def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
         ),
         history_from=message.history_from,
         device=_read_device(message.device) if message.HasField("device") else None,
+        plan=_read_plan(message.plan) if message.HasField("plan") else None,
     )
 
 
@@ -369,13 +414,9 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
     Raises:
         ProtocolError: a count is out of range.
     """
-    counts = None
     if message.samples > MOST_COUNTED:
         raise ProtocolError(f"an update of {message.samples} samples is out of range")
-    if message.has_counts:
-        if any(count > MOST_COUNTED for count in message.counts):
-            raise ProtocolError("a label count is out of range")
-        counts = np.array(message.counts, np.int64)
+    counts = _read_counts(message.counts) if message.has_counts else None
     return Push(
         cid=cid,
         epoch=epoch_name(message.epoch),

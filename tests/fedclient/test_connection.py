@@ -67,6 +67,10 @@ def test_a_patch_arrives_whole() -> None:
 def test_a_refusal_is_an_answer() -> None:
     refused = pb.PullReply(refused=pb.ANSWER_RETRY, retry_after=2.5)
     assert pulled([reply_frame(refused)]) == Refusal(Answer.RETRY, 2.5)
+    refused.reason = "too few samples"
+    assert pulled([reply_frame(refused)]) == Refusal(
+        Answer.RETRY, 2.5, "too few samples"
+    )
 
 
 @pytest.mark.parametrize(

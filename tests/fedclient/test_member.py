@@ -37,6 +37,7 @@ from fedcore.errors import (
     UserCodeError,
     WorkloadError,
 )
+from fedcore.protocol import Plan
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.cli.exit_codes import exit_code
 from fedrun.results import Results
@@ -240,6 +241,58 @@ def test_a_client_leaves_with_one_last_message(
         assert told == (
             "rejected_policy" if "update_filter" in refusing else "accepted"
         )
+
+
+def test_a_task_is_refused_before_it_is_computed(tmp_path: Path) -> None:
+    filters = {"kind": "fleet_controller", "size_percentile": 50, "ask_again": 0.05}
+    gradients: list[int] = []
+
+    def gradient(params: Any, x: Any, y: Any) -> Any:
+        gradients.append(len(x))
+        return 0.0, {"w": np.subtract(params["w"], 1.0)}
+
+    def few(client: Client) -> Any:
+        return np.zeros((3, 1)), np.zeros(3, np.int64)
+
+    small = workload(gradient=gradient, train_data=few)
+    recipe = {"kind": "fed_buff", "buffer": 1, "update_filter": filters}
+    with served(tmp_path, algorithm=recipe) as server:
+        with worker(server, tmp_path / "ann", updates=3) as ann:
+            ann.run()
+        with worker(server, tmp_path / "bob", app=small) as bob:
+            bob._enrol()
+            for _ in range(2):
+                bob._turn()
+        until(lambda: len(server.lines("declined")) == 2, "the journal has them")
+        told = server.lines("declined")[0]
+        assert (told["client"], told["planned"]) == ("bob", 3)
+        assert told["reason"] == "3 samples, fewer than the percentile 8"
+        assert gradients == []  # nothing was computed in vain
+    results = Results(tmp_path / "run")
+    assert results.summary["declined"] == 2
+
+
+def test_a_client_says_its_labels_only_where_they_are_looked_at(
+    tmp_path: Path,
+) -> None:
+    def said(**settings: Any) -> Any:
+        filters = {"kind": "fleet_controller", **settings.pop("filter")}
+        recipe = {"kind": "fed_buff", "staleness": {"kind": "label_boost"}}
+        recipe["update_filter"] = filters
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        with (
+            served(folder, algorithm=recipe, **settings) as server,
+            worker(server, folder / "ann") as ann,
+        ):
+            ann._enrol()
+            return ann._announced()
+
+    alike = {"similarity_percentile": 10}
+    assert said(filter={}) is None
+    assert said(filter={"size_percentile": 10}) == Plan(8, None)
+    assert said(filter=alike).counts.tolist() == [8]
+    assert said(filter=alike, share_labels=False) == Plan(8, None)
 
 
 def test_who_computes_what_is_not_finite_ends_and_is_named(

@@ -15,8 +15,16 @@ import latecomer
 from fedcore.controllers.bandwidth import DAY
 from fedcore.coordinator import Rounds
 from fedcore.coordinator.events import ClientPulled
-from fedcore.coordinator.records import Decided, Evaluated, Failed, Leased, Stepped
+from fedcore.coordinator.records import (
+    Decided,
+    Declined,
+    Evaluated,
+    Failed,
+    Leased,
+    Stepped,
+)
 from fedcore.errors import JournalError, UserCodeError
+from fedcore.labels import counts_list
 from fedcore.workload import Client
 from fedrun.data import digits
 from fedrun.journal import Journal, verify
@@ -444,6 +452,41 @@ CONTROLLED: dict[str, dict[str, Any]] = {
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
         "stop": {"versions": 60},
     },
+    "refused_before": {
+        "algorithm": {
+            "kind": "fleet",
+            "client": {"kind": "local_sgd", "epochs": 1, "batch": 20},
+            "update_filter": {
+                "kind": "fleet_controller",
+                "size_percentile": 30,
+                "similarity_percentile": 20,
+                "window": 20,
+                "ask_again": 0.1,
+            },
+        },
+        "simulate": {
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "dropout": 0.1,
+            "upload_loss": 0.1,
+            "ack_loss": 0.1,
+            "away_seconds": 0.5,
+        },
+        "stop": {"versions": 60},
+    },
+    "refused_before_of_cohorts": {
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": 4,
+            "client": {"kind": "local_sgd", "epochs": 1},
+            "controllers": [{"kind": "i_prof", "seconds": 0.08}],
+            "update_filter": {
+                "kind": "fleet_controller",
+                "size_percentile": 40,
+                "ask_again": 0.3,
+            },
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}, "dropout": 0.1},
+    },
     "ada_comm": {
         "algorithm": {
             "kind": "fed_avg",
@@ -492,6 +535,14 @@ def _counted(record: Decided) -> list[int]:
     return [] if record.counts is None else np.trim_zeros(record.counts, "b").tolist()
 
 
+def declined(results: Results) -> list[tuple[Any, ...]]:
+    """The tasks that were refused before they were computed, in order."""
+    return [
+        (r.cid, r.version, r.planned, counts_list(r.counts), r.reason)
+        for r in results.of(Declined)
+    ]
+
+
 def given(results: Results) -> list[tuple[Any, ...]]:
     """The tasks, and the bytes that came with them.
 
@@ -519,7 +570,8 @@ def test_stacks_and_single_clients_tell_one_story(name: str, tmp_path: Path) -> 
     exact = simulated(tmp_path, "exact", settings)
     stacked = simulated(tmp_path, "stacked", settings)
     assert told(stacked) == told(exact)
-    for kind in (Decided, Stepped):
+    assert declined(stacked) == declined(exact)
+    for kind in (Decided, Declined, Stepped):
         ours, theirs = stacked.of(kind), exact.of(kind)
         assert [r.at for r in ours] == pytest.approx([r.at for r in theirs])
     ours_sent, theirs_sent = given(stacked), given(exact)

@@ -14,6 +14,7 @@ from fedcore.protocol import (
     ModelName,
     Patch,
     PatchKind,
+    Plan,
     Pull,
     Push,
     Receipt,
@@ -64,6 +65,9 @@ measurements = st.builds(
 )
 
 
+plans = st.builds(Plan, samples=st.integers(1, MOST_COUNTED), counts=counts)
+
+
 @st.composite
 def pulls(draw: st.DrawFn) -> Pull:
     """A pull; what the client holds is of the epoch that it is in."""
@@ -77,6 +81,7 @@ def pulls(draw: st.DrawFn) -> Pull:
         settled=draw(proved),
         history_from=draw(uint64),
         device=draw(unknown | devices),
+        plan=draw(unknown | plans),
     )
 
 

@@ -68,7 +68,34 @@ def over_the_wire(message: Any) -> Any:
 def test_a_pull_survives_the_wire(pull: Pull) -> None:
     told = over_the_wire(convert.pull_request(pull, KEY))
     held = pull.held and pull.held._replace(digest=pull.held.digest[:16])
-    assert convert.read_pull(told, pull.cid, pull.nonce) == replace(pull, held=held)
+    read = convert.read_pull(told, pull.cid, pull.nonce)
+    if pull.plan is not None and pull.plan.counts is not None:
+        assert read.plan is not None
+        assert read.plan.counts is not None
+        assert read.plan.samples == pull.plan.samples
+        assert read.plan.counts.tolist() == pull.plan.counts.tolist()
+        read, pull = replace(read, plan=None), replace(pull, plan=None)
+    assert read == replace(pull, held=held)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (pb.Plan(), "a plan of 0 samples; expected 1 to 1099511627776"),
+        (pb.Plan(samples=2**63), "a plan of 9223372036854775808 samples"),
+        (
+            pb.Plan(samples=1, counts=[2**63], has_counts=True),
+            "a label count is out of range",
+        ),
+        (
+            pb.Plan(samples=1, counts=[0] * 65_537, has_counts=True),
+            "a plan with 65537 label counts; expected up to 65536",
+        ),
+    ],
+)
+def test_an_impossible_plan_is_refused(plan: pb.Plan, reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
+        convert.read_pull(pb.PullRequest(plan=plan), "ann", 1)
 
 
 @given(messages.pushes)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.records import Decided, Declined, Stepped
 from fedcore.params import digest
+from fedcore.protocol import Verdict
 from fedcore.training import Trainer, initial_model, task_key
 from fedcore.workload import Client
 from fedrun.app import load_app
@@ -138,6 +139,37 @@ def test_settings_of_some_clients_are_the_same_in_both(
     for words in (("verify",), ("replay",)):
         asked = real.command("fedserver", "journal", *words, str(real.run))
         assert asked.returncode == 0, asked.stderr
+
+
+def test_tasks_that_are_refused_before_are_the_same_in_both(
+    federation: Callable[..., LocalFederation],
+) -> None:
+    algorithm = settings("fleet", COMPRESSED) | {"buffer": 1}
+    algorithm["update_filter"] = {
+        "kind": "fleet_controller",
+        "size_percentile": 40,
+        "similarity_percentile": 20,
+        "ask_again": 0.2,
+    }
+    real = federation(algorithm=algorithm, stop={"versions": 40})
+    served(real)
+    first = Results(real.run)
+    assert {r.verdict for r in first.of(Decided)} == {Verdict.ACCEPTED}
+    assert any(r.counts is not None for r in first.of(Declined))
+    done = real.command(
+        *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
+        *("-o", str(real.folder / "again"), "--no-report"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert published(real.folder / "again") == published(real.run)
+    again = Results(real.folder / "again")
+    assert len(again.of(Declined)) == len(first.of(Declined)) > 0
+    for run in (real.run, real.folder / "again"):
+        asked = real.command("fedserver", "journal", "verify", str(run))
+        assert asked.returncode == 0, asked.stderr
+    other = ("--set", "algorithm.update_filter.size_percentile=90")
+    asked = real.command("fedserver", "journal", "replay", str(real.run), *other)
+    assert asked.returncode == 0, asked.stderr
 
 
 def test_clients_that_keep_priorities_are_the_same_in_both(

@@ -82,6 +82,32 @@ def test_a_saved_state_comes_back_equal_and_goes_on_alike(
 
 
 @named(EVERY)
+@given(streams, streams)
+def test_what_is_learnt_of_refusals_is_saved_and_admits_what_is_usual(
+    config: UpdateFilterConfig, used: Stream, refused: Stream
+) -> None:
+    rule = config.build()
+    state = after(rule, used)
+    if rule.refused is None:
+        return
+    for count, counts in refused:
+        if counts is not None:
+            counts.setflags(write=False)
+        state = rule.refused(state, count, counts)
+    assert saved(reloaded(state, rule.init())) == saved(state)
+    largest = max((count for count, _ in used + refused), default=1)
+    assert rule.refusal(state, largest, None) is None
+
+
+@named(EVERY)
+def test_a_client_rests_for_a_while_or_no_task_is_judged_before(
+    config: UpdateFilterConfig,
+) -> None:
+    assert config.rest is None or 0 < config.rest < float("inf")
+    assert config.rest is None or not config.accepts_all
+
+
+@named(EVERY)
 @given(streams)
 def test_observing_leaves_the_counts_untouched(
     config: UpdateFilterConfig, stream: Stream

@@ -154,7 +154,7 @@ class EnrolReply(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
-    __slots__ = ("key", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs", "device")
+    __slots__ = ("key", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs", "device", "plan")
     KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +169,7 @@ class PullRequest(_message.Message):
     SETTLED_PROOF_FIELD_NUMBER: _ClassVar[int]
     ABANDONED_PROOFS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     epoch: int
     held: int
@@ -183,7 +184,18 @@ class PullRequest(_message.Message):
     settled_proof: int
     abandoned_proofs: _containers.RepeatedScalarFieldContainer[int]
     device: Device
-    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ..., device: _Optional[_Union[Device, _Mapping]] = ...) -> None: ...
+    plan: Plan
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., held: _Optional[int] = ..., held_digest: _Optional[bytes] = ..., abandoned: _Optional[_Iterable[int]] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., history_from: _Optional[int] = ..., partial: _Optional[str] = ..., partial_bytes: _Optional[int] = ..., held_proof: _Optional[int] = ..., settled_proof: _Optional[int] = ..., abandoned_proofs: _Optional[_Iterable[int]] = ..., device: _Optional[_Union[Device, _Mapping]] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ...) -> None: ...
+
+class Plan(_message.Message):
+    __slots__ = ("samples", "counts", "has_counts")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    HAS_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    samples: int
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    has_counts: bool
+    def __init__(self, samples: _Optional[int] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "crc32", "data")
@@ -220,7 +232,7 @@ class Receipt(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., proof: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
-    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left", "work", "density", "samples")
+    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left", "work", "density", "samples", "reason")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -241,6 +253,7 @@ class PullReply(_message.Message):
     WORK_FIELD_NUMBER: _ClassVar[int]
     DENSITY_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     refused: Answer
     retry_after: float
     kind: PatchKind
@@ -261,7 +274,8 @@ class PullReply(_message.Message):
     work: float
     density: float
     samples: int
-    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ..., work: _Optional[float] = ..., density: _Optional[float] = ..., samples: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ..., work: _Optional[float] = ..., density: _Optional[float] = ..., samples: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PushHeader(_message.Message):
     __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest", "measured")
