@@ -229,11 +229,16 @@ class Coordinator:
         return self._write(records.Unproved(at=self.state.at, cid=cid, count=news))
 
     def _grant(self) -> list[Action]:
-        """Gives tasks to the clients that wait and may have one."""
-        actions: list[Action] = []
+        """Gives tasks to those who wait and may have one, evaluators first.
+
+        The order decides who gets a shorter patch (:class:`Published`), and whether a
+        deadline or a lease of the same length ends first: simulations keep to it.
+        """
+        actions = self.answer()
         is_done = False
         while not is_done:  # whoever is refused makes room for others
             leases, timers = self.rounds.grant(self.state.at)
+            actions += timers
             is_done = True
             for lease in leases:
                 pull = self._pulls.pop(lease.cid, None)
@@ -250,8 +255,7 @@ class Coordinator:
                 timer = Timer("lease", lease.cid, lease.number)
                 at = self.state.at + self.timeouts.lease
                 actions.append(SetTimer(timer=timer, at=at))
-            actions += timers
-        return [*actions, *self.answer()]
+        return actions
 
     def _decline(self, pull: Pull, record: records.Declined) -> list[Action]:
         """Answers a pull whose task was refused, without a model."""
@@ -287,8 +291,8 @@ class Coordinator:
         self._pulls.pop(cid, None)
 
     def _withdraw_all(self) -> list[Pull]:
-        """The pulls of trainers and then of evaluators; nobody waits any longer."""
-        waiting = [*self.rounds.leases.waiting, *self.evaluations.waiting]
+        """The pulls of evaluators and then of trainers; nobody waits any longer."""
+        waiting = [*self.evaluations.waiting, *self.rounds.leases.waiting]
         pulls = [self._pulls[cid] for cid in waiting if cid in self._pulls]
         for pull in pulls:
             self._withdraw(pull.cid)

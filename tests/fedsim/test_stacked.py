@@ -302,6 +302,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
         "timeouts": {"lease": 2.0},
     },
+    "a_deadline_as_long_as_a_lease": {
+        "algorithm": {"kind": "fed_avg", "buffer": 3, "deadline": 2.0},
+        "simulate": {
+            "step_seconds": 0.1,
+            "speed": {"kind": "log_normal", "sigma": 1.5},
+        },
+        "timeouts": {"lease": 2.0},
+    },
     "ef21": {
         "algorithm": {
             "kind": "ef21",
@@ -349,6 +357,33 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "away_seconds": 8.0,
             "speed": {"kind": "log_normal", "sigma": 1.0},
         },
+    },
+    "the_last_version_for_all_who_wait": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "ahead": 2,
+            "client": {"kind": "local_sgd", "steps": 2},
+            "uplink": {
+                "kind": "error_feedback",
+                "inner": {"kind": "top_k", "ratio": 0.1},
+            },
+            "downlink": {"kind": "top_k", "ratio": 0.1},
+            "ring_bytes": 0,
+        },
+        "simulate": {
+            "step_seconds": 0.3,
+            "speed": {"kind": "log_normal", "sigma": 1.0},
+            "upload_loss": 0.2,
+            "away_seconds": 3.0,
+            "availability": {
+                "kind": "on_off",
+                "there_seconds": 3.0,
+                "gone_seconds": 3.0,
+            },
+        },
+        "evaluate": {"every_versions": 5},
+        "stop": {"versions": 6},
     },
     "own_views": {
         "algorithm": {

@@ -92,6 +92,29 @@ def test_whoever_waits_is_told_that_the_run_has_ended() -> None:
     assert desk.answered == ["b"]
 
 
+def test_an_evaluator_is_answered_before_those_who_train() -> None:
+    desk = Desk(
+        FedBuff(buffer=1, concurrency=1),
+        StopConfig(updates=2),
+        EvaluateConfig(every_versions=1),
+    )
+    desk.enrol("judge", role="evaluator")
+    desk.enrol("a", "b")
+    desk.pull("a")
+    desk.pull("b")
+    desk.pull("judge")
+    desk.measure("judge", 0, loss=1.0)
+    desk.pull("judge")
+    desk.push("a", 1)
+    assert desk.answered == ["judge", "b"]
+    desk.measure("judge", 1, loss=1.0)
+    desk.pull("a")
+    desk.pull("judge")
+    desk.push("b", 1)
+    assert desk.finished
+    assert desk.answered == ["judge", "a"]
+
+
 def test_an_evaluator_gets_version_0_then_every_so_many_and_the_last() -> None:
     desk = served(versions=5)
     desk.enrol("judge", role="evaluator")
