@@ -3,11 +3,12 @@
 Dai, Zhou, Dong, Zhang, Xing, "Toward Understanding the Impact of Staleness in
 Distributed Machine Learning", ICLR 2019, arXiv 1810.03264, §3. P = 8 workers with a
 copy of the model and an optimiser state each; every update reaches every copy after a
-delay of 0 to s iterations (:mod:`fedsim.experiments.staleness`). The slowdown is the
-number of iterations to 92 % of test accuracy, divided by that for s = 0 with the same
-seed. The network of the optimisers has one hidden layer of 32; the depths are of SGD.
-The answer for the optimisers depends on how the weights begin, so both are shown: as
-PyTorch draws them, and by He's initialisation; the depths begin with the latter.
+delay of 0 to s iterations (:mod:`fedsim.experiments.staleness.study`, which is that of
+``fedsim staleness``). The slowdown is the number of iterations to 92 % of test
+accuracy, divided by that for s = 0 with the same seed. The network of the optimisers
+has one hidden layer of 32; the depths are of SGD. The answer for the optimisers depends
+on how the weights begin, so both are shown: as PyTorch draws them, and by He's
+initialisation; the depths begin with the latter.
 """
 
 from functools import cache
@@ -28,7 +29,8 @@ from benchmarks.claims.report import (
 )
 from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
 from fedcore.training import initial_model
-from fedsim.experiments.staleness import OPTIMIZERS, Optimizer, Problem, slowdown, train
+from fedsim.experiments.staleness.slowdown import Row
+from fedsim.experiments.staleness.study import OPTIMIZERS, Optimizer, Problem
 
 STALENESS = (0, 4, 8, 16, 32)
 EXPECTED = {"sgd": 1.4, "momentum": 3.2, "adam": 1.7, "rms_prop": 1.4, "adagrad": 2.3}
@@ -95,44 +97,27 @@ def _slowdowns(
     scale: Scale, depth: int, optimizer: Optimizer, late: tuple[int, ...], *, he: bool
 ) -> list[Cell]:
     """Iterations without staleness, and then the slowdown of each staleness."""
-    most = scale.of(MOST, 40)
-    counts = [
-        [
-            _iterations(_problem(depth, seed, he), optimizer, s, seed, most)
-            for seed in scale.seeds
-        ]
-        for s in late
-    ]
-    first, *others = counts
-    budget = None if most > max(first) else 0.0
+    row = Row(f"{depth} hidden", scale.of(MOST, 40))
+    list(row.fill(lambda seed: _problem(depth, seed, he), optimizer, late, scale.seeds))
+    first = row.iterations(0)
+    budget = None if row.most > max(first) else 0.0
     return [
-        Cell(first, budget=float(most)),
-        *(Cell(slowdown(other, first).tolist(), budget=budget) for other in others),
+        Cell(first, budget=float(row.most)),
+        *(Cell(row.slowdowns(s).tolist(), budget=budget) for s in late[1:]),
     ]
-
-
-def _iterations(
-    problem: Problem, optimizer: Optimizer, staleness: int, seed: int, most: int
-) -> int:
-    """Returns the iterations to the target; the budget where it was not reached."""
-    return train(problem, optimizer, staleness, seed=seed, most=most).iterations or most
 
 
 def _coherence(scale: Scale) -> Table:
     """Returns the table of μ of SGD, averaged over the iterations to the target."""
-    most, rows = scale.of(MOST, 20), {}
-    for s in STALENESS[1:] if not scale.quick else (4,):
-        courses = [
-            train(
-                _problem(1, seed, True),
-                OPTIMIZERS["sgd"],
-                s,
-                seed=seed,
-                most=most,
-                with_coherence=True,
-            ).coherence_T
-            for seed in scale.seeds
-        ]
+    row, rows = Row("sgd", scale.of(MOST, 20)), {}
+    late = STALENESS[1:] if not scale.quick else (4,)
+    sgd, seeds = OPTIMIZERS["sgd"], scale.seeds
+    runs = row.fill(
+        lambda seed: _problem(1, seed, True), sgd, late, seeds, with_coherence=True
+    )
+    list(runs)
+    for s in late:
+        courses = [row.courses[s, seed].coherence_T for seed in seeds]
         rows[f"s = {s}"] = [
             Cell([float(np.mean(each)) for each in courses]),
             Cell([float(np.mean(each > 0)) for each in courses]),
@@ -174,4 +159,7 @@ def _problem(depth: int, seed: int, he: bool) -> Problem:
         return float(flat.evaluate(w_D, test)[0]["accuracy"])
 
     initial_D = initial_model(flat, seed)
-    return Problem(flat.stacked("cpu"), initial_D, x, y, accuracy, TARGET)
+    stacked = flat.stacked("cpu")
+    return Problem(
+        stacked, initial_D, len(y), lambda rows: (x[rows], y[rows]), accuracy, TARGET
+    )

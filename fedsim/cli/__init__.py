@@ -19,5 +19,6 @@ for _command in (
     experiments.codecs,
     experiments.sweep,
     experiments.compare,
+    experiments.staleness,
 ):
     main.add_command(_command)

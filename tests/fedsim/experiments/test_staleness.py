@@ -1,105 +1,177 @@
-"""The staleness study: every update arrives once everywhere, when it is due."""
+"""``fedsim staleness``: what is trained, told and written."""
 
-from typing import Any
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedcore.errors import ConfigError
-from fedcore.rng import Key
-from fedcore.typing import Vector
-from fedsim.experiments.staleness import (
-    OPTIMIZERS,
-    Caches,
-    Problem,
-    slowdown,
-    train,
-)
+from fedsim.experiments.staleness.matrix import Matrix
+from fedsim.experiments.staleness.page import matrix_figure
+from fedsim.experiments.staleness.slowdown import Row
+from fedsim.experiments.staleness.study import Course
+from tests.fedsim.toys import APP as NUMPY
+from tests.fedsim.toys import write
+from tests.integration.typed import Ended, desk, typed
 
-DIM, WORKERS = 3, 4
+pytest.importorskip("torch")
 
-
-@pytest.mark.parametrize("staleness", [0, 1, 5])
-def test_every_update_reaches_every_cache_exactly_once(staleness: int) -> None:
-    caches = Caches(np.zeros(DIM, np.float32), WORKERS, staleness, Key.root(0))
-    rng, total_D = np.random.default_rng(0), np.zeros(DIM)
-    for _ in range(20):
-        updates_PD = rng.integers(-8, 9, (WORKERS, DIM)).astype(np.float32)
-        total_D += updates_PD.sum(axis=0)
-        caches.send(updates_PD)
-        if staleness == 0:
-            assert (caches.models_PD == caches.models_PD[0]).all()
-    for _ in range(staleness):
-        caches.send(np.zeros((WORKERS, DIM), np.float32))
-    assert caches.models_PD.tolist() == [(-total_D).tolist()] * WORKERS
+APP = """
+from tests.fedsim.toys import linear
+workload = linear()
+"""
+WORDS = ("--workers", "2", "--batch", "4", "--target", "0.05", "-o", "out")
+TWO = ("--optimizer", "sgd:lr=0.1", "--optimizer", "momentum:lr=0.01")
 
 
-def test_delays_are_uniform_from_none_to_s() -> None:
-    staleness, counts = 4, np.zeros(5)
-    for seed in range(300):
-        caches = Caches(np.zeros(1, np.float32), WORKERS, staleness, Key.root(seed))
-        before_P1 = caches.models_PD.copy()
-        for delay in range(staleness + 1):
-            sent_P1 = np.ones((WORKERS, 1), np.float32) * (delay == 0)
-            caches.send(sent_P1)
-            counts[delay] += (before_P1 - caches.models_PD).sum()
-            before_P1 = caches.models_PD.copy()
-    share = counts / counts.sum()
-    assert counts.sum() == 300 * WORKERS**2
-    np.testing.assert_allclose(share, 0.2, atol=0.03)
-    assert share @ np.arange(5) == pytest.approx(staleness / 2, abs=0.1)
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with desk(tmp_path, monkeypatch) as here:
+        write(APP)
+        yield here
 
 
-class Bowl:
-    """½‖w‖² for every sample; its gradient is w."""
-
-    how = "by hand"
-    buffers: slice | None = None
-    local_L: Vector | None = None
-
-    def gradient(self, w_ND: Any, x: Any, y: Any, sizes: Any) -> tuple[Any, Any]:
-        return (w_ND**2).sum(-1) / 2, w_ND
-
-    def seed(self, key: Key) -> None:
-        """It draws nothing."""
-
-    def descend(self, steps: Any) -> None:
-        """One by one."""
+def study(*words: str) -> Ended:
+    return typed("fedsim", "staleness", "fed.yaml", *WORDS, *words)
 
 
-def bowl(target: float = -0.01) -> Problem:
-    x = np.zeros((8, 1), np.float32)
-    return Problem(
-        Bowl(),
-        np.ones(DIM, np.float32),
-        x,
-        np.zeros(8, np.int64),
-        lambda w_D: -float(np.abs(w_D).max()),
-        target,
+def test_the_matrix_is_told_and_written() -> None:
+    done = study(*TWO, "--staleness", "0, 3", "--seeds", "2", "--coherence")
+    assert (done.status, done.errors) == (0, [])
+    lines = done.err.splitlines()
+    assert len(lines) == 8
+    assert lines[0].startswith("sgd:lr=0.1, s = 0: ")
+    saved = json.loads(Path("out", "staleness.json").read_text())
+    assert saved["metric"] == "loss"
+    assert [row["name"] for row in saved["rows"]] == ["sgd:lr=0.1", "momentum:lr=0.01"]
+    for row in saved["rows"]:
+        took = {(r["staleness"], r["seed"]): r["iterations"] for r in row["runs"]}
+        assert list(took) == [(0, 0), (0, 1), (3, 0), (3, 1)]
+        assert row["slowdowns"]["0"] == [1.0, 1.0]
+        ratios = [took[3, seed] / took[0, seed] for seed in (0, 1)]
+        assert row["slowdowns"]["3"] == pytest.approx(ratios)
+        lengths = [len(r["coherence"]) for r in row["runs"]]
+        assert lengths == [r["iterations"] - 1 for r in row["runs"]]
+    assert done.out.splitlines()[-1].startswith("with s = 3 ")
+    page = Path("out", "staleness.html").read_text()
+    assert page.count('<figure class="plot"') == 3  # the matrix, and one for each row
+
+
+def test_apps_are_compared_as_optimizers_are() -> None:
+    Path("other.py").write_text(APP)
+    done = study(
+        "--optimizer", "sgd:lr=0.1", "--staleness", "2", "--also", "other.py:workload"
     )
+    assert done.status == 0
+    rows = json.loads(Path("out", "staleness.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == [
+        "mine.py:workload sgd:lr=0.1",
+        "other.py:workload sgd:lr=0.1",
+    ]
+    assert rows[0]["runs"] == rows[1]["runs"]
+    assert "Gradient coherence" not in Path("out", "staleness.html").read_text()
 
 
-def test_without_staleness_p_workers_are_one() -> None:
-    # Each iteration halves w: .5^7 < .01 < .5^6.
-    course = train(bowl(), OPTIMIZERS["sgd"], 0, seed=0, batch=4, with_coherence=True)
-    assert course.iterations == 7
-    # <g_t, g_(t-1)> / |g_t|² = 2, and the gradient itself gives 1: the least of both.
-    assert course.coherence_T.tolist() == [1.0] * 6
+def test_what_is_not_reached_is_said() -> None:
+    done = study(*TWO[:2], "--staleness", "4", "--most", "2")
+    assert done.status == 0
+    assert "Even without staleness sgd:lr=0.1 did not always reach" in done.out
+    assert done.out.splitlines()[-1].startswith("nothing was slowed down")
 
 
-def test_staleness_slows_down_and_is_compared_seed_by_seed() -> None:
-    late = train(bowl(), OPTIMIZERS["sgd"], 8, seed=0, batch=4).iterations
-    assert late is not None
-    assert late > 7
-    assert slowdown([late, 14], [7, 7]).tolist() == [late / 7, 2.0]
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("--optimizer", "sdg"),
+            "--optimizer sdg: there is no optimizer 'sdg'; expected sgd, momentum, "
+            "adam, rms_prop, adagrad",
+        ),
+        (
+            ("--optimizer", "sgd:lr=fast"),
+            "--optimizer sgd:lr=fast: expected a learning rate above 0, such as "
+            "sgd:lr=0.5",
+        ),
+        (
+            ("--staleness", "0,-4"),
+            "--staleness 0,-4: expected iterations from 0 on, such as 0,4,16",
+        ),
+        (
+            ("--metric", "recall"),
+            "--metric recall: is not measured; measured: loss",
+        ),
+        (("--batch", "1000"), "a batch of 1000 out of 32 samples"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(
+    words: tuple[str, ...], sentence: str
+) -> None:
+    assert study(*words).sentence(os.EX_CONFIG) == sentence
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_every_optimiser_goes_downhill(name: str) -> None:
-    assert train(bowl(-0.5), OPTIMIZERS[name], 2, seed=0, batch=4).iterations
+def test_a_target_is_needed_and_may_be_that_of_the_federation() -> None:
+    without = tuple(word for word in WORDS if word not in ("--target", "0.05"))
+    words = ("staleness", "fed.yaml", *without, *TWO[:2], "--staleness", "0")
+    assert typed("fedsim", *words).sentence(os.EX_CONFIG) == (
+        "--target: give the value of the metric up to which iterations are counted, or "
+        "one stop.target in the config"
+    )
+    done = typed("fedsim", *words, "--set", "stop.target.loss=0.05")
+    assert done.status == 0
+    assert json.loads(Path("out", "staleness.json").read_text())["target"] == 0.05
 
 
-def test_what_never_gets_there_is_none_and_too_large_a_batch_is_refused() -> None:
-    assert train(bowl(), OPTIMIZERS["sgd"], 0, seed=0, batch=4, most=3)[0] is None
-    with pytest.raises(ConfigError, match="9 out of 8"):
-        train(bowl(), OPTIMIZERS["sgd"], 0, seed=0, batch=9)
+def test_models_that_keep_other_values_are_refused() -> None:
+    write(APP + "workload = linear(local=['0.bias'])\n")
+    assert "this one has batch statistics or tensors that stay" in study().sentence(
+        os.EX_CONFIG
+    )
+    Path("numbers.py").write_text(NUMPY)
+    sentence = study("--app", "numbers.py:workload").sentence(os.EX_CONFIG)
+    assert "the study trains the copies of a model together" in sentence
+
+
+def matrix(**rows: dict[int, list[int | None]]) -> Matrix:
+    """A matrix of these iterations, by row, staleness and seed."""
+    nothing = np.empty(0)
+    made = [
+        Row(
+            name,
+            100,
+            {
+                (late, seed): Course(took, nothing)
+                for late, each in counts.items()
+                for seed, took in enumerate(each)
+            },
+        )
+        for name, counts in rows.items()
+    ]
+    return Matrix("app", "accuracy", 0.9, [0, 4], 8, 32, made)
+
+
+def test_the_verdict_names_who_suffers_most_and_least() -> None:
+    found = matrix(
+        a={0: [10, 20], 4: [20, 40]}, b={0: [10, 10], 4: [15, None]}, c={0: [None]}
+    )
+    cells = found.cells()
+    assert cells.rows[0][:2] == ["a", "15"]
+    assert cells.rows[0][2] == "2.00"
+    assert cells.rows[1][2].startswith("≥ 5.75")
+    assert cells.rows[2][1:] == ["≥ 100", "–"]
+    assert found.verdict == (
+        "with s = 4 b suffers most (5.75 times as long), a least (2.00 times)"
+    )
+    assert [doubt.split()[0] for doubt in found.doubts] == ["Even", "Slowdowns"]
+    drawn = matrix_figure(found).data[0]
+    assert drawn.z[0] == [1.0, 2.0]
+    assert drawn.z[2] == [None, None]
+    assert drawn.zmax == 5.75
+
+
+def test_rows_that_were_not_begun_are_left_out() -> None:
+    found = matrix(a={0: [10]}, b={})
+    found.drop_unfinished()
+    assert [row.name for row in found.rows] == ["a"]
+    assert found.cells().rows == [["a", "10", "–"]]

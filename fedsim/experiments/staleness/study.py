@@ -15,7 +15,7 @@ pages were within reach; the model of delays is quoted from memory of it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from fedcore.errors import ConfigError
 from fedcore.model import StackedModel
 from fedcore.rng import Key
-from fedcore.typing import Array, Vector
+from fedcore.typing import Array, Indices, Vector
 
 Floats = npt.NDArray[np.float64]
 
@@ -84,8 +84,10 @@ class Problem(NamedTuple):
 
     model: StackedModel
     initial_D: Vector
-    x: Array
-    y: Array
+    samples: int
+    """How many there are."""
+    batch: Callable[[Indices], tuple[Any, Any]]
+    """Rows of any shape to their inputs and targets."""
     quality: Callable[[Vector], float]
     """Of one model; larger is better."""
     target: float
@@ -151,6 +153,7 @@ def train(
     workers: int = 8,
     batch: int = 32,
     most: int = 2000,
+    every: int = 1,
     with_coherence: bool = False,
 ) -> Course:
     """Trains until the mean of all caches reaches the target.
@@ -163,14 +166,15 @@ def train(
         workers: P.
         batch: samples that a worker draws for a step.
         most: iterations at which it is given up.
+        every: after how many iterations the mean of the caches is evaluated.
         with_coherence: whether to compute the gradient coherence, which takes a
             gradient of all samples for each iteration.
 
     Raises:
         ConfigError: there are fewer samples than a batch has.
     """
-    if not 0 < batch <= len(problem.y):
-        raise ConfigError(f"a batch of {batch} out of {len(problem.y)} samples")
+    if not 0 < batch <= problem.samples:
+        raise ConfigError(f"a batch of {batch} out of {problem.samples} samples")
     key = Key.root(seed).fold_in("staleness")
     caches = Caches(problem.initial_D, workers, staleness, key.fold_in("delays"))
     rng, shape = key.fold_in("batches").generator(), caches.models_PD.shape
@@ -178,17 +182,16 @@ def train(
     sizes_P, rate = np.full(workers, batch), np.float32(optimizer.lr / workers)
     past, coherence = list[Vector](), list[float]()
     for t in range(1, most + 1):
-        rows_PB = rng.integers(len(problem.y), size=(workers, batch))
-        _, g_PD = problem.model.gradient(
-            caches.models_PD, problem.x[rows_PB], problem.y[rows_PB], sizes_P
-        )
+        rows_PB = rng.integers(problem.samples, size=(workers, batch))
+        x_PB, y_PB = problem.batch(rows_PB)
+        _, g_PD = problem.model.gradient(caches.models_PD, x_PB, y_PB, sizes_P)
         caches.send(rate * optimizer.step(g_PD.copy(), state_SPD, t))
         mean_D = caches.mean()
         if with_coherence:
             past = [*past, _full_gradient(problem, mean_D)][-max(2, staleness + 1) :]
             if len(past) > 1:
                 coherence.append(_coherence(past))
-        if problem.quality(mean_D) >= problem.target:
+        if t % every == 0 and problem.quality(mean_D) >= problem.target:
             return Course(t, np.array(coherence))
     return Course(None, np.array(coherence))
 
@@ -200,10 +203,9 @@ def slowdown(late: Sequence[int], in_time: Sequence[int]) -> Floats:
 
 def _full_gradient(problem: Problem, w_D: Vector) -> Vector:
     """The gradient over all samples."""
-    sizes_1 = np.array([len(problem.y)])
-    _, g_1D = problem.model.gradient(
-        w_D[None], problem.x[None], problem.y[None], sizes_1
-    )
+    sizes_1 = np.array([problem.samples])
+    x_1B, y_1B = problem.batch(np.arange(problem.samples)[None])
+    _, g_1D = problem.model.gradient(w_D[None], x_1B, y_1B, sizes_1)
     return np.array(g_1D[0], np.float32)
 
 

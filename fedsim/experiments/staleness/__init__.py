@@ -1,0 +1,1 @@
+"""``fedsim staleness``: how many times longer training takes with late updates."""
