@@ -108,14 +108,22 @@ TRAINER = with_options(
     "seconds for each task, to imitate a slower device. The word 'lost' behind the "
     "seconds has the task send nothing.",
 )
+@click.option(
+    "--choose",
+    multiple=True,
+    metavar="SETTING=VALUE",
+    help="A setting of the client algorithm that this client chooses itself, such as "
+    "batch=8, where the federation lets it. May be given several times.",
+)
 @in_sentences
-def join(updates: int | None, pace: str, **given: Any) -> None:
+def join(updates: int | None, pace: str, choose: tuple[str, ...], **given: Any) -> None:
     """Train for a federation until it has ended.
 
     HOST is where its server listens, such as 127.0.0.1:8443. Ctrl-C stops the client;
     the same command continues.
     """
-    with interruptible(given), _worker(given, updates=updates, pace=pace) as worker:
+    own = {"updates": updates, "pace": pace, "choose": choose}
+    with interruptible(given), _worker(given, **own) as worker:
         worker.run()
 
 

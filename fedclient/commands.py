@@ -10,6 +10,7 @@ from typing import Any
 from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
+from fedclient.choices import read_choices
 from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.pace import read_pace
@@ -42,6 +43,7 @@ def working(
     device: str | None = None,
     updates: int | None = None,
     pace: str = "0",
+    choose: tuple[str, ...] = (),
     **trust: Any,
 ) -> Iterator[Worker]:
     """Makes a worker that is ready to join; releases its folder at the end."""
@@ -49,6 +51,7 @@ def working(
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     address, paces = parse_address(host, **trust), read_pace(pace)
     args = dict(map(key_and_value, data))
+    choices = read_choices(choose)
     workload = _on(load_app(app), device)
     model = _advised(workload.flat())
     store = ClientStore(state)
@@ -59,6 +62,7 @@ def working(
         Identity(name=name, index=index, count=count, code=code_hash(app)),
         give_up,
         checkpoint,
+        choices,
     )
     client = Client(name or store.name() or "", index, count, args)
     try:

@@ -4,8 +4,11 @@ import logging
 import random
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from fedwire.connect import Address
 from fedwire.convert import epoch_name
@@ -13,6 +16,7 @@ from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.attendance import Attendance
+from fedclient.choices import with_choices
 from fedclient.connection import Connection, Refusal
 from fedclient.store import ClientStore
 from fedcore.algorithm import Algorithm
@@ -95,13 +99,14 @@ class Membership:
         identity: Identity,
         give_up: Seconds | None = None,
         checkpoint: Path | None = None,
+        choices: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.connection = Connection(address, model.spec)
         self.store = store
         self.patience = Patience(give_up)
         self.failures = 0  # of the user's code in a row
         self._model, self._identity = model, identity
-        self._checkpoint = checkpoint
+        self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
         self._cid = ""  # the id under which it enrolled last
@@ -181,13 +186,17 @@ class Membership:
 
     def _algorithm(self, text: str) -> Algorithm:
         try:
-            return parse_algorithm(text).build(self._model.spec)
+            config = parse_algorithm(text)
+            algorithm = config.build(self._model.spec)
         except ConfigError as error:
             raise RefusedError(
                 f"this client is too old for the federation's algorithm, or lacks a "
                 f"method of it: {error} (install a newer latecomer, or the package of "
                 "the method, or name its file with --methods)"
             ) from error
+        if not self._choices:
+            return algorithm
+        return with_choices(config, self._choices).build(self._model.spec)
 
     def _version_0(self) -> Vector:
         """Returns version 0, from the client's file or made from the run's seed."""

@@ -48,11 +48,17 @@ class FedNova(AggregatorConfig):
     kind: Literal["fed_nova"] = "fed_nova"
 
     def fits(self, roles: Roles) -> None:
-        """Refuses updates that hold steps of earlier tasks.
+        """Refuses updates whose steps are not known, or are of earlier tasks as well.
 
         Raises:
-            ValueError: a velocity is kept from task to task.
+            ValueError: a velocity is kept from task to task, or clients choose.
         """
+        if roles.client.may_choose:
+            raise ValueError(
+                "aggregator: fed_nova divides by the steps that a client can have "
+                "taken, and does not know those of settings that it chose; leave "
+                "may_choose out, and use overrides"
+            )
         if roles.client.mixes_tasks:
             raise ValueError(
                 "aggregator: fed_nova counts the steps of one task, and with "

@@ -35,6 +35,7 @@ from fedcore.clients.overlap_local_sgd import OverlapLocalSGD as OverlapLocalSGD
 from fedcore.clients.prioritised_sgd import PrioritisedSGD as PrioritisedSGD
 from fedcore.clients.scaffold import Scaffold as Scaffold
 from fedcore.clients.settings import ClientSettings as ClientSettings
+from fedcore.clients.settings import changed_by as changed_by
 from fedcore.clients.settings import every as every
 from fedcore.clients.settings import in_common_steps as in_common_steps
 from fedcore.clients.settings import mistake as mistake

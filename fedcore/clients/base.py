@@ -12,6 +12,7 @@ from types import EllipsisType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from fedcore.clients._batches import Batches
 from fedcore.clients._override import Override
@@ -171,6 +172,20 @@ class ClientAlgorithmConfig(Method):
     overrides: tuple[Override, ...] = ()
     """Settings of some clients, by their names; the first entry that names a client
     counts for it. All that is not said there is as for the others."""
+    may_choose: tuple[str, ...] = ()
+    """Settings such as ``batch`` that a client may choose itself (``fedclient join
+    --choose batch=8``); a client with a setting of its own in ``overrides`` as well."""
+
+    @model_validator(mode="after")
+    def _leaves_fields_alone(self) -> Self:
+        free = type(self).model_fields.keys() - self.shared - {"may_choose"}
+        for name in self.may_choose:
+            if name not in free:
+                raise ValueError(
+                    f"may_choose: {name!r} cannot be left to clients; expected some of "
+                    f"{', '.join(sorted(free))}"
+                )
+        return self
 
     @abstractmethod
     def step_count(self, samples: int, work: float = 1.0) -> int:

@@ -71,7 +71,8 @@ def every(common: ClientAlgorithmConfig) -> tuple[ClientAlgorithmConfig, ...]:
     if not common.overrides:
         return (common,)
     plain = common.model_copy(update={"overrides": ()})
-    return (plain, *(_changed(plain, *each) for each in enumerate(common.overrides)))
+    entries = enumerate(common.overrides)
+    return (plain, *(changed_by(plain, e.values, place_of(n)) for n, e in entries))
 
 
 def in_common_steps(
@@ -96,11 +97,19 @@ def in_common_steps(
     return own.in_usual_steps(samples, steps, wanted) * size
 
 
-def _changed(
-    common: ClientAlgorithmConfig, number: int, override: Override
+def changed_by(
+    common: ClientAlgorithmConfig, values: Mapping[str, Any], place: Place
 ) -> ClientAlgorithmConfig:
-    """Returns the settings with those of one override in place of the common ones."""
-    values, place = override.values, place_of(number)
+    """Returns the settings of a client that has some of its own.
+
+    Args:
+        common: the settings of others.
+        values: what it has in place of them, by field.
+        place: where that stands, for errors.
+
+    Raises:
+        ValidationError: they cannot be.
+    """
     for name in values:
         if name in common.shared:
             sentence = _same_for_all(common, name)

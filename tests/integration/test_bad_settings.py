@@ -90,7 +90,8 @@ def compression(uplink: str) -> str:
             "    overrides:\n    - {clients: phone-*, stepps: 5}",
             "6: algorithm.client.overrides.0.stepps: unknown key; did you mean "
             "'steps'?; allowed: batch, clients, clip_norm, clip_value, epochs, frozen, "
-            "keep_momentum, lr, momentum, nesterov, schedule, steps, weight_decay",
+            "keep_momentum, lr, may_choose, momentum, nesterov, schedule, steps, "
+            "weight_decay",
         ),
         (
             "algorithm:\n  kind: fed_avg\n  client:\n    kind: local_sgd\n"

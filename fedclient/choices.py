@@ -1,0 +1,67 @@
+"""Settings that a client chooses itself, where the federation leaves them to it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from fedcore.algorithm import AlgorithmConfig
+from fedcore.clients import changed_by
+from fedcore.errors import ConfigError
+
+
+def read_choices(items: Sequence[str]) -> dict[str, Any]:
+    """Returns the settings that ``--choose`` names, such as ``batch=8``.
+
+    Raises:
+        ConfigError: an item is no setting with a value in YAML.
+    """
+    choices = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise ConfigError(f"--choose {item}: expected setting=value, as in batch=8")
+        try:
+            choices[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(
+                f"--choose {item}: {value!r} is not a YAML value"
+            ) from error
+    return choices
+
+
+def with_choices(
+    config: AlgorithmConfig, choices: Mapping[str, Any]
+) -> AlgorithmConfig:
+    """Returns the algorithm with the settings that this client has chosen.
+
+    Args:
+        config: as the server told it.
+        choices: by setting of the client algorithm.
+
+    Raises:
+        ConfigError: the federation does not leave one of them to its clients, or the
+            algorithm cannot have it.
+    """
+    free = config.client.may_choose
+    for name in choices:
+        if name not in free:
+            allowed = f"{', '.join(free)} alone" if free else "nothing"
+            raise ConfigError(
+                f"--choose {name}: this federation lets the client choose {allowed} "
+                "(algorithm.client.may_choose)"
+            )
+    if not choices:
+        return config
+    try:
+        own = config.for_client(changed_by(config.client, choices, ()))
+        for method in own.parts():
+            method.fits(own)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or ", ".join(choices)
+        raise ConfigError(f"--choose {name}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"--choose {', '.join(choices)}: {error}") from error
+    return own
