@@ -6,8 +6,9 @@ waits. With all sites at one server that is the bound of Ho et al., "More Effect
 Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013.
 
 A client's clock counts the tasks that it has finished. Who comes, for the first time or
-again, begins at least at the slowest clock. Who is lost, or trains for longer than its
-lease, holds up nobody. The cost of a call does not depend on the number of clients.
+again, begins at least at the slowest clock. Who is lost, or neither trains nor asks for
+a task once its lease is over, holds up nobody until it asks again. The cost of a call
+does not depend on the number of clients.
 """
 
 from collections import Counter
@@ -29,6 +30,7 @@ class Clocks:
         self._clocks: dict[str, int] = {}  # of everyone who was ever here
         self._here: dict[str, None] = {}  # those who hold up others
         self._at: Counter[int] = Counter()  # how many of them are at each clock
+        self._begun: dict[str, int] = {}  # the number of everyone's newest lease
         self.slowest = 0
         self.free: dict[str, None] = {}
         """The clients that wait and may begin a task, in the order of arrival."""
@@ -52,8 +54,32 @@ class Clocks:
             self._take_from(self._clocks[cid])
             self._advance()
 
+    def begin(self, cid: str, number: int) -> None:
+        """A client that waits begins a task.
+
+        Args:
+            cid: the client.
+            number: of its lease.
+        """
+        self.stop(cid)
+        self._begun[cid] = number
+
+    def expire(self, cid: str, number: int) -> bool:
+        """The time of a lease is over, whether or not the client has delivered.
+
+        Returns:
+            Whether the client holds up others no longer.
+        """
+        is_held = cid in self._here and self._begun.get(cid, number) == number
+        if is_held:
+            self.leave(cid)
+        return is_held
+
     def tick(self, cid: str) -> None:
-        """A client that is here has finished a task."""
+        """A client has finished a task."""
+        if cid not in self._here:
+            self._clocks[cid] = max(self.slowest, self._clocks.get(cid, 0)) + 1
+            return
         clock, waits = self._clocks[cid], self.stop(cid)
         self._clocks[cid] = clock + 1
         self._at[clock + 1] += 1
@@ -90,7 +116,12 @@ class Clocks:
 
     def dump(self) -> JSON:
         """The clocks, and who is here, for :meth:`load`."""
-        return {"clocks": self._clocks, "here": [*self._here], "slowest": self.slowest}
+        return {
+            "clocks": self._clocks,
+            "here": [*self._here],
+            "slowest": self.slowest,
+            "begun": self._begun,
+        }
 
     def load(self, saved: JSON) -> None:
         """Takes over what :meth:`dump` returned; nobody waits yet."""
@@ -98,6 +129,7 @@ class Clocks:
         self._here = dict.fromkeys(saved["here"])
         self._at = Counter(self._clocks[cid] for cid in self._here)
         self.slowest = saved["slowest"]
+        self._begun = dict(saved.get("begun", {}))  # an older program had none
         self.free, self._held = {}, {}
 
     def _take_from(self, clock: int) -> None:

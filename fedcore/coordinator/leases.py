@@ -22,8 +22,8 @@ These invariants hold between two calls; :meth:`Leases.validate` checks them:
 - Invited clients are here and not busy. Those of them that wait are *ready*.
 - Fresh clients are those that are here and neither invited, busy nor have delivered.
 - Without cohorts, no client has a place in one.
-- Where clients may be only so far ahead of each other (``ahead``), the clocks know all
-  that wait, and those that are here hold up others, but for those that are late.
+- Where clients may be only so far ahead of each other (``ahead``), those hold up others
+  that wait, which the clocks know, and those whose newest lease has not ended.
 
 The cost of a call does not depend on the number of clients.
 """
@@ -140,10 +140,13 @@ class Leases:
 
     def withdraw(self, cid: str) -> None:
         """A waiting client gets no task, and may wait again."""
+        if cid not in self.waiting:
+            return
         self._ready.pop(cid, None)
-        self.waiting.pop(cid, None)
+        del self.waiting[cid]
         if self._clocks is not None:
             self._clocks.stop(cid)
+            self._clocks.leave(cid)
 
     def deliver(self, cid: str) -> None:
         """A client has finished its task, with or without an update."""
@@ -151,7 +154,6 @@ class Leases:
         self.present[cid] = self._known[cid] = None
         self._free(cid)
         if self._clocks is not None:
-            self._clocks.join(cid)
             self._clocks.tick(cid)
         if self._synchronous:
             self._fresh.pop(cid, None)
@@ -171,13 +173,19 @@ class Leases:
         return was_here
 
     def expire(self, cid: str, number: int) -> bool:
-        """Ends a lease, and returns whether it was held; the client may deliver."""
+        """Ends a lease; the client may deliver.
+
+        Returns:
+            Whether that makes room for others: the lease was held, or its client holds
+            up others, though it has delivered and not asked again.
+        """
+        is_over = False
+        if self._clocks is not None and cid not in self.waiting:
+            is_over = self._clocks.expire(cid, number)
         if not self.holds(cid, number):
-            return False
+            return is_over
         self.busy[cid] = None
         self._training -= 1
-        if self._clocks is not None:
-            self._clocks.leave(cid)
         return True
 
     def new_cohort(self, *, same_version: bool) -> None:
@@ -359,7 +367,7 @@ class Leases:
         self._ready.pop(cid, None)
         del self.waiting[cid]
         if self._clocks is not None:
-            self._clocks.stop(cid)
+            self._clocks.begin(cid, lease.number)
         self.busy[cid] = lease
         return lease
 

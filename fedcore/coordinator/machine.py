@@ -207,7 +207,7 @@ class Coordinator:
         if pull.epoch != self.state.epoch:
             return [*actions, self._reply(pull)]  # to be reconciled before any work
         if row.role == "evaluator":
-            self.rounds.leases.withdraw(pull.cid)  # if it was a trainer before
+            self.rounds.leases.lose(pull.cid)  # if it was a trainer before
             self.evaluations.arrive(pull.cid, self.state.evaluated)
         else:
             self.evaluations.withdraw(pull.cid)
@@ -408,7 +408,7 @@ class Coordinator:
         if pull is None or pull.nonce != timer.number:
             return []
         self._withdraw(pull.cid)
-        return [self._reply(pull)]
+        return [self._reply(pull), *self._grant()]
 
     # -------------------------------------------------- evaluation and histories
 

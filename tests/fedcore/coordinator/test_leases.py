@@ -59,6 +59,7 @@ class Plain:
         self.clocks: dict[str, int] = {}
         self._slowest = 0
         self.here: set[str] = set()  # who holds up others
+        self.begun: dict[str, int] = {}  # the number of everyone's newest lease
 
     @property
     def slowest(self) -> int:
@@ -102,14 +103,18 @@ class Plain:
         self.join(cid)
 
     def withdraw(self, cid: str) -> None:
-        self.waiting.pop(cid, None)
+        if cid in self.waiting:
+            del self.waiting[cid]
+            self.here.discard(cid)
+            assert self.slowest >= 0
 
     def deliver(self, cid: str) -> None:
         self.present = [other for other in self.present if other != cid] + [cid]
         self.leases.pop(cid, None)
         if cid not in self.delivered:
             self.delivered.append(cid)
-        self.join(cid)
+        if cid not in self.here:
+            self.clocks[cid] = max(self.clocks.get(cid, 0), self.slowest)
         self.clocks[cid] += 1
         assert self.slowest >= 0
 
@@ -124,11 +129,14 @@ class Plain:
         return was_there
 
     def expire(self, cid: str, number: int) -> bool:
+        is_newest = self.begun.get(cid, number) == number
+        is_over = cid in self.here - {*self.waiting} and is_newest
+        if is_over:
+            self.here.discard(cid)
+            assert self.slowest >= 0
         if self.leases.get(cid) != number:
-            return False
+            return is_over and self.config.ahead is not None
         self.leases[cid] = None
-        self.here.discard(cid)
-        assert self.slowest >= 0
         return True
 
     def new_cohort(self) -> None:
@@ -224,7 +232,7 @@ def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) 
         for lease in given:
             assert lease.version == version
             assert real.holds(lease.cid, lease.number)
-            plain.leases[lease.cid] = lease.number
+            plain.leases[lease.cid] = plain.begun[lease.cid] = lease.number
             ended.append((lease.cid, lease.number))
         assert list(real.present) == plain.present
         assert list(real.waiting) == list(plain.waiting)
@@ -263,6 +271,28 @@ def test_nobody_waits_for_who_is_lost_or_late_or_new() -> None:
         real.deliver("fast")
         real.arrive("fast")
         assert [lease.cid for lease in real.grant(0, 0)] == ["new"]
+
+
+def test_nobody_waits_for_who_delivers_and_does_not_ask_again() -> None:
+    real = leases(FedBuff(buffer=3, ahead=0))
+    real.arrive("idle")
+    (before,) = real.grant(0, 0)
+    real.deliver("idle")
+    real.arrive("idle")
+    (lease,) = real.grant(0, 0)
+    real.arrive("fast")
+    real.grant(0, 0)
+    real.deliver("fast")
+    real.arrive("fast")
+    assert not real.expire("idle", before.number)
+    real.deliver("idle")
+    assert [lease.cid for lease in real.grant(0, 0)] == ["fast"]
+    real.deliver("fast")
+    real.arrive("fast")
+    assert not real.grant(0, 0)  # it may ask again at any time
+    assert real.expire("idle", lease.number)
+    real.deliver("idle")  # once more, without a lease
+    assert [lease.cid for lease in real.grant(0, 0)] == ["fast"]
 
 
 def test_a_lease_that_has_ended_ends_no_newer_one() -> None:

@@ -272,3 +272,34 @@ def test_a_cohort_drawn_by_lot_does_not_depend_on_who_came_first() -> None:
     assert cohorts("caebd", other_ids, UniformSelection()) == drawn
     assert len(set(drawn)) > 1
     assert cohorts("abcde", ids, All()) != cohorts("decab", ids, All())
+
+
+def tasks_of(desk: Desk, name: str) -> int:
+    """How many tasks a client gets in a row, while nobody else does anything."""
+    for seq in range(1, 9):
+        desk.pull(name)
+        if desk.given != [name]:
+            return seq - 1
+        desk.push(name, seq)
+    return seq
+
+
+@pytest.mark.parametrize("goes", ["idle", "unanswered", "evaluator"])
+def test_nobody_waits_for_who_is_there_and_does_not_train(goes: str) -> None:
+    desk = Desk(FedBuff(buffer=1, ahead=1, min_clients=1 + (goes == "unanswered")))
+    desk.enrol("a", "b")
+    if goes == "unanswered":  # and does not ask again
+        desk.pull("b")
+        desk.fire("hold")
+    else:
+        desk.pull("b")
+        desk.push("b", 1)
+    if goes == "evaluator":
+        desk.enrol("b", role="evaluator")
+        desk.pull("b")
+    if goes == "idle":
+        assert tasks_of(desk, "a") == 2
+        while desk.given != ["a"]:
+            desk.fire("lease")
+    else:
+        assert tasks_of(desk, "a") == 8
