@@ -441,6 +441,8 @@ class StackedClients:
     def load(self, known: Saved) -> None:
         """What :meth:`dump` gave; the state of the server was loaded before."""
         saved, arrays = known
+        # A deadline comes before leases that end with it, as it was set before them.
+        self._do(self._rounds.load(saved["rounds"]))
         self._queue.load(saved["queue"])
         self._fates.load(saved["fates"])
         self._held[:] = saved["held"]
@@ -454,4 +456,3 @@ class StackedClients:
             self._data.read(who)
         self._log.load(saved["moved"])
         self._coordinator.evaluations.load(saved["evaluations"])
-        self._do(self._rounds.load(saved["rounds"]))
