@@ -225,22 +225,24 @@ class ServerState:
             self.update_filter = refused(self.update_filter, size, counts)
 
     def _report(self, verdict: Verdict, cid: str, task: Finished) -> None:
-        """Tells the roles that learn from tasks, unless its update is no honest one."""
+        """Tells the roles that learn from tasks.
+
+        Of an update that is no honest one, the selection learns that it came.
+        """
         algorithm = self.algorithm
-        if not algorithm.observes_tasks or verdict not in _REPORTED:
+        if not algorithm.observes_tasks or verdict is Verdict.REJECTED_CLOSED:
             return
-        loss, measured = task.loss, task.measured
-        report = TaskReport(
-            at=self.at,
-            client=cid,
-            base=task.base,
-            steps=task.steps,
-            loss=loss if loss is not None and math.isfinite(loss) else None,
-            measured=measured,
-            samples=task.samples,
-        )
+        report = TaskReport(at=self.at, client=cid, base=task.base, steps=0)
+        if verdict in _REPORTED:
+            loss = task.loss
+            report = report._replace(
+                steps=task.steps,
+                loss=loss if loss is not None and math.isfinite(loss) else None,
+                measured=task.measured,
+                samples=task.samples,
+            )
         controller, selection = algorithm.server_controller, algorithm.selection
-        if controller is not None:
+        if controller is not None and verdict in _REPORTED:
             self.controllers = controller.observe(self.controllers, report)
         if selection.observe is not None:
             self.selection = selection.observe(self.selection, report)

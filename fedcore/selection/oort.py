@@ -16,9 +16,11 @@ since fast clients have little left to teach.
 We depart from the published code in five points. l is the mean of the losses, which
 clients tell, and not the root of their mean square. d is what the training took,
 without the transfers. A client is unknown until a task of it has ended, and unknown
-ones are drawn uniformly. The clip is never the largest U but of one client, so that one
-that claims an absurd loss moves nobody else's utility. And the rounds of an
-asynchronous federation are its versions.
+ones are drawn uniformly. One that tells no loss, or whose update cannot be used, is
+known with U = 0: otherwise its silence would keep it among the unknown, and so in
+nearly every cohort. The clip is never the largest U but of one client, so that one that
+claims an absurd loss moves nobody else's utility. And the rounds of an asynchronous
+federation are its versions.
 """
 
 import math
@@ -70,7 +72,7 @@ class OortState(NamedTuple):
     def mean(self, first: int, end: int) -> float:
         """Returns the sum over rounds of the mean U of each; ``end`` is excluded."""
         return sum(
-            total / count
+            total / max(1, count)
             for at, total, count in zip(
                 self.rounds, self.sums, self.counts, strict=True
             )
@@ -124,12 +126,12 @@ class Oort(SelectionConfig):
     def _observe(self, state: State, report: TaskReport) -> OortState:
         known, measured, loss = OortState(*state), report.measured, report.loss
         if not report.steps or loss is None or not 0 <= loss <= _LARGEST_LOSS:
-            return known
+            loss = None
         seconds = 0.0 if measured is None else measured.seconds or 0.0
-        now, utility = report.base + 1, report.samples * loss
+        now, utility = max(0, report.base) + 1, report.samples * (loss or 0.0)
         if now > known.round:
             known = self._paced(known, now)
-        if now in known.rounds:
+        if loss is not None and now in known.rounds:
             place = known.rounds.index(now)
             known = known._replace(
                 sums=_more(known.sums, place, utility),

@@ -1,5 +1,6 @@
 """Rounds alone and inside the protocol: the same updates lead to the same model."""
 
+import math
 import random
 from typing import Any, NamedTuple
 
@@ -31,8 +32,8 @@ from fedcore.coordinator.records import Closed, Stepped
 from fedcore.coordinator.settings import StopConfig
 from fedcore.measured import Measured
 from fedcore.payloads import Payload, dense_payload
-from fedcore.protocol import Pull, Verdict
-from fedcore.recipes import FedAsync, FedAvg, FedBuff
+from fedcore.protocol import ModelName, Pull, Verdict
+from fedcore.recipes import FedAsync, FedAvg, FedBuff, Oort
 from fedcore.staleness import AdaSGD, Inverse, LabelBoost
 from fedcore.typing import Counts
 from fedcore.update_filters import FleetController
@@ -426,3 +427,26 @@ def test_nobody_gets_a_task_while_the_cohort_trains() -> None:
     assert rounds.grant(0.0) == ((), ())
     rounds.close("over")
     assert not rounds.is_settled  # the next update is rejected
+
+
+@pytest.mark.parametrize(
+    ("push", "verdict"),
+    [
+        ({"values": [math.nan] * 4}, Verdict.DISCARDED),
+        ({"payload": b"junk"}, Verdict.REJECTED_MALFORMED),
+        ({"base": ModelName(EPOCH, -1)}, Verdict.REJECTED_MALFORMED),
+        ({"samples": 0}, Verdict.REJECTED_MALFORMED),
+    ],
+)
+def test_updates_that_cannot_be_used_leave_nobody_unknown_to_the_selection(
+    push: dict[str, Any], verdict: Verdict
+) -> None:
+    desk = Desk(Oort(buffer=2))
+    desk.enrol("a", "b")
+    desk.push("a", 1, loss=1.0, steps=1)
+    desk.push("b", 1, loss=9.0, steps=1, **push)
+    assert desk.ack.answer is verdict
+    assert desk.coordinator.state.selection.clients == {
+        "a": (1.0, 0.0, 1),
+        "b": (0.0, 0.0, 1),
+    }

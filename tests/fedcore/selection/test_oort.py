@@ -118,8 +118,21 @@ def test_an_absurd_loss_moves_no_utility_of_another_client() -> None:
 
 
 @pytest.mark.parametrize("loss", [None, -1.0, 1e7, math.inf, math.nan])
-def test_a_loss_that_cannot_be_teaches_nothing(loss: float | None) -> None:
-    assert not after(Oort(), report("a", loss)).clients
+def test_who_tells_no_loss_is_known_as_the_least_useful(loss: float | None) -> None:
+    honest = [report(cid, n + 1.0) for n, cid in enumerate("abcd")]
+    state = after(ALWAYS, *honest, report("e", loss))
+    assert state.clients["e"] == (0.0, 1.0, 1)
+    assert "e" not in {
+        c for s in range(50) for c in chosen(ALWAYS, state, "abcde", 2, s)
+    }
+    assert state.sums == (10 * (1.0 + 2.0 + 3.0 + 4.0),)  # the pacer learns nothing
+    assert state.counts == (4,)
+
+
+def test_rounds_of_which_no_loss_was_told_have_no_mean() -> None:
+    reports = [report("a", None, base=base) for base in range(9)]
+    state = after(Oort(pacer_step=3), *reports)
+    assert state.mean(0, 10) == 0
 
 
 def test_an_absurd_duration_hurts_its_own_client_alone() -> None:
@@ -147,9 +160,9 @@ def test_the_pacer_lets_slower_clients_in_once_the_others_teach_no_more() -> Non
     assert rounds(config, [1.0] * 300) == 100
 
 
-def test_clients_that_are_told_nothing_of_are_not_learnt_of() -> None:
+def test_who_claims_to_have_taken_no_steps_does_not_stay_unknown() -> None:
     state = after(Oort(), report("a", 1.0, steps=0))
-    assert not state.clients
+    assert state.clients["a"] == (0.0, 1.0, 1)
 
 
 def test_exploring_less_at_first_than_in_the_end_is_refused() -> None:
