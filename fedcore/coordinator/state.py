@@ -300,8 +300,11 @@ class ServerState:
 
     def settings_of(self, cid: str) -> ClientAlgorithmConfig:
         """Returns a client's settings; the common ones if it never enrolled."""
-        clients, row = self.algorithm.clients, self.clients.get(cid)
-        return clients.all[0] if row is None else clients.of(row.name)
+        settings = self.algorithm.clients
+        if len(settings.all) == 1:
+            return settings.all[0]
+        row = self.clients.get(cid)
+        return settings.all[0] if row is None else settings.of(row.name)
 
     def _efforts(self, update: Update) -> dict[str, float]:
         """What a contribution says of the steps of an update."""

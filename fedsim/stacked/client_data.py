@@ -81,7 +81,10 @@ class ClientData:
 
     def effort(self, who: int, steps: int, wanted: int | None) -> float:
         """How many common steps take as long as a task whose steps were asked last."""
-        own, samples = self._settings[self._which[who]], self.samples[who]
+        which, samples = self._which[who], self.samples[who]
+        own = self._settings[which]
+        if not which:  # most clients: nothing is to be compared
+            return own.in_usual_steps(samples, steps, wanted)
         return in_common_steps(self._all[0], own, samples, steps, wanted)
 
     def used(self, who: int, steps: int, wanted: int | None) -> int:
