@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.arrays import BLOCK, array_namespace, is_numpy
+from fedcore.kernels import AdamStep, adam, add_pull
 from fedcore.typing import Array, Indices
 
 TINY = 1e-6  # added to a norm before it divides, as torch.nn.utils.clip_grad_norm_ does
+_TOGETHER = 2 * BLOCK  # values that a step goes over at a time; fewer are more calls
 _FOLLOWED = 100_000  # steps that an effort is computed from, one by one
 
 
@@ -158,13 +160,23 @@ class Descent(NamedTuple):
             if number == 0:
                 anchor_D[...] = w_D
             start_D, lr = anchor_D, lr / (number + 1)
+        by, xp = self._adam(rows, lr), array_namespace(w_D)
         if w_D.ndim == 1 or not is_numpy(w_D):
-            self._step(w_D, g_D, start_D, rows, lr)
+            self._step(w_D, g_D, start_D, rows, lr, by, xp.empty_like(w_D))
             return
-        count, together = len(w_D), max(1, BLOCK // w_D.shape[1])
+        count, together = len(w_D), max(1, _TOGETHER // w_D.shape[1])
+        room_D = xp.empty_like(w_D[:together])
         for at in range(0, count, together):
             part = slice(at, min(count, at + together))
-            self._step(w_D[part], g_D[part], start_D[part], part, lr)
+            self._step(
+                w_D[part],
+                g_D[part],
+                start_D[part],
+                part,
+                lr,
+                by and by.of(part),
+                room_D[: part.stop - at],
+            )
 
     def _step(
         self,
@@ -173,7 +185,11 @@ class Descent(NamedTuple):
         start_D: Array,
         rows: EllipsisType | slice,
         lr: float,
+        by: AdamStep | None,
+        room_D: Array,
     ) -> None:
+        """Takes one step of some rows; ``room_D`` is memory to compute in."""
+        xp = array_namespace(w_D)
         self._clip(g_D)
         if self.drift_D is not None:
             g_D += self.drift_D[rows]
@@ -181,20 +197,22 @@ class Descent(NamedTuple):
         if self.adaptive is not None and self.adaptive.decoupled:
             decay = 0.0
         if self.pull:
-            pull_D = self.pull * (w_D - start_D)
-            g_D += pull_D + decay * w_D if decay else pull_D
+            add_pull(g_D, w_D, start_D, self.pull, decay, room_D)
         elif decay:
-            g_D += decay * w_D
-        if self.adaptive is not None:
-            self._adapt(g_D, rows)
-            if self.weight_decay and self.adaptive.decoupled:
-                g_D += self.weight_decay * w_D
-        elif self.velocity_D is not None:
+            g_D += xp.multiply(w_D, decay, out=room_D)
+        if by is not None:
+            assert self.adaptive is not None
+            assert self.adaptive.squares_D is not None
+            assert self.velocity_D is not None
+            v_D, s_D = self.velocity_D[rows], self.adaptive.squares_D[rows]
+            adam(w_D, g_D, v_D, s_D, by, room_D)
+            return
+        if self.velocity_D is not None:
             v_D = self.velocity_D[rows]
             v_D *= self.momentum
             v_D += g_D
             if self.nesterov:
-                g_D += self.momentum * v_D
+                g_D += xp.multiply(v_D, self.momentum, out=room_D)
             else:
                 g_D[...] = v_D
         g_D *= lr
@@ -208,25 +226,21 @@ class Descent(NamedTuple):
             norm = xp.sqrt(xp.sum(g_D * g_D, axis=-1, keepdims=True))
             g_D *= xp.clip(self.clip_norm / (norm + TINY), 0.0, 1.0)
 
-    def _adapt(self, g_D: Array, rows: EllipsisType | slice) -> None:
-        """Turns gradients into the steps of Adam for a rate of 1."""
-        xp, adaptive = array_namespace(g_D), self.adaptive
-        assert adaptive is not None
-        assert adaptive.squares_D is not None
+    def _adam(self, rows: EllipsisType | slice, lr: float) -> AdamStep | None:
+        """Counts a step of Adam, and returns its numbers; None: it is one of SGD."""
+        adaptive = self.adaptive
+        if adaptive is None:
+            return None
         assert adaptive.taken_1 is not None
-        assert self.velocity_D is not None
-        v_D, s_D = self.velocity_D[rows], adaptive.squares_D[rows]
-        taken_1 = adaptive.taken_1[rows]
+        xp, taken_1 = array_namespace(adaptive.taken_1), adaptive.taken_1[rows]
         taken_1 += 1
-        v_D *= self.momentum
-        v_D += (1 - self.momentum) * g_D
-        g_D *= g_D
-        g_D *= 1 - adaptive.beta_2
-        s_D *= adaptive.beta_2
-        s_D += g_D
         t_1 = xp.astype(taken_1, xp.float64)
         root_1 = xp.sqrt(1 - adaptive.beta_2**t_1)  # √ŝ = √s / root
-        g_D[...] = xp.sqrt(s_D)
-        g_D += xp.astype(adaptive.eps * root_1, g_D.dtype)
-        g_D[...] = v_D / g_D
-        g_D *= xp.astype(root_1 / (1 - self.momentum**t_1), g_D.dtype)
+        return AdamStep(
+            self.momentum,
+            adaptive.beta_2,
+            xp.astype(adaptive.eps * root_1, taken_1.dtype),
+            xp.astype(root_1 / (1 - self.momentum**t_1), taken_1.dtype),
+            lr,
+            self.weight_decay if adaptive.decoupled else 0.0,
+        )

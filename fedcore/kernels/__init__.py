@@ -1,4 +1,4 @@
-"""The inner loops of codecs: compiled where possible, or NumPy.
+"""The inner loops of codecs and local steps: compiled where possible, or NumPy.
 
 Each function here takes any array. A float32 array that lies in one piece of NumPy's
 memory goes through a loop in C (the files in ``c/``, named as the files here), if it
@@ -11,11 +11,14 @@ does not depend on which machine of a federation had a compiler.
 ``LATECOMER_KERNELS=compiled`` makes it an error that there are none.
 """
 
+from fedcore.kernels.adam import AdamStep as AdamStep
+from fedcore.kernels.adam import adam as adam
 from fedcore.kernels.buckets import add_levels as add_levels
 from fedcore.kernels.buckets import norms as norms
 from fedcore.kernels.buckets import put_levels as put_levels
 from fedcore.kernels.buckets import quantise as quantise
 from fedcore.kernels.library import in_use as in_use
+from fedcore.kernels.pull import add_pull as add_pull
 from fedcore.kernels.rice import rice as rice
 from fedcore.kernels.rice import shifted_sum as shifted_sum
 from fedcore.kernels.rows import add_rows as add_rows

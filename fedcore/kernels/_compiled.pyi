@@ -4,6 +4,22 @@ from typing_extensions import Buffer
 
 INTERFACE: int
 
+def adam(
+    w: Buffer,
+    v: Buffer,
+    s: Buffer,
+    g: Buffer,
+    eps: Buffer,
+    scale: Buffer,
+    beta_1: float,
+    beta_2: float,
+    lr: float,
+    decay: float,
+    /,
+) -> None: ...
+def add_pull(
+    g: Buffer, w: Buffer, anchor: Buffer, pull: float, decay: float, /
+) -> None: ...
 def absolute_sums(x: Buffer, out: Buffer, /) -> None: ...
 def square_sums(x: Buffer, out: Buffer, /) -> None: ...
 def plain_sums(x: Buffer, out: Buffer, /) -> None: ...

@@ -53,6 +53,18 @@ INLINE uint64_t word(uint64_t seed, uint64_t place) {
     return z ^ (z >> 31);
 }
 
+typedef struct {
+    float beta_1, rest_1, beta_2, rest_2, lr, decay; /* rest = 1 - beta */
+} Betas;
+
+/* adam.c: eps and scale have a value a row */
+void adam(float *w, float *v, float *s, const float *g, size_t rows, size_t dim,
+          const float *eps, const float *scale, const Betas *by);
+
+/* pull.c */
+void add_pull(float *g, const float *w, const float *anchor, size_t values, float pull,
+              float decay);
+
 /* sums.c: along rows of size values, in double precision */
 void absolute_sums(const float *x, size_t rows, size_t size, double *out);
 void square_sums(const float *x, size_t rows, size_t size, double *out);

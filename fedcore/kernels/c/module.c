@@ -8,6 +8,51 @@ static size_t wanted(size_t dim, size_t bucket) {
     return dim / bucket + (dim % bucket != 0);
 }
 
+static PyObject *py_adam(PyObject *self, PyObject *args) {
+    PyObject *w_, *v_, *s_, *g_, *eps_, *scale_;
+    double beta_1, beta_2, lr, decay;
+    Buffers buffers = {.count = 0};
+    size_t values, means, squares, gradients, rows, scales;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOOOOdddd", &w_, &v_, &s_, &g_, &eps_, &scale_, &beta_1,
+                          &beta_2, &lr, &decay))
+        return NULL;
+    OUT(float, w, values);
+    OUT(float, v, means);
+    OUT(float, s, squares);
+    IN(float, g, gradients);
+    IN(float, eps, rows);
+    IN(float, scale, scales);
+    if (means != values || squares != values || gradients != values ||
+        scales != rows || (rows ? values % rows : values))
+        return refuse(&buffers, "expected equal rows, and a scale a row");
+    Betas by = {(float)beta_1, (float)(1 - beta_1), (float)beta_2, (float)(1 - beta_2),
+                (float)lr, (float)decay};
+    Py_BEGIN_ALLOW_THREADS
+    adam(w, v, s, g, rows, rows ? values / rows : 0, eps, scale, &by);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
+static PyObject *py_add_pull(PyObject *self, PyObject *args) {
+    PyObject *g_, *w_, *anchor_;
+    double pull, decay;
+    Buffers buffers = {.count = 0};
+    size_t values, models, anchors;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOOdd", &g_, &w_, &anchor_, &pull, &decay))
+        return NULL;
+    OUT(float, g, values);
+    IN(float, w, models);
+    IN(float, anchor, anchors);
+    if (models != values || anchors != values)
+        return refuse(&buffers, "expected as many values in each");
+    Py_BEGIN_ALLOW_THREADS
+    add_pull(g, w, anchor, values, (float)pull, (float)decay);
+    Py_END_ALLOW_THREADS
+    return done(&buffers);
+}
+
 typedef void Sums(const float *, size_t, size_t, double *);
 
 static PyObject *summed(PyObject *args, Sums *sums) {
@@ -287,6 +332,9 @@ static PyObject *py_put_rice(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
+    {"adam", py_adam, METH_VARARGS, 
+     "(w, v, s, g, eps, scale, beta_1, beta_2, lr, decay)"},
+    {"add_pull", py_add_pull, METH_VARARGS, "(g, w, anchor, pull, decay)"},
     {"absolute_sums", py_absolute_sums, METH_VARARGS, "(x, out)"},
     {"square_sums", py_square_sums, METH_VARARGS, "(x, out)"},
     {"plain_sums", py_plain_sums, METH_VARARGS, "(x, out)"},
