@@ -63,6 +63,18 @@ class Ditto(SGDConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _stays_near(self) -> Self:
+        """Refuses a pull with which v goes ever farther from w, on any data."""
+        change, limit = self.lr * self.pull, 2 * (1 + self.momentum)
+        if change >= limit:
+            raise ValueError(
+                f"client: lr {self.lr:g} times pull {self.pull:g} is {change:g}, and "
+                f"from {limit:g} on each step of ditto takes the personal model "
+                "farther from the public one; lower pull or lr"
+            )
+        return self
+
     def _run(
         self, start_D: Array, steps: int | Counts, take: TakeSteps, state: State
     ) -> Trained:

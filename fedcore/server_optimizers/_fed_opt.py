@@ -3,7 +3,8 @@
 Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv 2003.00295,
 Algorithm 2: m ← β₁·m + (1 - β₁)·Δ; v by the method; X ← X + η·m/(√v + τ). There is
 no bias correction in the paper, and none here; v starts at τ², the least that the
-algorithm allows.
+algorithm allows. Values of Δ above 2^50 count as that, or one absurd update would make
+v infinite, and the model would never move again.
 """
 
 from abc import abstractmethod
@@ -14,6 +15,8 @@ from pydantic import Field
 
 from fedcore.server_optimizers.base import ServerOptimizer, ServerOptimizerConfig
 from fedcore.typing import Vector
+
+LARGEST = np.float32(2.0**50)  # of Δ: the sum of a billion squares is a float32
 
 
 class FedOptState(NamedTuple):
@@ -51,6 +54,7 @@ class FedOptConfig(ServerOptimizerConfig):
         self, exact_D: Vector, agg_D: Vector, state: FedOptState
     ) -> tuple[Vector, FedOptState]:
         beta_1 = np.float32(self.beta_1)
+        agg_D = np.clip(agg_D, -LARGEST, LARGEST)
         m_D = beta_1 * state.m_D - (np.float32(1) - beta_1) * agg_D
         v_D = self.second_moment(state.v_D, agg_D * agg_D)
         scale_D: Vector = np.sqrt(v_D) + np.float32(self.tau)

@@ -1,9 +1,12 @@
 """The laws that every server optimiser keeps."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcore.protocol import LARGEST
 from fedcore.server_optimizers import (
     SGD,
     Adam,
@@ -12,6 +15,7 @@ from fedcore.server_optimizers import (
     ServerOptimizerConfig,
     Yogi,
 )
+from fedcore.trees import save_tree
 from fedcore.typing import State, Vector
 from tests.laws.registered import named, variants
 from tests.laws.trees import reloaded, saved
@@ -114,3 +118,16 @@ def test_a_model_at_rest_stays_there(config: ServerOptimizerConfig) -> None:
     start_D, _ = after(config, [])
     moved_D, _ = after(config, [np.zeros(DIM, np.float32)] * 5)
     assert moved_D.tobytes() == start_D.tobytes()
+
+
+@named(EVERY)
+def test_no_aggregate_that_a_verdict_lets_in_makes_a_state_infinite(
+    config: ServerOptimizerConfig,
+) -> None:
+    huge_D = np.full(DIM, LARGEST, np.float32)
+    usual_D = np.full(DIM, 0.1, np.float32)
+    exact_D, state = after(config, [huge_D, -huge_D, *[usual_D] * 3])
+    arrays: dict[str, Any] = {"exact": exact_D}
+    save_tree(state, "state", arrays)
+    for values in arrays.values():
+        assert np.isfinite(values).all()

@@ -84,3 +84,18 @@ def test_local_tensors_are_refused_by_name() -> None:
     with pytest.raises(ValidationError, match="no momentum, from task to task"):
         Ditto(momentum=0.5, keep_momentum=True)
     assert not Ditto().is_plain
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "limit"),
+    [
+        ({"lr": 0.1, "pull": 30}, "3", "2"),
+        ({"lr": 1.0, "pull": 3.8, "momentum": 0.9}, "3.8", "3.8"),
+    ],
+)
+def test_a_pull_that_takes_the_personal_model_away_is_refused(
+    settings: dict[str, float], change: str, limit: str
+) -> None:
+    with pytest.raises(ValidationError, match=f"is {change}, and from {limit} on each"):
+        Ditto(**settings)
+    assert Ditto(**{**settings, "pull": settings["pull"] * 0.5})
