@@ -347,6 +347,8 @@ class Leases:
         the idle ones.
         """
         if self._in_turn:  # the client that has waited longest comes first
+            if not self._synchronous:  # only those who wait are idle
+                return list(self.waiting)
             return list(dict.fromkeys(chain(self.waiting, self.present)))
         learns = self._selection.observe is not None  # from all, so it orders the idle
         if learns or SORTING * len(idle) ** 2 < room * len(self._known):
