@@ -57,7 +57,7 @@ def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
     """The record of a task that was given with this answer."""
     patch, plan = answer.reply.patch, None
     if kind == "train":
-        plan = state.plans.of(answer.cid, state.version)
+        plan = state.learnt.plans.of(answer.cid, state.version)
     return Leased(
         at=state.at,
         cid=answer.cid,

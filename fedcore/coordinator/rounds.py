@@ -79,7 +79,7 @@ class Rounds:
             algorithm,
             self.key,
             lambda cid: self.state.clients[cid].name,
-            lambda: self.state.selection,
+            lambda: self.state.learnt.selection,
         )
         config = algorithm.config
         self._buffer = config.buffer
@@ -118,7 +118,7 @@ class Rounds:
         if controller is None:
             return USUAL
         checked = device and device.checked()
-        return controller.assign(self.state.controllers, Request(cid, checked))
+        return controller.assign(self.state.learnt.controllers, Request(cid, checked))
 
     def review(self, cid: str, plan: Plan | None, given: Assignment) -> Declined | None:
         """Judges a task that was just granted, before it is computed.
@@ -135,15 +135,15 @@ class Rounds:
             The record of a refusal, already applied; None: the task may begin.
         """
         state, config = self.state, self.algorithm.config
-        state.plans.note(cid, None)
+        state.learnt.plans.note(cid, None)
         if plan is None or config.update_filter.rest is None:
             return None
         task = announced(config, state.settings_of(cid), plan, given, state.version)
         refusal = self.algorithm.update_filter.refusal(
-            state.update_filter, task.size, task.counts
+            state.learnt.update_filter, task.size, task.counts
         )
         if refusal is None:
-            state.plans.note(cid, task)
+            state.learnt.plans.note(cid, task)
             return None
         self.leases.deliver(cid)
         record = Declined(
@@ -236,7 +236,9 @@ class Rounds:
     def _decide_and_observe(self, update: Update) -> Decision:
         """The decision on one update, which decisions on later ones may depend on."""
         verdict, weight, staleness = decision = self._decide(update)
-        self.state.learn(verdict, update.client, update, staleness, weight)
+        self.state.learnt.learn(
+            verdict, update.client, update, staleness, weight, self.state.at
+        )
         return decision
 
     def _decide(self, update: Update) -> Decision:

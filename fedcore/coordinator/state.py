@@ -4,7 +4,6 @@
 coordinator applies its decisions by the same methods.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
@@ -15,18 +14,17 @@ from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig
-from fedcore.controllers import TaskReport
 from fedcore.coordinator import records
 from fedcore.coordinator.clients import ClientRow, Places
-from fedcore.coordinator.plans import Plans
+from fedcore.coordinator.learnt import Learnt
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Decided, Note, Record, Stepped
-from fedcore.coordinator.updates import Arrived, Finished, Update, size_of
+from fedcore.coordinator.updates import Arrived, Update, efforts
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
+from fedcore.typing import JSON, Row, Seconds, State, Vector
 
 
 class ServerState:
@@ -44,11 +42,7 @@ class ServerState:
         self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
         self.count = 0
         self.samples = 0.0
-        self.staleness = algorithm.staleness.init()
-        self.update_filter = algorithm.update_filter.init()
-        self.plans = Plans()
-        self.controllers: State = None
-        self.selection = algorithm.selection.init()
+        self.learnt = Learnt(algorithm)
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left
         self.joined = 0  # trainers that have ever joined
@@ -132,9 +126,9 @@ class ServerState:
             case records.RunResumed():
                 self.closed = None
             case records.Declined():
-                self.decline(record)
+                self.learnt.decline(record)
             case records.Leased():
-                self.plans.note_lease(record)
+                self.learnt.plans.note_lease(record)
             case (
                 records.Cut()
                 | records.Failed()
@@ -171,8 +165,14 @@ class ServerState:
             ),
             record.reason,
         )
-        staleness, weight = record.staleness, record.weight
-        self.learn(record.verdict, record.cid, record, staleness, weight)
+        self.learnt.learn(
+            record.verdict,
+            record.cid,
+            record,
+            record.staleness,
+            record.weight,
+            self.at,
+        )
         if record.verdict is not Verdict.ACCEPTED:
             return
         assert payload is not None
@@ -188,65 +188,6 @@ class ServerState:
         )
         self.take([update], [record.weight])
 
-    def learn(
-        self,
-        verdict: Verdict,
-        cid: str,
-        task: Finished,
-        staleness: int,
-        weight: float,
-    ) -> None:
-        """Updates what verdicts on later updates, and later tasks, depend on."""
-        filters, size = (
-            self.algorithm.update_filter,
-            size_of(task.samples, task.measured),
-        )
-        counts = task.counts
-        if (plan := self.plans.of(cid, task.base)) is not None:
-            size, counts = plan.size, plan.counts
-        self.plans.note(cid, None)
-        if verdict is Verdict.ACCEPTED:
-            self.staleness = self.algorithm.staleness.observe(
-                self.staleness, staleness, task.counts, weight
-            )
-            self.update_filter = filters.observe(self.update_filter, size, counts)
-        elif verdict is Verdict.REJECTED_POLICY:
-            self._refuse(size, counts)
-        self._report(verdict, cid, task)
-
-    def decline(self, record: records.Declined) -> None:
-        """Applies that a task was refused before it was computed."""
-        self.plans.note(record.cid, None)
-        self._refuse(record.planned, record.counts)
-
-    def _refuse(self, size: int, counts: Counts | None) -> None:
-        refused = self.algorithm.update_filter.refused
-        if refused is not None:
-            self.update_filter = refused(self.update_filter, size, counts)
-
-    def _report(self, verdict: Verdict, cid: str, task: Finished) -> None:
-        """Tells the roles that learn from tasks.
-
-        Of an update that is no honest one, the selection learns that it came.
-        """
-        algorithm = self.algorithm
-        if not algorithm.observes_tasks or verdict is Verdict.REJECTED_CLOSED:
-            return
-        report = TaskReport(at=self.at, client=cid, base=task.base, steps=0)
-        if verdict in _REPORTED:
-            loss = task.loss
-            report = report._replace(
-                steps=task.steps,
-                loss=loss if loss is not None and math.isfinite(loss) else None,
-                measured=task.measured,
-                samples=task.samples,
-            )
-        controller, selection = algorithm.server_controller, algorithm.selection
-        if controller is not None and verdict in _REPORTED:
-            self.controllers = controller.observe(self.controllers, report)
-        if selection.observe is not None:
-            self.selection = selection.observe(self.selection, report)
-
     def take(
         self,
         updates: Sequence[Update],
@@ -260,15 +201,14 @@ class ServerState:
             weights: λ of each of them.
             rows: the values of those updates that are rows of a stack.
         """
-        aggregator = self.algorithm.aggregator
-        counted = self.algorithm.config.counted
-        samples = [counted(update.samples) for update in updates]
+        aggregator, config = self.algorithm.aggregator, self.algorithm.config
+        samples = [config.counted(update.samples) for update in updates]
         if rows and aggregator.fold is not None:
             shares = [w * n for w, n in zip(weights, samples, strict=True)]
             self.buffer = aggregator.fold(self.buffer, rows, shares)
         else:
             for place, update in enumerate(updates):
-                payload = update.payload
+                payload, client = update.payload, update.client
                 if payload is None:
                     values_ND, row = rows[place]
                     payload = dense_payload(values_ND[row])
@@ -282,12 +222,12 @@ class ServerState:
                         weights[place],
                         samples[place],
                         gap_D,
-                        update.client,
+                        client,
                         self.trainers,
-                        **self._efforts(update),
+                        **efforts(self.algorithm, update, self.settings_of(client)),
                         folded=update.folded,
                         base=update.base,
-                        place=self._place_of(update.client),
+                        place=self._place_of(client),
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
@@ -306,21 +246,6 @@ class ServerState:
         row = self.clients.get(cid)
         return settings.all[0] if row is None else settings.of(row.name)
 
-    def _efforts(self, update: Update) -> dict[str, float]:
-        """What a contribution says of the steps of an update."""
-        if not update.steps:  # it is what a leaving client's memory held
-            return {}
-        config, steps = self.algorithm.config, update.steps
-        own = self.settings_of(update.client)
-        client = own.at(update.base)
-        efforts = {"work": steps / client.step_count(update.samples)}
-        if "pace" in self.algorithm.aggregator.needs:
-            efforts["effort"] = efforts["pace"] = client.effort(steps)
-            most = config.most_steps(update.samples, update.base, own)
-            if steps > most:
-                efforts["pace"] = client.effort(most)
-        return efforts
-
     @property
     def _remembers(self) -> bool:
         """Whether clients fold rejected updates back into a memory."""
@@ -332,8 +257,8 @@ class ServerState:
         """Moves X by the buffer, and then W by the message for W - X.
 
         Args:
-            message_for: encodes W - X: the packed message, and what it decodes to.
-                None: there is no message, and W becomes X.
+            message_for: encodes W - X: the packed message, and what it decodes to;
+                None leaves no message, and W becomes X.
 
         Returns:
             The packed message; empty if there is none.
@@ -404,23 +329,8 @@ class ServerState:
         if old.config.aggregator != algorithm.config.aggregator:
             assert not self.count
             self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
-        if old.config.staleness != algorithm.config.staleness:
-            self.staleness = algorithm.staleness.init()
+        self.learnt.amend(algorithm)
         self.published.keep(algorithm.config.ring_bytes)
-        if old.config.update_filter != algorithm.config.update_filter:
-            self.update_filter = algorithm.update_filter.init()
-        if old.config.selection != algorithm.config.selection:
-            self.selection = algorithm.selection.init()
-        changed = old.config.controllers != algorithm.config.controllers
-        if changed and isinstance(self.controllers, dict):
-            same = {
-                each.kind
-                for each in algorithm.config.controllers
-                if each in old.config.controllers
-            }
-            self.controllers = {
-                kind: state for kind, state in self.controllers.items() if kind in same
-            }
         self._remember_base()
 
     def _remember_base(self) -> None:
@@ -451,9 +361,11 @@ class ServerState:
             "closed": self.closed,
             "clients": [row.to_json() for row in self.clients.values()],
             "owners": dict(self.owners),
-            "plans": self.plans.dump(),
+            "plans": self.learnt.plans.dump(),
             "roles": {
-                role: save_tree(getattr(self, role), role, arrays) for role in _ROLES
+                "optimizer": save_tree(self.optimizer, "optimizer", arrays),
+                "buffer": save_tree(self.buffer, "buffer", arrays),
+                **self.learnt.dump(arrays),
             },
         }
         return scalars, arrays
@@ -473,7 +385,7 @@ class ServerState:
         self.trainers = 0
         self._count_trainers(sum(row.trains for row in self.clients.values()))
         self.owners = dict(scalars["owners"])
-        self.plans.load(scalars)
+        self.learnt.plans.load(scalars)
         self._places = Places()
         for row in self.clients.values():
             if row.name in self.owners:
@@ -481,15 +393,8 @@ class ServerState:
         self.bases = {
             version: arrays[f"base.{version}"] for version in scalars["bases"]
         }
-        for role in _ROLES:
-            known = scalars["roles"].get(role)  # an older program had no controllers
-            tree = load_tree(getattr(self, role), known, arrays)
-            setattr(self, role, tree)
+        roles = scalars["roles"]
+        self.optimizer = load_tree(self.optimizer, roles["optimizer"], arrays)
+        self.buffer = load_tree(self.buffer, roles["buffer"], arrays)
+        self.learnt.load(roles, arrays)
         self.published.load(scalars, arrays)
-
-
-_ROLES = (
-    *("optimizer", "buffer", "staleness", "update_filter"),
-    *("controllers", "selection"),
-)
-_REPORTED = (Verdict.ACCEPTED, Verdict.REJECTED_STALE, Verdict.REJECTED_POLICY)

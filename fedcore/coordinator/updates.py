@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
+from fedcore.algorithm import Algorithm
+from fedcore.clients import ClientAlgorithmConfig
 from fedcore.measured import Measured
 from fedcore.payloads import Payload
 from fedcore.typing import Counts
@@ -73,3 +75,25 @@ class Arrived(NamedTuple):
     client: str
     loss: float | None = None
     measured: Measured | None = None
+
+
+def efforts(
+    algorithm: Algorithm, update: Update, own: ClientAlgorithmConfig
+) -> dict[str, float]:
+    """Returns what a contribution says of the steps of an update.
+
+    Args:
+        algorithm: the federation's.
+        update: what has arrived.
+        own: its client's settings.
+    """
+    if not update.steps:  # it is what a leaving client's memory held
+        return {}
+    steps, client = update.steps, own.at(update.base)
+    found = {"work": steps / client.step_count(update.samples)}
+    if "pace" in algorithm.aggregator.needs:
+        found["effort"] = found["pace"] = client.effort(steps)
+        most = algorithm.config.most_steps(update.samples, update.base, own)
+        if steps > most:
+            found["pace"] = client.effort(most)
+    return found

@@ -130,11 +130,13 @@ def judge_update(
         return Verdict.REJECTED_STALE, reason, 0.0
     if state.closed:
         return Verdict.REJECTED_CLOSED, f"the run has ended: {state.closed}", 0.0
-    if state.plans.of(cid, base) is None:  # else it was judged before
-        refusal = algorithm.update_filter.refusal(state.update_filter, size, counts)
+    if state.learnt.plans.of(cid, base) is None:  # else it was judged before
+        refusal = algorithm.update_filter.refusal(
+            state.learnt.update_filter, size, counts
+        )
         if refusal is not None:
             return Verdict.REJECTED_POLICY, refusal, 0.0
-    weight = algorithm.staleness.weigh(state.staleness, staleness, counts)
+    weight = algorithm.staleness.weigh(state.learnt.staleness, staleness, counts)
     return Verdict.ACCEPTED, _remark(state, cid, base, samples, steps), weight
 
 

@@ -50,11 +50,11 @@ def test_a_restarted_server_knows_what_it_had_learnt(
     assert [client.wait() for client in clients] == [0] * CLIENTS
     journal = Journal.open(real.run, read_only=True)
     try:
-        known = recover(journal).coordinator.state.selection
+        known = recover(journal).coordinator.state.learnt.selection
         replay = Replay(journal)
         for _ in replay.run():
             pass
-        assert replay.coordinator.state.selection == known
+        assert replay.coordinator.state.learnt.selection == known
     finally:
         journal.close()
     state = OortState(*known)

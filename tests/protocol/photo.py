@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.coordinator.learnt import Learnt
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.state import ServerState
 
 # What is derived from all the rest, or no part of the state.
 _DERIVED = {
     ServerState: {"at", "algorithm"},
+    Learnt: {"_algorithm"},
     Published: {
         "layout",
         "_patches",

@@ -306,15 +306,19 @@ def test_a_role_that_stays_the_same_keeps_what_it_has_learnt() -> None:
     for seq in (1, 2, 3):
         desk.push("a", seq, counts=np.array([1, 2]))
     state = desk.coordinator.state
-    learnt, velocity, seen = state.staleness, state.optimizer, state.update_filter
+    learnt, velocity, seen = (
+        state.learnt.staleness,
+        state.optimizer,
+        state.learnt.update_filter,
+    )
     state.amend(config.build(SPEC))
-    assert state.staleness is learnt
+    assert state.learnt.staleness is learnt
     assert state.optimizer is velocity
-    assert state.update_filter is seen
+    assert state.learnt.update_filter is seen
     state.amend(FedBuff(buffer=1).build(SPEC))
-    assert state.staleness is not learnt
+    assert state.learnt.staleness is not learnt
     assert state.optimizer is not velocity
-    assert state.update_filter is not seen
+    assert state.learnt.update_filter is not seen
 
 
 def test_policies_hear_of_an_accepted_update_all_that_they_weigh_by() -> None:
@@ -326,9 +330,9 @@ def test_policies_hear_of_an_accepted_update_all_that_they_weigh_by() -> None:
     state, algorithm = desk.coordinator.state, config.build(SPEC)
     staleness, update_filter = algorithm.staleness, algorithm.update_filter
     heard = staleness.observe(staleness.init(), 0, counts, desk.ack.weight)
-    assert photo(state.staleness) == photo(heard)
+    assert photo(state.learnt.staleness) == photo(heard)
     heard = update_filter.observe(update_filter.init(), 3, counts)
-    assert photo(state.update_filter) == photo(heard)
+    assert photo(state.learnt.update_filter) == photo(heard)
 
 
 def test_another_part_of_the_data_is_written_down() -> None:

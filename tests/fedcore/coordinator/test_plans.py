@@ -122,7 +122,7 @@ def test_the_labels_are_judged_as_announced() -> None:
     assert desk.given == ["a"]
     desk.push("a", 1, counts=counts(10, 10))
     assert desk.ack.answer is Verdict.ACCEPTED
-    filtered = desk.coordinator.state.update_filter
+    filtered = desk.coordinator.state.learnt.update_filter
     assert filtered.labels_C.tolist() == [20, 21]  # with those that were announced
     desk.pull("a", plan=Plan(5, counts(20, 21)))
     assert desk.refused == [Answer.RETRY]
@@ -163,10 +163,10 @@ def test_records_and_snapshots_restore_what_was_judged() -> None:
     for record in records:
         replayed.coordinator.state.restore(record)
     loaded.coordinator.state.load(*live.coordinator.state.dump())
-    learnt = photo(live.coordinator.state.update_filter)
+    learnt = photo(live.coordinator.state.learnt.update_filter)
     for other in (replayed, loaded):
-        assert photo(other.coordinator.state.update_filter) == learnt
-        assert other.coordinator.state.plans.of("a", 0) is not None
+        assert photo(other.coordinator.state.learnt.update_filter) == learnt
+        assert other.coordinator.state.learnt.plans.of("a", 0) is not None
         other.push("a", 1, samples=1)
         assert other.ack.answer is Verdict.ACCEPTED
 

@@ -446,7 +446,7 @@ def test_updates_that_cannot_be_used_leave_nobody_unknown_to_the_selection(
     desk.push("a", 1, loss=1.0, steps=1)
     desk.push("b", 1, loss=9.0, steps=1, **push)
     assert desk.ack.answer is verdict
-    assert desk.coordinator.state.selection.clients == {
+    assert desk.coordinator.state.learnt.selection.clients == {
         "a": (1.0, 0.0, 1),
         "b": (0.0, 0.0, 1),
     }
