@@ -37,18 +37,25 @@ class Contender:
     rates_of: str = ""  # another one's, instead of rates of its own
     fixed: Rates | None = None  # its defaults: nothing is tuned
     client: str = "local_sgd"
+    steps: int | None = None  # of a task; None: an epoch
 
     def algorithm(self, flight: int, rates: Rates, batch: int) -> JSON:
         """The section ``algorithm`` of a config."""
-        client = {
-            "kind": self.client,
-            "epochs": 1,
-            "batch": batch,
-            "lr": rates.client,
-        }
+        work = {"epochs": 1} if self.steps is None else {"steps": self.steps}
+        client = {"kind": self.client, "batch": batch, "lr": rates.client, **work}
         buffer = self.buffer(flight)
         section = self.section(flight, rates.server)
         return {"buffer": buffer, "client": client, **section}
+
+
+def _four(flight: int) -> int:
+    """The default recipe's K."""
+    return 4
+
+
+def _ten(flight: int) -> int:
+    """FedBuff's K, unless that is more than a third of those in flight."""
+    return min(10, flight // 3)
 
 
 def _sgd(rate: float) -> JSON:
@@ -71,6 +78,19 @@ def _fed_buff(flight: int, rate: float) -> JSON:
         "staleness_limit": LIMIT,
         "server": _sgd(rate),
     }
+
+
+def _dyn_sgd(flight: int, rate: float) -> JSON:
+    """Its weights, at a buffer of one, on updates as long as everybody's."""
+    return {**_fed_buff(flight, rate), "kind": "dyn_sgd"}
+
+
+def _ca2fl(flight: int, rate: float) -> JSON:
+    return {**_fed_buff(flight, rate), "kind": "ca2fl"}
+
+
+def _mifa(flight: int, rate: float) -> JSON:
+    return {**_fed_avg(flight, rate), "kind": "mifa"}
 
 
 def _unweighted(flight: int, rate: float) -> JSON:
@@ -109,6 +129,12 @@ def _adaptive(flight: int, rate: float) -> JSON:
     return {**_latecomer(flight, rate), "controllers": [controller]}
 
 
+def _profiled(flight: int, rate: float) -> JSON:
+    """With as many samples for each device as it trains on in a unit of time."""
+    controller: JSON = {"kind": "i_prof", "seconds": 1.0}
+    return {**_latecomer(flight, rate), "controllers": [controller]}
+
+
 def _weighing(kind: str, **settings: float) -> Section:
     """The default recipe as it was before it averaged, with these weights."""
     weights: JSON = {"kind": kind, **settings}
@@ -125,9 +151,12 @@ def _averaged(flight: int, rate: float) -> JSON:
 
 SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
 CODED, ADAPTIVE = "Latecomer, codecs on", "Latecomer, AdaComm"
+TUNED = "Latecomer, rates tuned"
+PROFILED, SHORT, SINGLE = "Latecomer, I-Prof", "Latecomer, 5 steps", "Latecomer, 1 step"
 # Other weights and servers in place of the default recipe's.
 BOOSTED, UNBOOSTED = "square root and boost", "square root"
 AVERAGED = "square root, averaged"
+DYN, CACHED, MEMORY = "DynSGD", "CA2FL", "MIFA"
 ADA, ADA_10, GENTLER = "AdaSGD", "AdaSGD, K 10", "AdaSGD, s 99.7"
 OWN = Rates(0.1, 1.0)  # the defaults, of clients and of the recipe's server
 
@@ -135,18 +164,25 @@ CONTENDERS = {
     contender.name: contender
     for contender in (
         Contender(SYNCHRONOUS, _fed_avg, lambda flight: round(flight / OVER_SELECTION)),
-        Contender(BUFFERED, _fed_buff, lambda flight: 10),
+        Contender(BUFFERED, _fed_buff, _ten),
         Contender(MIXED, _fed_async, lambda flight: 1, client="fed_prox"),
-        Contender(OURS, _latecomer, lambda flight: 4, fixed=OWN),
-        Contender(CODED, _with_codecs, lambda flight: 4, fixed=OWN),
-        Contender(ADAPTIVE, _adaptive, lambda flight: 4, fixed=OWN),
-        Contender(BOOSTED, _weighing("label_boost"), lambda flight: 4),
-        Contender(UNBOOSTED, _weighing("polynomial"), lambda flight: 4),
-        Contender(AVERAGED, _averaged, lambda flight: 4),
-        Contender(ADA, _weighing("ada_sgd", percentile=90), lambda flight: 4),
+        Contender(OURS, _latecomer, _four, fixed=OWN),
+        Contender(CODED, _with_codecs, _four, fixed=OWN),
+        Contender(ADAPTIVE, _adaptive, _four, fixed=OWN),
+        Contender(TUNED, _latecomer, _four),
+        Contender(PROFILED, _profiled, _four, fixed=OWN),
+        Contender(SHORT, _latecomer, _four, fixed=OWN, steps=5),
+        Contender(SINGLE, _latecomer, _four, fixed=OWN, steps=1),
+        Contender(BOOSTED, _weighing("label_boost"), _four),
+        Contender(UNBOOSTED, _weighing("polynomial"), _four),
+        Contender(AVERAGED, _averaged, _four),
+        Contender(DYN, _dyn_sgd, lambda flight: 1),
+        Contender(CACHED, _ca2fl, _ten),
+        Contender(MEMORY, _mifa, lambda flight: round(flight / OVER_SELECTION)),
+        Contender(ADA, _weighing("ada_sgd", percentile=90), _four),
         Contender(ADA_10, _weighing("ada_sgd", percentile=90), lambda flight: 10),
-        Contender(GENTLER, _weighing("ada_sgd", percentile=99.7), lambda flight: 4),
+        Contender(GENTLER, _weighing("ada_sgd", percentile=99.7), _four),
     )
 }
 MAIN = (SYNCHRONOUS, BUFFERED, MIXED, OURS)
-UNWEIGHTED = Contender("FedBuff, unweighted", _unweighted, lambda flight: 10)
+UNWEIGHTED = Contender("FedBuff, unweighted", _unweighted, _ten)

@@ -160,14 +160,17 @@ def _grid(table: Table) -> Grid:
     return grid
 
 
-def save(reports: dict[int, tuple[Report, float]], scale: Scale) -> None:
-    """Writes the value of every seed to ``benchmarks/results/claims.json``.
+def save(
+    reports: dict[int, tuple[Report, float]], scale: Scale, path: Path | None = None
+) -> None:
+    """Writes the value of every seed, if no path is given to ``results/claims.json``.
 
     Claims that were not run now keep what they had, and those that were keep earlier
     runs too, which may be of more seeds.
     """
-    RESULTS.parent.mkdir(exist_ok=True)
-    text = RESULTS.read_text() if RESULTS.exists() else '{"claims": []}'
+    path = path or RESULTS
+    path.parent.mkdir(exist_ok=True)
+    text = path.read_text() if path.exists() else '{"claims": []}'
     known = {found["claim"]: found for found in json.loads(text)["claims"]}
     for number, (report, seconds) in reports.items():
         run = {
@@ -179,7 +182,7 @@ def save(reports: dict[int, tuple[Report, float]], scale: Scale) -> None:
         }
         known[number] = after(known.get(number), run)
     results = {"claims": [known[number] for number in sorted(known)]}
-    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -42,12 +42,21 @@ FED_BN = "FedBN: BatchNorm local"
 Norm = Callable[[int], nn.Module]
 
 
+class Study(NamedTuple):
+    """Images, a network for them, and how it is trained."""
+
+    images: Callable[[str], tuple[Vector, Any]]  # of a split: (N, 1, H, W), (N,)
+    network: Callable[[Norm], nn.Module]
+    client: JSON  # its algorithm
+    versions: int
+
+
 class Arm(NamedTuple):
-    """A network, what becomes of its tensors, and how clients train it."""
+    """How a network normalises, and what becomes of its tensors."""
 
     norm: Norm
     options: Mapping[str, Any] = {}
-    client: JSON = SGD
+    client: JSON | None = None  # another algorithm than the study's
     with_spread: bool = True  # False: variances are averaged like any other buffer
 
 
@@ -86,13 +95,15 @@ def run(scale: Scale) -> Report:
     tables, central = [], dict[tuple[str, str], Cell]()
     for title, classes in BY_CLASSES.items():
         rows = {
-            name: cells(arm, scale, partial(by_classes, classes))
+            name: cells(DIGITS, arm, scale, partial(by_classes, DIGITS, classes))
             for name, arm in NORMALISED.items()
         }
         columns = ("all, by the server", "own, by the client")
         tables.append(Table(f"Accuracy, {title} a client", columns, rows))
         central |= {(name, title): found[0] for name, found in rows.items()}
-    personal = {name: cells(arm, scale, by_features) for name, arm in PERSONAL.items()}
+    personal = {
+        name: cells(DIGITS, arm, scale, by_features) for name, arm in PERSONAL.items()
+    }
     columns = ("by the server", "own images, by the client")
     tables.append(Table("Accuracy, features differ", columns, personal))
     gap = {
@@ -117,10 +128,12 @@ def run(scale: Scale) -> Report:
     )
 
 
-def cells(arm: Arm, scale: Scale, parts: Callable[[int], "Parts"]) -> tuple[Cell, Cell]:
+def cells(
+    study: Study, arm: Arm, scale: Scale, parts: Callable[[int], "Parts"]
+) -> tuple[Cell, Cell]:
     """Returns the accuracies that the server and the clients measure, over seeds."""
-    versions = scale.of(VERSIONS, 2)
-    found = [measured(arm, parts(seed), versions, seed) for seed in scale.seeds]
+    study = study._replace(versions=scale.of(study.versions, 2))
+    found = [measured(study, arm, parts(seed), seed) for seed in scale.seeds]
     return Cell([one for one, _ in found]), Cell([own for _, own in found])
 
 
@@ -132,10 +145,10 @@ class Parts(NamedTuple):
     test: tuple[Vector, Any]
 
 
-def by_classes(classes: int, seed: int) -> Parts:
+def by_classes(study: Study, classes: int, seed: int) -> Parts:
     """Clients with images of some classes; tested on those and on all."""
-    x, y = images("train")
-    test_x, test_y = images("test")
+    x, y = study.images("train")
+    test_x, test_y = study.images("test")
     if classes == CLASSES:
         parts = iid(y, clients=CLIENTS, seed=seed)
     else:
@@ -195,10 +208,13 @@ def network(norm: Norm) -> nn.Module:
     )
 
 
-def measured(arm: Arm, parts: Parts, versions: int, seed: int) -> tuple[float, float]:
+DIGITS = Study(images, network, SGD, VERSIONS)
+
+
+def measured(study: Study, arm: Arm, parts: Parts, seed: int) -> tuple[float, float]:
     """Accuracy at the end: of the evaluator, and the mean of the clients' own."""
     workload = TorchWorkload(
-        model=lambda: network(arm.norm),
+        model=lambda: study.network(arm.norm),
         loss=nn.CrossEntropyLoss(),
         metrics=accuracy,
         train_data=parts.train,
@@ -212,10 +228,10 @@ def measured(arm: Arm, parts: Parts, versions: int, seed: int) -> tuple[float, f
             "kind": "fed_avg",
             "buffer": CLIENTS,
             "min_clients": CLIENTS,
-            "client": arm.client,
+            "client": arm.client or study.client,
         },
-        "evaluate": {"every_versions": versions, "clients": True},
-        "stop": {"versions": versions},
+        "evaluate": {"every_versions": study.versions, "clients": True},
+        "stop": {"versions": study.versions},
         "simulate": {"clients": CLIENTS},
     }
     with tempfile.TemporaryDirectory() as folder, merging(arm):

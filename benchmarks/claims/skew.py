@@ -10,9 +10,8 @@ of a site's training images every fifth round.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,11 +33,22 @@ from fedcore.workload import Client
 from fedrun.results import Results
 from fedtorch import TorchWorkload
 
-SITES, SAMPLE = 5, 200
+SITES, SAMPLE, EVERY = 5, 200, 5
 SKEWS = (0.0, 0.4, 0.8, 1.0)
 LEAST = 0.02  # the most expensive threshold
 THRESHOLDS = (0.02, 0.04, 0.1, 0.2, 0.4, 1.0)
 SEARCHED = "skew_scout"
+
+
+class Study(NamedTuple):
+    """Labelled samples at sites, and how they are learnt."""
+
+    labels: Callable[[], Indices]  # of all training samples, (N,)
+    # Of the rows of each site, and the function with which it evaluates models.
+    workload: Callable[[Sequence[Indices], Callable[[Client], Any]], TorchWorkload]
+    sample: Callable[[Indices], Any]  # some training samples and their labels
+    client: JSON  # its algorithm
+    versions: int
 
 
 @contextmanager
@@ -66,15 +76,20 @@ class Found(NamedTuple):
 
 def run(scale: Scale) -> Report:
     """Measures fixed thresholds and the search, for each skew."""
-    versions = scale.of(200, 20)
+    return studied(DIGITS, SKEWS, scale)
+
+
+def studied(study: Study, skews: Sequence[float], scale: Scale) -> Report:
+    """Measures fixed thresholds and the search, for each skew of a study."""
+    study = study._replace(versions=scale.of(study.versions, 4 * EVERY))
     columns = ("accuracy", "kB up", "threshold")
     tables, checks, chosen = [], [], []
-    for skew in SKEWS:
+    for skew in skews:
         rows = {
             str(name): [
                 Cell(values)
                 for values in zip(
-                    *(measured(skew, name, versions, seed) for seed in scale.seeds),
+                    *(measured(study, skew, name, seed) for seed in scale.seeds),
                     strict=True,
                 )
             ]
@@ -98,30 +113,30 @@ def run(scale: Scale) -> Report:
     )
 
 
-def measured(skew: float, theta: float | str, versions: int, seed: int) -> Found:
+def measured(study: Study, skew: float, theta: float | str, seed: int) -> Found:
     """Runs with a fixed threshold, or with the search."""
     threshold = theta if isinstance(theta, float) else LEAST
     inner = {"kind": "gaia", "threshold": threshold, "decay": "none"}
     algorithm: dict[str, JSON] = {
         "kind": "fed_avg",
         "buffer": SITES,
-        "client": {"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16},
+        "client": study.client,
         "uplink": {"kind": "error_feedback", "own_view": True, "inner": inner},
     }
     if isinstance(theta, str):
         levels = [LEAST / each for each in THRESHOLDS]
-        scout = {"kind": theta, "levels": levels, "every": 5}
+        scout = {"kind": theta, "levels": levels, "every": EVERY}
         algorithm["controllers"] = [scout]
     with watched() as given, tempfile.TemporaryDirectory() as folder:
         results = latecomer.run(
             {
                 "seed": seed,
                 "algorithm": algorithm,
-                "evaluate": {"every_versions": 5},
-                "stop": {"versions": versions},
+                "evaluate": {"every_versions": EVERY},
+                "stop": {"versions": study.versions},
                 "simulate": {"clients": SITES},
             },
-            workload(skew, seed),
+            workload(study, skew, seed),
             folder=Path(folder) / "run",
         )
         return _found(results, given or [threshold])
@@ -134,10 +149,8 @@ def _found(results: Results, given: Sequence[float]) -> Found:
     return Found(accuracy, nbytes / 1000, float(np.exp(late.mean())))
 
 
-@cache
-def parts(skew: float, seed: int) -> Sequence[Indices]:
-    """The rows of each site: a share by label, the rest at random."""
-    _, y = digits("train")
+def parts(y: Indices, skew: float, seed: int) -> list[Indices]:
+    """The rows of each site, of labels y (N,): a share by label, the rest at random."""
     rng = Key.root(seed).fold_in("skew").generator()
     order = rng.permutation(len(y))
     sorted_out = round(skew * len(y))
@@ -148,13 +161,26 @@ def parts(skew: float, seed: int) -> Sequence[Indices]:
     ]
 
 
-def workload(skew: float, seed: int) -> TorchWorkload:
-    """Returns the digits at five sites as a workload."""
-    x, y = digits("train")
-    own = parts(skew, seed)
+def workload(study: Study, skew: float, seed: int) -> TorchWorkload:
+    """Returns the samples at five sites as a workload."""
+    own = parts(study.labels(), skew, seed)
 
     def sample(client: Client) -> Any:
-        rows = own[client.index][:: max(1, len(own[client.index]) // SAMPLE)]
-        return x[rows], y[rows]
+        rows = own[client.index]
+        return study.sample(rows[:: max(1, len(rows) // SAMPLE)])
 
-    return perceptron(own, valid_data=sample)
+    return study.workload(own, sample)
+
+
+def _sample(rows: Indices) -> Any:
+    x, y = digits("train")
+    return x[rows], y[rows]
+
+
+DIGITS = Study(
+    labels=lambda: digits("train")[1],
+    workload=lambda own, sample: perceptron(own, valid_data=sample),
+    sample=_sample,
+    client={"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16},
+    versions=200,
+)

@@ -161,7 +161,7 @@ def test_as_many_train_at_a_time_for_all(
     config = federation(
         setting, contender, rates, seed=1, limit=9.0, folder=tmp_path
     ).algorithm
-    if name == SYNCHRONOUS:
+    if config.synchronous:
         assert config.cohort == pytest.approx(flight, abs=1)
     else:
         assert config.concurrency == flight

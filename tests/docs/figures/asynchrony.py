@@ -1,6 +1,7 @@
 """The tables of docs/benchmarks.md on asynchrony, as they follow from the results."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 from statistics import fmean
 
 from benchmarks.asynchrony.campaign import Campaign, Store
@@ -29,24 +30,38 @@ TITLES = {  # a setting as the page calls it, in its order
     ("pareto", 1000): "Pareto, 1,000 in flight",
     ("pareto", 200): "Pareto, 200 in flight",
 }
-COLUMNS = (
-    *("rates", "to .78", "sooner than FedAvg", "to .80", "sooner"),
-    *("staleness", "largest"),
-)
+LARGER = {  # other problems: the clients in flight, the seeds, and how they are called
+    "cnn": (30, SEEDS, "a CNN, 30 of 200 in flight"),
+    "watch": (10, FIVE, "ten people"),
+}
 
 
-def campaign(speed: str, flight: int) -> Campaign:
+def campaign(speed: str, flight: int, problem: str = "mlp") -> Campaign:
     """A setting with what was saved of it."""
-    setting = Setting(PROBLEMS["mlp"], "", speed, flight)
+    setting = Setting(PROBLEMS[problem], "", speed, flight)
     return Campaign(setting, Store(RESULTS), print, 0.0, 0)
 
 
 def table(speed: str, flight: int) -> list[str]:
     """Every row of a setting's table, its head included."""
-    kept = campaign(speed, flight)
-    done = kept.done(SEEDS)
-    head = f"| {TITLES[speed, flight]} | {' | '.join(COLUMNS)} |"
-    lines = [head, "| --- " * (1 + len(COLUMNS)) + "|"]
+    return _table(campaign(speed, flight), SEEDS, TITLES[speed, flight])
+
+
+def larger(problem: str) -> list[str]:
+    """Every row of another problem's table, its head included."""
+    flight, seeds, title = LARGER[problem]
+    return _table(campaign("log_normal", flight, problem), seeds, title)
+
+
+def _table(kept: Campaign, seeds: Sequence[int], title: str) -> list[str]:
+    done = kept.done(seeds)
+    low, high = (
+        f"{target:.2f}".removeprefix("0") for target in kept.setting.problem.targets
+    )
+    columns = ["rates", f"to {low}", "sooner than FedAvg", f"to {high}", "sooner"]
+    columns += ["staleness", "largest"]
+    head = f"| {title} | {' | '.join(columns)} |"
+    lines = [head, "| --- " * (1 + len(columns)) + "|"]
     for name, outcomes in done.items():
         rates = kept.rates(CONTENDERS[name])
         cells = [name, f"{bare(rates.client)}, {bare(rates.server)}"]
@@ -92,6 +107,30 @@ def ratios() -> Iterator[Series]:
                     for ratio in (found, back):
                         if ratio is not None and other != name:
                             yield from _series(ratio)
+
+
+def others() -> Iterator[Series]:
+    """How much sooner each is than each, in the other problems."""
+    for problem, (flight, seeds, _) in LARGER.items():
+        kept = campaign("log_normal", flight, problem)
+        done = kept.done(seeds)
+        for (_, ours), (_, theirs) in permutations(done.items(), 2):
+            for target in kept.setting.problem.targets:
+                found = sooner(theirs, ours, target)
+                if found is not None:
+                    yield from _series(found)
+
+
+def sizes() -> Iterator[Series]:
+    """The megabytes of the CNN's runs, and how many times those of other recipes."""
+    done = campaign("log_normal", LARGER["cnn"][0], "cnn").done(SEEDS)
+    megabytes = {
+        name: fmean(outcome.payload or 0 for outcome in outcomes) / 1e6
+        for name, outcomes in done.items()
+    }
+    for one, other in permutations(megabytes, 2):
+        yield Series.of([megabytes[one]])
+        yield Series.of([megabytes[one] / megabytes[other]])
 
 
 def controls() -> Iterator[Series]:

@@ -240,6 +240,20 @@ def _asynchrony() -> Iterator[Quote]:
     for begins in begin:
         yield Quote(chapter, begins, pool(more=more), about)
 
+    others = pool(more=[*asynchrony.others(), *asynchrony.sizes()])
+    about = (
+        r"Dirichlet \.3|batches of \d+|\d+ runs for|seeds 1 to \d|over 200 clients",
+    )
+    about += (r"106,122|23,847|buffer of 3|at \.80|lr: 0\.2|\b5 steps|about 15",)
+    for begins in (
+        "Other models",
+        "And ten",
+        "Here the",
+        "With the codecs on",
+        "With the CNN",
+    ):
+        yield Quote(chapter, begins, others, about)
+
 
 def _ablation() -> Iterator[Quote]:
     chapter = "`python -m benchmarks.ablation`"
@@ -258,6 +272,7 @@ def rows() -> set[str]:
     parts = {
         f"| {' | '.join(row)} |".replace("|  |", "| |") for row in _ablation_rows()
     }
+    found |= {row for name in asynchrony.LARGER for row in asynchrony.larger(name)}
     return found | {*asynchrony.against_both()} | parts
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from benchmarks.claims.both_memories import KNOWN, SPARED
 from benchmarks.claims.exactly_once import COMPARED
 from benchmarks.series import EARLIER
+from tests.docs.figures import larger
 from tests.docs.figures.series import Pool, Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
 
@@ -13,7 +14,7 @@ SAID = (  # settings, names, and years
     r"(?:ICML|AAAI|NeurIPS|Middleware|AISTATS|MLSys|ICLR|ICASSP) \d+",
     r"arXiv [\d.]+|\(18\.4 %\)",
     r"[Cc]laims? [\d, to]+(?:and \d+)?|8x8|64-32-10|EF21|CA2FL|CAFe|10[⁵⁶⁷]|float\d\d",
-    r"IJCAI \d+",
+    r"IJCAI \d+|28x28",
     r"exit code is 1|1,797 real|1,347 to train and 450 to test|2,410 parameters",
     r"[Tt]op-\d %|random-\d %|percentile (?:of )?[\d.]+|99\.7th|s = [\d.]+",
     r"\d+ bits|\d+ a round|\d+ local steps|[\d,]+ rounds|\d+ clients|\d+ versions",
@@ -313,5 +314,26 @@ def quotes() -> Iterator[Quote]:
         yield Quote(f"{SUMMARY} / #", f"{number} |", of_claim(number), about)
         yield Quote(f"{number}. ", "", of_claim(number), about)
 
+    said: tuple[str, ...] = (
+        r"60,000 images|10,000\s+to test|three seeds|three blocks|\(8, 16 and 32",
+    )
+    said += (r"\b5 local steps of \d+|rate \.1|40 versions|106,122|80 rounds",)
+    said += (r"skew [01]|T = [\d.]+|asked for \.02|\(2[14]\)",)
+    for begins, number in LARGER.items():
+        yield Quote(CHAPTER, begins, larger.of_claim(number), said)
 
+
+def rows() -> set[str]:
+    """Rows of tables that are made from the results."""
+    return {*larger.normalised(), *larger.searched()}
+
+
+CHAPTER = "Claims 21 and 24 at a larger size"
+LARGER = {
+    "`python -m": 24,
+    "Batch": 24,
+    "Here": 24,
+    "SkewScout": 21,
+    "The search": 21,
+}
 SUMMARY = "What papers claim, and what we measured"

@@ -1,0 +1,183 @@
+"""``python -m benchmarks.larger``: claims 21 and 24 on images of clothes.
+
+Claim 21, SkewScout, with a CNN of 106,122 parameters in place of a perceptron of 2,410;
+claim 24, batch normalisation, with a residual network of seven convolutions in place of
+two. Both on Fashion-MNIST, whose folder ``--data`` names.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from torch import nn
+
+from benchmarks.asynchrony.__main__ import DATA
+from benchmarks.bytes.cnn import accuracy
+from benchmarks.bytes.cnn import images as cnn
+from benchmarks.claims import normalisation, skew
+from benchmarks.claims.__main__ import save, show
+from benchmarks.claims.normalisation import AVERAGED, GROUPS, NORMALISED, Norm
+from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from fedcore.errors import LatecomerError
+from fedcore.samples import Subset
+from fedcore.typing import Indices, Vector
+from fedcore.workload import Client
+from fedrun.cli.exit_codes import exit_code
+from fedrun.data import fashion_mnist
+from fedtorch import TorchWorkload
+
+RESULTS = Path(__file__).parent / "results" / "larger.json"
+CLASSES = {"1 class": 1, "2 classes": 2}
+SKEWS = (0.0, 1.0)
+
+
+@cache
+def clothes(folder: str, split: str) -> tuple[Vector, Any]:
+    """Returns images (N, 1, 28, 28) and labels (N,)."""
+    x, y = fashion_mnist("train" if split == "train" else "test", folder=folder)
+    return x.reshape(-1, 1, 28, 28), y
+
+
+# ------------------------------------------------------------------ normalisation
+
+
+class Residual(nn.Module):
+    """Two convolutions, each with its normalisation, around which the input goes."""
+
+    def __init__(self, norm: Norm, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            norm(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            norm(outputs),
+        )
+        self.around = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Maps (B, inputs, H, W) to (B, outputs, H/stride, W/stride)."""
+        return nn.functional.relu(self.path(x) + self.around(x))
+
+
+def resnet(norm: Norm) -> nn.Module:
+    """Three residual blocks of 8, 16 and 32 channels after a first convolution."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, 2, padding=1, bias=False),
+        norm(8),
+        nn.ReLU(),
+        Residual(norm, 8, 8, 1),
+        Residual(norm, 8, 16, 2),
+        Residual(norm, 16, 32, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 10),
+    )
+
+
+def run_normalisation(folder: str, scale: Scale) -> Report:
+    """Measures claim 24's ways to normalise where classes differ."""
+    study = normalisation.Study(
+        images=partial(clothes, folder),
+        network=resnet,
+        client={"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 20},
+        versions=40,
+    )
+    tables, gap = [], 0.0
+    for title, classes in CLASSES.items():
+        rows: dict[str, Sequence[Cell]] = {
+            name: normalisation.cells(
+                study, arm, scale, partial(normalisation.by_classes, study, classes)
+            )
+            for name, arm in NORMALISED.items()
+        }
+        columns = ("all, by the server", "own, by the client")
+        tables.append(Table(f"Accuracy, {title} a client", columns, rows))
+        if classes == 1:
+            gap = rows[GROUPS][0].mean - rows[AVERAGED][0].mean
+    return Report(
+        number=24,
+        title="Averaged batch statistics fail where clients have other classes",
+        source="Hsieh et al., ICML 2020",
+        tables=tables,
+        checks=[at_least("1 class, GroupNorm above averaged BatchNorm", gap, 0.1)],
+    )
+
+
+# --------------------------------------------------------------------------- skew
+
+
+def run_skew(folder: str, scale: Scale) -> Report:
+    """Measures claim 21: fixed thresholds and SkewScout's."""
+    x, y = clothes(folder, "train")
+    x = x.reshape(len(x), -1)
+    test_x, test_y = clothes(folder, "test")
+
+    def workload(
+        own: Sequence[Indices], sample: Callable[[Client], Any]
+    ) -> TorchWorkload:
+        return TorchWorkload(
+            model=cnn,
+            loss=nn.CrossEntropyLoss(),
+            metrics=accuracy,
+            train_data=lambda client: Subset(x, y, own[client.index]),
+            valid_data=sample,
+            test_data=lambda: (test_x.reshape(len(test_x), -1), test_y),
+        )
+
+    study = skew.Study(
+        labels=lambda: y,
+        workload=workload,
+        sample=lambda rows: (x[rows], y[rows]),
+        client={"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 32},
+        versions=80,
+    )
+    return skew.studied(study, SKEWS, scale)
+
+
+STUDIES = {"normalisation": run_normalisation, "skew": run_skew}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the studies that are asked for and prints their tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.larger",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
+    parser.add_argument("--data", default=os.environ.get(DATA, "data"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a few rounds, no verdict")
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args(arguments)
+    for name in options.studies:
+        if name not in STUDIES:
+            parser.error(f"no study {name}; there are {', '.join(STUDIES)}")
+    scale = Scale(tuple(range(options.seeds)), options.quick)
+    console, reports = Console(highlight=False), dict[int, tuple[Report, float]]()
+    if not console.is_terminal:
+        console.width = 120
+    try:
+        for name in options.studies or STUDIES:
+            began = time.perf_counter()
+            report = STUDIES[name](options.data, scale)
+            seconds = time.perf_counter() - began
+            reports[report.number] = report, seconds
+            show(console, report, scale, seconds)
+    except LatecomerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return exit_code(error)
+    if options.save:
+        save(reports, scale, RESULTS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
