@@ -77,8 +77,9 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
     """
     with closing(Journal.open(folder, read_only=True)) as journal:
         records = [entry.record for entry in journal.entries()]
-        known = journal.configurations()[-1][1].config
+        known = {**journal.configurations()[-1][1].config}
     judges = world.run.config.algorithm.update_filter
+    known.pop("simulate", None)  # how many clients there were plays no part
     recorded = parse_config(known).algorithm.update_filter
     names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
     participants = {
