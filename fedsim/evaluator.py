@@ -152,7 +152,7 @@ def evaluate_last(
     version, public_D = coordinator.state.version, coordinator.state.published.public_D
     for client, kept in clients:
         cid = client.name
-        if not coordinator.is_due_at_end(cid):
+        if not coordinator.pulls.is_due_at_end(cid):
             continue
         try:
             values, samples = evaluate(client, public_D, kept)

@@ -403,7 +403,7 @@ class StackedClients:
 
     def decide(self) -> None:
         """The server decides on the updates that have arrived."""
-        self._do([*self._messages.decide(), *self._coordinator.answer()])
+        self._do([*self._messages.decide(), *self._coordinator.pulls.answer()])
         self.grant()
         self._world.tell(UpdatesDecided(at=self._clock.now, count=self._state.applied))
 

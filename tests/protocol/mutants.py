@@ -25,6 +25,7 @@ from fedcore.coordinator.answers import acknowledged
 from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.leases import Leases
 from fedcore.coordinator.published import Published
+from fedcore.coordinator.pulls import Pulls
 from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.participant import (
@@ -695,10 +696,10 @@ def old_lease_ends_a_newer_one(stack: ExitStack) -> None:
 
 @mutant
 def old_hold_answers_a_newer_pull(stack: ExitStack) -> None:
-    def passed(self: Coordinator, timer: Any) -> Any:
+    def passed(self: Pulls, timer: Any) -> Any:
         pull = self._pulls.get(timer.subject)
         if pull is None:
             return []
         return old(self, timer._replace(number=pull.nonce))
 
-    old = _swap(stack, Coordinator, "_hold_passed", passed)
+    old = _swap(stack, Pulls, "hold_passed", passed)

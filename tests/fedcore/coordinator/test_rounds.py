@@ -141,7 +141,7 @@ class Direct:
         self.inbox = []
         decisions, actions = self.rounds.enter(updates, at, rows if self.stacks else ())
         self.decided += [decision.verdict for decision in decisions]
-        self.actions = [*self.actions, *actions, *self.coordinator.answer()]
+        self.actions = [*self.actions, *actions, *self.coordinator.pulls.answer()]
         self.grant(at)
 
     def feed(self, event: Any) -> None:
