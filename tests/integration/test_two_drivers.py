@@ -154,7 +154,9 @@ def test_tasks_that_are_refused_before_are_the_same_in_both(
     real = federation(algorithm=algorithm, stop={"versions": 40})
     served(real)
     first = Results(real.run)
-    assert {r.verdict for r in first.of(Decided)} == {Verdict.ACCEPTED}
+    verdicts = {r.verdict for r in first.of(Decided)}
+    # None was refused after it was computed. Some may come after the last version.
+    assert verdicts <= {Verdict.ACCEPTED, Verdict.REJECTED_CLOSED}
     assert any(r.counts is not None for r in first.of(Declined))
     done = real.command(
         *("fedsim", "run", str(real.path), "--set", f"simulate.arrivals={real.run}"),
