@@ -8,7 +8,6 @@ two. Both on Fashion-MNIST, whose folder ``--data`` names.
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -21,9 +20,9 @@ from benchmarks.asynchrony.__main__ import DATA
 from benchmarks.bytes.cnn import accuracy
 from benchmarks.bytes.cnn import images as cnn
 from benchmarks.claims import normalisation, skew
-from benchmarks.claims.__main__ import save, show
-from benchmarks.claims.normalisation import AVERAGED, GROUPS, NORMALISED, Norm
-from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.__main__ import measured, save
+from benchmarks.claims.normalisation import Norm
+from benchmarks.claims.report import Report, Scale, at_least
 from fedcore.errors import LatecomerError
 from fedcore.samples import Subset
 from fedcore.typing import Indices, Vector
@@ -89,18 +88,8 @@ def run_normalisation(folder: str, scale: Scale) -> Report:
         client={"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 20},
         versions=40,
     )
-    tables, gap = [], 0.0
-    for title, classes in CLASSES.items():
-        rows: dict[str, Sequence[Cell]] = {
-            name: normalisation.cells(
-                study, arm, scale, partial(normalisation.by_classes, study, classes)
-            )
-            for name, arm in NORMALISED.items()
-        }
-        columns = ("all, by the server", "own, by the client")
-        tables.append(Table(f"Accuracy, {title} a client", columns, rows))
-        if classes == 1:
-            gap = rows[GROUPS][0].mean - rows[AVERAGED][0].mean
+    tables = normalisation.normalised(study, CLASSES, scale)
+    gap = normalisation.group_norms_gain(tables[0])
     return Report(
         number=24,
         title="Averaged batch statistics fail where clients have other classes",
@@ -166,11 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.width = 120
     try:
         for name in options.studies or STUDIES:
-            began = time.perf_counter()
-            report = STUDIES[name](options.data, scale)
-            seconds = time.perf_counter() - began
-            reports[report.number] = report, seconds
-            show(console, report, scale, seconds)
+            run = partial(STUDIES[name], options.data)
+            report, _ = found = measured(console, name, run, scale)
+            reports[report.number] = found
     except LatecomerError as error:
         print(f"error: {error}", file=sys.stderr)
         return exit_code(error)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import changed_by
 from fedcore.errors import ConfigError
+from fedrun.config.load import read_setting
 
 
 def read_choices(items: Sequence[str]) -> dict[str, Any]:
@@ -17,18 +17,8 @@ def read_choices(items: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: an item is no setting with a value in YAML.
     """
-    choices = {}
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not name or not equals:
-            raise ConfigError(f"--choose {item}: expected setting=value, as in batch=8")
-        try:
-            choices[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(
-                f"--choose {item}: {value!r} is not a YAML value"
-            ) from error
-    return choices
+    example = "setting=value, as in batch=8"
+    return dict(read_setting("--choose", item, example) for item in items)
 
 
 def with_choices(
@@ -56,8 +46,7 @@ def with_choices(
         return config
     try:
         own = config.for_client(changed_by(config.client, choices, ()))
-        for method in own.parts():
-            method.fits(own)
+        own.require_fit()
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or ", ".join(choices)

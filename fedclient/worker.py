@@ -188,12 +188,12 @@ class Worker:
             case Answer.OBSOLETE:
                 raise OutdatedError("this client has left the run")
             case _ if refusal.reason:
-                wait_ = refusal.retry_after
-                _log.info("no task: %s; asking again in %.1f s", refusal.reason, wait_)
-                time.sleep(wait_)
+                rest = refusal.retry_after  # no failure: the server has answered
+                _log.info("no task: %s; asking again in %.1f s", refusal.reason, rest)
+                time.sleep(rest)
             case _:
-                wait = UnavailableError("the server is busy")
-                self._member.patience.wait(wait, refusal.retry_after)
+                busy = UnavailableError("the server is busy")
+                self._member.patience.wait(busy, refusal.retry_after)
 
     def _announced(self) -> Plan | None:
         """What the update filter is to know before it lets this client train."""

@@ -259,14 +259,22 @@ class AlgorithmConfig(Method):
         for number, client in enumerate(every(self.client)):
             config = self.for_client(client)
             try:
-                for method in config.parts():
-                    method.fits(config)
+                config.require_fit()
             except ValueError as error:
                 if not number:
                     raise
                 given = self.client.overrides[number - 1]
                 raise mistake(place_of(number - 1), given, str(error)) from error
         return self
+
+    def require_fit(self) -> None:
+        """Checks that each method suits the others.
+
+        Raises:
+            ValueError: one of them does not.
+        """
+        for method in self.parts():
+            method.fits(self)
 
     def for_client(self, own: ClientAlgorithmConfig) -> Self:
         """Returns the recipe as a client has it.

@@ -16,7 +16,7 @@ from fedcore.model import FlatModel, Metrics
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
-from fedcore.typing import Indices, State, Vector
+from fedcore.typing import Counts, Indices, State, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import NOBODY, Client, LocalTask, Workload
 
@@ -117,15 +117,14 @@ class Trainer:
         Raises:
             WorkloadError: the data are no samples.
         """
-        judges = self._algorithm.config.update_filter
-        if judges.rest is None:
-            return None
         samples = self._workload.samples(data, "train_data")
-        if not (count := len(samples)):
-            return None
-        if not (self._share_labels and judges.uses_labels):
-            return Plan(count)
-        return Plan(count, samples.label_counts(np.arange(count)))
+        count = len(samples)
+
+        def label_counts() -> Counts | None:
+            return samples.label_counts(np.arange(count))
+
+        judges = self._algorithm.config.update_filter
+        return judges.plan(count, label_counts if self._share_labels else None)
 
     def task(
         self,

@@ -78,9 +78,9 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
     with closing(Journal.open(folder, read_only=True)) as journal:
         records = [entry.record for entry in journal.entries()]
         known = {**journal.configurations()[-1][1].config}
-    judges = world.run.config.algorithm.update_filter
     known.pop("simulate", None)  # how many clients there were plays no part
     recorded = parse_config(known).algorithm.update_filter
+    same_filter = recorded == world.run.config.algorithm.update_filter
     names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
     participants = {
         client.name: participant
@@ -117,7 +117,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
             coming[name].pop(0)
             started.discard(name)
         elif isinstance(record, Leased | Declined):
-            if judges == recorded and record.cid in names:
+            if same_filter and record.cid in names:
                 _judge_before(world, replace(record, cid=names[record.cid]))
         elif isinstance(record, Stepped) and record.reason == "deadline":
             world.step(record.at, "deadline")

@@ -49,12 +49,12 @@ class Contender:
 
 
 def _four(flight: int) -> int:
-    """The default recipe's K."""
+    """Returns the default recipe's K, however many clients are in flight."""
     return 4
 
 
 def _ten(flight: int) -> int:
-    """FedBuff's K, unless that is more than a third of those in flight."""
+    """Returns FedBuff's K, or a third of those in flight where that is less."""
     return min(10, flight // 3)
 
 

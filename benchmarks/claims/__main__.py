@@ -78,16 +78,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if number == 1:
             sound = model_check(console, scale)
             continue
-        began = time.perf_counter()
-        with console.status(f"claim {number}"):
-            report = CLAIMS[number](scale)
-        seconds = time.perf_counter() - began
-        reports[number] = report, seconds
-        show(console, report, scale, seconds)
+        reports[number] = measured(console, f"claim {number}", CLAIMS[number], scale)
     if options.save:
         save(reports, scale)
     held = sound and all(report.as_recorded for report, _ in reports.values())
     return int(not scale.quick and not held)
+
+
+def measured(
+    console: Console, name: str, run: Callable[[Scale], Report], scale: Scale
+) -> tuple[Report, float]:
+    """Runs an experiment and prints what it shows.
+
+    Returns:
+        The report, and the seconds that it took.
+    """
+    began = time.perf_counter()
+    with console.status(name):
+        report = run(scale)
+    seconds = time.perf_counter() - began
+    show(console, report, scale, seconds)
+    return report, seconds
 
 
 def model_check(console: Console, scale: Scale) -> bool:

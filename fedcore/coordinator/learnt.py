@@ -39,7 +39,16 @@ class Learnt:
         weight: float,
         at: Seconds,
     ) -> None:
-        """Learns from a verdict on an update, which is given at this time."""
+        """Lets all roles learn from a verdict on an update.
+
+        Args:
+            verdict: what became of it.
+            cid: of its client.
+            task: what it was computed by.
+            staleness: in versions.
+            weight: λ; 0 where it was not accepted.
+            at: when the verdict was given.
+        """
         algorithm, counts = self._algorithm, task.counts
         size = size_of(task.samples, task.measured)
         if (plan := self.plans.of(cid, task.base)) is not None:

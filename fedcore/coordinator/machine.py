@@ -11,13 +11,7 @@ from typing import assert_never
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
-from fedcore.coordinator.actions import (
-    Action,
-    Finish,
-    Persist,
-    Refuse,
-    SetTimer,
-)
+from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
@@ -64,16 +58,22 @@ class Coordinator:
         """
         self.rounds = Rounds(algorithm, initial_D, epoch=epoch, seed=seed, stop=stop)
         self.state = self.rounds.state
-        self.timeouts = timeouts or TimeoutsConfig()
         self.evaluations = Evaluations(evaluate or EvaluateConfig())
         self.proofs = Authenticator(secret)
         self.unproved = 0  # claims of a later state that were refused
-        self.pulls = Pulls(self.rounds, self.evaluations, self.timeouts, self.proofs)
+        self.pulls = Pulls(
+            self.rounds, self.evaluations, timeouts or TimeoutsConfig(), self.proofs
+        )
 
     @property
     def algorithm(self) -> Algorithm:
         """What the federation does."""
         return self.rounds.algorithm
+
+    @property
+    def timeouts(self) -> TimeoutsConfig:
+        """How long it waits for what."""
+        return self.pulls.timeouts
 
     def begin(self, at: Seconds, *, resume: bool = False) -> list[Action]:
         """The first actions of a process, after a fresh start or a restart.
@@ -103,8 +103,7 @@ class Coordinator:
     ) -> None:
         """Takes over other settings, before the first event of a process."""
         self.rounds.amend(algorithm, stop)
-        self.evaluations.config = evaluate
-        self.timeouts = self.pulls.timeouts = timeouts
+        self.evaluations.config, self.pulls.timeouts = evaluate, timeouts
 
     def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
         """Makes a version of the updates in the buffer, if there are any."""
@@ -203,11 +202,8 @@ class Coordinator:
             )
         if self.state.closed:
             return [*actions, *self.pulls.final(pull)]
-        if pull.epoch != self.state.epoch:
-            return [
-                *actions,
-                self.pulls.reply(pull),
-            ]  # to be reconciled before any work
+        if pull.epoch != self.state.epoch:  # to be reconciled before any work
+            return [*actions, self.pulls.reply(pull)]
         return [*actions, *self.pulls.wait(pull)]
 
     def _count_unproved(self, cid: str) -> list[Action]:
@@ -288,10 +284,8 @@ class Coordinator:
         if self.state.clients[event.cid].role == "trainer":
             self.evaluations.note(event.cid, event.version)
         else:
-            actions += [
-                *self.rounds.close_if_reached(record.values),
-                *self.pulls.answer(),
-            ]
+            actions += self.rounds.close_if_reached(record.values)
+            actions += self.pulls.answer()
         return actions
 
     def _open_epoch(self, epoch: Epoch, reason: str) -> list[Action]:
@@ -299,11 +293,8 @@ class Coordinator:
         record = records.HistoryForked(
             at=self.state.at, epoch=epoch, version=self.state.version, reason=reason
         )
-        actions = self._write(record)
-        return [
-            *actions,
-            *(self.pulls.reply(pull) for pull in self.pulls.withdraw_all()),
-        ]
+        actions, waiting = self._write(record), self.pulls.withdraw_all()
+        return [*actions, *map(self.pulls.reply, waiting)]
 
     def _write(self, record: Note) -> list[Action]:
         """Applies a record to the state, and has it persisted."""

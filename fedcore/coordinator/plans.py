@@ -22,7 +22,7 @@ class Announced(NamedTuple):
     """A task as it was judged before it was computed."""
 
     version: int
-    """That it trains on."""
+    """That of the model which the task trains on."""
     size: int
     """How many samples it uses, as :func:`fedcore.coordinator.updates.size_of`."""
     counts: Counts | None
@@ -84,7 +84,7 @@ class Plans:
         return task if task is not None and task.version == base else None
 
     def dump(self) -> JSON:
-        """Returns all of it as JSON."""
+        """Returns the tasks that passed, each as [client, version, size, counts]."""
         return [
             [cid, task.version, task.size, counts_list(task.counts)]
             for cid, task in self._passed.items()

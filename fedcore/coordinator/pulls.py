@@ -116,7 +116,11 @@ class Pulls:
         return actions
 
     def withdraw(self, cid: str) -> None:
-        """A client no longer waits."""
+        """Forgets that a client waits, for a task or to evaluate; it may wait again.
+
+        Args:
+            cid: of a client that waits or not.
+        """
         self._rounds.leases.withdraw(cid)
         self._evaluations.withdraw(cid)
         self._pulls.pop(cid, None)

@@ -40,11 +40,10 @@ def adam(w: Array, g: Array, v: Array, s: Array, by: AdamStep, room: Array) -> N
         by: the numbers of this step.
         room: memory of the same shape to compute in.
     """
-    # A module that was compiled by an earlier version may lack this loop.
-    loop = getattr(compiled_for(w, g, v, s, by.eps_1, by.scale_1), "adam", None)
-    if loop is not None and w.dtype == g.dtype == "f4":
+    compiled = compiled_for(w, g, v, s, by.eps_1, by.scale_1)
+    if compiled is not None:
         numbers = by.beta_1, by.beta_2, by.lr, by.decay
-        loop(w, v, s, g, by.eps_1, by.scale_1, *numbers)
+        compiled.adam(w, v, s, g, by.eps_1, by.scale_1, *numbers)
         return
     xp = array_namespace(w)
     v *= by.beta_1

@@ -18,10 +18,9 @@ def add_pull(
         decay: by how much to zero as well.
         room: memory of the same shape to compute in.
     """
-    # A module that was compiled by an earlier version may lack this loop.
-    loop = getattr(compiled_for(g, w, anchor), "add_pull", None)
-    if loop is not None and g.dtype == w.dtype == anchor.dtype == "f4":
-        loop(g, w, anchor, pull, decay)
+    compiled = compiled_for(g, w, anchor)
+    if compiled is not None:
+        compiled.add_pull(g, w, anchor, pull, decay)
         return
     xp = array_namespace(g)
     xp.subtract(w, anchor, out=room)

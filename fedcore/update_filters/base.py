@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, ClassVar, NamedTuple
 
 from fedcore.config import Method, OneOf
+from fedcore.protocol import Plan
 from fedcore.typing import Counts, Seconds, State
 
 
@@ -46,6 +47,25 @@ class UpdateFilterConfig(Method):
         None: tasks are not judged before, and clients announce nothing.
         """
         return None
+
+    def plan(
+        self, samples: int, label_counts: Callable[[], Counts | None] | None
+    ) -> Plan | None:
+        """Returns what a client announces before it asks for a task.
+
+        Args:
+            samples: how many it has to train on.
+            label_counts: how often each label is among them (C,); None: that stays
+                with the client.
+
+        Returns:
+            None where tasks are not judged before, or where there are no samples.
+        """
+        if self.rest is None or not samples:
+            return None
+        if label_counts is None or not self.uses_labels:
+            return Plan(samples)
+        return Plan(samples, label_counts())
 
     @abstractmethod
     def build(self) -> UpdateFilter:

@@ -66,7 +66,7 @@ class FleetController(UpdateFilterConfig):
 
     def build(self) -> UpdateFilter:
         """Returns the filter."""
-        return UpdateFilter(self._init, self._refusal, self._observe, self._refused)
+        return UpdateFilter(self._init, self._refusal, self._observe, self._note)
 
     def _init(self) -> ControllerState:
         empty = np.zeros(self.window)
@@ -99,11 +99,12 @@ class FleetController(UpdateFilterConfig):
         self, state: ControllerState, samples: int, counts_C: Counts | None
     ) -> ControllerState:
         labels_C = add_labels(state.labels_C, counts_C, 1.0)
-        return self._refused(state, samples, counts_C)._replace(labels_C=labels_C)
+        return self._note(state, samples, counts_C)._replace(labels_C=labels_C)
 
-    def _refused(
+    def _note(
         self, state: ControllerState, samples: int, counts_C: Counts | None
     ) -> ControllerState:
+        """Takes a task into the percentiles, used or refused."""
         place = state.seen % self.window
         state.sizes_W[place] = samples
         state.similarities_W[place] = similarity(counts_C, state.labels_C)

@@ -97,7 +97,7 @@ def _model_at(
             place = place.get(step) if isinstance(place, dict) else None
             section = _model_in(annotation) or section
         if issubclass(section, Method) and isinstance(place, dict):
-            kinds = {kind_of(method): method for method in methods(section)}
+            kinds = {kind_of(each): each for each in methods(section)}
             section = method = kinds.get(str(place.get("kind")), section)
     return section
 

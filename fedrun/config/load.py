@@ -77,23 +77,36 @@ def parse_algorithm(text: str) -> AlgorithmConfig:
         raise ConfigError("; ".join([*problems, *broken])) from error
 
 
+def read_setting(option: str, item: str, example: str) -> tuple[str, Any]:
+    """Returns the name and the value of a ``name=value``; the value is read as YAML.
+
+    Args:
+        option: of the command line that it was given to, for errors.
+        item: what was given.
+        example: what could have been given.
+
+    Raises:
+        ConfigError: it has no name, or no value in YAML.
+    """
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"{option} {item}: expected {example}")
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{option} {item}: {value!r} is not a YAML value") from error
+
+
 def change_config(raw: dict[str, Any], change: str) -> None:
     """Applies one ``a.b=value``; the value is read as YAML."""
-    name, equals, value = change.partition("=")
-    if not equals or not name:
-        raise ConfigError(
-            f"--set {change}: expected field=value, such as stop.versions=10"
-        )
+    example = "field=value, such as stop.versions=10"
+    name, given = read_setting("--set", change, example)
     place: Any = raw
     *parents, last = name.split(".")
     for parent in parents:
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
             raise ConfigError(f"--set {change}: {parent!r} is a value, not a section")
-    try:
-        given = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {change}: {value!r} is not a YAML value") from error
     if last == "kind" and parents != ["algorithm"] and place.get("kind") != given:
         place.clear()  # another method has other settings
     place[last] = given

@@ -47,11 +47,11 @@ def facts_of(record: Row) -> dict[str, Any]:
         facts["values"] = dict(facts["values"])
     if "counts" in facts:
         facts["counts"] = counts_list(facts["counts"])
-    for name in ("measured", "planned"):  # as earlier versions wrote it
-        if facts.get(name, ...) is None:
-            del facts[name]
-            if name == "planned":
-                del facts["counts"]
+    # As earlier versions wrote it, where nothing is known:
+    if facts.get("measured", ...) is None:
+        del facts["measured"]
+    if facts.get("planned", ...) is None:
+        del facts["planned"], facts["counts"]
     return facts
 
 

@@ -188,8 +188,8 @@ class Results(Records):
         ``bytes_up`` and ``bytes_down`` are bytes in messages; for a simulation, which
         has no messages (``in_messages`` is false), they are payloads. ``payload_up``
         and ``payload_down`` are bytes that codecs made for updates and tasks, and
-        ``declined`` is the number of tasks that were refused before they were computed.
-        ``bytes_uncompressed`` is what these would be as float32.
+        ``bytes_uncompressed`` is what these would be as float32. ``declined`` counts
+        the tasks that were refused before they were computed.
         """
         return {
             **counts_of(self, self.messages),

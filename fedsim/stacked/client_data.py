@@ -1,12 +1,14 @@
 """What clients hold: their samples, read when they are given their first task."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from fedcore.clients import ClientAlgorithmConfig, ClientSettings, in_common_steps
 from fedcore.errors import UserCodeError
 from fedcore.pool import Pool
 from fedcore.protocol import Plan
 from fedcore.typing import Counts
+from fedcore.update_filters.base import UpdateFilterConfig
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 
@@ -21,12 +23,14 @@ class ClientData:
         client: Callable[[int], Client],
         settings: ClientSettings,
         names: Sequence[str],
+        judges: UpdateFilterConfig,
+        *,
+        share_labels: bool,
     ) -> None:
         self._workload, self._pool, self._client = workload, pool, client
         self._all, self._which = settings.all, list(map(settings.number_of, names))
         self.samples = [0] * len(names)  # 0: not read yet
-        self.tells_labels = False
-        """Whether clients announce their labels before they ask for a task."""
+        self._judges, self._share_labels = judges, share_labels
         self._version, self._settings = 0, self._at(0)  # of the last task
         # Of a whole task, by the number of the client's settings and its samples.
         self._steps: dict[tuple[int, int], int] = {}
@@ -52,9 +56,8 @@ class ClientData:
                 self.read(who)
             except UserCodeError:
                 return None  # the task will raise it again, and is reported then
-        if not (count := self.samples[who]):
-            return None
-        return Plan(count, self.label_counts(who) if self.tells_labels else None)
+        tells = partial(self.label_counts, who) if self._share_labels else None
+        return self._judges.plan(self.samples[who], tells)
 
     def steps(
         self, who: int, version: int, share: float = 1.0, wanted: int | None = None

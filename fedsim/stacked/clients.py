@@ -89,9 +89,15 @@ class StackedClients:
         self._failures, self._attempts = fates.failures, fates.attempts
         client = population.client
         settings = coordinator.algorithm.clients
-        self._data = ClientData(workload, pool, client, settings, names)
-        judges = algorithm.update_filter
-        self._data.tells_labels = run.config.share_labels and judges.uses_labels
+        self._data = ClientData(
+            workload,
+            pool,
+            client,
+            settings,
+            names,
+            algorithm.update_filter,
+            share_labels=run.config.share_labels,
+        )
         self._log = RunLog(world, names, population.place)
         self._messages = Messages(
             names, self._data.samples, self._rounds, work, self._log

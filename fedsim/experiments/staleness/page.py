@@ -28,7 +28,11 @@ _COHERENCE = (
 
 
 def staleness_page(matrix: Matrix) -> str:
-    """The page as HTML."""
+    """Returns the study as one HTML page.
+
+    Args:
+        matrix: with at least one row; the coherence is drawn where it was computed.
+    """
     title = f"Staleness and {matrix.app}"
     top = intro(title, matrix.heading, matrix.verdict, matrix.doubts)
     drawn = plot(matrix_figure(matrix), "slowdown by optimizer and staleness")

@@ -24,7 +24,7 @@ class Row:
     most: int
     """Iterations at which a run is given up."""
     courses: dict[tuple[int, int], Course] = field(default_factory=dict)
-    """By staleness and seed."""
+    """What came of each run, by its largest delay in iterations and its seed."""
 
     def fill(
         self,

@@ -85,7 +85,7 @@ class Problem(NamedTuple):
     model: StackedModel
     initial_D: Vector
     samples: int
-    """How many there are."""
+    """The number of training samples."""
     batch: Callable[[Indices], tuple[Any, Any]]
     """Rows of any shape to their inputs and targets."""
     quality: Callable[[Vector], float]

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from fedcore import kernels
-from fedcore.kernels import AdamStep, library
-from tests.fedcore.kernels.both import COMPILED, SIZES, same
-
-needed = pytest.mark.skipif(
-    not hasattr(COMPILED, "adam"), reason="the kernels were not compiled, or are older"
-)
-
+from fedcore.kernels import AdamStep
+from tests.fedcore.kernels.both import COMPILED, SIZES, needed, same
 
 ROOT = (1 - 0.999**3) ** 0.5  # of the third step
 
@@ -80,15 +75,6 @@ def test_a_model_that_repeats_is_pulled_to_as_well() -> None:
     start = np.broadcast_to(start[0], w.shape)
     kernels.add_pull(g, w, start, 0.5, 0.0, np.empty_like(g))
     np.testing.assert_allclose(g, before + 0.5 * (w - start), rtol=1e-5, atol=1e-9)
-
-
-def test_a_module_without_these_loops_is_passed_by(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fresh = stepped((3, 50), 0.0)
-    monkeypatch.setattr(library, "compiled", object())
-    for old, new in zip(stepped((3, 50), 0.0), fresh, strict=True):
-        assert old.tobytes() == new.tobytes()
 
 
 @needed

@@ -61,10 +61,10 @@ class Bowl:
         return (w_ND**2).sum(-1) / 2, w_ND
 
     def seed(self, key: Key) -> None:
-        """It draws nothing."""
+        """Takes a key as models do; gradients of a bowl draw nothing."""
 
     def descend(self, steps: Any) -> None:
-        """One by one."""
+        """Returns no compiled loop: steps are taken one by one."""
 
 
 def bowl(target: float = -0.01) -> Problem:
