@@ -40,7 +40,7 @@ RESULTS = Path(__file__).parent / "results" / "ablation.json"
 _PLAIN: JSON = {"kind": "identity"}
 PARTS: dict[str, tuple[JSON, JSON]] = {  # what the recipe says without it, and with it
     "staleness weights": ({"staleness": {"kind": "constant"}}, {}),
-    "averaging": ({"server": {"kind": "sgd"}}, {}),
+    "averaging": ({"server": {"kind": "sgd", "lr": 2.0}}, {}),
     "double compression": ({"uplink": _PLAIN, "downlink": _PLAIN}, {}),
     "calibration": ({}, {"aggregator": {"kind": "ca2fl"}}),
     "I-Prof": ({}, {"controllers": [{"kind": "i_prof", "seconds": 1.0}]}),

@@ -142,11 +142,19 @@ def _weighing(kind: str, **settings: float) -> Section:
 
 
 def _averaged(flight: int, rate: float) -> JSON:
-    """With schedule-free averaging at the server."""
-    return {
-        **_weighing("polynomial")(flight, rate),
-        "server": {"kind": "schedule_free", "lr": rate},
+    """With schedule-free averaging at the server, over fewer versions."""
+    server: JSON = {"kind": "schedule_free", "lr": rate, "power": 8.0}
+    return {**_weighing("polynomial")(flight, rate), "server": server}
+
+
+def _earlier(flight: int, rate: float) -> JSON:
+    """The default recipe as it was before fresh updates counted twice."""
+    weights: JSON = {
+        "kind": "label_boost",
+        "inner": {"kind": "delay_adaptive", "limit": 5.0},
     }
+    averaged = _averaged(flight, rate)["server"]
+    return {**_latecomer(flight, rate), "staleness": weights, "server": averaged}
 
 
 SYNCHRONOUS, BUFFERED, MIXED, OURS = "FedAvg", "FedBuff", "FedAsync", "Latecomer"
@@ -155,10 +163,10 @@ TUNED = "Latecomer, rates tuned"
 PROFILED, SHORT, SINGLE = "Latecomer, I-Prof", "Latecomer, 5 steps", "Latecomer, 1 step"
 # Other weights and servers in place of the default recipe's.
 BOOSTED, UNBOOSTED = "square root and boost", "square root"
-AVERAGED = "square root, averaged"
+AVERAGED, EARLIER = "square root, averaged", "Latecomer, rate 1"
 DYN, CACHED, MEMORY = "DynSGD", "CA2FL", "MIFA"
 ADA, ADA_10, GENTLER = "AdaSGD", "AdaSGD, K 10", "AdaSGD, s 99.7"
-OWN = Rates(0.1, 1.0)  # the defaults, of clients and of the recipe's server
+OWN = Rates(0.1, 2.0)  # the defaults, of clients and of the recipe's server
 
 CONTENDERS = {
     contender.name: contender
@@ -173,6 +181,7 @@ CONTENDERS = {
         Contender(PROFILED, _profiled, _four, fixed=OWN),
         Contender(SHORT, _latecomer, _four, fixed=OWN, steps=5),
         Contender(SINGLE, _latecomer, _four, fixed=OWN, steps=1),
+        Contender(EARLIER, _earlier, _four, fixed=Rates(0.1, 1.0)),
         Contender(BOOSTED, _weighing("label_boost"), _four),
         Contender(UNBOOSTED, _weighing("polynomial"), _four),
         Contender(AVERAGED, _averaged, _four),

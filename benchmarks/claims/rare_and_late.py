@@ -27,8 +27,8 @@ PACES = (0.35, 0.8)  # seconds for the steps, from the fastest to the slowest
 LATE, VERY_LATE = 1.5, 6.0
 VARIANTS: dict[str, JSON] = {  # what is not as the recipe has it
     "latecomer": {},
-    "without averaging": {"server": {"kind": "sgd"}},
-    "without boost": {"staleness": {"kind": "delay_adaptive"}},
+    "without averaging": {"server": {"kind": "sgd", "lr": 2.0}},
+    "without boost": {"staleness": {"kind": "delay_adaptive", "limit": 2.5}},
     "AdaSGD, s = 90": {"staleness": {"kind": "ada_sgd", "percentile": 90}},
     "AdaSGD, s = 99.7": {"staleness": {"kind": "ada_sgd"}},
     "DynSGD": {"staleness": {"kind": "inverse"}},

@@ -23,7 +23,6 @@ CONFIG: dict[str, Any] = {
         "kind": "latecomer",
         "buffer": 4,
         "client": {"kind": "local_sgd", "lr": 0.2, "steps": 20, "batch": 16},
-        "server": {"kind": "schedule_free", "lr": 2.0},  # late ones count for half
     },
     "evaluate": {"every_versions": 10},
     "stop": {"versions": VERSIONS},

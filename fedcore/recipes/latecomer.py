@@ -8,7 +8,8 @@ The largest values travel as multiples of a power of two, with error memories in
 directions (double compression, AAAI 2021), exact under any dropout by the exactly-once
 protocol of this project (docs/protocol.md). All of it was chosen by measurement:
 docs/decisions/0014-latecomers-codecs.md, 0023-latecomers-weights.md,
-0035-averaging-at-the-server.md and 0043-weights-with-a-limit.md.
+0035-averaging-at-the-server.md, 0043-weights-with-a-limit.md and
+0051-fresh-updates-count-twice.md.
 """
 
 from typing import ClassVar, Literal
@@ -28,7 +29,7 @@ class Latecomer(AlgorithmConfig):
     kind: Literal["latecomer"] = "latecomer"
     buffer: Count = 4
     selection: AnySelection = All()
-    staleness: AnyStaleness = LabelBoost(inner=DelayAdaptive())
-    server: AnyServerOptimizer = ScheduleFree()
+    staleness: AnyStaleness = LabelBoost(inner=DelayAdaptive(limit=2.5))
+    server: AnyServerOptimizer = ScheduleFree(lr=2.0)
     uplink: AnyCompressor = ErrorFeedback(inner=DeadZone(ratio=0.05))
     downlink: AnyCompressor = DeadZone(ratio=0.02)

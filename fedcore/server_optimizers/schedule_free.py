@@ -39,7 +39,7 @@ class ScheduleFree(ServerOptimizerConfig):
     """η."""
     beta: float = Field(default=0.7, ge=0, le=1)
     """β, how near the published model is to the average; 0: plain SGD."""
-    power: float = Field(default=8.0, ge=0)
+    power: float = Field(default=4.0, ge=0)
     """p: the average is of about the last 1/(p + 1) of all versions."""
 
     def build(self) -> ServerOptimizer:

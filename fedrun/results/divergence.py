@@ -2,7 +2,8 @@
 
 Two losses are checked: that of evaluators, and the training loss of updates. A model
 that guesses among C classes has a cross entropy of ln C. A loss counts as a cross
-entropy if it begins near ln C, as that of a fresh model does.
+entropy if it begins near ln C, as that of a fresh model does. A single loss that is too
+high is no divergence: a run may overshoot in its first versions and recover.
 """
 
 import math
@@ -30,10 +31,14 @@ class _Losses:
 
     what: str
     first: float | None = None
+    is_high: bool = False  # as the last one was
     said: str = ""
 
     def judge(self, loss: float, version: int, classes: int) -> None:
-        """Compares a loss with the first one, and notes a loss that is too high."""
+        """Compares a loss with the first one, and notes the second high one in a row.
+
+        A loss that is not a number is noted at once.
+        """
         if self.first is None:
             self.first = loss if math.isfinite(loss) else None
         if self.first is None or self.said:
@@ -41,19 +46,23 @@ class _Losses:
         guess = math.log(classes) if classes > 1 else math.inf
         is_entropy = guess / NEAR <= self.first <= guess * NEAR
         shown = f"the {self.what} {loss:.4g} at version {version:,}"
+        said = ""
         if not math.isfinite(loss):
             self.said = f"{shown} is not a number: {ADVICE}"
         elif is_entropy and loss > max(guess, NOISE * self.first):
-            self.said = (
+            said = (
                 f"{shown} is above ln {classes} = {guess:.2f}, the loss of a model "
                 f"that guesses: {ADVICE}"
             )
         elif self.first > 0 and loss > FAR * self.first:
             times = loss / self.first
-            self.said = (
+            said = (
                 f"{shown} is {times:.1f} times the first one "
                 f"({self.first:.4g}): {ADVICE}"
             )
+        if said and self.is_high:
+            self.said = said
+        self.is_high = bool(said)
 
 
 @dataclass(slots=True)

@@ -236,7 +236,7 @@ def _asynchrony() -> Iterator[Quote]:
         ),
         *("What the parts", "AdaSGD's"),
     )
-    about += (r"in their 12|their 12\s+runs|seeds 1 to \d|1\.3 times as soon",)
+    about += (r"their 12\s+runs|seeds 1 to \d|seeds 0, 7 and 8|1\.3 times as soon",)
     for begins in begin:
         yield Quote(chapter, begins, pool(more=more), about)
 
@@ -244,11 +244,12 @@ def _asynchrony() -> Iterator[Quote]:
     about = (
         r"Dirichlet \.3|batches of \d+|\d+ runs for|seeds 1 to \d|over 200 clients",
     )
-    about += (r"106,122|23,847|buffer of 3|at \.80|lr: 0\.2|\b5 steps|about 15",)
+    about += (r"106,122|23,847|buffer of 3|(?:at|to)\s+\.80|\b5 steps|about 15",)
+    about += (r"rate of \.2 instead of \.1",)
     for begins in (
         "Other models",
         "And ten",
-        "Here the",
+        "At its own",
         "With the codecs on",
         "With the CNN",
     ):

@@ -254,6 +254,14 @@ def _searched() -> Iterator[Series]:
     yield Series.of(c["value"] for c in checks if "below the best" in c["text"])
 
 
+def _without_rounds() -> Iterator[Series]:
+    """Claim 28: what the earlier default took, with its values for each seed."""
+    _, table = claim(28)[EARLIER][-1]["tables"]
+    for row in table["rows"].values():
+        for cell in row.values():
+            yield Series.of(cell["values"])
+
+
 DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     2: _losses,
     3: _gaps,
@@ -264,6 +272,7 @@ DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     17: _once,
     20: _wide_area,
     21: _searched,
+    28: _without_rounds,
 }
 
 

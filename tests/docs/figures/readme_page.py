@@ -43,7 +43,7 @@ def quotes() -> Iterator[Quote]:
     ):
         yield Quote(TABLE, row, _simulation(), about)
     about = (r"\.80 on Fashion-MNIST",)
-    found = [*asynchrony.ratios(), *asynchrony.others()]
+    found = [*asynchrony.ratios(), *asynchrony.others(), *asynchrony.sizes()]
     yield Quote(TABLE, "without a search", pool(more=found), about)
     for row in ("at the socket, first", "at the socket with"):
         yield Quote(TABLE, row, pool(more=[*fewer(), *tried()]), BYTES)

@@ -11,13 +11,13 @@ def test_late_updates_are_buffered_and_dampened_less_if_labels_are_rare() -> Non
     config = Latecomer()
     assert not config.synchronous
     assert config.buffer == 4
-    assert config.staleness == LabelBoost(inner=DelayAdaptive())
+    assert config.staleness == LabelBoost(inner=DelayAdaptive(limit=2.5))
     assert config.deadline is None
 
 
 def test_the_models_are_averaged_and_tasks_are_given_in_turn() -> None:
     config = Latecomer()
-    assert config.server == ScheduleFree()
+    assert config.server == ScheduleFree(lr=2)
     assert config.selection == All()
 
 

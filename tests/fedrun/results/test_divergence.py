@@ -32,7 +32,7 @@ def said(*losses: float, classes: int = 10) -> list[str]:
 def test_a_cross_entropy_above_that_of_a_guess_is_told_once() -> None:
     (told,) = said(2.35, 2.1, 9.1, 12.0)
     assert told == (
-        "the loss 9.1 at version 2 is above ln 10 = 2.30, the loss of a model that "
+        "the loss 12 at version 3 is above ln 10 = 2.30, the loss of a model that "
         "guesses: try a lower rate (algorithm.client.lr), or fewer local steps"
     )
 
@@ -42,6 +42,7 @@ def test_a_cross_entropy_above_that_of_a_guess_is_told_once() -> None:
     [
         (2.4, 2.5, 2.45, 2.0),  # a fresh model knows less than nothing
         (2.3, 1.2, 1.5, 0.9),
+        (2.3, 3.9, 1.5, 3.5, 0.9),  # overshoots, and recovers
         (40.0, 30.0, 20.0),  # no cross entropy
         (0.0, 5.0),
     ],
@@ -51,8 +52,8 @@ def test_a_loss_that_is_fine_is_not_told(losses: tuple[float, ...]) -> None:
 
 
 def test_any_loss_far_above_its_first_value_is_told() -> None:
-    (told,) = said(40.0, 30.0, 160.0, 20.0)
-    assert told.startswith("the loss 160 at version 2 is 4.0 times the first one")
+    (told,) = said(40.0, 30.0, 130.0, 160.0, 20.0)
+    assert told.startswith("the loss 160 at version 3 is 4.0 times the first one")
     (told,) = said(0.5, math.nan)
     assert told.startswith("the loss nan at version 1 is not a number")
 
