@@ -74,6 +74,7 @@ def facts_of(
         "abandoned": state.abandoned,
         "oldest": state.oldest,
         **trees,
+        "keeper": state.keeper,
         "arrays": {
             name: [array.dtype.str, *array.shape] for name, array in arrays.items()
         },
@@ -128,6 +129,7 @@ def state_of(
         abandoned=tuple(map(_abandoned, facts["abandoned"])),
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
         kept=load_tree(kept_template, facts["kept"], arrays),
+        keeper=facts.get("keeper", ""),
         recalled=load_tree(None, facts.get("recalled"), arrays),
         ledger=Ledger(**facts["ledger"]),
         controlled=load_tree(None, facts.get("controlled"), arrays),

@@ -5,6 +5,8 @@ base version. The result of a task depends on nothing else. So the same app and 
 give the same model bit for bit, and another config shows what would have happened.
 """
 
+import logging
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from fedcore.coordinator.records import (
     Decided,
     Declined,
     Enrolled,
+    HistoryForked,
     Leased,
     Stepped,
 )
@@ -26,8 +29,11 @@ from fedcore.typing import Seconds
 from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config
 from fedrun.journal import Journal
+from fedrun.journal.codec import Row
 from fedsim.exact import ExactClients
 from fedsim.world import World
+
+_log = logging.getLogger("fedsim")
 
 
 def recorded_clients(config: SimulateConfig, folder: Path) -> list[Client]:
@@ -80,6 +86,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
         known = {**journal.configurations()[-1][1].config}
     known.pop("simulate", None)  # how many clients there were plays no part
     recorded = parse_config(known).algorithm.update_filter
+    _warn_of_other_memories(records, folder)
     same_filter = recorded == world.run.config.algorithm.update_filter
     names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
     participants = {
@@ -125,6 +132,31 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
             world.feed(StopRequested(at=record.at, reason=record.reason))
         start_those_due()
         world.catch_up()
+
+
+def _warn_of_other_memories(records: Sequence[Row], folder: Path) -> None:
+    """Warns of a run whose clients lost a part of what they knew.
+
+    The journal does not say what was in their memories then, so a client that is
+    simulated goes on with its own.
+    """
+    forks = [r.version for r in records if isinstance(r, HistoryForked)]
+    ids: dict[str, set[str]] = {}
+    for record in records:
+        if isinstance(record, Enrolled):
+            ids.setdefault(record.name, set()).add(record.cid)
+    again = sorted(name for name, known in ids.items() if len(known) > 1)
+    because = [
+        *(f"its history was restored at version {version}" for version in forks),
+        *(f"{name} joined again under another id" for name in again),
+    ]
+    if because:
+        _log.warning(
+            "simulate.arrivals: %s cannot be repeated to the bit: %s, and what "
+            "clients had not sent is not recorded",
+            folder,
+            "; ".join(because),
+        )
 
 
 def _judge_before(world: World, record: Leased | Declined) -> None:

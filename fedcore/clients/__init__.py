@@ -31,6 +31,7 @@ from fedcore.clients.local_tensors import forked as forked
 from fedcore.clients.local_tensors import joined as joined
 from fedcore.clients.local_tensors import parted as parted
 from fedcore.clients.local_tensors import taken_back as taken_back
+from fedcore.clients.local_tensors import without_method as without_method
 from fedcore.clients.overlap_local_sgd import OverlapLocalSGD as OverlapLocalSGD
 from fedcore.clients.prioritised_sgd import PrioritisedSGD as PrioritisedSGD
 from fedcore.clients.scaffold import Scaffold as Scaffold

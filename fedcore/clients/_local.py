@@ -22,6 +22,8 @@ from fedcore.params import ParamSpec
 from fedcore.rng import Words
 from fedcore.typing import Array, Counts, State
 
+MOST = 2**31 - 1  # steps, epochs and samples of a batch, which loops in C count
+
 
 class LocalConfig(ClientAlgorithmConfig):
     """Settings of local steps, by whatever rule."""
@@ -35,11 +37,11 @@ class LocalConfig(ClientAlgorithmConfig):
     """Learning rate."""
     schedule: AnyLRSchedule | None = None
     """How the learning rate changes with the version of the model; none: not at all."""
-    steps: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, le=MOST)
     """Local steps; give steps or epochs."""
-    epochs: int | None = Field(default=None, ge=1)
+    epochs: int | None = Field(default=None, ge=1, le=MOST)
     """Passes over the client's data; 1 if neither is given."""
-    batch: int = Field(default=16, ge=1)
+    batch: int = Field(default=16, ge=1, le=MOST)
     """Samples a step; a client with fewer uses all that it has."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Adds this times w to the gradient."""

@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import Field
 
 from fedcore.clients._descent import Descent
-from fedcore.clients._local import LocalConfig
+from fedcore.clients._local import MOST, LocalConfig
 
 LOWEST = 1e-12  # shares of lr below it make λ no larger, lest λ overflow
 
@@ -27,7 +27,7 @@ class TrajectoryConfig(LocalConfig):
     """λ at the full learning rate."""
     inner_steps: int = Field(default=10, ge=1)
     """S, the steps of an inner loop."""
-    batch: int = Field(default=8, ge=1)
+    batch: int = Field(default=8, ge=1, le=MOST)
     """Samples a step; a client with fewer uses all that it has."""
 
     @property

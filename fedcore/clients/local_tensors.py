@@ -68,6 +68,13 @@ def parted(kept: State, initial_L: Vector | None) -> tuple[State, Vector | None]
     return (None, initial_L) if kept is None else (kept[_METHOD], kept[_LOCAL])
 
 
+def without_method(kept: State, *, has_local: bool) -> State:
+    """Returns what is left of what a client keeps when its method is another one."""
+    if not has_local or kept is None:
+        return None
+    return joined(None, kept[_LOCAL])
+
+
 def forked(config: ClientAlgorithmConfig, kept: State, *, has_local: bool) -> State:
     """What a client keeps when the server's history is another one."""
     if not has_local or kept is None:

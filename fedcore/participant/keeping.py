@@ -1,12 +1,14 @@
 """What a client keeps beside the model: error memory, its method's state, messages."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.clients import taken_back as back
+from fedcore.clients import without_method
 from fedcore.controllers import Assignment, joined
 from fedcore.participant.message import fold
 from fedcore.participant.state import ParticipantState, Sent
@@ -37,6 +39,18 @@ def folded(
         return None
     message = None if packed is None else payloads.unpack(packed, algorithm.spec.sizes)
     return fold(memory_D, residual_D, message, sign)
+
+
+def taken_over(algorithm: Algorithm, state: ParticipantState) -> ParticipantState:
+    """Returns the state for the client algorithm of a run, which may be another one.
+
+    What the earlier one kept from task to task means nothing to it, and is dropped. The
+    values of local tensors stay.
+    """
+    keeper, kept = algorithm.config.client.kind, state.kept
+    if state.keeper not in ("", keeper):
+        kept = without_method(kept, has_local=bool(algorithm.model.local))
+    return replace(state, keeper=keeper, kept=kept)
 
 
 def recalled(algorithm: Algorithm, packed: Bytes) -> State:

@@ -18,7 +18,7 @@ from fedcore.controllers import NOTHING, Assignment, Report, Wanted
 from fedcore.errors import ProtocolError
 from fedcore.measured import Device
 from fedcore.params import version_0
-from fedcore.participant import histories, models, updates, verdicts
+from fedcore.participant import histories, keeping, models, updates, verdicts
 from fedcore.participant.message import start_of
 from fedcore.participant.state import (
     Outcome,
@@ -55,7 +55,7 @@ class Participant:
         self.unusable = ""  # why the last update was not used, in words
         if state.memory_D is None:
             state = replace(state, memory_D=algorithm.uplink.init(algorithm.spec.dim))
-        self.state = state
+        self.state = keeping.taken_over(algorithm, state)
 
     # -------------------------------------------------------------------- pulls
 

@@ -99,6 +99,7 @@ class ParticipantState:
     abandoned: tuple[Abandoned, ...] = ()  # the last H histories that it has left
     oldest: ModelName | None = None  # the oldest base of what was folded back into e
     kept: State = None
+    keeper: str = ""  # the kind of the client algorithm that keeps it; "": unknown
     ledger: Ledger = Ledger()
     controlled: State = None  # of the controllers; None: they have seen nothing
     patch: int = 0  # bytes of the last download, and about those of the next one

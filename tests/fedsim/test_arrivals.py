@@ -1,5 +1,7 @@
 """A recorded order of arrival, simulated again."""
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,10 @@ import pytest
 
 import fedsim.simulation
 import latecomer
+from fedcore.coordinator.records import Enrolled, HistoryForked
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
+from fedrun.journal import Journal
 from fedrun.results import Results
 from fedrun.run import Run, start_run
 from tests.fedrun.journal.runs import change
@@ -125,3 +129,22 @@ def test_too_few_recorded_clients_for_an_algorithm_are_told(tmp_path: Path) -> N
             {"algorithm": {"min_clients": 3}},
             arrivals=str(tmp_path / "first"),
         )
+
+
+def test_arrivals_of_clients_that_lost_their_memory_are_repeated_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal does not say what they had not sent."""
+    simulate(tmp_path / "first", {})
+    simulate(tmp_path / "again", {}, arrivals=str(tmp_path / "first"))
+    assert "to the bit" not in caplog.text
+    with closing(Journal.open(tmp_path / "first")) as journal:
+        records = [entry.record for entry in journal.entries()]
+        one = next(r for r in records if isinstance(r, Enrolled))
+        last = records[-1].at
+        forked = HistoryForked(at=last, epoch="0" * 16, version=8, reason="-")
+        journal.append([replace(one, cid="another", at=last), forked])
+    simulate(tmp_path / "third", {}, arrivals=str(tmp_path / "first"))
+    (told,) = [text for text in caplog.messages if "to the bit" in text]
+    assert "restored at version 8" in told
+    assert f"{one.name} joined again under another id" in told
