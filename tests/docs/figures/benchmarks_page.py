@@ -5,6 +5,7 @@ from statistics import fmean
 
 from benchmarks import ablation
 from benchmarks.asynchrony.contenders import BOOSTED
+from benchmarks.bytes.levers import Came
 from benchmarks.bytes.tasks import TASKS
 from benchmarks.series import runs
 from tests.docs.figures import asynchrony
@@ -92,6 +93,7 @@ def _bytes() -> Iterator[Quote]:
             losses = pool(list(found.values()))
             about = (r"half a point of accuracy does not buy 300\s+times",)
             yield Quote("`make bytes`", LOSSES[name], losses, about)
+    yield from _levers()
     text = (
         r"100\s+of them|5,000 characters|10 clients a round|learning rate of 4",
         r"batches of \d+|[\d,]+\s+values|\d seeds|100 rounds",
@@ -103,6 +105,21 @@ def _bytes() -> Iterator[Quote]:
     counted = tasks["digits"]["settings"]["top_k 1/.2 %"]["seeds"][0]["counted"]
     for way in ("up", "down"):
         yield Quote("`make bytes` / bytes of the run", way, pool(counted[way]))
+
+
+def _levers() -> Iterator[Quote]:
+    """What else was tried: means of all seeds, and what they lose."""
+    columns = {
+        name: [Series.of(run[c] for run in kept["runs"]) for c in Came._fields]
+        for name, kept in saved("levers").items()
+    }
+    for name, found in columns.items():
+        said = (r"semi_discrete \.08/\.01 bits",)
+        yield Quote("`make bytes` / lever", f"{name} |", pool(more=found), said)
+    whole, *others = (accuracy for accuracy, *_ in columns.values())
+    lost = [Series.of([fmean(whole.values) - fmean(o.values)]) for o in others]
+    said = (r"300 rounds|3\s+seeds|EF21",)
+    yield Quote("`make bytes`", "What else was tried", pool(more=lost), said)
 
 
 def tried() -> list[Series]:
