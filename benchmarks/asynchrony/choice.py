@@ -7,7 +7,6 @@ out are evaluated: the rates are not chosen by what they are judged by.
 """
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -39,7 +38,7 @@ LIMIT = 150.0  # units of time that a run may take
 
 
 class Candidate(NamedTuple):
-    """What may be the default."""
+    """Rates of the default recipe that are compared."""
 
     rate: float
     """The server's learning rate."""
@@ -64,7 +63,7 @@ class Candidate(NamedTuple):
         return Contender(str(self), section, CONTENDERS[OURS].buffer)
 
     def __str__(self) -> str:
-        """All three."""
+        """Returns the three numbers, by which tables name a candidate."""
         return f"{self.rate:g}, {self.limit:g}, {self.power:g}"
 
 
@@ -90,7 +89,7 @@ SETTINGS = {  # the model, the speeds, and the clients in flight
 
 
 class Task(NamedTuple):
-    """One run."""
+    """A run that is to be made."""
 
     setting: str
     candidate: Candidate
@@ -166,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console.width = 160
     table = Table("rate, limit, power", *SETTINGS, box=box.SIMPLE_HEAD)
-    for row in rows(json.loads(json.dumps(told))):
+    for row in rows(told):
         table.add_row(*row)
     console.print(table)
     if options.save:

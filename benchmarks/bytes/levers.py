@@ -68,7 +68,7 @@ LEVERS = (
 
 
 class Came(NamedTuple):
-    """What a run came to."""
+    """The accuracy and the bytes of a run."""
 
     accuracy: float
     up: float
