@@ -143,7 +143,7 @@ def _warn_of_other_memories(records: Sequence[Row], folder: Path) -> None:
     forks = [r.version for r in records if isinstance(r, HistoryForked)]
     ids: dict[str, set[str]] = {}
     for record in records:
-        if isinstance(record, Enrolled):
+        if isinstance(record, Enrolled) and record.role == "trainer":
             ids.setdefault(record.name, set()).add(record.cid)
     again = sorted(name for name, known in ids.items() if len(known) > 1)
     because = [

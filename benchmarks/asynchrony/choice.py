@@ -89,7 +89,7 @@ SETTINGS = {  # the model, the speeds, and the clients in flight
 
 
 class Task(NamedTuple):
-    """A run that is to be made."""
+    """A run: the title of its setting, the rates that it has, and its seed."""
 
     setting: str
     candidate: Candidate

@@ -143,8 +143,11 @@ def test_arrivals_of_clients_that_lost_their_memory_are_repeated_with_a_warning(
         one = next(r for r in records if isinstance(r, Enrolled))
         last = records[-1].at
         forked = HistoryForked(at=last, epoch="0" * 16, version=8, reason="-")
-        journal.append([replace(one, cid="another", at=last), forked])
+        other = replace(one, name="judge", role="evaluator", at=last)
+        judges = [replace(other, cid=cid) for cid in ("x", "y")]
+        journal.append([replace(one, cid="another", at=last), *judges, forked])
     simulate(tmp_path / "third", {}, arrivals=str(tmp_path / "first"))
     (told,) = [text for text in caplog.messages if "to the bit" in text]
     assert "restored at version 8" in told
     assert f"{one.name} joined again under another id" in told
+    assert "judge" not in told  # an evaluator has no memory
