@@ -1,0 +1,1 @@
+"""Coded computation: redundant work inside one silo that survives stragglers."""
