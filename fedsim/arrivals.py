@@ -120,7 +120,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
                     f"simulate.arrivals: {name} trained on version {record.base}, "
                     "which this federation never publishes; the buffer must be the same"
                 )
-            clients.deliver(name)
+            clients.deliver(name, record.steps)
             coming[name].pop(0)
             started.discard(name)
         elif isinstance(record, Leased | Declined):

@@ -5,11 +5,12 @@ same order of arrival gives the same model, bit for bit.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcore.clients import in_common_steps
+from fedcore.clients import ClientAlgorithmConfig, in_common_steps
 from fedcore.controllers import Report
 from fedcore.coordinator.events import (
     ClientEnrolled,
@@ -31,6 +32,17 @@ from fedsim.evaluator import EvaluateModel
 from fedsim.fates import ASKS, DROPS, FINISHES, READY, RECEIVES, RETRY, UPLOADS, Fates
 from fedsim.population import Population
 from fedsim.world import World
+
+
+class _Task(NamedTuple):
+    """The size of a task."""
+
+    config: ClientAlgorithmConfig
+    samples: int
+    """How many the client has."""
+    steps: int
+    wanted: int | None
+    """How many samples the whole task is to use; None: the usual number."""
 
 
 class ExactClients:
@@ -304,6 +316,13 @@ class ExactClients:
 
     def _effort(self, who: int) -> float:
         """How many usual steps take as long as a client's next task."""
+        task = self._task(who)
+        return in_common_steps(
+            self._common, task.config, task.samples, task.steps, task.wanted
+        )
+
+    def _task(self, who: int) -> "_Task":
+        """How large a client's next task is."""
         if who not in self._samples:
             data, whose = self._data_of(who), f"train_data of {self._names[who]}"
             with user_code(whose):
@@ -311,10 +330,10 @@ class ExactClients:
         participant = self.participants[who]
         algorithm, held = participant.algorithm, participant.state.held
         assert held is not None
-        config, common = algorithm.config.client.at(held.version), self._common
+        config = algorithm.config.client.at(held.version)
         given, samples = assigned(algorithm, participant.state), self._samples[who]
         steps = config.steps_of(samples, given.work, given.samples)
-        return in_common_steps(common, config, samples, steps, given.samples)
+        return _Task(config, samples, steps, given.samples)
 
     def _label_counts(self, who: int) -> Counts | None:
         """How often each class is in a client's data; None: there are no labels."""
@@ -339,12 +358,32 @@ class ExactClients:
         passed = nbytes if part is None else int(part * nbytes)
         participant.observe(Report(at=now, nbytes=passed, upload_seconds=took))
 
-    def deliver(self, name: str) -> None:
-        """A client trains, and its update arrives at once, as a record says."""
+    def deliver(self, name: str, steps: int) -> None:
+        """A client trains, and its update arrives at once, as a record says.
+
+        Args:
+            name: of the client.
+            steps: how many the recorded update took. They tell whether the client had
+                halved its work after a late message: not if it had sent that one twice.
+        """
         who = self._places[name]
         self._is_recorded = True
+        self._take_work(who, steps)
         if self._train(who):
             self._push(who)
+
+    def _take_work(self, who: int, steps: int) -> None:
+        """Sets a client's share of the work to the one that takes these steps.
+
+        It stays as it is if there is none, since the record is of another config then.
+        """
+        participant = self.participants[who]
+        state = participant.state
+        while participant.state.work < 1 and self._task(who).steps != steps:
+            work = 2 * participant.state.work
+            participant.state = replace(participant.state, work=work)
+        if participant.state is not state and self._task(who).steps != steps:
+            participant.state = state
 
     def _push(self, who: int) -> None:
         """A client's update arrives."""

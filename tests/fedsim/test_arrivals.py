@@ -9,7 +9,7 @@ import pytest
 
 import fedsim.simulation
 import latecomer
-from fedcore.coordinator.records import Enrolled, HistoryForked
+from fedcore.coordinator.records import Decided, Enrolled, HistoryForked
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
 from fedrun.journal import Journal
@@ -40,6 +40,31 @@ def test_the_same_arrivals_make_the_same_versions_bit_for_bit(
     first = simulate(tmp_path / "first", changes)
     again = simulate(tmp_path / "again", changes, arrivals=str(tmp_path / "first"))
     assert len(first) == 8
+    assert again == first
+
+
+def test_a_late_message_that_was_sent_again_does_not_halve_the_work(
+    tmp_path: Path,
+) -> None:
+    """The recorded steps tell it; the client that is simulated sends it once."""
+    changes = {
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": 3,
+            "over_selection": 2.0,
+            "client": {"kind": "local_sgd", "lr": 0.05, "steps": 8, "batch": 4},
+        },
+        "simulate": {**ROUNDS["simulate"], "ack_loss": 0.6},
+        "stop": {"versions": 20},
+    }
+    first = simulate(tmp_path / "first", changes)
+    late = [
+        record.steps
+        for record in toys.records(tmp_path / "first")
+        if isinstance(record, Decided)
+    ]
+    assert set(late) >= {4, 8}
+    again = simulate(tmp_path / "again", changes, arrivals=str(tmp_path / "first"))
     assert again == first
 
 
