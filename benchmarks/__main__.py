@@ -15,6 +15,7 @@ from benchmarks.speed import (
     counting,
     dear,
     durable,
+    replay,
     server,
     start,
 )
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "counting": counting.run,
     "dear": dear.run,
     "durable": durable.run,
+    "replay": replay.run,
     "server": server.run,
     "start": start.run,
 }
