@@ -19,6 +19,7 @@ from fedcore.kernels.buckets import put_levels as put_levels
 from fedcore.kernels.buckets import quantise as quantise
 from fedcore.kernels.library import in_use as in_use
 from fedcore.kernels.pull import add_pull as add_pull
+from fedcore.kernels.rice import read_rice as read_rice
 from fedcore.kernels.rice import rice as rice
 from fedcore.kernels.rice import shifted_sum as shifted_sum
 from fedcore.kernels.rows import add_rows as add_rows

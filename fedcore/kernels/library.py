@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedcore.errors import ConfigError
 
 VARIABLE = "LATECOMER_KERNELS"
-INTERFACE = 7  # of the compiled module; another one was left by an older install
+INTERFACE = 8  # of the compiled module; another one was left by an older install
 
 
 def load(

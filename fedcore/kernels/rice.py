@@ -41,6 +41,31 @@ def rice(numbers_K: Indices, width: int) -> list[Bytes]:
     ]
 
 
+def read_rice(
+    low: Bytes, unary: Bytes, width: int, most: int, count: int
+) -> tuple[Indices, int] | None:
+    """Reads numbers that :func:`rice` coded, with a compiled loop.
+
+    Args:
+        low: the low bits of all numbers.
+        unary: the bytes in which the unary parts begin.
+        width: the low bits of each number.
+        most: the largest unary part.
+        count: how many numbers to read.
+
+    Returns:
+        The numbers (K,), and how many bytes their unary parts take. None where nothing
+        is compiled, and where they are no such numbers: :mod:`fedcore.payloads.rice`
+        reads the former, and says what is wrong with the latter.
+    """
+    kernels = library.compiled
+    if kernels is None or not count or most >= 1 << 31:
+        return None
+    numbers_K = np.empty(count, np.int64)
+    used: int = kernels.take_rice(low, unary, width, most, numbers_K)
+    return (numbers_K, used) if used else None
+
+
 def _kernels_for(numbers_K: Indices) -> Any:
     """Returns the compiled module for int64 numbers in one piece, else None."""
     simple = numbers_K.dtype == np.int64 and numbers_K.flags.c_contiguous

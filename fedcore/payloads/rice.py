@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
-from fedcore.kernels import shifted_sum
+from fedcore.kernels import read_rice, shifted_sum
 from fedcore.payloads.reader import Reader
 
 WIDEST = 31  # low bits of a number, at most
@@ -63,6 +63,12 @@ def unpack_rice(
     if width > WIDEST:
         raise PayloadError(f"{width} low bits, expected at most {WIDEST}")
     low = reader.array("u1", _bytes_of(count * width))
+    if count <= 8 * reader.left:
+        ahead = reader.peek(reader.left)
+        found = read_rice(low.data, ahead, width, most >> width, count)
+        if found is not None:
+            reader.bytes(found[1])
+            return found[0].astype(dtype, copy=False)
     numbers_K = _unpack_unary(reader, count, most >> width, dtype)
     if width:
         numbers_K <<= width

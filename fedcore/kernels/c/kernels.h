@@ -98,5 +98,7 @@ void largest(const uint32_t *bits, size_t rows, size_t dim, size_t k, uint32_t *
 uint64_t shifted_sum(const int64_t *numbers, size_t count, int width);
 int put_rice(const int64_t *numbers, size_t count, int width, uint8_t *out,
              size_t bytes);
+size_t take_rice(const uint8_t *low, size_t low_bytes, const uint8_t *unary, size_t bytes,
+                 int width, uint64_t most, int64_t *numbers, size_t count);
 
 #endif

@@ -2,7 +2,7 @@
 #include "buffers.h"
 #include "kernels.h"
 
-enum { INTERFACE = 7 }; /* raised with every change to what the callers pass */
+enum { INTERFACE = 8 }; /* raised with every change to what the callers pass */
 
 static size_t wanted(size_t dim, size_t bucket) {
     return dim / bucket + (dim % bucket != 0);
@@ -331,6 +331,26 @@ static PyObject *py_put_rice(PyObject *self, PyObject *args) {
     return done(&buffers);
 }
 
+static PyObject *py_take_rice(PyObject *self, PyObject *args) {
+    PyObject *low_, *unary_, *out_;
+    int width;
+    unsigned long long most;
+    Buffers buffers = {.count = 0};
+    size_t low_bytes, bytes, count, used;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOiKO", &low_, &unary_, &width, &most, &out_))
+        return NULL;
+    if (width < 0 || width > 31 || most >> 31)
+        return refuse(&buffers, "expected 0 to 31 low bits, and fewer than 2^31 zeros");
+    IN(uint8_t, low, low_bytes);
+    IN(uint8_t, unary, bytes);
+    OUT(int64_t, out, count);
+    Py_BEGIN_ALLOW_THREADS
+    used = take_rice(low, low_bytes, unary, bytes, width, most, out, count);
+    Py_END_ALLOW_THREADS
+    return finish(&buffers, PyLong_FromSize_t(used));
+}
+
 static PyMethodDef methods[] = {
     {"adam", py_adam, METH_VARARGS,
      "(w, v, s, g, eps, scale, beta_1, beta_2, lr, decay)"},
@@ -351,6 +371,8 @@ static PyMethodDef methods[] = {
     {"largest", py_largest, METH_VARARGS, "(x, rows, room for a row, out)"},
     {"shifted_sum", py_shifted_sum, METH_VARARGS, "(numbers, bits)"},
     {"put_rice", py_put_rice, METH_VARARGS, "(numbers, low bits, zeros to write to)"},
+    {"take_rice", py_take_rice, METH_VARARGS,
+     "(low bits, unary parts, width, most zeros, out) -> bytes of the unary parts, or 0"},
     {NULL, NULL, 0, NULL}};
 
 MODULE("Inner loops of codecs; the callers are in fedcore.kernels.")

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from fedcore import kernels, payloads
 from fedcore.compressors import CompressorConfig
+from fedcore.errors import PayloadError
 from fedcore.kernels.buckets import Measure
+from fedcore.payloads.reader import Reader
+from fedcore.payloads.rice import unpack_rice
 from fedcore.rng import Key, bits
 from fedcore.typing import Vector
 from tests.fedcore.kernels.both import SIZES, needed, raw, same
@@ -220,3 +223,47 @@ def test_rice_codes(numbers: list[int], width: int) -> None:
         number >> width for number in numbers
     )
     same(lambda: b"".join(kernels.rice(numbers_K, width)))
+
+
+def read(message: bytes, count: int, width: int, most: int) -> Any:
+    """The numbers and how many bytes are left, or what is wrong with the message."""
+    reader = Reader(message)
+    try:
+        return unpack_rice(reader, count, width, most), reader.left
+    except PayloadError as error:
+        return str(error)
+
+
+@given(
+    st.lists(st.integers(0, 5000), max_size=100),
+    st.integers(0, 31),
+    st.binary(max_size=20),
+)
+def test_rice_codes_are_read(numbers: list[int], width: int, more: bytes) -> None:
+    numbers_K = np.array(numbers, np.int64)
+    message = b"".join(kernels.rice(numbers_K, width)) + more
+    found, left = same(lambda: read(message, len(numbers), width, 5000))
+    assert found.tolist() == numbers
+    assert left == len(more)
+
+
+@given(
+    st.binary(max_size=40),
+    st.integers(0, 400),
+    st.integers(0, 33),
+    st.integers(0, 2**34),
+)
+def test_junk_in_the_place_of_rice_codes(
+    message: bytes, count: int, width: int, most: int
+) -> None:
+    same(lambda: read(message, count, width, most))
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1), st.integers(0, 12), st.data())
+def test_rice_codes_that_are_cut_or_too_large(
+    numbers: list[int], width: int, data: st.DataObject
+) -> None:
+    message = b"".join(kernels.rice(np.array(numbers, np.int64), width))
+    cut = data.draw(st.integers(0, len(message)))
+    most = data.draw(st.integers(0, 5000))
+    same(lambda: read(message[:cut], len(numbers), width, most))
