@@ -14,6 +14,7 @@ from fedclient.choices import read_choices
 from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.pace import read_pace
+from fedclient.phases import PhaseLog
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.errors import ConfigError, WorkloadError
@@ -44,6 +45,7 @@ def working(
     updates: int | None = None,
     pace: str = "0",
     choose: tuple[str, ...] = (),
+    trace: Path | None = None,
     **trust: Any,
 ) -> Iterator[Worker]:
     """Makes a worker that is ready to join; releases its folder at the end."""
@@ -66,9 +68,13 @@ def working(
     )
     client = Client(name or store.name() or "", index, count, args)
     try:
+        if trace is not None:
+            connection = member.connection
+            connection.phases = PhaseLog(trace, connection.transferred)
         yield Worker(member, workload, model, client, updates=updates, pace=paces)
     finally:
         member.close()
+        member.connection.phases.close()
 
 
 def run_evaluator(

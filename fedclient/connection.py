@@ -27,6 +27,7 @@ from fedwire.frames import (
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
 
+from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter
 from fedcore.errors import ProtocolError, WorkloadError
 from fedcore.params import ParamSpec
@@ -67,6 +68,7 @@ class Connection:
         self._spec = spec
         self._channel = address.channel()
         self.transferred = TransferCounter()
+        self.phases: Phases = OFF
         self._stub = Stub(self._channel, self.transferred.count)
         self._partial = Partial()
         self.session = secrets.randbits(64)
@@ -94,10 +96,12 @@ class Connection:
         """Asks for the model and for work; resumes a download that was cut off."""
         partial = self._partial
         request = pull_request(pull, self.key, partial.name, partial.received)
-        with explaining(self.address):
+        call = self.phases.call("request", "download", "down")
+        with explaining(self.address), call:
             frames = self._stub.pull(request, timeout=self._patience(PULL))
             if (frame := next(frames, None)) is None:
                 raise ProtocolError(f"{self.address}: an empty answer to a pull")
+            self.phases.turn()
             first = read_reply(frame)
             if first.refused:
                 answer = read_answer(first.refused)
@@ -105,7 +109,8 @@ class Connection:
             self.transferred.carry("down", 0, first.patch, len(first.patch))
             body = first.patch or self._download(first, request, frames)
             next(frames, None)  # its end: a call that is left open is reset
-        reply = read_pull_reply(first, pull, body)
+            reply = read_pull_reply(first, pull, body)
+            self.phases.note_version(reply.patch.version)
         self._partial = Partial()
         return reply
 
@@ -138,7 +143,8 @@ class Connection:
     def push(self, push: Push, *, again: bool) -> Ack:
         """Sends an update; with ``again``, resumes an upload that was cut off."""
         start = 0
-        with explaining(self.address):
+        call = self.phases.call("upload", "verdict", "up")
+        with explaining(self.address), call:
             if again and len(push.payload) > CHUNK:
                 request = pb.ResumeRequest(
                     key=self.key, seq=push.seq, digest=digest_bytes(push.digest)
@@ -156,6 +162,7 @@ class Connection:
             for frame in chunk_frames([push.payload], start, growing()):
                 self.transferred.carry("up", *peek_chunk(frame), header.size)
                 yield frame
+        self.phases.turn()
 
     def report(
         self, model: ModelName, values: Mapping[str, float], samples: int

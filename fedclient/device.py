@@ -48,6 +48,14 @@ def joules() -> float | None:
     return _number(_ENERGY, 1e-6)
 
 
+def joules_since(before: float | None) -> float | None:
+    """Returns the joules that the processor has used since; None: not known."""
+    now = joules()
+    if before is None or now is None or now < before:
+        return None
+    return now - before
+
+
 def _cores() -> int | None:
     """Returns how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -7,9 +7,11 @@ from typing import Any
 
 from fedclient.ahead import Ahead
 from fedclient.connection import Refusal
-from fedclient.device import joules, this_device
+from fedclient.device import joules, joules_since, this_device
 from fedclient.membership import Membership
 from fedclient.pace import AT_ONCE, Pace
+from fedclient.phases import Phases
+from fedclient.verdicts import log_verdict
 from fedcore.controllers import Report
 from fedcore.errors import (
     DivergedError,
@@ -77,6 +79,10 @@ class Worker:
     def _participant(self) -> Participant:
         return self._member.participant
 
+    @property
+    def _phases(self) -> Phases:
+        return self._member.connection.phases
+
     def run(self) -> None:
         """Works until the run has ended, or ``updates`` were accepted.
 
@@ -121,6 +127,7 @@ class Worker:
         self._client = replace(self._client, name=member.name)
         self._plan = None  # the labels may be shared now, or no more
         state = self._participant.state
+        self._phases.begin(member.name, state.run_id)
         self._again = state.pending is not None
         _log.info(
             "joined run %s as %r; %d updates sent so far",
@@ -167,8 +174,9 @@ class Worker:
         if isinstance(answer, Refusal):
             self._heed(answer)
             return False
-        self._participant.receive(answer)
-        self._member.save()
+        with self._phases.one("decode"):
+            self._participant.receive(answer)
+            self._member.save()
         if answer.done:
             self._ahead.stop()
             if work and answer.task is not None:
@@ -215,7 +223,8 @@ class Worker:
         began = time.monotonic()
         try:
             if reply.task.evaluate:
-                self._evaluate()
+                with self._phases.one("evaluate"):
+                    self._evaluate()
             if "public" in self._participant.wants:
                 state = self._participant.state
                 public, _ = self._metrics(state.public_D, state.kept)
@@ -235,23 +244,25 @@ class Worker:
             ahead, began = taken.trained, taken.began
             # The counter of energy has counted other things since.
             used, trains = None, time.monotonic() - taken.seconds
-        trained, base, key = self._trainer.task(
-            state, data, member.seed, self._client, ahead
-        )
+        with self._phases.one("compute"):
+            task = state, data, member.seed, self._client, ahead
+            trained, base, key = self._trainer.task(*task)
         stint = self._pace.of(self._tasks(participant.state.seq))
-        time.sleep(max(0.0, began + stint.seconds - time.monotonic()))
+        with self._phases.one("pace"):
+            time.sleep(max(0.0, began + stint.seconds - time.monotonic()))
         if stint.is_lost:
             return
         if self._device is not None:
             took = time.monotonic() - trains
-            measured = Measured(trained.used, took, _since(used), self._device)
+            measured = Measured(trained.used, took, joules_since(used), self._device)
             trained = trained._replace(measured=measured)
         own = None
         if "own" in participant.wants:
             own, _ = self._metrics(participant.own_model(trained), trained.kept)
-        participant.finish(trained, base, key)
-        participant.note_task(time.time(), own)
-        member.save()
+        with self._phases.one("encode"):
+            participant.finish(trained, base, key)
+            participant.note_task(time.time(), own)
+            member.save()
         self._again = False
         if participant.unusable:
             raise DivergedError(participant.unusable)
@@ -329,17 +340,18 @@ class Worker:
             took = time.monotonic() - began
             self._participant.observe(Report(at=time.time(), upload_seconds=took))
         self._again = True
-        try:
-            outcome = self._participant.settle(ack)
-        finally:
-            self._member.save()
+        with self._phases.one("settle"):
+            try:
+                outcome = self._participant.settle(ack)
+            finally:
+                self._member.save()
         self._follow(outcome, ack)
 
     def _follow(self, outcome: Outcome, ack: Ack) -> None:
         match outcome:
             case Outcome.SETTLED:
                 self._member.patience.reset()
-                _tell(ack)
+                log_verdict(ack)
             case Outcome.ENROL:
                 self._enrol()
             case Outcome.PULL:
@@ -378,24 +390,3 @@ class Worker:
             return
         self._updates = 0
         self.run()
-
-
-def _since(before: float | None) -> float | None:
-    """Returns the joules that the processor has used since; None: not known."""
-    now = joules()
-    if before is None or now is None or now < before:
-        return None
-    return now - before
-
-
-def _tell(ack: Ack) -> None:
-    if ack.answer is Verdict.ACCEPTED:
-        _log.info(
-            "update %d accepted at version %d, weight %.3g%s",
-            ack.seq,
-            ack.version,
-            ack.weight,
-            ack.reason and f"; it {ack.reason}",
-        )
-    else:
-        _log.info("update %d: %s (%s)", ack.seq, ack.answer.value, ack.reason)

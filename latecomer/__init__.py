@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedsim.experiments.api import compare_codecs as compare_codecs
     from fedsim.experiments.api import compare_runs as compare_runs
     from fedsim.experiments.api import run_sweep as run_sweep
+    from fedsim.experiments.predict.api import predict as predict
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -42,6 +43,7 @@ _MODULES = {
     "Workload": "fedcore.workload",
     "compare_codecs": "fedsim.experiments.api",
     "compare_runs": "fedsim.experiments.api",
+    "predict": "fedsim.experiments.predict.api",
     "run": "fedsim.api",
     "run_sweep": "fedsim.experiments.api",
 }

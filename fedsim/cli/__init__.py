@@ -3,6 +3,7 @@
 import click
 
 from fedsim.cli import experiments, simulator
+from fedsim.cli.predict import predict
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,5 +21,6 @@ for _command in (
     experiments.sweep,
     experiments.compare,
     experiments.staleness,
+    predict,
 ):
     main.add_command(_command)

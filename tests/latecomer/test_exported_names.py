@@ -27,6 +27,7 @@ NAMES = [
     "metrics",
     "models",
     "partitions",
+    "predict",
     "run",
     "run_sweep",
 ]

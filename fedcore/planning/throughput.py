@@ -1,0 +1,471 @@
+"""Predicts the throughput of W clients from the trace of one.
+
+Li, Yan, Paolieri, Golubchik, "Throughput Prediction of Asynchronous SGD in TensorFlow",
+ICPE 2020, arXiv 1911.04650; Li, Paolieri, Golubchik, Lin, "Predicting Throughput of
+Distributed Stochastic Gradient Descent", IEEE TPDS 33(11), 2022. The text of the papers
+was not within reach beyond abstract and introduction, so the model is derived from what
+they say of it: synthetic traces for W clients by discrete events, each client going
+through the phases of a traced task, with transfers that share the server's link.
+
+A client's task is: a request (own delay), a download (shared downlink), its own phases
+(own delay), an upload (shared uplink), the server's work on the update (shared
+aggregator), and the way back (own delay). The three resources are processor-sharing
+queues (:mod:`fedcore.planning.processor_sharing`) in which a connection has a rate of
+its own at most. A client takes the traced tasks in a random order and begins anew, in
+another order, when it has taken all: one client alone so takes exactly the time of the
+trace. We depart from the papers in that a download is one transfer and is not split
+into parts that computations wait for one by one, since clients here train on whole
+models.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore.errors import ConfigError
+from fedcore.planning.processor_sharing import ProcessorSharing
+from fedcore.planning.trace import OWN, Trace
+from fedcore.rng import Key
+from fedcore.typing import Seconds
+
+Floats = npt.NDArray[np.float64]
+RESOURCES = ("downlink", "uplink", "aggregator")
+STEPS = ("request", "wait", "download", "own", "upload", "server", "reply")
+"""What a client does in the model, in order; ``wait`` is for a round to begin."""
+SATURATED = 0.8
+"""A traced rate of this share of the link's capacity says that the link bounds it."""
+UPDATES = 10_000
+
+
+class Pace(NamedTuple):
+    """When a new version is made."""
+
+    buffer: int
+    """K: so many updates make a version."""
+    is_synchronous: bool = False
+    """Whether a cohort of K clients trains each version, and waits for the next."""
+
+
+class Demands(NamedTuple):
+    """What each of J traced tasks asks of the client and of the server."""
+
+    request_J: Floats
+    """Seconds until the server's answer, without the transfer."""
+    down_J: Floats
+    """Bytes."""
+    own_J: Floats
+    """Seconds of the client's own phases before the upload."""
+    up_J: Floats
+    """Bytes."""
+    server_J: Floats
+    """Seconds of the aggregator."""
+    reply_J: Floats
+    """Seconds from the aggregator back to the next request."""
+    fresh_J: npt.NDArray[np.bool_]
+    """Whether the download was of a newer version."""
+    capacities: Mapping[str, float]
+    """Of each resource: bytes, or seconds of work, a second."""
+    rates: Mapping[str, float]
+    """The most that one client gets of each resource."""
+
+    def solo(self, resource: str) -> Floats:
+        """Seconds (J,) that the tasks need a resource if no other client does."""
+        amount_J = {
+            "downlink": self.down_J,
+            "uplink": self.up_J,
+            "aggregator": self.server_J,
+        }[resource]
+        speed = min(self.capacities[resource], self.rates[resource])
+        return amount_J / speed
+
+    @property
+    def cycle(self) -> Seconds:
+        """The mean time of a task of a client alone."""
+        own = self.request_J + self.own_J + self.reply_J
+        return float(np.mean(own + sum(self.solo(name) for name in RESOURCES)))
+
+    def bounds(self, clients: int, down: float | None = None) -> dict[str, float]:
+        """The most updates a second that each resource and the clients allow.
+
+        Args:
+            clients: W.
+            down: the mean bytes of a download. Without it, those of the trace; they are
+                fewer where a client is often given the version that it has.
+        """
+        usual = float(self.down_J.mean())
+        down = usual if down is None else down
+        amounts = {
+            "downlink": down,
+            "uplink": float(self.up_J.mean()),
+            "aggregator": float(self.server_J.mean()),
+        }
+        found = {
+            name: self.capacities[name] / amount if amount else math.inf
+            for name, amount in amounts.items()
+        }
+        speed = min(self.capacities["downlink"], self.rates["downlink"])
+        cycle = self.cycle - (usual - down) / speed
+        return {**found, "clients": clients / cycle if cycle > 0 else math.inf}
+
+    @property
+    def saturation(self) -> float:
+        """The W at which the first shared resource is full: where the bounds cross."""
+        bounds = self.bounds(1)
+        return min(bounds[name] for name in RESOURCES) * self.cycle
+
+
+class Prediction(NamedTuple):
+    """What W clients do in the long run."""
+
+    clients: int
+    updates_per_second: float
+    versions_per_second: float
+    utilisation: Mapping[str, float]
+    """The share of its capacity that each resource serves; ``client``: the share of its
+    time that the mean client spends in its own phases."""
+    staleness_T: npt.NDArray[np.int64]
+    """The number of updates by staleness."""
+    seconds: Mapping[str, Seconds]
+    """The mean time of a task by step."""
+    bounds: Mapping[str, float]
+    """The most updates a second by resource."""
+    updates: int
+    """How many were counted."""
+
+    @property
+    def limit(self) -> str:
+        """What bounds the throughput first."""
+        return min(self.bounds, key=lambda name: self.bounds[name])
+
+
+def demands_of(
+    trace: Trace,
+    *,
+    up: float | None = None,
+    down: float | None = None,
+    server: Seconds | None = None,
+) -> tuple[Demands, list[str]]:
+    """Divides a trace into what is shared and what is the client's own.
+
+    The time of a transfer is that from the request to the last byte, or from the first
+    byte to the verdict, since the network's buffers hide when a byte has left. Of it
+    the bytes take what they need at the client's rate, and the rest is latency; so one
+    client alone takes exactly the traced time.
+
+    Args:
+        trace: of one client.
+        up: bytes a second of the server's link towards it. Without it, the rate of the
+            trace.
+        down: likewise from the server.
+        server: seconds that the server works on an update. Without it, what a verdict
+            takes longer than the shortest answer to a request.
+
+    Returns:
+        The demands, and what they assume, in sentences.
+    """
+    tasks, doubts = trace.tasks, list[str]()
+
+    def total(*phases: str) -> Floats:
+        return np.array(
+            [sum(t.seconds.get(name, 0.0) for name in phases) for t in tasks]
+        )
+
+    got_J = np.array([float(t.down) for t in tasks])
+    sent_J = np.array([float(t.up) for t in tasks])
+    pull_J, push_J = total("request", "download"), total("upload", "verdict")
+    c_down, r_down = _rates("down", got_J, pull_J, total("download"), down, doubts)
+    c_up, r_up = _rates("up", sent_J, push_J, total("upload"), up, doubts)
+    down_J, request_J = _divided(got_J, pull_J, min(c_down, r_down))
+    up_J, rest_J = _divided(sent_J, push_J, min(c_up, r_up))
+    if server is None:
+        server_J = np.maximum(0.0, rest_J - request_J.min())
+    else:
+        server_J = np.minimum(server, rest_J)
+    own_J = total(*(name for name in OWN if name != "settle"))
+    idle_J = np.array([t.idle for t in tasks])
+    return (
+        Demands(
+            request_J,
+            down_J,
+            own_J,
+            up_J,
+            server_J,
+            rest_J - server_J + total("settle") + idle_J,
+            np.array([t.is_fresh for t in tasks]),
+            {"downlink": c_down, "uplink": c_up, "aggregator": 1.0},
+            {"downlink": r_down, "uplink": r_up, "aggregator": 1.0},
+        ),
+        doubts,
+    )
+
+
+def _divided(bytes_J: Floats, seconds_J: Floats, rate: float) -> tuple[Floats, Floats]:
+    """Returns the bytes that a transfer has to wait for, and the rest of its time."""
+    needed_J = bytes_J / rate
+    share_J = np.minimum(1.0, seconds_J / np.where(needed_J > 0, needed_J, np.inf))
+    return bytes_J * share_J, np.maximum(0.0, seconds_J - needed_J)
+
+
+def _rates(
+    way: str,
+    bytes_J: Floats,
+    whole_J: Floats,
+    phase_J: Floats,
+    given: float | None,
+    doubts: list[str],
+) -> tuple[float, float]:
+    """Returns the link's capacity and the client's own rate, in bytes a second."""
+    some = (bytes_J > 0) & (whole_J > 0)
+    if given is not None and not (given > 0):
+        raise ConfigError(
+            f"the server's {way}link: expected a rate above 0, got {given:g}"
+        )
+    if not some.any():
+        return given or math.inf, math.inf
+    # The largest downloads say most about the rate, the small ones about latency.
+    large = some & (bytes_J >= np.median(bytes_J[some]))
+    seen_J = np.where(phase_J > whole_J / 2, phase_J, whole_J)
+    rate = float(np.median(bytes_J[large] / seen_J[large]))
+    if given is None:
+        doubts.append(
+            f"The capacity of the server's {way}link is not known: it is taken to be "
+            f"the {8e-6 * rate:.3g} Mbit/s of the trace (--server-{way}-mbit)."
+        )
+        return rate, math.inf
+    return given, (math.inf if rate >= SATURATED * given else rate)
+
+
+def predict(
+    demands: Demands,
+    clients: int,
+    pace: Pace,
+    *,
+    key: Key,
+    updates: int = UPDATES,
+) -> Prediction:
+    """Simulates W clients, and returns what they do in the long run.
+
+    Args:
+        demands: of the traced tasks.
+        clients: W.
+        pace: when a version is made.
+        key: of the draws; clients of one number draw the same tasks for every W.
+        updates: how many to count at least, after as long as a client needs to settle.
+
+    Raises:
+        ConfigError: there is no client, or a cohort is larger than W.
+    """
+    if clients < 1 or pace.buffer < 1:
+        raise ConfigError(
+            f"expected 1 client and a buffer of 1 or more, got {clients} and "
+            f"{pace.buffer}"
+        )
+    if pace.is_synchronous and pace.buffer > clients:
+        raise ConfigError(
+            f"a cohort of {pace.buffer} does not find as many clients among {clients}"
+        )
+    return _Run(demands, clients, pace, key).predict(updates)
+
+
+class _Draws:
+    """The order in which one client takes the traced tasks."""
+
+    def __init__(self, places: npt.NDArray[np.int64], key: Key) -> None:
+        self._places, self._rng = places, key.generator()
+        self._next = deque[int]()
+
+    def take(self) -> int:
+        if not self._next:
+            self._next.extend(self._rng.permutation(self._places).tolist())
+        return self._next.popleft()
+
+
+class _Run:
+    """The discrete events of one prediction."""
+
+    def __init__(self, demands: Demands, clients: int, pace: Pace, key: Key) -> None:
+        self.demands, self.clients, self.pace = demands, clients, pace
+        all_J = np.arange(len(demands.own_J))
+        fresh, same = all_J[demands.fresh_J], all_J[~demands.fresh_J]
+        name = [key.fold_in("client", client) for client in range(clients)]
+        self._tasks = [_Draws(all_J, one.fold_in("task")) for one in name]
+        # A trace of fresh downloads alone says that unchanged models have no bytes.
+        self._fresh = [_Draws(fresh if len(fresh) else all_J, one) for one in name]
+        self._same = [_Draws(same, one.fold_in("same")) for one in name]
+        self._has_same = bool(len(same))
+        self._cohorts = key.fold_in("cohorts").generator()
+        self._links = {
+            name: ProcessorSharing(demands.capacities[name], demands.rates[name])
+            for name in RESOURCES
+        }
+        self._delays: list[tuple[Seconds, int, int]] = []
+        self._number = 0
+        # Lists, since they are read one number at a time.
+        self._request, self._own = demands.request_J.tolist(), demands.own_J.tolist()
+        self._up, self._down = demands.up_J.tolist(), demands.down_J.tolist()
+        self._server = demands.server_J.tolist()
+        self._reply = demands.reply_J.tolist()
+        self._now: Seconds = 0.0
+        self._step = [0] * clients
+        self._since = [0.0] * clients
+        self._task = [0] * clients
+        self._base = [-1] * clients
+        self._version = self._buffered = 0
+        self._waiting = set[int]()
+        self._called = set[int]()  # of the round's cohort: who has not begun yet
+        self._begin_counting()
+
+    def _begin_counting(self) -> None:
+        self._seconds = [0.0] * len(STEPS)
+        self._done = self._pulls = 0
+        self._got = 0.0  # bytes of models
+        self._staleness = dict[int, int]()
+
+    def predict(self, updates: int) -> Prediction:
+        """Goes through the events, the first ones uncounted."""
+        tasks = len(self.demands.own_J)
+        each = self.clients * tasks
+        first = each if each <= updates else updates // 5
+        counted = each * math.ceil(updates / each) if each <= updates else updates
+        if self.pace.is_synchronous:
+            self._call()
+        for client in range(self.clients):
+            self._enter(client, 0, 0.0)
+        self._until(first)
+        began, version = self._now, self._version
+        work = {name: link.work for name, link in self._links.items()}
+        self._begin_counting()
+        self._until(counted)
+        passed = self._now - began
+        for link in self._links.values():
+            link.advance(self._now)
+        return self._result(passed, version, work)
+
+    def _result(
+        self, passed: Seconds, version: int, work: Mapping[str, float]
+    ) -> Prediction:
+        used = {
+            name: (link.work - work[name]) / passed / link.capacity if passed else 0.0
+            for name, link in self._links.items()
+        }
+        seconds = {
+            name: total / self._done
+            for name, total in zip(STEPS, self._seconds, strict=True)
+        }
+        cycle = sum(seconds.values())
+        staleness_T = np.zeros(max(self._staleness, default=0) + 1, np.int64)
+        for late, count in self._staleness.items():
+            staleness_T[late] = count
+        return Prediction(
+            self.clients,
+            self._done / passed if passed else math.inf,
+            (self._version - version) / passed if passed else math.inf,
+            {**used, "client": seconds["own"] / cycle if cycle else 0.0},
+            staleness_T,
+            seconds,
+            self.demands.bounds(self.clients, self._got / max(1, self._pulls)),
+            self._done,
+        )
+
+    # ---------------------------------------------------------------- events
+
+    def _until(self, updates: int) -> None:
+        """Goes on until so many tasks have ended since counting began."""
+        delays, links = self._delays, list(self._links.values())
+        while self._done < updates:
+            now, served = delays[0][0] if delays else math.inf, None
+            for link in links:
+                at = link.next_departure()
+                if at < now:
+                    now, served = at, link
+            self._now = now
+            if served is None:
+                client = heapq.heappop(delays)[2]
+            else:
+                client = served.depart(now)
+            self._leave(client, now)
+
+    def _enter(self, client: int, step: int, now: Seconds) -> None:
+        """A client begins a step, or goes through it if it takes no time."""
+        self._step[client], self._since[client] = step, now
+        task = self._task[client]
+        match STEPS[step]:
+            case "request":
+                task = self._task[client] = self._tasks[client].take()
+                self._delay(client, now, self._request[task])
+            case "wait":
+                if self.pace.is_synchronous and client not in self._called:
+                    self._waiting.add(client)
+                else:
+                    self._leave(client, now)
+            case "download":
+                amount = self._download(client)
+                self._pulls, self._got = self._pulls + 1, self._got + amount
+                self._serve("downlink", client, now, amount)
+            case "own":
+                self._delay(client, now, self._own[task])
+            case "upload":
+                self._serve("uplink", client, now, self._up[task])
+            case "server":
+                self._serve("aggregator", client, now, self._server[task])
+            case _:
+                self._delay(client, now, self._reply[task])
+
+    def _leave(self, client: int, now: Seconds) -> None:
+        """A client's step has ended."""
+        step = self._step[client]
+        self._seconds[step] += now - self._since[client]
+        if STEPS[step] == "server":
+            self._accept(client, now)
+        elif STEPS[step] == "wait":
+            self._called.discard(client)
+        elif STEPS[step] == "reply":
+            self._done += 1
+        self._enter(client, (step + 1) % len(STEPS), now)
+
+    def _delay(self, client: int, now: Seconds, seconds: Seconds) -> None:
+        self._number += 1
+        heapq.heappush(self._delays, (now + seconds, self._number, client))
+
+    def _serve(self, name: str, client: int, now: Seconds, amount: float) -> None:
+        link = self._links[name]
+        if amount > 0 and not link.is_free:
+            link.arrive(now, amount, client)
+        else:
+            self._leave(client, now)
+
+    def _download(self, client: int) -> float:
+        """The bytes of the newest version, or of the one that the client has."""
+        is_same = self._base[client] == self._version
+        self._base[client] = self._version
+        if not is_same:
+            return self._down[self._fresh[client].take()]
+        if self._has_same:
+            return self._down[self._same[client].take()]
+        return 0.0
+
+    def _accept(self, client: int, now: Seconds) -> None:
+        """The server has taken an update; K of them make a version."""
+        late = self._version - self._base[client]
+        self._staleness[late] = self._staleness.get(late, 0) + 1
+        self._buffered += 1
+        if self._buffered < self.pace.buffer:
+            return
+        self._buffered = 0
+        self._version += 1
+        if self.pace.is_synchronous:
+            self._call()
+            for one in sorted(self._waiting & self._called):
+                self._waiting.discard(one)
+                self._leave(one, now)
+
+    def _call(self) -> None:
+        """Draws the cohort of a round."""
+        size = self.pace.buffer
+        chosen = self._cohorts.choice(self.clients, size, replace=False)
+        self._called = set(chosen.tolist())

@@ -1,0 +1,1 @@
+"""``fedsim predict``: the throughput of many clients, from what one client did."""
