@@ -178,9 +178,7 @@ class PhaseLog(Phases):
 class _Recorded(AbstractContextManager[None]):
     """A block of which :class:`PhaseLog` records start, end and bytes."""
 
-    def __init__(
-        self, log: PhaseLog, first: str, second: str, way: Way | None
-    ) -> None:
+    def __init__(self, log: PhaseLog, first: str, second: str, way: Way | None) -> None:
         self._log, self._first, self._second, self._way = log, first, second, way
 
     def __enter__(self) -> None:

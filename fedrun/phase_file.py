@@ -27,7 +27,7 @@ def first_client(path: Path) -> str | None:
     if not path.exists() or not path.is_file() or not path.stat().st_size:
         return None
     with path.open("rb") as file:
-        return _head(path, 1, _parsed(file.readline(4096)))["client"]
+        return str(_head(path, 1, _parsed(file.readline(4096)))["client"])
 
 
 def read_phases(path: Path) -> Trace:

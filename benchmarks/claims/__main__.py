@@ -31,6 +31,7 @@ from benchmarks.claims import (
     skew,
     small_batches,
     threshold_selection,
+    throughput,
     unequal,
     wide_area,
 )
@@ -48,6 +49,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     8: late_updates.run,
     9: threshold_selection.run,
     11: hidden_transfers.run,
+    14: throughput.run,
     16: linear_speed_up.run,
     17: seen_once.run,
     18: rare_and_late.run,

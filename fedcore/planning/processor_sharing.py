@@ -18,7 +18,16 @@ from fedcore.typing import Seconds
 class ProcessorSharing:
     """A shared resource: its jobs, and the work that it has done."""
 
-    __slots__ = ("_at", "_clock", "_jobs", "_number", "busy", "capacity", "rate", "work")
+    __slots__ = (
+        "_at",
+        "_clock",
+        "_jobs",
+        "_number",
+        "busy",
+        "capacity",
+        "rate",
+        "work",
+    )
 
     def __init__(self, capacity: float, rate: float = math.inf) -> None:
         """An idle resource.

@@ -228,7 +228,7 @@ def _rates(
     if not some.any():
         return given or math.inf, math.inf
     # The largest downloads say most about the rate, the small ones about latency.
-    large = some & (bytes_J >= np.median(bytes_J[some]))
+    large = some & (bytes_J >= bytes_J.max() / 2)
     seen_J = np.where(phase_J > whole_J / 2, phase_J, whole_J)
     rate = float(np.median(bytes_J[large] / seen_J[large]))
     if given is None:
@@ -307,7 +307,8 @@ class _Run:
         self._number = 0
         # Lists, since they are read one number at a time.
         self._request, self._own = demands.request_J.tolist(), demands.own_J.tolist()
-        self._up, self._down = demands.up_J.tolist(), demands.down_J.tolist()
+        self._up: list[float] = demands.up_J.tolist()
+        self._down: list[float] = demands.down_J.tolist()
         self._server = demands.server_J.tolist()
         self._reply = demands.reply_J.tolist()
         self._now: Seconds = 0.0
@@ -384,10 +385,7 @@ class _Run:
                 if at < now:
                     now, served = at, link
             self._now = now
-            if served is None:
-                client = heapq.heappop(delays)[2]
-            else:
-                client = served.depart(now)
+            client = heapq.heappop(delays)[2] if served is None else served.depart(now)
             self._leave(client, now)
 
     def _enter(self, client: int, step: int, now: Seconds) -> None:

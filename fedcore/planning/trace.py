@@ -116,8 +116,8 @@ def check_row(row: Row) -> None:
 def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     """Makes a trace of rows, which stand in the order in which they were recorded.
 
-    A task without a verdict is left out, as is one that was sent again, since its time
-    says nothing about a task that works.
+    The first task is left out, since it loads the data. So is a task without a verdict,
+    and one that was sent again, since its time says nothing about a task that works.
 
     Raises:
         ConfigError: a row is wrong, phases overlap, or there are fewer than
@@ -128,7 +128,9 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     for place, own in enumerate(given):
         after = given[place + 1][0].start if place + 1 < len(given) else None
         counts = Counter(row.phase for row in own)
-        if not {"upload", "verdict"} <= set(counts) or counts["upload"] > 1:
+        if not place:
+            pass  # it loads the data, and may know the first version already
+        elif not {"upload", "verdict"} <= set(counts) or counts["upload"] > 1:
             left_out += 1
         else:
             found.append(_task(own, after, before))
@@ -136,8 +138,8 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
         before = versions[-1] if versions else before
     if len(found) < LEAST_TASKS:
         raise ConfigError(
-            f"the trace of {client!r} has {len(found)} finished tasks; a prediction "
-            f"needs at least {LEAST_TASKS}"
+            f"the trace of {client!r} has {len(found)} finished tasks after its first "
+            f"one; a prediction needs at least {LEAST_TASKS}"
         )
     return Trace(client, found, _doubts(found, left_out))
 
