@@ -91,7 +91,7 @@ def check_row(row: Row) -> None:
     Raises:
         ConfigError: its phase is unknown, or a number in it cannot be.
     """
-    if row.phase not in PHASES:
+    if row.phase not in ORDER:
         raise ConfigError(
             f"unknown phase {row.phase!r}; the phases are {', '.join(PHASES)}"
         )
@@ -106,7 +106,7 @@ def check_row(row: Row) -> None:
         raise ConfigError(
             f"phase {row.phase!r}: expected at least 0 bytes, got {row.bytes}"
         )
-    if row.depends_on is not None and row.depends_on not in PHASES:
+    if row.depends_on is not None and row.depends_on not in ORDER:
         raise ConfigError(
             f"phase {row.phase!r}: depends on {row.depends_on!r}, which is no phase; "
             f"the phases are {', '.join(PHASES)}"
