@@ -40,6 +40,11 @@ SETTINGS = {
         r"20 (?:local )?steps|of 8 and 20|829 s|α = \.\d|β = \.7|69 %|1\.15",
     ),
     9: (r"mean -?100|4k/3|is 1\s+value|1 in 1,000|[\d.]+ %",),
+    14: (
+        r"[Rr]eal loopback.*of 2, 4 and 8|8 Mbit/s up|16\s+Mbit/s|31 tasks|200 kB|\.7 s",
+        r"W = 2, 4 and 8|\.15 at most|1\.5 was|8 times one|staleness in rounds is 0",
+        r"ICPE \d+|of 2, 4 and 8 clients",
+    ),
     16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),
     17: (r"1,500 clients|150 rounds|16 images|1 % of the values",),
     22: (
