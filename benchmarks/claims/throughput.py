@@ -32,7 +32,8 @@ from benchmarks.claims.report import (
 )
 from benchmarks.claims.shared_link import SharedLink
 from fedcore.coordinator.records import Decided
-from fedcore.planning.throughput import Demands, Pace, Prediction, demands_of, predict
+from fedcore.planning.demands import Demands, demands_of
+from fedcore.planning.throughput import Pace, Prediction, predict
 from fedcore.rng import Key
 from fedcore.typing import Seconds
 from fedrun.phase_file import read_phases

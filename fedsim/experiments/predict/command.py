@@ -9,7 +9,8 @@ import click
 from rich.console import Console
 
 from fedcore.errors import ConfigError
-from fedcore.planning.throughput import UPDATES, Pace, Prediction, demands_of, predict
+from fedcore.planning.demands import demands_of
+from fedcore.planning.throughput import UPDATES, Pace, Prediction, predict
 from fedcore.planning.trace import Trace
 from fedcore.rng import Key
 from fedcore.typing import Seconds

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcore.planning.throughput import RESOURCES, Demands, Pace, Prediction
+from fedcore.planning.demands import RESOURCES, Demands
+from fedcore.planning.throughput import Pace, Prediction
 from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
 from fedrun import units

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedcore.planning.throughput import RESOURCES
+from fedcore.planning.demands import RESOURCES
 from fedrun.report import theme
 from fedrun.report.page import Section, page, plot, text
 from fedsim.experiments.curves import COLOURS

@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore.errors import ConfigError
-from fedcore.planning.throughput import (
-    RESOURCES,
-    Demands,
-    Pace,
-    demands_of,
-    predict,
-)
+from fedcore.planning.demands import RESOURCES, Demands, demands_of
+from fedcore.planning.throughput import Pace, predict
 from fedcore.planning.trace import Row, Trace, trace_of
 from fedcore.rng import Key
 
