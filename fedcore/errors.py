@@ -10,6 +10,7 @@
     │   │   └── NotStackableError  many of it cannot be computed at once
     │   └── SpecMismatchError  two models which should be the same are not
     ├── StoppedError         training that nobody waits for was not finished
+    ├── NotDecodableError    too few workers of a coded computation have answered
     ├── PayloadError         a peer's bytes do not describe a vector
     ├── ProtocolError        a peer's message breaks the protocol
     │   ├── RefusedError     the server will not have this client
@@ -58,6 +59,10 @@ class SpecMismatchError(WorkloadError):
 
 class StoppedError(LatecomerError):
     """Training that nobody waits for any more was not finished."""
+
+
+class NotDecodableError(LatecomerError):
+    """The workers that answered do not determine the coded result."""
 
 
 class PayloadError(LatecomerError):
