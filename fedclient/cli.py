@@ -122,12 +122,28 @@ TRAINER = with_options(
     help="Record there when each phase of each task began, how long it took and how "
     "many bytes it sent. fedsim predict reads it.",
 )
+@click.option(
+    "--workers",
+    type=int,
+    metavar="N",
+    help="Compute the gradients in N processes of this machine, which share out the "
+    "client's data.",
+)
+@click.option(
+    "--stragglers",
+    type=int,
+    metavar="S",
+    help="How many of --workers may be late or killed at any moment: each holds S + 1 "
+    "of N shards of the data, and the gradient stays exact. Without it, none.",
+)
 @in_sentences
 def join(
     updates: int | None,
     pace: str,
     choose: tuple[str, ...],
     trace: Path | None,
+    workers: int | None,
+    stragglers: int | None,
     **given: Any,
 ) -> None:
     """Train for a federation until it has ended.
@@ -136,6 +152,7 @@ def join(
     the same command continues.
     """
     own = {"updates": updates, "pace": pace, "choose": choose, "trace": trace}
+    own |= {"workers": workers, "stragglers": stragglers}
     with interruptible(given), _worker(given, **own) as worker:
         worker.run()
 

@@ -15,6 +15,7 @@ from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.pace import read_pace
 from fedclient.phases import PhaseLog
+from fedclient.silo.workload import read_workers, with_workers
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.errors import ConfigError, WorkloadError
@@ -46,6 +47,8 @@ def working(
     pace: str = "0",
     choose: tuple[str, ...] = (),
     trace: Path | None = None,
+    workers: int | None = None,
+    stragglers: int | None = None,
     **trust: Any,
 ) -> Iterator[Worker]:
     """Makes a worker that is ready to join; releases its folder at the end."""
@@ -54,7 +57,11 @@ def working(
     address, paces = parse_address(host, **trust), read_pace(pace)
     args = dict(map(key_and_value, data))
     choices = read_choices(choose)
+    code = read_workers(workers, stragglers)
     workload = _on(load_app(app), device)
+    silo = contextlib.ExitStack()
+    if code is not None:
+        workload = with_workers(workload, app, device, code, silo)
     model = _advised(workload.flat())
     store = ClientStore(state)
     member = Membership(
@@ -71,7 +78,8 @@ def working(
         if trace is not None:
             connection = member.connection
             connection.phases = PhaseLog(trace, connection.transferred)
-        yield Worker(member, workload, model, client, updates=updates, pace=paces)
+        with silo:
+            yield Worker(member, workload, model, client, updates=updates, pace=paces)
     finally:
         member.close()
         member.connection.phases.close()

@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.typing import Seconds
@@ -55,3 +56,39 @@ def last_words(error: LatecomerError) -> str:
     if error.__cause__ is None:
         return str(error)
     return "".join(traceback.format_exception(error.__cause__))[-LONG_TEXT:]
+
+
+class Failure(NamedTuple):
+    """An error as it is told to another process, or later."""
+
+    kind: type[LatecomerError]
+    words: str
+    trace: str
+    """Where it was raised, as text: a traceback does not travel."""
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """Returns what can be told of an error."""
+        kind = type(error) if isinstance(error, LatecomerError) else LatecomerError
+        words = str(error)
+        if kind is LatecomerError:
+            words = f"{type(error).__name__}: {error}"
+        lines = traceback.format_exception(error.__cause__ or error)
+        return cls(kind, words, "".join(lines))
+
+    def error(self, whose: str = "") -> LatecomerError:
+        """Returns the same error; its cause shows where it was raised.
+
+        Args:
+            whose: who tells it, at the beginning of its message.
+        """
+        error = self.kind(f"{whose}: {self.words}" if whose else self.words)
+        error.__cause__ = RemoteTraceback(self.trace)
+        return error
+
+
+class RemoteTraceback(Exception):  # noqa: N818 -- the cause of an error
+    """Shows a traceback that was told as text."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__(f"\n{trace}")

@@ -72,10 +72,10 @@ class MDSCode:
                 f"needs {self.needed}"
             )
         first = list(answered)[: self.needed]
-        solved: Floats = np.linalg.solve(
+        solved = np.linalg.solve(
             self.generator_WK[first], products_KH[: self.needed]
         )
-        flat_M: Floats = solved.reshape(-1)[:rows]
+        flat_M: Floats = np.asarray(solved, np.float64).reshape(-1)[:rows]
         return flat_M
 
 

@@ -26,7 +26,7 @@ from fedcore.training import client_seed, task_key, task_seeds
 from fedcore.typing import Array, Indices, State, Vector
 from fedcore.user_code import out_of_memory, user_code
 from fedrun.traffic import codec_of
-from fedsim.stacked.failure import Failure
+from fedcore.user_code import Failure
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.threads import one_thread
 

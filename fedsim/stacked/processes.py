@@ -14,7 +14,7 @@ from weakref import finalize
 
 from fedsim.child_processes import deaf, end_with_parent
 from fedsim.stacked.channel import Channel
-from fedsim.stacked.failure import Failure
+from fedcore.user_code import Failure
 from fedsim.stacked.threads import VARIABLES
 from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
 from fedsim.stacked.worker_pool import LinkLostError

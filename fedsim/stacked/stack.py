@@ -13,7 +13,7 @@ from fedcore.protocol import LARGEST
 from fedcore.stacks import StackedUpdates
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Vector
-from fedsim.stacked.failure import Failure
+from fedcore.user_code import Failure
 
 
 class Stack:

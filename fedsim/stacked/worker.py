@@ -18,7 +18,7 @@ from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
 from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.compute import Computed, Computer, Task
-from fedsim.stacked.failure import Failure
+from fedcore.user_code import Failure
 
 
 class Share(NamedTuple):

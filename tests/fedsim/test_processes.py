@@ -29,7 +29,7 @@ from fedrun.config import parse_config
 from fedrun.data import digits
 from fedrun.results import Results
 from fedsim.stacked.compute import Computed, Task
-from fedsim.stacked.failure import Failure
+from fedcore.user_code import Failure
 from fedsim.stacked.worker import Reply, Share, portable
 from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told

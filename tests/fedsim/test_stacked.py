@@ -32,7 +32,7 @@ from fedrun.results import Results
 from fedrun.traffic import Lane, Traffic
 from fedrun.traffic_file import LaneRow, TrafficFile, read_traffic
 from fedsim.evaluator import NAME
-from fedsim.stacked.failure import Failure
+from fedcore.user_code import Failure
 from fedsim.stacked.stack import Stack
 
 torch = pytest.importorskip("torch")

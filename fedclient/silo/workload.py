@@ -1,0 +1,212 @@
+"""A workload whose gradients are computed by the workers of a silo."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fedclient.silo.answer import digests
+from fedclient.silo.pool import SiloWorkers
+from fedclient.silo.worker import Blueprint
+from fedcore.algorithm import Algorithm
+from fedcore.clients import Priority
+from fedcore.coding import GradientCode, gradient_code
+from fedcore.errors import ConfigError, NotStackableError
+from fedcore.model import FlatModel, StackedModel, WeightedGradient
+from fedcore.rng import Key
+from fedcore.samples import Samples
+from fedcore.typing import Counts, Indices, Vector
+from fedcore.workload import Client, Workload
+
+
+def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | None:
+    """Returns the code of ``--workers`` and ``--stragglers``; None without workers.
+
+    Raises:
+        ConfigError: there is no such code.
+    """
+    if workers is None:
+        if stragglers is not None:
+            raise ConfigError(f"--stragglers {stragglers}: it needs --workers")
+        return None
+    try:
+        return gradient_code(workers, 0 if stragglers is None else stragglers)
+    except ConfigError as error:
+        raise ConfigError(f"--workers: {error}") from error
+
+
+def with_workers(
+    workload: Workload,
+    app: str,
+    device: str | None,
+    code: GradientCode,
+    stack: ExitStack,
+) -> "SiloWorkload":
+    """Returns a workload whose gradients workers compute.
+
+    They start when the client's data are read for the first time.
+
+    Args:
+        workload: the app's, on the device.
+        app: its name, by which the workers import it.
+        device: where they compute; None: the app's own choice.
+        code: of the silo.
+        stack: ends the workers.
+
+    Raises:
+        ConfigError: the app trains with a loop of its own.
+    """
+    if type(workload).train_task is not Workload.train_task:
+        raise ConfigError(
+            "--workers: this app trains with a loop of its own (train=), and workers "
+            "share out gradients; give gradient= instead, or leave --workers away"
+        )
+    silo = _Silo(app, device, code, stack)
+
+    def train_data(client: Client) -> Any:
+        silo.start(client)
+        return workload.train_data(client)
+
+    return SiloWorkload(
+        train_data=train_data,
+        valid_data=workload.valid_data,
+        test_data=workload.test_data,
+        inner=workload,
+        silo=silo,
+    )
+
+
+class _Silo:
+    """The workers, from the first time that they are needed."""
+
+    def __init__(
+        self, app: str, device: str | None, code: GradientCode, stack: ExitStack
+    ) -> None:
+        self._app, self._device, self.code, self._stack = app, device, code, stack
+        self._pool: SiloWorkers | None = None
+        self._checked = False
+
+    @property
+    def pool(self) -> SiloWorkers:
+        assert self._pool is not None  # gradients are of samples, which were read
+        return self._pool
+
+    def start(self, client: Client) -> None:
+        """Starts the workers, if they do not run."""
+        if self._pool is None:
+            blueprint = Blueprint(
+                self._app,
+                self._device,
+                client,
+                self.code.workers,
+                self.code.stragglers,
+                0,
+            )
+            pool = SiloWorkers(self.code, blueprint)
+            self._pool = self._stack.enter_context(pool)
+
+    def expect(self, samples: Samples) -> None:
+        """Has the workers' data compared with those of the client."""
+        if self._pool is not None and not self._checked:
+            self._checked = True
+            self._pool.expect(digests(samples, self.code.workers))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloWorkload(Workload):
+    """Another workload, with gradients from the workers of a silo."""
+
+    inner: Workload
+    silo: _Silo
+
+    def flat(self) -> FlatModel:
+        """Returns the model; its gradients are of rows.
+
+        Raises:
+            ConfigError: the model has batch statistics.
+        """
+        model = self.inner.flat()
+        if model.spec.in_training is not None:
+            raise ConfigError(
+                "--workers: the model has batch statistics, and no worker sees a "
+                "whole batch; use GroupNorm or LayerNorm, or buffers='frozen'"
+            )
+        return cast(FlatModel, SiloModel(model, lambda: self.silo.pool))
+
+    def samples(self, data: Any, whose: str) -> Samples:
+        """Returns the rows; a batch is the numbers of its rows, twice."""
+        samples = self.inner.samples(data, whose)
+        self.silo.expect(samples)
+        return RowSamples(samples)
+
+    def fits(self, algorithm: Algorithm) -> None:
+        """Checks the inner workload."""
+        self.inner.fits(algorithm)
+
+    def weighted_gradient(
+        self, model: FlatModel, priority: Priority
+    ) -> WeightedGradient:
+        """Refuses: workers compute sums, and not the norms of single samples.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "--workers: this federation's client algorithm weighs single samples "
+            "(prioritised SGD), and workers compute sums alone; leave --workers away"
+        )
+
+
+class RowSamples:
+    """Samples whose batches are read elsewhere, by the numbers of their rows."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        return len(self._samples)
+
+    def batch(self, rows: Indices) -> tuple[Indices, Indices]:
+        """The rows as inputs, and as targets."""
+        return rows, rows
+
+    def label_counts(self, rows: Indices) -> Counts | None:
+        """How often each class is among these rows."""
+        return self._samples.label_counts(rows)
+
+
+class SiloModel:
+    """A model whose gradients the workers of a silo compute."""
+
+    def __init__(self, model: FlatModel, pool: Callable[[], SiloWorkers]) -> None:
+        self._model, self._pool = model, pool
+        self._key, self._steps = Key.root(0), 0
+        self.spec, self.local_L, self.advice = model.spec, model.local_L, model.advice
+
+    def seed(self, key: Key) -> None:
+        """Keeps the key: the workers draw from it, by step and shard."""
+        self._key, self._steps = key, 0
+
+    def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
+        """Returns the mean loss over a batch and its gradient.
+
+        Args:
+            w_D: the model.
+            x: the rows of the batch, as :class:`RowSamples` returns them.
+            y: the same.
+        """
+        self._steps += 1
+        return self._pool().gradient(w_D, x, self._key.fold_in("step", self._steps))
+
+    def stacked(self, device: str = "cpu") -> StackedModel:
+        """Refuses: the workers have one client's data.
+
+        Raises:
+            NotStackableError: always.
+        """
+        raise NotStackableError("the workers of a silo compute for one client")
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the model's."""
+        return getattr(self._model, name)
