@@ -72,9 +72,7 @@ class MDSCode:
                 f"needs {self.needed}"
             )
         first = list(answered)[: self.needed]
-        solved = np.linalg.solve(
-            self.generator_WK[first], products_KH[: self.needed]
-        )
+        solved = np.linalg.solve(self.generator_WK[first], products_KH[: self.needed])
         flat_M: Floats = np.asarray(solved, np.float64).reshape(-1)[:rows]
         return flat_M
 

@@ -155,6 +155,35 @@ class DevicesConfig(Config):
     """Power of a device of slowness 1 while it trains."""
 
 
+class SiloConfig(Config):
+    """Workers inside each client, among which its local steps are shared out.
+
+    Each holds ``stragglers + 1`` of as many shards as there are workers, and a step is
+    done once the answers determine the sum of the gradients (gradient coding). A worker
+    takes its share of ``step_seconds``, and a random delay. The gradients are those
+    without workers.
+    """
+
+    workers: Count
+    """The number of workers of a client."""
+    stragglers: Annotated[int, Field(ge=0)] = 0
+    """How many of them no step waits for."""
+    delay: Annotated[float, Field(ge=0)] = 1.0
+    """Delay of a worker in a step, as a share of what it computes; the spread
+    multiplies it. That is 1/μ in the shifted-exponential model."""
+    spread: AnyDistribution = ExponentialDistribution()
+    """How much delays differ, in units of ``delay``."""
+
+    @model_validator(mode="after")
+    def _one_has_to_answer(self) -> Self:
+        if self.stragglers >= self.workers:
+            raise ValueError(
+                f"{self.stragglers} stragglers among {self.workers} workers: expected "
+                f"0 to {self.workers - 1}, since at least one worker has to answer"
+            )
+        return self
+
+
 class SimulateConfig(Config):
     """A population of clients for the simulator."""
 
@@ -166,6 +195,8 @@ class SimulateConfig(Config):
     """Slowness of a device: its steps take this many times longer."""
     jitter: AnyDistribution = Same()
     """Slowness of a single task, drawn for each task."""
+    silo: SiloConfig | None = None
+    """Workers inside each client; by default a client computes alone."""
     devices: DevicesConfig = DevicesConfig()
     """What devices say of themselves to controllers."""
     link: LinkConfig = LinkConfig()

@@ -22,6 +22,7 @@ from fedsim.population.chance import Chance, Values
 from fedsim.population.devices import Devices
 from fedsim.population.dropout import Dropout, LabelsOf
 from fedsim.population.presence import availability_of
+from fedsim.population.silo import Silo
 from fedsim.traces import ClientTrace, read_trace, read_values
 
 _MBIT = 125_000  # bytes
@@ -126,9 +127,11 @@ class Population:
 
             draws = Chance(key.fold_in("preemption"), self.count)
             self._pauses = Values(draws, pause)
-        self._is_steady = (
-            self._tasks is None and self._jitter is None and self._pauses is None
-        )
+        self._silo = None
+        if config.silo is not None:
+            self._silo = Silo(config.silo, key.fold_in("silo"), self.count)
+        extras = (self._tasks, self._jitter, self._pauses, self._silo)
+        self._is_steady = all(extra is None for extra in extras)
 
     def _links(
         self, config: SimulateConfig, key: Key, trace: list[ClientTrace] | None
@@ -172,6 +175,8 @@ class Population:
         The tasks of a recorded client take as long as they did, and after the last one
         as long as the first one again.
         """
+        if self._silo is not None:
+            steps = self._silo.usual_steps(who, task, steps)
         seconds = steps * self._step[who]
         if self._is_steady:
             return seconds

@@ -24,9 +24,8 @@ from fedcore.rng import Key
 from fedcore.stacks import StackedTasks, train_stack
 from fedcore.training import client_seed, task_key, task_seeds
 from fedcore.typing import Array, Indices, State, Vector
-from fedcore.user_code import out_of_memory, user_code
+from fedcore.user_code import Failure, out_of_memory, user_code
 from fedrun.traffic import codec_of
-from fedcore.user_code import Failure
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.threads import one_thread
 

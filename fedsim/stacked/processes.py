@@ -12,9 +12,9 @@ from multiprocessing.process import BaseProcess
 from threading import Thread, current_thread, main_thread
 from weakref import finalize
 
+from fedcore.user_code import Failure
 from fedsim.child_processes import deaf, end_with_parent
 from fedsim.stacked.channel import Channel
-from fedcore.user_code import Failure
 from fedsim.stacked.threads import VARIABLES
 from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
 from fedsim.stacked.worker_pool import LinkLostError

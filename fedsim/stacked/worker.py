@@ -12,13 +12,13 @@ from fedcore.errors import ConfigError
 from fedcore.pool import Pool
 from fedcore.samples import ArraySamples, Subset
 from fedcore.typing import Vector
+from fedcore.user_code import Failure
 from fedcore.workload import Workload
 from fedrun.app import load_app
 from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
 from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.compute import Computed, Computer, Task
-from fedcore.user_code import Failure
 
 
 class Share(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 from fedcore.errors import LatecomerError
 from fedcore.pool import Pool
 from fedcore.samples import arrays_of
-from fedsim.stacked.compute import Computed, Models, Task
 from fedcore.user_code import Failure
+from fedsim.stacked.compute import Computed, Models, Task
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.worker import Reply, Share
 

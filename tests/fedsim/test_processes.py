@@ -24,12 +24,11 @@ from fedcore.coordinator.records import Decided, Stepped
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.samples import Subset
-from fedcore.user_code import last_words
+from fedcore.user_code import Failure, last_words
 from fedrun.config import parse_config
 from fedrun.data import digits
 from fedrun.results import Results
 from fedsim.stacked.compute import Computed, Task
-from fedcore.user_code import Failure
 from fedsim.stacked.worker import Reply, Share, portable
 from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told

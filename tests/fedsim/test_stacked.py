@@ -25,6 +25,7 @@ from fedcore.coordinator.records import (
 )
 from fedcore.errors import JournalError, UserCodeError
 from fedcore.labels import counts_list
+from fedcore.user_code import Failure
 from fedcore.workload import Client
 from fedrun.data import digits
 from fedrun.journal import Journal, verify
@@ -32,7 +33,6 @@ from fedrun.results import Results
 from fedrun.traffic import Lane, Traffic
 from fedrun.traffic_file import LaneRow, TrafficFile, read_traffic
 from fedsim.evaluator import NAME
-from fedcore.user_code import Failure
 from fedsim.stacked.stack import Stack
 
 torch = pytest.importorskip("torch")

@@ -131,7 +131,7 @@ def test_a_small_last_batch_leaves_shards_empty() -> None:
 def test_a_batch_smaller_than_the_silo_is_refused() -> None:
     with (
         pool(4, 1) as silo,
-        pytest.raises(ConfigError, match="a batch of 3 samples .* 4 workers: set"),
+        pytest.raises(ConfigError, match=r"a batch of 3 samples .* 4 workers: set"),
     ):
         silo.gradient(start(), ROWS[:3], KEY)
 
@@ -139,7 +139,7 @@ def test_a_batch_smaller_than_the_silo_is_refused() -> None:
 def test_a_gradient_that_raises_in_a_worker_is_raised_here() -> None:
     with (
         pool(4, 1, "raises") as silo,
-        pytest.raises(UserCodeError, match="worker . of 4: .*no gradient today"),
+        pytest.raises(UserCodeError, match=r"worker . of 4: .*no gradient today"),
     ):
         silo.gradient(start(), ROWS, KEY)
 
@@ -147,7 +147,9 @@ def test_a_gradient_that_raises_in_a_worker_is_raised_here() -> None:
 def test_an_app_that_is_not_there_is_one_sentence() -> None:
     with (
         pool(3, 1, "nothing") as silo,
-        pytest.raises(WorkloadError, match="worker . of 3: .*'nothing' does not exist"),
+        pytest.raises(
+            WorkloadError, match=r"worker . of 3: .*'nothing' does not exist"
+        ),
     ):
         silo.gradient(start(), ROWS, KEY)
 
@@ -162,12 +164,10 @@ def test_workers_that_die_again_and_again_are_given_up() -> None:
 
 def test_data_that_are_others_in_each_process_are_noticed() -> None:
     with (
-        pool(3, 1, "other") as silo,
+        pool(3, 0, "other") as silo,
         pytest.raises(WorkloadError, match="other samples than in the client"),
     ):
-        until(lambda: silo.pids, "they run")
-        for _ in range(50):
-            silo.gradient(start(), ROWS, KEY)
+        silo.gradient(start(), ROWS, KEY)
 
 
 def test_workers_end_when_their_client_was_killed(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""How long the steps of a client take that shares them out among workers.
+
+Lee et al., "Speeding Up Distributed Machine Learning Using Codes", IEEE Transactions on
+Information Theory 64(3), 2018, §III: a worker takes its share of the work, and a random
+delay that is proportional to it. Each has s + 1 of n parts, and the sum is there once
+the answers determine it (Tandon et al., "Gradient Coding", ICML 2017).
+"""
+
+import math
+
+import numpy as np
+
+from fedcore.coding import gradient_code
+from fedcore.rng import Key
+from fedrun.config.simulate import SiloConfig
+from fedsim.population.chance import Chance
+
+_DRAW = 32  # draws of a task are counted in the bits below, tasks in those above
+_BLOCK = 1 << 12  # steps that are drawn at once
+
+
+class Silo:
+    """The workers of every client of a population.
+
+    Args:
+        config: the section ``simulate.silo``.
+        key: the randomness.
+        count: the number of clients.
+    """
+
+    def __init__(self, config: SiloConfig, key: Key, count: int) -> None:
+        self._code = gradient_code(config.workers, config.stragglers)
+        self._config, self._chance = config, Chance(key, count)
+
+    def usual_steps(self, who: int, task: int, steps: float) -> float:
+        """Returns how many steps without workers take as long as those of a task.
+
+        Args:
+            who: the client.
+            task: its task.
+            steps: how many there are; of the last one a part may be enough.
+        """
+        workers, whole = self._code.workers, math.ceil(steps)
+        share = self._code.load / workers
+        total = 0.0
+        for start in range(0, whole, _BLOCK):
+            end = min(start + _BLOCK, whole)
+            number_K = np.arange(start * workers, end * workers) | task << _DRAW
+            u_K = self._chance.many(np.full_like(number_K, who), number_K)
+            delay_K = self._config.delay * self._config.spread.quantile(u_K)
+            ready_S = self._code.ready(share * (1 + delay_K.reshape(-1, workers)))
+            if end == whole:
+                ready_S[-1] *= steps - (whole - 1)
+            total += float(ready_S.sum())
+        return total
