@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedsim.experiments.api import compare_runs as compare_runs
     from fedsim.experiments.api import run_sweep as run_sweep
     from fedsim.experiments.predict.api import predict as predict
+    from fedsim.experiments.coding.study import coding as coding
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -41,6 +42,7 @@ _MODULES = {
     "TrainingTask": "fedcore.workload",
     "WandB": "fedrun.callbacks",
     "Workload": "fedcore.workload",
+    "coding": "fedsim.experiments.coding.study",
     "compare_codecs": "fedsim.experiments.api",
     "compare_runs": "fedsim.experiments.api",
     "predict": "fedsim.experiments.predict.api",

@@ -14,6 +14,8 @@ from fedcore.coding.gradient_coding import (
     fractional_repetition as fractional_repetition,
 )
 from fedcore.coding.gradient_coding import gradient_code as gradient_code
+from fedcore.coding.gradient_coding import sum_ready as sum_ready
+from fedcore.coding.gradient_coding import usual_kind as usual_kind
 from fedcore.coding.latency import best_split as best_split
 from fedcore.coding.latency import coded_gradient_seconds as coded_gradient_seconds
 from fedcore.coding.latency import kth_fastest as kth_fastest

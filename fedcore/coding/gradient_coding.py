@@ -102,19 +102,33 @@ class GradientCode:
             )
         return weights_W
 
-    def ready(self, seconds_TW: Floats) -> Floats:
-        """Returns when the sum is known, (T,), if workers answer at these times.
 
-        Args:
-            seconds_TW: the time of each worker's answer, for each of T steps.
-        """
-        if self.groups:
-            by_group = seconds_TW.reshape(len(seconds_TW), -1, self.load)
-            last_T: Floats = by_group.min(axis=-1).max(axis=-1)
-            return last_T
-        wanted = self.workers - self.stragglers - 1
-        wanted_T: Floats = np.partition(seconds_TW, wanted, axis=-1)[:, wanted]
-        return wanted_T
+def sum_ready(seconds_TW: Floats, kind: Kind, stragglers: int) -> Floats:
+    """Returns when the sum is known, (T,), if workers answer at these times.
+
+    Args:
+        seconds_TW: the time of each worker's answer, for each of T steps.
+        kind: of the code.
+        stragglers: s.
+    """
+    trials, workers = seconds_TW.shape
+    if kind == "fractional_repetition":
+        by_group = seconds_TW.reshape(trials, -1, stragglers + 1)
+        last_T: Floats = by_group.min(axis=-1).max(axis=-1)
+        return last_T
+    wanted = workers - stragglers - 1
+    wanted_T: Floats = np.partition(seconds_TW, wanted, axis=-1)[:, wanted]
+    return wanted_T
+
+
+def usual_kind(workers: int, stragglers: int) -> Kind:
+    """Returns fractional repetition where s + 1 divides n, else cyclic.
+
+    Raises:
+        ConfigError: see :func:`check_workers`.
+    """
+    check_workers(workers, stragglers)
+    return "cyclic" if workers % (stragglers + 1) else "fractional_repetition"
 
 
 def check_workers(workers: int, stragglers: int) -> None:
@@ -140,8 +154,7 @@ def gradient_code(workers: int, stragglers: int) -> GradientCode:
     Raises:
         ConfigError: see :func:`check_workers`.
     """
-    check_workers(workers, stragglers)
-    if workers % (stragglers + 1) == 0:
+    if usual_kind(workers, stragglers) == "fractional_repetition":
         return fractional_repetition(workers, stragglers)
     return cyclic(workers, stragglers, Key.root(0).fold_in("gradient code"))
 

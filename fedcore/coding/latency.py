@@ -13,7 +13,7 @@ computes s + 1 of n parts.
 
 import numpy as np
 
-from fedcore.coding.gradient_coding import GradientCode, check_workers
+from fedcore.coding.gradient_coding import Kind, check_workers
 from fedcore.distributions import Floats
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
@@ -93,24 +93,29 @@ def replicated_seconds(workers: int, copies: int, straggling: float) -> float:
     return (1 + late) * copies / workers
 
 
-def coded_gradient_seconds(code: GradientCode, straggling: float) -> float:
+def coded_gradient_seconds(
+    workers: int, stragglers: int, kind: Kind, straggling: float
+) -> float:
     """Returns the mean time of one sum of gradients by a gradient code.
 
     A cyclic code waits for n - s answers: ((s+1)/n)(1 + (H_n - H_s)/μ). Fractional
     repetition has the sum once each group has answered, as replication does.
 
     Args:
-        code: of n workers and s stragglers.
+        workers: n.
+        stragglers: s.
+        kind: of the code.
         straggling: μ.
 
     Raises:
-        ConfigError: the rate is not above 0.
+        ConfigError: there is no such code, or the rate is not above 0.
     """
-    if code.groups:
-        return replicated_seconds(code.workers, code.load, straggling)
+    check_workers(workers, stragglers)
+    if kind == "fractional_repetition":
+        return replicated_seconds(workers, stragglers + 1, straggling)
     _check_rate(straggling)
-    late = _harmonic(code.workers) - _harmonic(code.stragglers)
-    return (1 + late / straggling) * code.load / code.workers
+    late = _harmonic(workers) - _harmonic(stragglers)
+    return (1 + late / straggling) * (stragglers + 1) / workers
 
 
 def worker_seconds(

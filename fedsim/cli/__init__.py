@@ -4,6 +4,7 @@ import click
 
 from fedsim.cli import experiments, simulator
 from fedsim.cli.predict import predict
+from fedsim.cli import coding, experiments, simulator
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,5 +23,6 @@ for _command in (
     experiments.compare,
     experiments.staleness,
     predict,
+    coding.coding,
 ):
     main.add_command(_command)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from fedcore.coding import gradient_code
+from fedcore.coding import sum_ready, usual_kind
 from fedcore.rng import Key
 from fedrun.config.simulate import SiloConfig
 from fedsim.population.chance import Chance
@@ -29,7 +29,7 @@ class Silo:
     """
 
     def __init__(self, config: SiloConfig, key: Key, count: int) -> None:
-        self._code = gradient_code(config.workers, config.stragglers)
+        self._kind = usual_kind(config.workers, config.stragglers)
         self._config, self._chance = config, Chance(key, count)
 
     def usual_steps(self, who: int, task: int, steps: float) -> float:
@@ -40,15 +40,16 @@ class Silo:
             task: its task.
             steps: how many there are; of the last one a part may be enough.
         """
-        workers, whole = self._code.workers, math.ceil(steps)
-        share = self._code.load / workers
+        workers, stragglers = self._config.workers, self._config.stragglers
+        whole, share = math.ceil(steps), (stragglers + 1) / workers
         total = 0.0
         for start in range(0, whole, _BLOCK):
             end = min(start + _BLOCK, whole)
             number_K = np.arange(start * workers, end * workers) | task << _DRAW
             u_K = self._chance.many(np.full_like(number_K, who), number_K)
             delay_K = self._config.delay * self._config.spread.quantile(u_K)
-            ready_S = self._code.ready(share * (1 + delay_K.reshape(-1, workers)))
+            seconds_SW = share * (1 + delay_K.reshape(-1, workers))
+            ready_S = sum_ready(seconds_SW, self._kind, stragglers)
             if end == whole:
                 ready_S[-1] *= steps - (whole - 1)
             total += float(ready_S.sum())

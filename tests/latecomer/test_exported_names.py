@@ -21,6 +21,7 @@ NAMES = [
     "TrainingTask",
     "WandB",
     "Workload",
+    "coding",
     "compare_codecs",
     "compare_runs",
     "data",

@@ -10,6 +10,7 @@ from fedcore.coding import (
     cyclic,
     fractional_repetition,
     gradient_code,
+    sum_ready,
 )
 from fedcore.coding.gradient_coding import cyclic_matrix
 from fedcore.errors import ConfigError, NotDecodableError
@@ -121,9 +122,9 @@ def test_equal_arguments_give_equal_codes() -> None:
 
 
 def test_the_sum_is_ready_with_the_answer_that_completes_it() -> None:
-    seconds_TW = np.array([[1.0, 9.0, 3.0, 4.0, 2.0, 5.0]])
-    assert fractional_repetition(6, 1).ready(seconds_TW).tolist() == [3.0]
-    assert cyclic(6, 1, KEY).ready(seconds_TW).tolist() == [5.0]
+    seconds_TW = np.array([[1.0, 9.0, 7.0, 4.0, 2.0, 5.0]])
+    assert sum_ready(seconds_TW, "fractional_repetition", 1).tolist() == [4.0]
+    assert sum_ready(seconds_TW, "cyclic", 1).tolist() == [7.0]
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import pytest
 from fedcore.coding import (
     best_split,
     coded_gradient_seconds,
-    cyclic,
-    gradient_code,
     kth_fastest,
     mds_seconds,
     replicated_seconds,
+    sum_ready,
     uncoded_seconds,
+    usual_kind,
     worker_seconds,
 )
 from fedcore.errors import ConfigError
@@ -54,10 +54,11 @@ def test_drawn_workers_take_as_long_as_the_formula_says(
 def test_drawn_gradient_codes_take_as_long_as_the_formula_says(
     workers: int, stragglers: int
 ) -> None:
-    for code in (gradient_code(workers, stragglers), cyclic(workers, stragglers, KEY)):
-        drawn_TW = worker_seconds(workers, code.load / workers, 0.5, TRIALS, KEY)
-        assert code.ready(drawn_TW).mean() == pytest.approx(
-            coded_gradient_seconds(code, 0.5), rel=0.02
+    for kind in {usual_kind(workers, stragglers), "cyclic"}:
+        share = (stragglers + 1) / workers
+        drawn_TW = worker_seconds(workers, share, 0.5, TRIALS, KEY)
+        assert sum_ready(drawn_TW, kind, stragglers).mean() == pytest.approx(
+            coded_gradient_seconds(workers, stragglers, kind, 0.5), rel=0.02
         )
 
 
@@ -74,7 +75,7 @@ def test_one_copy_of_each_part_is_the_uncoded_computation() -> None:
         lambda: uncoded_seconds(5, 0.0),
         lambda: replicated_seconds(6, 4, 1.0),
         lambda: best_split(0, 1.0),
-        lambda: coded_gradient_seconds(cyclic(5, 1, KEY), -1.0),
+        lambda: coded_gradient_seconds(5, 1, "cyclic", -1.0),
     ],
 )
 def test_wrong_numbers_are_refused(wrong: object) -> None:

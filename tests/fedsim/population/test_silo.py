@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coding import coded_gradient_seconds, gradient_code, uncoded_seconds
+from fedcore.coding import coded_gradient_seconds, uncoded_seconds, usual_kind
 from fedcore.errors import ConfigError
 from fedrun.config import SimulateConfig, parse_config
 from fedsim.population.population import Population
@@ -31,8 +31,8 @@ def test_steps_take_as_long_as_the_formula_of_gradient_coding(
     workers: int, stragglers: int, delay: float
 ) -> None:
     made = population(workers=workers, stragglers=stragglers, delay=delay)
-    code = gradient_code(workers, stragglers)
-    expected = coded_gradient_seconds(code, 1 / delay)
+    kind = usual_kind(workers, stragglers)
+    expected = coded_gradient_seconds(workers, stragglers, kind, 1 / delay)
     assert mean_step(made) == pytest.approx(expected, rel=0.03)
 
 

@@ -1,0 +1,1 @@
+"""``fedsim coding``: what codes gain for the workers of one silo."""

@@ -1,0 +1,315 @@
+"""How long coded and uncoded workers take: by formula, and drawn."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcore.coding import (
+    best_split,
+    coded_gradient_seconds,
+    expected_rates,
+    kth_fastest,
+    mds_seconds,
+    replicated_seconds,
+    saving,
+    shuffle_coded,
+    sum_ready,
+    uncoded_seconds,
+    usual_kind,
+    worker_seconds,
+)
+from fedcore.coding.gradient_coding import check_workers
+from fedcore.distributions import Floats
+from fedcore.errors import ConfigError
+from fedcore.rng import Key
+from fedcore.typing import JSON
+from fedrun.units import counted
+
+_MOST = 1000  # workers
+_DEMONSTRATED = 6  # workers of the shuffle that is carried out
+_ROWS, _WIDTH = 240, 64  # of that shuffle, per worker, and bytes of a row
+_CACHES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+
+
+class Row(NamedTuple):
+    """One way to share out the work."""
+
+    method: str
+    """``uncoded``, ``replication``, ``MDS`` or ``gradient coding``."""
+    setting: str
+    """Such as ``k = 7``."""
+    number: int
+    """k, r or s; 0 without a code."""
+    share: float
+    """Of the whole work that each worker does."""
+    formula: float
+    """The mean time; the whole work of one undisturbed worker takes 1."""
+    drawn: float
+    """The mean time over all trials."""
+    error: float
+    """Its standard error."""
+
+
+class Shuffle(NamedTuple):
+    """What coded shuffling saves with caches of one size."""
+
+    cached: float
+    uncoded: float
+    """The share of all rows that travels, each to one worker."""
+    coded: float
+    """The share that is broadcast."""
+    saving: float
+    """How many times cheaper it is, at the given multicast gain."""
+
+
+class Demonstration(NamedTuple):
+    """A coded shuffle of real bytes."""
+
+    workers: int
+    cached: float
+    uncoded_nbytes: int
+    coded_nbytes: int
+    wrong_rows: int
+    """Rows that a worker did not decode to the very bytes; always 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodingStudy:
+    """What codes gain for n workers.
+
+    Args:
+        workers: n.
+        straggling: μ, the rate of a worker's exponential delay.
+        multicast_gain: γ; None: n, as on a network where a broadcast costs no more than
+            one message.
+        trials: how often each way is drawn.
+        seed: of the draws.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+
+    workers: int
+    straggling: float = 1.0
+    multicast_gain: float | None = None
+    trials: int = 20_000
+    seed: int = 0
+    rows: list[Row] = field(default_factory=list)
+    shuffles: list[Shuffle] = field(default_factory=list)
+    demonstration: Demonstration | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        check_workers(self.workers, 0)
+        if self.workers > _MOST:
+            raise ConfigError(f"{self.workers} workers: expected {_MOST} or fewer")
+        if not (self.straggling > 0 and math.isfinite(self.straggling)):
+            raise ConfigError(
+                f"straggling rate {self.straggling:g}: expected a number above 0"
+            )
+        if self.trials < 2:
+            raise ConfigError(f"{self.trials} trials: expected 2 or more")
+        if not 1 <= self.gain <= self.workers:
+            raise ConfigError(
+                f"a multicast gain of {self.gain:g} among {self.workers} workers: "
+                f"expected 1 to {self.workers}"
+            )
+
+    @property
+    def gain(self) -> float:
+        """γ."""
+        return self.workers if self.multicast_gain is None else self.multicast_gain
+
+    @property
+    def steps(self) -> int:
+        """How many rows :meth:`fill` makes."""
+        return 2 * self.workers + sum(1 for _ in self._copies())
+
+    def fill(self) -> Iterator[Row]:
+        """Computes all rows, one after the other, and then the shuffles."""
+        n, rate = self.workers, self.straggling
+        yield self._row("uncoded", "", 0, 1 / n, uncoded_seconds(n, rate), n)
+        for copies in self._copies():
+            yield self._row(
+                "replication",
+                f"r = {copies}",
+                copies,
+                copies / n,
+                replicated_seconds(n, copies, rate),
+                None,
+            )
+        for k in range(1, n + 1):
+            yield self._row("MDS", f"k = {k}", k, 1 / k, mds_seconds(n, k, rate), k)
+        for s in range(1, n):
+            seconds = coded_gradient_seconds(n, s, usual_kind(n, s), rate)
+            yield self._row(
+                "gradient coding", f"s = {s}", s, (s + 1) / n, seconds, None
+            )
+        if n > 1:
+            self._shuffle()
+
+    def _copies(self) -> Iterator[int]:
+        return (r for r in range(2, self.workers + 1) if self.workers % r == 0)
+
+    def _row(
+        self,
+        method: str,
+        setting: str,
+        number: int,
+        share: float,
+        formula: float,
+        needed: int | None,
+    ) -> Row:
+        key = Key.root(self.seed).fold_in("coding", method, number)
+        seconds_TW = worker_seconds(
+            self.workers, share, self.straggling, self.trials, key
+        )
+        drawn_T = self._ready(seconds_TW, method, number, needed)
+        error = float(drawn_T.std(ddof=1)) / math.sqrt(self.trials)
+        row = Row(method, setting, number, share, formula, float(drawn_T.mean()), error)
+        self.rows.append(row)
+        return row
+
+    def _ready(
+        self, seconds_TW: Floats, method: str, number: int, needed: int | None
+    ) -> Floats:
+        if needed is not None:
+            return kth_fastest(seconds_TW, needed)
+        if method == "replication":
+            return sum_ready(seconds_TW, "fractional_repetition", number - 1)
+        return sum_ready(seconds_TW, usual_kind(self.workers, number), number)
+
+    def _shuffle(self) -> None:
+        n = self.workers
+        for cached in sorted({max(c, 1 / n) for c in _CACHES}):
+            uncoded, coded = expected_rates(n, cached)
+            times = saving(n, cached, self.gain)
+            self.shuffles.append(Shuffle(cached, uncoded, coded, times))
+        few = min(n, _DEMONSTRATED)
+        key = Key.root(self.seed).fold_in("coded shuffling")
+        drawn = key.generator().integers(0, 256, (few * _ROWS, _WIDTH))
+        data, cached = drawn.astype(np.uint8), 0.5
+        done = shuffle_coded(data, few, cached, key.fold_in("shuffle"))
+        wrong = sum(
+            int((got != data[needed]).any(axis=1).sum())
+            for needed, got in zip(done.needed, done.decoded, strict=True)
+        )
+        object.__setattr__(
+            self,
+            "demonstration",
+            Demonstration(few, cached, done.uncoded_nbytes, done.coded_nbytes, wrong),
+        )
+
+    # --------------------------------------------------------------------- results
+
+    def of(self, method: str) -> list[Row]:
+        """Returns the rows of one method."""
+        return [row for row in self.rows if row.method == method]
+
+    @property
+    def uncoded(self) -> Row:
+        """The row without a code."""
+        return self.rows[0]
+
+    @property
+    def best(self) -> list[Row]:
+        """The fastest row of each method, without a code first."""
+        return [
+            min(self.of(method), key=lambda row: row.formula)
+            for method in dict.fromkeys(row.method for row in self.rows)
+        ]
+
+    @property
+    def largest_error(self) -> float:
+        """By how much a drawn mean misses its formula at most, as a share of it."""
+        return max(abs(row.drawn / row.formula - 1) for row in self.rows)
+
+    @property
+    def heading(self) -> str:
+        """How many workers, which delays, how many trials."""
+        return (
+            f"{counted(self.workers, 'worker')}, straggling rate {self.straggling:g}, "
+            f"{self.trials:,} trials each"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """Who is fastest, without a capital and a full stop."""
+        k, uncoded = best_split(self.workers, self.straggling), self.uncoded.formula
+        fastest = mds_seconds(self.workers, k, self.straggling)
+        words = (
+            f"an MDS code that waits for {k} of {counted(self.workers, 'worker')} "
+            f"takes {fastest:.4g}, and without a code it takes {uncoded:.4g}: "
+            f"{uncoded / fastest:.2f} times as long"
+        )
+        coded = self.of("gradient coding")
+        if not coded:
+            return words
+        first = min(coded, key=lambda row: row.formula)
+        if first.formula >= uncoded:
+            return (
+                f"{words}; gradient coding gains nothing here, since its workers "
+                "compute each part several times"
+            )
+        return (
+            f"{words}; gradient coding is fastest for {first.setting}, with "
+            f"{first.formula:.4g}"
+        )
+
+    def as_json(self) -> JSON:
+        """Returns all numbers."""
+        shown = self.demonstration
+        return {
+            "workers": self.workers,
+            "straggling": self.straggling,
+            "multicast_gain": self.gain,
+            "trials": self.trials,
+            "seed": self.seed,
+            "best_k": best_split(self.workers, self.straggling),
+            "largest_error": self.largest_error,
+            "rows": [row._asdict() for row in self.rows],
+            "coded_shuffling": [row._asdict() for row in self.shuffles],
+            "demonstration": None if shown is None else shown._asdict(),
+            "verdict": self.verdict,
+        }
+
+
+def coding(
+    workers: int,
+    *,
+    straggling: float = 1.0,
+    multicast_gain: float | None = None,
+    trials: int = 20_000,
+    seed: int = 0,
+) -> CodingStudy:
+    """Tells what codes gain for the workers of one silo, as ``fedsim coding`` does.
+
+    Args:
+        workers: the number of workers.
+        straggling: the rate μ of a worker's exponential delay; the mean delay is 1/μ of
+            what it computes.
+        multicast_gain: by how much one message to all workers is cheaper than one to
+            each; None: as many times as there are workers.
+        trials: how often each way is drawn.
+        seed: of the draws.
+
+    Returns:
+        ``rows`` with the time by formula and drawn, ``best`` of each method, and what
+        coded ``shuffles`` save; ``verdict`` says who is fastest.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+    study = CodingStudy(
+        workers=workers,
+        straggling=straggling,
+        multicast_gain=multicast_gain,
+        trials=trials,
+        seed=seed,
+    )
+    for _ in study.fill():
+        pass
+    return study
