@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchmarks.claims.both_memories import KNOWN, SPARED
+from benchmarks.claims.coded_computation import SIZES, formulas
 from benchmarks.claims.exactly_once import COMPARED
 from benchmarks.series import EARLIER
 from tests.docs.figures import larger
@@ -45,6 +46,11 @@ SETTINGS = {
         r"200 kB|\.7 s",
         r"W = 2, 4 and 8|\.15 at most|1\.5 was|8 times one|staleness in rounds is 0",
         r"ICPE \d+|of 2, 4 and 8 clients",
+    13: (
+        r"8\s+workers|s \+ 1|weights are 0 and 1|three seeds|have 1,000 values",
+        r"50,000 draws|with (?:10|50)\b|n = \d+|k = \d+|1 \+ Exp\(1\)|\d ms a sample",
+        r"batches of 120|250 ms|12 steps|6,000 real|6 workers|10⁻¹[³⁵]|\(α \+ 1/n\)",
+        r"Algorithm 2|TIT 2018|EC2",
     ),
     16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),
     17: (r"1,500 clients|150 rounds|16 images|1 % of the values",),
@@ -268,12 +274,21 @@ def _without_rounds() -> Iterator[Series]:
             yield Series.of(cell["values"])
 
 
+def _codes() -> Iterator[Series]:
+    """Claim 13: the times by formula, and the largest error in 10⁻¹³."""
+    for workers in SIZES:
+        yield from (Series.of([seconds]) for seconds in formulas(workers))
+    cells = claim(13)["tables"][0]["rows"]["cyclic"]
+    yield Series.of([max(cells["largest error, 1e-15"]["values"]) / 100])
+
+
 DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     2: _losses,
     3: _gaps,
     4: _catch_ups,
     5: _exponential,
     9: _selection,
+    13: _codes,
     16: _eight_workers,
     17: _once,
     20: _wide_area,
