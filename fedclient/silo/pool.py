@@ -10,7 +10,7 @@ from fedclient.silo.answer import Answer, Job, decoded
 from fedclient.silo.process import MOST_STARTS, WorkerProcess
 from fedclient.silo.worker import Blueprint, Ready
 from fedcore.coding import GradientCode
-from fedcore.errors import ConfigError, WorkloadError
+from fedcore.errors import ConfigError, StoppedError, WorkloadError
 from fedcore.rng import Key
 from fedcore.typing import Indices, Vector
 from fedcore.user_code import Failure
@@ -67,8 +67,8 @@ class SiloWorkers:
 
     @property
     def pids(self) -> list[int]:
-        """The numbers of the processes, by worker."""
-        return [worker.pid for worker in self._workers]
+        """The numbers of the processes that were started, by worker."""
+        return [worker.pid for worker in self._workers if worker.pid is not None]
 
     def expect(self, digests: Mapping[int, str]) -> None:
         """Says what the client itself has read of each shard.
@@ -95,6 +95,7 @@ class SiloWorkers:
             ConfigError: the batch has fewer samples than there are workers.
             WorkloadError: a worker's computation raised, or too many of them cannot be
                 started.
+            StoppedError: the workers were ended meanwhile.
         """
         self._largest = max(self._largest, len(rows_B))
         if self._largest < self._code.workers:  # a last, smaller batch may be
@@ -120,6 +121,8 @@ class SiloWorkers:
 
     def _raise_failures(self) -> None:
         count = self._code.workers
+        if self._is_closed:
+            raise StoppedError("the workers of this client have ended")
         if self._raised is not None:
             worker, failure = self._raised
             raise failure.error(f"worker {worker} of {count}")

@@ -51,10 +51,10 @@ class WorkerProcess:
         self._thread.start()
 
     @property
-    def pid(self) -> int:
-        """The number of its process now; 0: it has none."""
+    def pid(self) -> int | None:
+        """The number of its process now; None: it has not had one so far."""
         process = self._process
-        return 0 if process is None else process.pid
+        return None if process is None else process.pid
 
     def close(self) -> None:
         """Kills the process and waits until it is gone."""
