@@ -1,5 +1,6 @@
 """The command ``fedclient``."""
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -239,23 +240,35 @@ def model(app: str, out: Path, seed: int) -> None:
 @main.command(
     epilog=example("fedclient evaluate-file --app my_app:workload model.safetensors")
 )
-@click.argument("words", nargs=-1, required=True, metavar="[APP] MODEL")
+@click.argument("words", nargs=-1, required=True, metavar="[APP] MODEL...")
 @app_option()
 @DEVICE
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a model.")
 @in_sentences
-def evaluate_file(app: str | None, words: tuple[str, ...], device: str | None) -> None:
-    """Evaluate a model file on an app's test data.
+def evaluate_file(
+    app: str | None, words: tuple[str, ...], device: str | None, as_json: bool
+) -> None:
+    """Evaluate model files on an app's test data.
 
-    MODEL is a safetensors file, as fedserver export writes it.
+    MODEL is a safetensors file, as fedserver export writes it. Where the targets are
+    labels and the app has metrics of outputs, the recall of each class is among them.
     """
-    from fedclient.commands import evaluate_file as evaluated
+    from fedclient.commands import evaluate_models
 
-    *word, file = words
-    if len(word) > 1:
-        raise click.UsageError(f"expected one MODEL, got {' '.join(words)}")
-    named = one_app(app, next(iter(word), None))
-    for line in evaluated(named, Path(file), device):
-        click.echo(line)
+    files = list(words)
+    word = files.pop(0) if app is None else None
+    if not files:
+        raise click.UsageError(f"expected a MODEL, got {words[0]} alone")
+    named = one_app(app, word)
+    for path, found in evaluate_models(named, list(map(Path, files)), device):
+        if as_json:
+            click.echo(json.dumps({"model": str(path), **found.to_json()}))
+            continue
+        if len(files) > 1:
+            click.echo(f"{path}:")
+        click.echo(f"{found.samples} samples")
+        for name, value in found.metrics.items():
+            click.echo(f"{name} {value:.4f}")
 
 
 def _worker(given: dict[str, Any], **more: Any) -> Any:

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
-from fedrun.files import load_model, save_model
+from fedrun.evaluation import Evaluation, evaluate_files
+from fedrun.files import save_model
 
 _log = logging.getLogger("fedclient")
 
@@ -133,19 +134,12 @@ def _advised(model: FlatModel) -> FlatModel:
     return model
 
 
-def evaluate_file(app: str, path: Path, device: str | None = None) -> Iterator[str]:
-    """Evaluates a model file on the app's test data; yields lines to print."""
-    workload = _on(load_app(app), device)
-    if workload.test_data is None:
-        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
-    model = workload.flat()
-    spec, flat_D = load_model(path)
-    model.spec.require(spec, str(path))
-    with user_code("evaluation"):
-        values, samples = model.evaluate(flat_D, workload.test_data())
-    yield f"{samples} samples"
-    for name, value in values.items():
-        yield f"{name} {value:.4f}"
+def evaluate_models(
+    app: str, paths: Sequence[Path], device: str | None = None
+) -> Iterator[tuple[Path, Evaluation]]:
+    """Evaluates model files on the app's test data; yields each with its metrics."""
+    found = evaluate_files(_on(load_app(app), device), paths, app)
+    yield from zip(paths, found, strict=True)
 
 
 def _on(workload: Workload, device: str | None) -> Workload:

@@ -5,15 +5,18 @@ starts these processes; in a container, another container takes their place.
 """
 
 import asyncio
+import json
 import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from fedcore.errors import ConfigError, WorkloadError
 from fedrun.config import FederationConfig
+from fedrun.evaluation import Evaluation
 
 _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
@@ -49,6 +52,23 @@ def make_model(config: FederationConfig, folder: Path) -> None:
     if done.returncode:
         reason = done.stderr.strip().removeprefix("error: ")
         raise WorkloadError(f"app {config.app!r} made no model: {reason}")
+
+
+def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:
+    """Returns the metrics of model files on an app's test data.
+
+    Raises:
+        WorkloadError: the app could not evaluate them.
+    """
+    words = ["evaluate-file", "--json", "--app", app, *map(str, paths)]
+    done = subprocess.run(
+        [*_fedclient(), *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("error: ")[2]
+        raise WorkloadError(reason or f"app {app!r} could not evaluate the models")
+    lines = map(json.loads, done.stdout.splitlines())
+    return [Evaluation(line["samples"], line["metrics"]) for line in lines]
 
 
 async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> None:

@@ -16,8 +16,8 @@ from fedrun.cli.command import (
     example,
     in_sentences,
     methods_option,
-    set_option,
 )
+from fedserver.replay_cli import replay
 
 RUN = click.argument("run", type=PATH)
 
@@ -25,6 +25,9 @@ RUN = click.argument("run", type=PATH)
 @click.group()
 def journal_commands() -> None:
     """Read, check or repair a run's journal."""
+
+
+journal_commands.add_command(replay)
 
 
 @journal_commands.command(
@@ -97,34 +100,6 @@ def verify(run: Path, no_decisions: bool) -> None:
         f"model, {found.waiting} in the buffer, none twice; {found.recomputed} "
         "decisions made again, all the same"
     )
-
-
-@journal_commands.command(
-    epilog=example("fedserver journal replay runs/digits --without hospital-3")
-)
-@RUN
-@set_option
-@click.option(
-    "--without",
-    multiple=True,
-    metavar="CLIENT",
-    help="Leave this client out. May be given several times.",
-)
-@click.option("-o", "--out", type=PATH, help="Write the model to this file.")
-@methods_option
-@in_sentences
-def replay(
-    run: Path, changes: tuple[str, ...], without: tuple[str, ...], out: Path | None
-) -> None:
-    """Replay a run with other settings or fewer clients.
-
-    The updates stay those that the server received. To train clients again on the other
-    models, use a simulation with simulate.arrivals.
-    """
-    from fedrun.journal.what_if import ask
-
-    for line in ask(run, changes, without, out):
-        click.echo(line)
 
 
 @journal_commands.command(epilog=example("fedserver journal repair runs/digits"))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fedrun.callbacks import TensorBoard as TensorBoard
     from fedrun.callbacks import WandB as WandB
     from fedrun.results import Results as Results
+    from fedrun.what_if.api import leave_one_out as leave_one_out
+    from fedrun.what_if.api import replay as replay
     from fedsim.api import run as run
     from fedsim.experiments.api import compare_codecs as compare_codecs
     from fedsim.experiments.api import compare_runs as compare_runs
@@ -46,6 +48,8 @@ _MODULES = {
     "compare_codecs": "fedsim.experiments.api",
     "compare_runs": "fedsim.experiments.api",
     "predict": "fedsim.experiments.predict.api",
+    "leave_one_out": "fedrun.what_if.api",
+    "replay": "fedrun.what_if.api",
     "run": "fedsim.api",
     "run_sweep": "fedsim.experiments.api",
 }

@@ -6,3 +6,4 @@ from fedcore.metrics import Accuracy as Accuracy
 from fedcore.metrics import Mean as Mean
 from fedcore.metrics import Precision as Precision
 from fedcore.metrics import Recall as Recall
+from fedcore.metrics import RecallByClass as RecallByClass

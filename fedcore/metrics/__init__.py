@@ -9,4 +9,5 @@ from fedcore.metrics.confusion import F1 as F1
 from fedcore.metrics.confusion import Accuracy as Accuracy
 from fedcore.metrics.confusion import Precision as Precision
 from fedcore.metrics.confusion import Recall as Recall
+from fedcore.metrics.confusion import RecallByClass as RecallByClass
 from fedcore.metrics.mean import Mean as Mean

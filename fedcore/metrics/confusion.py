@@ -156,6 +156,20 @@ class Recall(_OfClasses):
         return hits / np.maximum(true, 1)
 
 
+class RecallByClass(Confusion):
+    """The recall of each class, as ``recall_0``, ``recall_1`` and so on."""
+
+    def compute(self) -> dict[str, float]:
+        """The recall of each class that has samples; NaN if an output was NaN."""
+        true = self.counts.sum(1)
+        return {
+            f"recall_{label}": float("nan")
+            if self._unknown
+            else float(self.counts[label, label] / true[label])
+            for label in np.flatnonzero(true).tolist()
+        }
+
+
 class F1(_OfClasses):
     """The harmonic mean of precision and recall."""
 

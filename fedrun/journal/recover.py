@@ -72,12 +72,7 @@ def recover_from(
     journal: Journal, start: int | None, until: int | None = None
 ) -> Recovered:
     """Makes the coordinator from a snapshot, or from version 0, up to a record."""
-    if journal.store.noted(WITHOUT_UPDATES):
-        raise JournalError(
-            f"{journal.folder}: this run was simulated in stacks; its journal has the "
-            "decisions, but no updates. Simulate it again with --set "
-            "simulate.engine.kind=exact"
-        )
+    require_updates(journal)
     first = journal.store.first_payload()
     if (start or 0) < min(first, first if until is None else until):
         raise JournalError(
@@ -113,6 +108,20 @@ def recover_from(
                 f"have digest {record.digest}, the replay has {state.published.digest}"
             )
     return Recovered(coordinator, newest.run_id, start, replayed)
+
+
+def require_updates(journal: Journal) -> None:
+    """Checks that the journal holds the updates that were decided on.
+
+    Raises:
+        JournalError: the run was simulated in stacks, which keep no updates.
+    """
+    if journal.store.noted(WITHOUT_UPDATES):
+        raise JournalError(
+            f"{journal.folder}: this run was simulated in stacks; its journal has the "
+            "decisions, but no updates. Simulate it again with --set "
+            "simulate.engine.kind=exact"
+        )
 
 
 def secret_of(journal: Journal) -> bytes | None:

@@ -35,9 +35,9 @@ from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import JournalError
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
 from fedrun.config import FederationConfig, parse_config
-from fedrun.journal.codec import Configured
+from fedrun.journal.codec import Configured, Row
 from fedrun.journal.journal import Journal
-from fedrun.journal.recover import new_coordinator
+from fedrun.journal.recover import new_coordinator, require_updates
 from fedrun.journal.store import divided
 from fedrun.methods import require_same
 
@@ -54,8 +54,9 @@ class Replay:
         """Prepares a replay with ``config`` or the run's own, without some clients.
 
         Raises:
-            JournalError: payloads of the beginning were dropped.
+            JournalError: payloads of the beginning were dropped, or the run kept none.
         """
+        require_updates(journal)
         if journal.store.first_payload():
             raise JournalError(
                 f"{journal.folder}: payloads up to record "
@@ -80,12 +81,19 @@ class Replay:
     def run(self) -> Iterator[tuple[Record, list[Record]]]:
         """Yields each record, and the records that the same input leads to now."""
         for _, record in self._journal.entries():
-            if isinstance(record, Configured):
-                self._amend(record)
-                continue
-            yield record, divided(self._feed(record))[0]
-            if isinstance(record, Stepped):
-                self._versions[record.version] = self.coordinator.state.version
+            decided = self.take(record)
+            if not isinstance(record, Configured):
+                yield record, decided
+
+    def take(self, record: Row) -> list[Record]:
+        """Replays the next record; returns the records that its input leads to now."""
+        if isinstance(record, Configured):
+            self._amend(record)
+            return []
+        decided = divided(self._feed(record))[0]
+        if isinstance(record, Stepped):
+            self._versions[record.version] = self.coordinator.state.version
+        return decided
 
     def _amend(self, told: Configured) -> None:
         """Takes over a change of the run's settings, unless others were given."""

@@ -25,10 +25,12 @@ NAMES = [
     "compare_codecs",
     "compare_runs",
     "data",
+    "leave_one_out",
     "metrics",
     "models",
     "partitions",
     "predict",
+    "replay",
     "run",
     "run_sweep",
 ]
@@ -45,7 +47,7 @@ DATA = [
     "load_column",
     "shoulder_smartwatch",
 ]
-METRICS = ["AUC", "Accuracy", "F1", "Mean", "Precision", "Recall"]
+METRICS = ["AUC", "Accuracy", "F1", "Mean", "Precision", "Recall", "RecallByClass"]
 MODELS = [
     "char_lstm",
     "cnn_1d",

@@ -1,0 +1,95 @@
+"""Evaluates model files on an app's test data."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedcore.errors import WorkloadError
+from fedcore.evaluation import named
+from fedcore.metrics import RecallByClass
+from fedcore.typing import JSON
+from fedcore.user_code import user_code
+from fedcore.workload import Workload
+from fedrun.files import load_model
+
+RECALL = "recall by class"  # the name under which the metric is added to the user's
+
+
+class Evaluation(NamedTuple):
+    """The metrics of one model."""
+
+    samples: int
+    """How many samples the test data have."""
+    metrics: dict[str, float]
+
+    def to_json(self) -> JSON:
+        """The same as plain data."""
+        return {"samples": self.samples, "metrics": self.metrics}
+
+
+def evaluate_files(
+    workload: Workload, paths: Sequence[Path], app: str = "the workload"
+) -> Iterator[Evaluation]:
+    """Yields the metrics of each model file.
+
+    The recall of each class joins the metrics where the targets are labels and the
+    workload has ``metrics=`` of outputs and targets.
+
+    Args:
+        workload: has the model, its metrics and the test data.
+        paths: safetensors files of its model.
+        app: the workload's name, for messages.
+
+    Raises:
+        WorkloadError: the workload has no test data.
+        ModelError: a file holds another model, or none.
+        UserCodeError: the user's code raised.
+    """
+    if workload.test_data is None:
+        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
+    with user_code("test_data"):
+        data = workload.test_data()
+    model = _with_recall(workload).flat()
+    for path in paths:
+        spec, flat_D = load_model(path)
+        model.spec.require(spec, str(path))
+        with user_code("evaluation"):
+            values, samples = model.evaluate(flat_D, data)
+        yield Evaluation(samples, dict(values))
+
+
+def _with_recall(workload: Workload) -> Workload:
+    """Returns the workload with the recall of each class among its metrics."""
+    metrics = getattr(workload, "metrics", None)
+    has_outputs = hasattr(workload, "loss") or metrics is not None
+    if not has_outputs or not hasattr(workload, "metrics"):
+        return workload
+    return replace(
+        workload,
+        metrics={**named(metrics), RECALL: _RecallOfLabels()},
+    )
+
+
+class _RecallOfLabels(RecallByClass):
+    """The recall of each class; no number at all where the targets are no labels."""
+
+    def reset(self) -> None:
+        super().reset()
+        self._are_labels = True
+
+    def update(self, output: Any, target: Any) -> None:
+        if not self._are_labels:
+            return
+        try:
+            super().update(output, target)
+        except WorkloadError:
+            self._are_labels = False
+        else:
+            scores = np.ndim(output) > 1 and np.shape(output)[-1]
+            self._are_labels = len(self.counts) <= max(2, int(scores))
+
+    def compute(self) -> dict[str, float]:
+        return super().compute() if self._are_labels else {}

@@ -1,0 +1,113 @@
+"""``latecomer.replay`` and ``latecomer.leave_one_out``."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedcore.workload import Workload
+from fedrun.app import load_app
+from fedrun.evaluation import evaluate_files
+from fedrun.what_if.compare import compare
+from fedrun.what_if.counterfactual import Counterfactual
+from fedrun.what_if.evaluate import evaluate_both
+from fedrun.what_if.leave_one_out import EvaluateFiles, LeaveOneOut, rank
+from fedrun.what_if.page import write_page
+
+
+def replay(
+    run: str | Path,
+    *,
+    without: str | Sequence[str] = (),
+    changes: Mapping[str, Any] | None = None,
+    app: str | Workload | None = None,
+    out: str | Path | None = None,
+    page: str | Path | None = None,
+) -> Counterfactual:
+    """Returns what a run's model would have been, as ``fedserver journal replay`` does.
+
+    The updates are those that the run recorded; all decisions on them are made anew.
+
+    Args:
+        run: the folder of the run.
+        without: the name of a client to leave out, or several.
+        changes: values by field that replace those of the run's config, such as
+            ``{"algorithm.buffer": 8}``.
+        app: ``module:attribute`` or a workload; its test data evaluate both models.
+        out: a file to which the model of the replay is written.
+        page: a file to which the comparison is written as HTML.
+
+    Returns:
+        ``recorded.model`` and ``replayed.model`` are named arrays; ``versions``,
+        ``layers``, ``clients``, ``labels`` and ``evaluations`` are dicts of columns;
+        ``sentences`` say how the models differ.
+
+    Raises:
+        ConfigError: a client or a setting does not exist, or no update is left.
+        JournalError: there is no run, or its journal does not hold all updates.
+        WorkloadError: the app has no test data.
+    """
+    names = (without,) if isinstance(without, str) else tuple(without)
+    evaluate = _evaluate(app)
+    found = compare(Path(run), _lines(changes), names)
+    if evaluate is not None:
+        found = evaluate_both(found, evaluate)
+    if out is not None:
+        found.replayed.save(Path(out))
+    if page is not None:
+        write_page(found, Path(page))
+    return found
+
+
+def leave_one_out(
+    run: str | Path,
+    app: str | Workload | None = None,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    metric: str | None = None,
+    page: str | Path | None = None,
+) -> LeaveOneOut:
+    """Ranks the clients of a run by the model without each of them.
+
+    Args:
+        run: the folder of the run.
+        app: ``module:attribute`` or a workload; its test data evaluate the models.
+            Without it, the clients are ranked by the distance of the models.
+        changes: values by field that replace those of the run's config.
+        metric: by which the clients are ranked; the loss if left out.
+        page: a file to which the ranking is written as HTML.
+
+    Returns:
+        ``table`` is a dict of columns, the most helpful client first.
+
+    Raises:
+        ConfigError: there is no such setting or metric, or just one client.
+        JournalError: there is no run, or its journal does not hold all updates.
+        WorkloadError: the app has no test data.
+    """
+    found = rank(Path(run), _lines(changes), _evaluate(app), metric)
+    if page is not None:
+        write_page(found, Path(page))
+    return found
+
+
+def _evaluate(app: str | Workload | None) -> EvaluateFiles | None:
+    if app is None:
+        return None
+    workload = load_app(app) if isinstance(app, str) else app
+    name = app if isinstance(app, str) else "the workload"
+    return partial(evaluate_files, workload, app=name)
+
+
+def _lines(changes: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Changes as ``field=value`` lines, whose values are YAML on one line."""
+    return tuple(
+        f"{name}={_one_line(value)}" for name, value in (changes or {}).items()
+    )
+
+
+def _one_line(value: Any) -> str:
+    told = yaml.safe_dump(value, default_flow_style=True, width=10**6)
+    return told.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,153 @@
+"""Replays a run with a change, beside what was recorded, and compares the models."""
+
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from fedcore.arrays import norm
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.records import Decided, Stepped
+from fedcore.errors import ConfigError, CorruptJournalError
+from fedcore.typing import Vector
+from fedrun.config import FederationConfig, parse_config
+from fedrun.journal import Configured, Journal, new_coordinator
+from fedrun.journal.codec import Row
+from fedrun.journal.replay import Replay
+from fedrun.results.coverage import Coverage
+from fedrun.what_if.counterfactual import Counterfactual, Versions
+from fedrun.what_if.decisions import Decisions
+from fedrun.what_if.outcome import Outcome
+from fedrun.what_if.progress import Progress, silent
+from fedrun.what_if.settings import changed_config, require_trainers
+
+
+def compare(
+    run: Path,
+    changes: Sequence[str] = (),
+    without: Collection[str] = (),
+    progress: Progress = silent,
+) -> Counterfactual:
+    """Replays a run with other settings or fewer clients; compares the two models.
+
+    Updates that wait in the buffer at the end of the record count in both models.
+
+    Args:
+        run: the folder of the run.
+        changes: of its newest config, each as ``field=value``.
+        without: the names of the clients to leave out.
+        progress: is told how far the replay is.
+
+    Raises:
+        ConfigError: a client or a setting does not exist, or no update is left.
+        JournalError: the journal is damaged, or does not hold all updates.
+    """
+    with closing(Journal.open(run, read_only=True)) as journal:
+        journal.require_sound()
+        require_trainers(journal, without)
+        config = changed_config(journal, changes)
+        pair = _Pair(journal, config, without)
+        total = journal.store.last
+        for number, record in journal.entries():
+            pair.take(record)
+            progress(number, total)
+        return pair.finish(run, tuple(changes), tuple(without))
+
+
+class _Pair:
+    """A run as it was recorded, and its replay, record by record."""
+
+    def __init__(
+        self, journal: Journal, config: FederationConfig, without: Collection[str]
+    ) -> None:
+        self._journal = journal
+        self._replay = Replay(journal, config, without)
+        spec, initial_D = journal.initial()
+        first = journal.configurations()[0][1]
+        self._recorded: Coordinator = new_coordinator(
+            parse_config(first.config), spec, initial_D, first.epoch
+        )
+        newest = parse_config(journal.configurations()[-1][1].config)
+        self._before = Coverage(newest.algorithm.counted)
+        self._after = Coverage(config.algorithm.counted)
+        self._decisions, self._versions = Decisions(), Versions()
+        self._dim = spec.dim  # without the vectors that travel beside the model
+
+    def take(self, record: Row) -> None:
+        """Applies a record to both."""
+        replayed = self._replay.take(record)
+        self._restore(record)
+        for each in replayed:
+            self._after.observe(each)
+        if isinstance(record, Decided):
+            now = next((r for r in replayed if isinstance(r, Decided)), None)
+            self._decisions.note(record, now)
+        if isinstance(record, Stepped):
+            self._note_version(record)
+
+    def _restore(self, record: Row) -> None:
+        """Applies the recorded decision.
+
+        Raises:
+            CorruptJournalError: a version differs from the recorded one.
+        """
+        if isinstance(record, Configured):
+            config = parse_config(record.config)
+            algorithm = config.algorithm.build(self._recorded.algorithm.model)
+            self._recorded.amend(
+                algorithm, config.stop, config.evaluate, config.timeouts
+            )
+            return
+        self._before.observe(record)
+        state = self._recorded.state
+        state.restore(record)
+        if isinstance(record, Stepped) and state.published.digest != record.digest:
+            raise CorruptJournalError(
+                f"{self._journal.folder}: version {record.version} should have digest "
+                f"{record.digest}, the replay has {state.published.digest}"
+            )
+
+    def _note_version(self, record: Stepped) -> None:
+        then, now = self._replay.coordinator.state, self._recorded.state
+        self._versions.note(
+            record,
+            then.version,
+            self._distance(),
+            norm(self._model(now.exact_D)),
+            (now.applied, then.applied),
+        )
+
+    def _distance(self) -> float:
+        then = self._replay.coordinator.state.exact_D
+        return norm(self._model(then) - self._model(self._recorded.state.exact_D))
+
+    def _model(self, exact_D: Vector) -> Vector:
+        return exact_D[: self._dim]
+
+    def finish(
+        self, run: Path, changes: tuple[str, ...], without: tuple[str, ...]
+    ) -> Counterfactual:
+        """Lets the waiting updates count; returns the comparison."""
+        outcomes = [
+            self._outcome(self._recorded, self._before),
+            self._outcome(self._replay.coordinator, self._after),
+        ]
+        if without and outcomes[0].updates and not outcomes[1].updates:
+            raise ConfigError(
+                f"--without {', '.join(without)}: no update is left, so there is no "
+                "model to compare with"
+            )
+        return Counterfactual(
+            run, changes, without, *outcomes, self._decisions, self._versions.table()
+        )
+
+    def _outcome(self, coordinator: Coordinator, coverage: Coverage) -> Outcome:
+        state = coordinator.state
+        coordinator.flush(state.at)
+        return Outcome(
+            state.algorithm.model,
+            self._model(state.exact_D),
+            self._journal.rest(),
+            state.version,
+            state.applied,
+            coverage,
+        )
