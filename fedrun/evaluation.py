@@ -1,7 +1,7 @@
 """Evaluates model files on an app's test data."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,14 +63,12 @@ def evaluate_files(
 
 def _with_recall(workload: Workload) -> Workload:
     """Returns the workload with the recall of each class among its metrics."""
+    known = {each.name for each in fields(workload)}
     metrics = getattr(workload, "metrics", None)
-    has_outputs = hasattr(workload, "loss") or metrics is not None
-    if not has_outputs or not hasattr(workload, "metrics"):
-        return workload
-    return replace(
-        workload,
-        metrics={**named(metrics), RECALL: _RecallOfLabels()},
-    )
+    if "metrics" not in known or (metrics is None and "loss" not in known):
+        return workload  # it gives no outputs
+    more: dict[str, Any] = {"metrics": {**named(metrics), RECALL: _RecallOfLabels()}}
+    return replace(workload, **more)
 
 
 class _RecallOfLabels(RecallByClass):

@@ -3,6 +3,10 @@
 The journal holds which client delivered which update, in which order, and on which
 base version. The result of a task depends on nothing else. So the same app and config
 give the same model bit for bit, and another config shows what would have happened.
+
+With another buffer, or without some clients, there are other versions. A client then
+begins with the one that is the newest when the recorded run made the version that the
+client began with. :mod:`fedrun.journal.replay` maps versions in the same way.
 """
 
 import logging
@@ -44,7 +48,7 @@ def recorded_clients(config: SimulateConfig, folder: Path) -> list[Client]:
         folder: the folder of the recorded run.
 
     Raises:
-        ConfigError: no client took part in it.
+        ConfigError: no client took part in it, or there is no such client to leave out.
     """
     with closing(Journal.open(folder, read_only=True)) as journal:
         enrolled = [
@@ -55,6 +59,14 @@ def recorded_clients(config: SimulateConfig, folder: Path) -> list[Client]:
     if not enrolled:
         raise ConfigError(f"simulate.arrivals: {folder} has no clients")
     names = {record.name: record for record in enrolled}
+    unknown = sorted(set(config.without) - set(names))
+    if unknown:
+        raise ConfigError(
+            f"simulate.without: no client {', '.join(unknown)}; there are "
+            f"{', '.join(names)}"
+        )
+    for name in config.without:
+        del names[name]
     return [
         Client(record.name, record.index, record.count, config.args)
         for record in names.values()
@@ -79,7 +91,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
         folder: the folder of the recorded run.
 
     Raises:
-        ConfigError: a client trained on a version that this run never publishes.
+        ConfigError: a client went back to an older version than the newest one.
     """
     with closing(Journal.open(folder, read_only=True)) as journal:
         records = [entry.record for entry in journal.entries()]
@@ -88,37 +100,42 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
     recorded = parse_config(known).algorithm.update_filter
     _warn_of_other_memories(records, folder)
     same_filter = recorded == world.run.config.algorithm.update_filter
-    names = {r.cid: r.name for r in records if isinstance(r, Enrolled)}
+    left_out = set(world.run.config.simulate.without)
+    names = {
+        r.cid: r.name
+        for r in records
+        if isinstance(r, Enrolled) and r.name not in left_out
+    }
     participants = {
         client.name: participant
         for client, participant in zip(
             clients.clients, clients.participants, strict=True
         )
     }
-    updates = [r for r in records if isinstance(r, Decided)]
+    updates = [r for r in records if isinstance(r, Decided) and r.cid in names]
     coming: dict[str, list[Decided]] = {}
     for update in updates:
         coming.setdefault(names[update.cid], []).append(update)
     started: set[str] = set()
 
-    def start_those_due() -> None:
-        """Starts the clients whose next update is based on this version."""
-        version = world.run.coordinator.state.version
+    def start_those_due(version: int) -> None:
+        """Starts the clients whose next update is based on this recorded version."""
         for name, queue in coming.items():
             if queue and name not in started and queue[0].base == version:
                 _fetch(world, participants[name])
                 clients.compare(name)
                 started.add(name)
 
-    start_those_due()
+    newest = 0  # of the recorded versions
+    start_those_due(newest)
     for record in records:
         world.clock.now = max(world.clock.now, record.at)
-        if isinstance(record, Decided):
+        if isinstance(record, Decided) and record.cid in names:
             name = names[record.cid]
             if name not in started:
                 raise ConfigError(
                     f"simulate.arrivals: {name} trained on version {record.base}, "
-                    "which this federation never publishes; the buffer must be the same"
+                    "which was not the newest one after its update before"
                 )
             clients.deliver(name, record.steps)
             coming[name].pop(0)
@@ -126,11 +143,13 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
         elif isinstance(record, Leased | Declined):
             if same_filter and record.cid in names:
                 _judge_before(world, replace(record, cid=names[record.cid]))
-        elif isinstance(record, Stepped) and record.reason == "deadline":
-            world.step(record.at, "deadline")
+        elif isinstance(record, Stepped):
+            if record.reason == "deadline":
+                world.step(record.at, "deadline")
+            newest = record.version
         elif isinstance(record, Closed) and world.ended is None:
             world.feed(StopRequested(at=record.at, reason=record.reason))
-        start_those_due()
+        start_those_due(newest)
         world.catch_up()
 
 

@@ -119,7 +119,7 @@ def _messages(begun: Run, dim: int) -> list[Bytes]:
     """Updates as the uplink of the run encodes them."""
     uplink = begun.coordinator.algorithm.uplink
     key = Key.root(0).fold_in("replay")
-    made = []
+    made: list[Bytes] = []
     for number in range(MESSAGES):
         update_D = 1e-3 * key.fold_in(number).generator().standard_normal(
             dim, np.float32

@@ -221,6 +221,8 @@ class SimulateConfig(Config):
     """What each client gets as client.args, as from fedclient join --data."""
     arrivals: Path | None = None
     """The folder of a run whose recorded order of arrival replaces all these fields."""
+    without: tuple[Word, ...] = ()
+    """Clients of the recorded run that are left out, by name; needs arrivals."""
     engine: EngineConfig = EngineConfig()
     """How the simulation is computed."""
 
@@ -233,6 +235,8 @@ class SimulateConfig(Config):
             )
         if self.trace is not None and self.arrivals is not None:
             raise ValueError("trace and arrivals exclude one another: give one")
+        if self.without and self.arrivals is None:
+            raise ValueError("without leaves out clients of a record: give arrivals")
         return self
 
     def map_distributions(self, change: Change) -> Self:

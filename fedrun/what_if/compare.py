@@ -127,17 +127,21 @@ class _Pair:
         self, run: Path, changes: tuple[str, ...], without: tuple[str, ...]
     ) -> Counterfactual:
         """Lets the waiting updates count; returns the comparison."""
-        outcomes = [
-            self._outcome(self._recorded, self._before),
-            self._outcome(self._replay.coordinator, self._after),
-        ]
-        if without and outcomes[0].updates and not outcomes[1].updates:
+        recorded = self._outcome(self._recorded, self._before)
+        replayed = self._outcome(self._replay.coordinator, self._after)
+        if without and recorded.updates and not replayed.updates:
             raise ConfigError(
                 f"--without {', '.join(without)}: no update is left, so there is no "
                 "model to compare with"
             )
         return Counterfactual(
-            run, changes, without, *outcomes, self._decisions, self._versions.table()
+            run,
+            changes,
+            without,
+            recorded,
+            replayed,
+            self._decisions,
+            self._versions.table(),
         )
 
     def _outcome(self, coordinator: Coordinator, coverage: Coverage) -> Outcome:

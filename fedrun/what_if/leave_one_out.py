@@ -18,6 +18,7 @@ from fedrun.journal import Journal
 from fedrun.journal.replay import Replay
 from fedrun.results.coverage import Coverage
 from fedrun.results.tables import Table, columns
+from fedrun.units import counted
 from fedrun.what_if.progress import Progress, silent
 from fedrun.what_if.settings import changed_config, trainers
 
@@ -145,7 +146,7 @@ def rank(
         names = trainers(journal)
         if len(names) < 2:
             raise ConfigError(
-                f"{run}: has {len(names)} clients; leaving one out needs two or more"
+                f"{run}: has {counted(len(names), 'client')}; leaving one out needs two"
             )
         spec, rest = journal.initial()[0], journal.rest()
         steps = _Steps(progress, (len(names) + 1) * journal.store.last)

@@ -77,14 +77,26 @@ def test_other_settings_on_the_same_arrivals_are_a_what_if(tmp_path: Path) -> No
     assert then != first
 
 
-def test_another_buffer_cannot_follow_the_recorded_order(tmp_path: Path) -> None:
+def test_with_another_buffer_clients_begin_with_the_version_of_that_moment(
+    tmp_path: Path,
+) -> None:
     simulate(tmp_path / "first", {})
-    with pytest.raises(ConfigError, match="the buffer must be the same"):
-        simulate(
-            tmp_path / "again",
-            {"algorithm": {"buffer": 4}},
-            arrivals=str(tmp_path / "first"),
-        )
+    config = {"algorithm": {"buffer": 4}}
+    versions = simulate(tmp_path / "again", config, arrivals=str(tmp_path / "first"))
+    assert len(versions) == 4
+    first, again = Results(tmp_path / "first"), Results(tmp_path / "again")
+    assert again.updates["client"] == first.updates["client"]
+    # Two recorded versions are one version here, once their updates are all there.
+    assert again.updates["base"] == [base // 2 for base in first.updates["base"]]
+
+
+def test_a_client_that_never_took_part_cannot_be_left_out(tmp_path: Path) -> None:
+    simulate(tmp_path / "first", {})
+    arrivals = {"arrivals": str(tmp_path / "first"), "without": ["eve"]}
+    with pytest.raises(ConfigError, match=r"simulate\.without: no client eve; there"):
+        simulate(tmp_path / "again", {}, **arrivals)
+    with pytest.raises(ConfigError, match="without leaves out clients of a record"):
+        simulate(tmp_path / "again", {}, without=["client-1"])
 
 
 def test_a_run_without_clients_records_no_order(tmp_path: Path) -> None:

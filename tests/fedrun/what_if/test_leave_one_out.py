@@ -1,0 +1,64 @@
+"""Clients ranked by the model without each of them."""
+
+from pathlib import Path
+
+import pytest
+
+import latecomer
+from fedcore.errors import ConfigError
+from tests.fedrun.journal.runs import Written
+from tests.fedrun.what_if.federation import CLIENTS, HARMFUL, simulated, workload
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated(tmp_path_factory.mktemp("run") / "run", stop={"versions": 20})
+
+
+@pytest.mark.parametrize("metric", [None, "accuracy"])
+def test_a_client_with_wrong_labels_comes_out_last(
+    run: Path, metric: str | None
+) -> None:
+    found = latecomer.leave_one_out(run, workload(), metric=metric)
+    assert len(found.clients) == CLIENTS
+    assert found.table["client"][-1] == HARMFUL
+    assert found.table["effect"][-1] < 0
+    assert found.table["effect"] == sorted(found.table["effect"], reverse=True)
+    assert found.sentences[-1].endswith(HARMFUL)
+
+
+def test_each_row_is_the_replay_without_that_client(run: Path) -> None:
+    found = latecomer.leave_one_out(run, workload())
+    alone = latecomer.replay(run, without=HARMFUL, app=workload())
+    last = found.clients[-1]
+    assert last.distance == alone.distance
+    replayed = dict(
+        zip(alone.evaluations["metric"], alone.evaluations["replayed"], strict=True)
+    )
+    assert last.metrics == replayed
+    assert last.share == pytest.approx(alone.recorded.share(HARMFUL))
+
+
+def test_without_an_app_the_distance_ranks(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    found = latecomer.leave_one_out(run, page=page)
+    assert found.metric == ""
+    assert found.table["relative"] == sorted(found.table["relative"], reverse=True)
+    assert HARMFUL in page.read_text()
+
+
+def test_a_metric_that_does_not_exist_is_told(run: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="--metric f1: unknown; there are accuracy, rec"
+    ):
+        latecomer.leave_one_out(run, workload(), metric="f1")
+    with pytest.raises(ConfigError, match="needs an app with test data"):
+        latecomer.leave_one_out(run, metric="loss")
+
+
+def test_one_client_alone_cannot_be_left_out(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    written.push("ann")
+    written.close()
+    with pytest.raises(ConfigError, match="has 1 client; leaving one out needs two"):
+        latecomer.leave_one_out(written.folder)
