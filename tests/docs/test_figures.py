@@ -15,6 +15,7 @@ from tests.docs.figures import (
     deploy_page,
     papers_page,
     readme_page,
+    replay_page,
     simulation_page,
 )
 from tests.docs.figures import units as figures
@@ -36,6 +37,7 @@ PAGES = (
     deploy_page,
     papers_page,
     readme_page,
+    replay_page,
     simulation_page,
 )
 

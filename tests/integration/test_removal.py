@@ -1,0 +1,79 @@
+"""A client's contribution is removed, and the federation goes on without it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedrun.files import load_model
+from tests.fedrun.what_if.federation import APP, HARMFUL, simulated
+from tests.integration.typed import typed
+
+CONFIG = """
+app: mine.py:workload
+algorithm: {kind: fed_buff, buffer: 2, client: {kind: local_sgd, lr: 0.3, steps: 4}}
+stop: {versions: 6}
+simulate: {clients: 3, engine: {kind: exact}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(APP)
+    Path("fed.yaml").write_text(CONFIG)
+    return simulated(tmp_path / "run")
+
+
+def test_a_federation_goes_on_from_the_model_without_a_client(run: Path) -> None:
+    out = Path("without.safetensors")
+    done = typed("fedserver", "journal", "replay", run, "--without", HARMFUL, "-o", out)
+    assert done.status == 0, done.err
+    assert f"{out}: the model of the replay" in done.out
+    onward = ("--set", f"model={out}", "--set", "server.journal=onward")
+    done = typed("fedsim", "run", "fed.yaml", *onward)
+    assert done.status == 0, done.err
+    _, replayed_D = load_model(out)
+    _, begun_D = load_model(Path("onward/models/initial.safetensors"))
+    np.testing.assert_array_equal(begun_D, replayed_D)
+
+
+def test_the_comparison_is_measured_in_a_process_of_its_own(run: Path) -> None:
+    words = ("--without", HARMFUL, "--app", "mine.py:workload", "--page", "page.html")
+    done = typed("fedserver", "journal", "replay", run, *words, "--json")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert found["evaluations"]["metric"][:1] == ["accuracy"]
+    assert "recall_2" in found["evaluations"]["metric"]
+    assert found["without"] == [HARMFUL]
+    assert len(found["versions"]["distance"]) == 12
+    assert "recall_2" in Path("page.html").read_text()
+
+
+def test_each_client_is_left_out_in_turn(run: Path) -> None:
+    words = ("--each", "--app", "mine.py:workload")
+    done = typed("fedserver", "journal", "replay", run, *words)
+    assert done.status == 0, done.err
+    head, *rows = done.out.splitlines()
+    assert head.split()[:3] == ["client", "updates", "share"]
+    assert [row.split()[0] for row in rows[:5]][-1] == HARMFUL
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--without", "eve"), "--without eve: no such client; there are client-0"),
+        (("--app", "mine.py:untested"), "has no test_data= to evaluate on"),
+        (("--app", "mine.py:nothing"), "'nothing' does not exist"),
+        (("--each", "--without", HARMFUL), "--each excludes --without and --out"),
+        (("--metric", "loss"), "--metric: is for --each"),
+        (("--set", "algorithm.bufer=2"), "bufer"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(
+    run: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    done = typed("fedserver", "journal", "replay", run, *words)
+    assert sentence in " ".join(done.errors), done.err
+    assert done.status not in (0, 1)
