@@ -7,8 +7,8 @@ from tests.docs.figures.series import Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
 
 PAGE = "docs/replay.md"
-SAID = (
-    r"\b0\.1\b|α = 0\.5|buffer of 5|version 0|ten steps|1,000,000 values|CPU cores",
+SAID = (  # settings
+    r"\b0\.1\b|α = 0\.5|buffer of 5|[Vv]ersion 0|20 versions|100 versions",
 )
 CHAPTER = "By how much a retrained model differs"
 
