@@ -1,0 +1,41 @@
+"""When preemptible workers are there: exponential times of presence and absence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcore.typing import Seconds
+
+Stay = tuple[Seconds, Seconds]
+
+
+def draw_stays(
+    rng: np.random.Generator, up: Seconds, down: Seconds, horizon: Seconds
+) -> list[Stay]:
+    """Draws the stays of one worker from time 0 to the horizon, in the steady state.
+
+    Args:
+        rng: the generator.
+        up: mean seconds of a stay; infinite: it never leaves.
+        down: mean seconds of an absence.
+        horizon: where the last stay is cut off.
+
+    Returns:
+        Beginnings and ends, in order, each end after its beginning.
+    """
+    if np.isinf(up) or down == 0:
+        return [(0.0, horizon)]
+    stays: list[Stay] = []
+    is_there = bool(rng.random() < up / (up + down))
+    now = 0.0
+    while now < horizon:
+        end = now + float(rng.exponential(up if is_there else down))
+        if is_there and end > now:
+            stays.append((now, min(end, horizon)))
+        now, is_there = end, not is_there
+    return stays
+
+
+def paid_seconds(stays: Sequence[Stay], until: Seconds) -> Seconds:
+    """The seconds up to a time for which a worker is there, and is paid."""
+    return sum(max(0.0, min(end, until) - begin) for begin, end in stays)

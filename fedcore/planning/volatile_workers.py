@@ -1,0 +1,248 @@
+"""Cost and time of volatile workers, and the search for the cheapest plan.
+
+Zhang, Wang, Joshi, Joe-Wong, "Machine Learning on Volatile Instances", INFOCOM 2020,
+arXiv 2003.05649. A plan says how many workers are on demand and preemptible, at which
+bid, and how many versions they make. Its error follows the fitted model
+(:mod:`fedcore.planning.error_model`); its time is J E[seconds of a version]; its cost
+is what its workers are paid while they are there:
+
+    cost = time (n_od price_od + n_sp (1 - q) price_sp).
+
+Synchronous rounds wait for all workers, or for the deadline of the round where one is
+away: R = P(all) E[slowest] + P(not all) D, and a round without anybody adds D.
+Buffered versions take K tasks of the workers that are there on average, and 1/y = 1/K.
+
+The optimal uniform bid is b* = F^-1(J R(n) / θ): the work needs J R(n) seconds, workers
+are there for a share F(b) of them, and cost rises with b, so that the lowest bid that
+keeps the deadline θ is the best. It is derived; the theorem itself was not within
+reach.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from fedcore.planning.active_workers import active_workers, expected_slowest
+from fedcore.planning.error_model import ErrorModel
+from fedcore.typing import Seconds
+
+Protocol = Literal["synchronous", "buffered"]
+HOUR = 3600.0
+ROUND_SLACK = 1.05
+"""The deadline of a round, as a multiple of the slowest task that was measured."""
+
+
+class Offer(NamedTuple):
+    """What preemptible workers cost, and how often they are there."""
+
+    price: float
+    """Paid for an hour of presence, on average."""
+    up: Seconds
+    """Mean seconds of a stay."""
+    down: Seconds
+    """Mean seconds of an absence."""
+    bid: float | None = None
+    """The bid that makes it so; None: nobody bids."""
+
+    @property
+    def away(self) -> float:
+        """q, the share of time for which a worker is away."""
+        return 0.0 if math.isinf(self.up) else self.down / (self.up + self.down)
+
+    @property
+    def together(self) -> bool:
+        """Whether all come and go together, as bidders in one market do."""
+        return self.bid is not None
+
+
+class Way(NamedTuple):
+    """A way to train that pilots have measured."""
+
+    protocol: Protocol
+    local_steps: int | None
+    """The communication period; None: as the config says."""
+    model: ErrorModel
+    task_seconds: Sequence[Seconds]
+    """Measured durations of tasks."""
+    message_bytes: float = 0.0
+    """Bytes up and down of an update, on average."""
+
+    @property
+    def round_deadline(self) -> Seconds:
+        """The deadline of a synchronous round."""
+        return ROUND_SLACK * max(self.task_seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A way to train with certain workers, and what the model predicts of it."""
+
+    way: Way
+    offer: Offer
+    on_demand: int
+    preemptible: int
+    buffer: int
+    versions: int
+    error: float
+    inverse: float
+    """E[1/y]."""
+    seconds: Seconds
+    cost: float
+
+    @property
+    def workers(self) -> int:
+        """All workers."""
+        return self.on_demand + self.preemptible
+
+
+class Question(NamedTuple):
+    """What the planner is asked."""
+
+    error: float
+    """The error to reach."""
+    on_demand_price: float
+    """Of a worker for an hour."""
+    deadline: Seconds | None = None
+    budget: float | None = None
+    margin: float = 1.0
+    """How many times its predicted time and cost a plan is given."""
+
+    def keeps(self, plan: Plan) -> bool:
+        """Whether a plan is within the deadline and the budget, with the margin."""
+        return (
+            self.deadline is None or plan.seconds * self.margin <= self.deadline
+        ) and (self.budget is None or plan.cost * self.margin <= self.budget)
+
+
+def plan_of(
+    question: Question,
+    way: Way,
+    offer: Offer,
+    on_demand: int,
+    preemptible: int,
+    buffer: int | None = None,
+) -> Plan | None:
+    """Predicts a plan that reaches the error.
+
+    Args:
+        question: with the error and the prices.
+        way: how it trains.
+        offer: of preemptible workers.
+        on_demand: how many workers are always there.
+        preemptible: how many come and go.
+        buffer: K where it is buffered; None: all workers, where it is synchronous.
+
+    Returns:
+        The plan, or None if it never reaches the error.
+    """
+    task = expected_slowest(way.task_seconds, 1)
+    # A task counts where its worker is there at its begin and stays until its end.
+    stays = 1.0 if math.isinf(offer.up) else math.exp(-task / offer.up)
+    away = 1 - (1 - offer.away) * stays
+    if preemptible and not on_demand and away >= 1:
+        return None
+    workers = on_demand + preemptible
+    active = active_workers(
+        on_demand, preemptible, away if preemptible else 0.0, together=offer.together
+    )
+    if way.protocol == "synchronous":
+        full, some = active.full, 1 - active.idle
+        slowest = expected_slowest(way.task_seconds, workers)
+        wait = way.round_deadline
+        each = (full * slowest + (some - full) * wait + active.idle * wait) / some
+        inverse, size = active.inverse, workers
+    else:
+        size = buffer or 1
+        rate = (on_demand + preemptible * (1 - away)) / task
+        each, inverse = size / rate, 1 / size
+    versions = way.model.versions_to(question.error, inverse)
+    if versions is None:
+        return None
+    seconds = versions * each
+    hourly = on_demand * question.on_demand_price
+    hourly += preemptible * (1 - offer.away) * offer.price
+    return Plan(
+        way=way,
+        offer=offer,
+        on_demand=on_demand,
+        preemptible=preemptible,
+        buffer=size,
+        versions=versions,
+        error=way.model.error(versions, inverse),
+        inverse=inverse,
+        seconds=seconds,
+        cost=seconds / HOUR * hourly,
+    )
+
+
+def all_plans(
+    question: Question, ways: Sequence[Way], offers: Sequence[Offer], most: int
+) -> list[Plan]:
+    """All plans with up to ``most`` workers that reach the error.
+
+    Those on demand alone come once for each way and size, since no offer changes them.
+    """
+    found: list[Plan | None] = []
+    for way in ways:
+        for workers in range(1, most + 1):
+            for preemptible in range(workers + 1):
+                for offer in offers if preemptible else offers[:1]:
+                    found += [
+                        plan_of(
+                            question, way, offer, workers - preemptible, preemptible, k
+                        )
+                        for k in _buffers(way, workers)
+                    ]
+    return [plan for plan in found if plan is not None]
+
+
+def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
+    """The cheapest plan within the deadline and the budget; the soonest of equal ones.
+
+    Where only a budget is given, it is the soonest one.
+    """
+    kept = [plan for plan in plans if question.keeps(plan)]
+    if question.deadline is None and question.budget is not None:
+        return min(kept, key=lambda plan: (plan.seconds, plan.cost), default=None)
+    return min(kept, key=lambda plan: (plan.cost, plan.seconds), default=None)
+
+
+def frontier(plans: Iterable[Plan]) -> list[Plan]:
+    """The plans that no other plan beats in both time and cost, the soonest first."""
+    found: list[Plan] = []
+    for plan in sorted(plans, key=lambda plan: (plan.seconds, plan.cost)):
+        if not found or plan.cost < found[-1].cost:
+            found.append(plan)
+    return found
+
+
+def on_demand_only(plans: Iterable[Plan]) -> list[Plan]:
+    """The plans without preemptible workers."""
+    return [plan for plan in plans if not plan.preemptible]
+
+
+def half_and_half(plans: Iterable[Plan]) -> list[Plan]:
+    """The plans with as many preemptible workers as on-demand ones."""
+    return [plan for plan in plans if plan.preemptible == plan.on_demand]
+
+
+def uniform_share(versions: int, round_seconds: Seconds, deadline: Seconds) -> float:
+    """F(b*) = J R(n) / θ: the share of time for which workers must be there.
+
+    Args:
+        versions: J.
+        round_seconds: R(n).
+        deadline: θ.
+
+    Returns:
+        The share; above 1, no bid keeps the deadline.
+    """
+    return versions * round_seconds / deadline
+
+
+def _buffers(way: Way, workers: int) -> list[int | None]:
+    """The sizes of a version that are tried: powers of two up to the workers."""
+    if way.protocol == "synchronous":
+        return [None]
+    return [2**power for power in range(workers.bit_length())]

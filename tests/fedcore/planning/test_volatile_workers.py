@@ -1,0 +1,134 @@
+"""The search for the cheapest plan, in the planner's own model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcore.planning.error_model import ErrorModel
+from fedcore.planning.preemption import draw_stays, paid_seconds
+from fedcore.planning.volatile_workers import (
+    Offer,
+    Plan,
+    Question,
+    Way,
+    all_plans,
+    cheapest,
+    frontier,
+    half_and_half,
+    on_demand_only,
+    plan_of,
+)
+
+MODEL = ErrorModel(0.05, 0.6, 0.9, 0.4, 1.0, 0.1, 1.0, 100)
+ROUNDS = Way("synchronous", None, MODEL, [1.0])
+BUFFERED = Way("buffered", None, MODEL, [1.0])
+CHEAP = Offer(0.3, 900.0, 300.0)
+QUESTION = Question(0.2, 1.0, deadline=600.0)
+
+
+def plans(question: Question = QUESTION, offer: Offer = CHEAP) -> list[Plan]:
+    return all_plans(question, [ROUNDS, BUFFERED], [offer], 8)
+
+
+@settings(max_examples=30)
+@given(
+    st.floats(0.08, 0.6),
+    st.floats(1.0, 600.0),
+    st.floats(0.05, 2.0),
+    st.floats(10.0, 1e4),
+    st.floats(10.0, 1e4),
+)
+def test_no_plan_violates_the_error_in_the_planners_own_model(
+    error: float, deadline: float, price: float, up: float, down: float
+) -> None:
+    question = Question(error, 1.0, deadline=deadline)
+    found = plans(question, Offer(price, up, down))
+    assert all(plan.error <= error for plan in found)
+    best = cheapest(found, question)
+    alone = cheapest(on_demand_only(found), question)
+    assert best is None or best.seconds <= deadline
+    # All on demand is among the plans, so that it is never cheaper than the choice.
+    assert alone is None or (best is not None and best.cost <= alone.cost)
+
+
+def test_the_frontier_rises_in_time_and_falls_in_cost() -> None:
+    front = frontier(plans())
+    assert len(front) > 1
+    for sooner, later in zip(front, front[1:], strict=False):
+        assert sooner.seconds <= later.seconds
+        assert sooner.cost > later.cost
+    assert not any(
+        plan.seconds < edge.seconds and plan.cost < edge.cost
+        for plan in plans()
+        for edge in front
+    )
+
+
+def test_cheap_preemptible_workers_are_chosen_and_dear_ones_are_not() -> None:
+    assert cheapest(plans(), QUESTION).preemptible  # type: ignore[union-attr]
+    dear = cheapest(plans(offer=CHEAP._replace(price=3.0)), QUESTION)
+    assert dear is not None
+    assert dear.preemptible == 0
+
+
+def test_frequent_preemption_moves_work_to_workers_on_demand() -> None:
+    calm = cheapest(plans(), QUESTION)
+    stormy = cheapest(plans(offer=Offer(0.3, 0.5, 300.0)), QUESTION)
+    assert calm is not None
+    assert stormy is not None
+    assert stormy.preemptible * calm.workers < calm.preemptible * stormy.workers
+
+
+def test_a_budget_alone_gets_the_soonest_plan_that_it_pays_for() -> None:
+    question = Question(0.2, 1.0, budget=0.01)
+    found = plans(question)
+    best = cheapest(found, question)
+    assert best is not None
+    assert best.cost <= 0.01
+    assert best.seconds == min(p.seconds for p in found if p.cost <= 0.01)
+
+
+def test_a_margin_makes_the_choice_faster() -> None:
+    tight = Question(0.2, 1.0, deadline=20.0)
+    best = cheapest(plans(tight), tight)
+    careful = cheapest(plans(tight), tight._replace(margin=1.8))
+    assert best is not None
+    assert careful is not None
+    assert careful.seconds < best.seconds <= 20.0
+
+
+def test_equal_halves_are_equal() -> None:
+    assert {p.on_demand - p.preemptible for p in half_and_half(plans())} == {0}
+
+
+def test_an_unreachable_error_has_no_plan() -> None:
+    assert plan_of(QUESTION._replace(error=0.04), ROUNDS, CHEAP, 8, 0) is None
+
+
+def test_rounds_without_anybody_take_time() -> None:
+    offer = Offer(0.3, 1e9, 1e9)
+    plan = plan_of(QUESTION._replace(error=0.5), ROUNDS, offer, 0, 1)
+    assert plan is not None
+    # Half of the rounds are idle: each version takes a task and one deadline.
+    assert plan.seconds == pytest.approx(plan.versions * (1.0 + 1.05), rel=1e-6)
+
+
+def test_stays_have_the_share_of_their_means() -> None:
+    rng = np.random.default_rng(0)
+    stays = draw_stays(rng, 30.0, 10.0, 1e5)
+    assert paid_seconds(stays, 1e5) == pytest.approx(0.75e5, rel=0.03)
+    assert all(end > begin for begin, end in stays)
+    assert paid_seconds([(0.0, 10.0), (20.0, 40.0)], 25.0) == 15.0
+
+
+def test_a_worker_that_never_leaves_has_one_stay() -> None:
+    rng = np.random.default_rng(0)
+    assert draw_stays(rng, np.inf, 10.0, 50.0) == [(0.0, 50.0)]
+
+
+def test_plans_are_values() -> None:
+    plan = plans()[0]
+    assert replace(plan, cost=plan.cost) == plan
