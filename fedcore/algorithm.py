@@ -129,6 +129,10 @@ class AlgorithmConfig(Method):
     """A cohort of K clients trains each version; otherwise all that are there train."""
     over_selection: float = Field(default=1.0, ge=1, le=10)
     """The cohort is this many times larger than K; its slowest ones come too late."""
+    once: bool = False
+    """With cohorts: a client trains a version once at most. A cohort that is not full
+    then waits for clients that come, or for the deadline. Otherwise those that have
+    delivered are invited again."""
     concurrency: Count | None = None
     """The number of clients that may train at a time, without cohorts; none: all."""
     ahead: Versions | None = None

@@ -12,7 +12,8 @@ client that is here also has one of four places in the cohort of this version:
 - *invited*: it gets a lease as soon as it waits for a task.
 - *busy*: it trains, on this version or on an older one.
 - *delivered*: it has delivered an update to this version, and is invited again only if
-  no client is fresh. It may be invited or busy at the same time.
+  no client is fresh, and never where clients train a version ``once``. It may be
+  invited or busy at the same time.
 
 These invariants hold between two calls; :meth:`Leases.validate` checks them:
 
@@ -98,6 +99,7 @@ class Leases:
         self._least = algorithm.config.min_clients
         self._concurrency = algorithm.config.concurrency
         self._synchronous = algorithm.config.synchronous
+        self._once = algorithm.config.once
         ahead = algorithm.config.ahead
         self._clocks = None if ahead is None else Clocks(ahead)
         self._selection, self._learned = algorithm.selection, learned
@@ -315,13 +317,16 @@ class Leases:
         """Fills the cohort from all idle clients, whether they wait or will pull.
 
         A client that has delivered to this version is invited again only if no other
-        client is idle. A random choice does not depend on who came first: with all
+        client is idle, and clients may train a version more than once. A random choice does not depend on who came first: with all
         clients present, a seed gives the same cohorts on any machine.
         """
         idle: Collection[str] = self._fresh or [
             cid
             for cid in self._delivered
-            if cid in self.present and cid not in self.busy and cid not in self._invited
+            if not self._once
+            and cid in self.present
+            and cid not in self.busy
+            and cid not in self._invited
         ]
         if not idle:
             return

@@ -59,7 +59,7 @@ class ErrorModel(NamedTuple):
 
     def error(self, versions: float, inverse: float) -> float:
         """The error after this many versions with this E[1/y]."""
-        left = self.rho**versions
+        left = float(self.rho**versions)
         return self.limit + self.a * left + self.b * inverse * (1 - left)
 
     def floor(self, inverse: float) -> float:

@@ -1,6 +1,7 @@
 """The search for the cheapest plan, in the planner's own model."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_no_plan_violates_the_error_in_the_planners_own_model(
 def test_the_frontier_rises_in_time_and_falls_in_cost() -> None:
     front = frontier(plans())
     assert len(front) > 1
-    for sooner, later in zip(front, front[1:], strict=False):
+    for sooner, later in pairwise(front):
         assert sooner.seconds <= later.seconds
         assert sooner.cost > later.cost
     assert not any(

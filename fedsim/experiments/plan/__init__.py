@@ -1,0 +1,1 @@
+"""What a federation of volatile workers costs, and which workers to rent."""

@@ -1,0 +1,85 @@
+"""What a plan is asked for: a target, and a deadline or a budget."""
+
+import math
+import re
+from typing import NamedTuple
+
+from fedcore.coordinator.settings import lower_is_better
+from fedcore.errors import ConfigError
+from fedcore.typing import Seconds
+
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class Target(NamedTuple):
+    """A metric and the value that it should reach."""
+
+    metric: str
+    value: float
+
+    @property
+    def error(self) -> float:
+        """The target as an error."""
+        return self.error_of(self.value)
+
+    def error_of(self, value: float) -> float:
+        """A value as an error: as it is, or 1 minus it where more is better."""
+        return value if lower_is_better(self.metric) else 1 - value
+
+    def __str__(self) -> str:
+        """As it is given on a command line."""
+        return f"{self.metric}={self.value:g}"
+
+
+def read_target(text: str) -> Target:
+    """Reads ``accuracy=0.9``.
+
+    Raises:
+        ConfigError: it is no metric with a number, or no value that can be reached.
+    """
+    metric, _, given = text.partition("=")
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not metric or not math.isfinite(value):
+        raise ConfigError(
+            f"--target {text}: expected a metric and a number, such as accuracy=0.9"
+        )
+    target = Target(metric.strip(), value)
+    if target.error <= 0:
+        below = "above 0" if lower_is_better(metric) else "below 1"
+        raise ConfigError(f"--target {text}: expected a value {below}")
+    return target
+
+
+def read_duration(option: str, given: str | float) -> Seconds:
+    """Reads ``2h``, ``1h30m`` or a number of seconds.
+
+    Raises:
+        ConfigError: it is none of these, or not above 0.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", str(given))
+    rest = re.sub(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", "", str(given)).strip()
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not parts:
+        try:
+            seconds, rest = float(given), ""
+        except ValueError:
+            rest = str(given)
+    if rest or not 0 < seconds < math.inf:
+        raise ConfigError(
+            f"{option} {given}: expected a time above 0, such as 90s, 30m, 2h or 1h30m"
+        )
+    return seconds
+
+
+def check_budget(given: float) -> float:
+    """Returns the budget.
+
+    Raises:
+        ConfigError: it is not above 0.
+    """
+    if not 0 < given < math.inf:
+        raise ConfigError(f"--budget {given:g}: expected an amount above 0")
+    return given

@@ -1,0 +1,164 @@
+"""Pilot runs: what a few workers show about error, time and bytes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from fedcore.coordinator.records import Decided, Stepped
+from fedcore.errors import ConfigError
+from fedcore.planning.error_model import Pilot
+from fedcore.protocol import Verdict
+from fedcore.typing import Seconds
+from fedrun.app import load_app
+from fedrun.results import Results
+from fedsim.api import run
+from fedsim.experiments.plan.goal import Target
+from fedsim.experiments.runner import Task
+from fedsim.experiments.trial import Trial, read_trial
+
+MOST_TASKS = 400  # durations that are kept of a pilot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One pilot, as plain data."""
+
+    protocol: str
+    local_steps: int | None
+    trial: Trial
+    counts: list[int]
+    """y: the updates in each version."""
+    task_seconds: list[Seconds]
+    """From a version, or a client's last update, to its update."""
+    where: str
+
+    def as_pilot(self, target: Target) -> Pilot:
+        """The pilot for the error model.
+
+        Raises:
+            ConfigError: it has no evaluations of the metric.
+        """
+        values = self.trial.metrics.get(target.metric)
+        pairs = [
+            (place.version, target.error_of(value))
+            for place, value in zip(self.trial.places, values or (), strict=False)
+            if value is not None and place.version <= len(self.counts)
+        ]
+        if not pairs:
+            measured = ", ".join(self.trial.metrics) or "nothing"
+            raise ConfigError(
+                f"{self.where}: has no evaluations of {target.metric}; measured: "
+                f"{measured}"
+            )
+        first_of = dict(reversed(pairs))
+        at = sorted(first_of)
+        inverse_J = [1 / max(1, count) for count in self.counts]
+        return Pilot(at, [first_of[version] for version in at], inverse_J)
+
+    def as_json(self) -> dict[str, Any]:
+        """The pilot as plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> "Measured":
+        """The pilot that :meth:`as_json` wrote."""
+        return cls(**{**raw, "trial": Trial.from_json(raw["trial"])})
+
+
+def simulate_pilot(task: Task[Any]) -> Measured:
+    """Simulates a pilot, and reads it."""
+    workload = load_app(task.app, task.place)
+    with TemporaryDirectory(dir=task.scratch) as folder:
+        place = Path(folder) / "run"
+        run(task.settings, workload, folder=place)
+        return read_pilot(place, "a pilot")
+
+
+def read_pilot(folder: Path, where: str = "") -> Measured:
+    """Reads a run as a pilot.
+
+    Args:
+        folder: of the run, simulated or real.
+        where: its name for errors.
+
+    Raises:
+        ConfigError: there is no run, or it made no versions.
+    """
+    results = Results(folder)
+    steps = results.of(Stepped)
+    where = where or f"--pilot {folder}"
+    if not steps:
+        raise ConfigError(f"{where}: made no versions")
+    algorithm = results.configured.config["algorithm"]
+    is_round = bool(algorithm["synchronous"])
+    return Measured(
+        protocol="synchronous" if is_round else "buffered",
+        local_steps=algorithm["client"].get("steps"),
+        trial=read_trial(results),
+        counts=[step.count for step in steps],
+        task_seconds=_durations(results, is_round=is_round),
+        where=where,
+    )
+
+
+def _durations(results: Results, *, is_round: bool) -> list[Seconds]:
+    """From each version, or each client's last update, to the next update."""
+    published = {0: results.started}
+    published |= {step.version: step.at for step in results.of(Stepped)}
+    last: dict[str, float] = {}
+    found = []
+    for each in results.of(Decided):
+        if each.verdict is not Verdict.ACCEPTED:
+            continue
+        begin = published.get(each.base) if is_round else last.get(each.cid)
+        if begin is not None and each.at > begin:
+            found.append(each.at - begin)
+        last[each.cid] = each.at
+    if not found:
+        raise ConfigError("pilots: too short; no client delivered two updates")
+    places = np.linspace(0, len(found) - 1, min(len(found), MOST_TASKS)).astype(int)
+    return [float(found[place]) for place in places]
+
+
+class Pilots:
+    """Finished pilots in a folder, by the digests of what they depend on."""
+
+    def __init__(self, folder: Path) -> None:
+        """Takes the folder of the plan."""
+        self._folder = folder / "pilots"
+
+    def get(self, key: str) -> Measured | None:
+        """The pilot, or None if it is not known."""
+        path = self._folder / f"{key}.json"
+        if not path.is_file():
+            return None
+        try:
+            return Measured.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path}: is not a pilot ({type(error).__name__}); remove it, and it "
+                "is simulated again"
+            ) from error
+
+    def put(self, key: str, found: Measured) -> None:
+        """Keeps a pilot."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{key}.json"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(found.as_json()) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+
+def by_way(
+    pilots: Sequence[Measured],
+) -> Iterator[tuple[tuple[str, int | None], list[Measured]]]:
+    """The pilots of each protocol and number of local steps."""
+    ways: dict[tuple[str, int | None], list[Measured]] = {}
+    for pilot in pilots:
+        ways.setdefault((pilot.protocol, pilot.local_steps), []).append(pilot)
+    yield from ways.items()

@@ -1,0 +1,1 @@
+"""Price files that come with the program."""

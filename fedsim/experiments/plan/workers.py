@@ -1,0 +1,126 @@
+"""Workers as simulated clients: the config of a run, and when each worker is there."""
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedcore.planning.preemption import Stay, draw_stays, paid_seconds
+from fedcore.planning.volatile_workers import HOUR, Offer, Protocol
+from fedcore.rng import Key
+from fedcore.typing import Seconds
+from fedrun.config import FederationConfig
+from fedsim.traces.format import ClientTrace, Segment
+from fedsim.traces.write import write_trace
+
+
+class Crew(NamedTuple):
+    """Which workers train, and how."""
+
+    protocol: Protocol
+    on_demand: int
+    preemptible: int
+    offer: Offer | None
+    """Of the preemptible ones; None where there are none."""
+    buffer: int
+    local_steps: int | None
+    round_deadline: Seconds | None
+    """Of a synchronous round; None: it waits for all."""
+
+    @property
+    def workers(self) -> int:
+        """All workers."""
+        return self.on_demand + self.preemptible
+
+    def stays(self, seed: int, horizon: Seconds) -> list[list[Stay]]:
+        """When each worker is there; those on demand come first.
+
+        Args:
+            seed: of the preemptions.
+            horizon: the seconds for which stays are drawn.
+        """
+        always: list[list[Stay]] = [[(0.0, horizon)] for _ in range(self.on_demand)]
+        if not self.preemptible or self.offer is None:
+            return always
+        key = Key.root(seed).fold_in("preemption")
+        offer = self.offer
+        if offer.together:
+            rng = key.generator()
+            stays = draw_stays(rng, offer.up, offer.down, horizon)
+            return [*always, *[stays] * self.preemptible]
+        own = [
+            draw_stays(key.fold_in(i).generator(), offer.up, offer.down, horizon)
+            for i in range(self.preemptible)
+        ]
+        return [*always, *own]
+
+    def cost(
+        self, stays: list[list[Stay]], until: Seconds, on_demand_price: float
+    ) -> float:
+        """What the workers are paid up to a time."""
+        prices = [on_demand_price] * self.on_demand
+        if self.offer is not None:
+            prices += [self.offer.price] * self.preemptible
+        return sum(
+            paid_seconds(own, until) * price / HOUR
+            for own, price in zip(stays, prices, strict=True)
+        )
+
+    def settings(
+        self,
+        config: FederationConfig,
+        *,
+        seed: int,
+        trace: Path | None,
+        stop: dict[str, Any],
+        every: int,
+    ) -> dict[str, Any]:
+        """The whole config of a run with these workers.
+
+        Args:
+            config: of the federation.
+            seed: of the run.
+            trace: the file with the stays; None: all are always there.
+            stop: the section ``stop``.
+            every: the versions between two evaluations.
+        """
+        raw = config.model_dump(mode="json")
+        is_round = self.protocol == "synchronous"
+        raw["algorithm"] |= {
+            "buffer": self.buffer,
+            "synchronous": is_round,
+            "once": is_round,
+            "deadline": self.round_deadline,
+            "staleness_limit": 0 if is_round else None,
+            "minimum": 1,
+            "min_clients": 1,
+            "over_selection": 1.0,
+            "concurrency": None,
+            "ahead": None,
+        }
+        if self.local_steps is not None:
+            raw["algorithm"]["client"]["steps"] = self.local_steps
+        raw["simulate"] |= {"clients": self.workers, "trace": None, "arrivals": None}
+        raw["simulate"]["availability"] = (
+            {"kind": "always"}
+            if trace is None
+            else {"kind": "trace", "file": str(trace)}
+        )
+        raw["evaluate"]["every_versions"] = every
+        return {**raw, "seed": seed, "stop": stop}
+
+
+def write_stays(path: Path, stays: list[list[Stay]]) -> Path:
+    """Writes the stays as a trace; returns its path."""
+    clients = []
+    for number, own in enumerate(stays):
+        segments, now = [], 0.0
+        for begin, end in own:
+            if begin > now:
+                segments.append(Segment(now, begin, "away"))
+            segments.append(Segment(begin, end, "there"))
+            now = end
+        if not segments:
+            segments.append(Segment(0.0, math.inf, "away"))
+        clients.append(ClientTrace(f"worker-{number}", segments))
+    write_trace(path, clients)
+    return path
