@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedsim.experiments.api import run_sweep as run_sweep
     from fedsim.experiments.predict.api import predict as predict
     from fedsim.experiments.coding.study import coding as coding
+    from fedsim.experiments.plan.api import plan as plan
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -50,6 +51,7 @@ _MODULES = {
     "predict": "fedsim.experiments.predict.api",
     "leave_one_out": "fedrun.what_if.api",
     "replay": "fedrun.what_if.api",
+    "plan": "fedsim.experiments.plan.api",
     "run": "fedsim.api",
     "run_sweep": "fedsim.experiments.api",
 }

@@ -5,6 +5,7 @@ import click
 from fedsim.cli import experiments, simulator
 from fedsim.cli.predict import predict
 from fedsim.cli import coding, experiments, simulator
+from fedsim.cli.plan import plan
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,5 +25,6 @@ for _command in (
     experiments.staleness,
     predict,
     coding.coding,
+    plan,
 ):
     main.add_command(_command)

@@ -31,6 +31,7 @@ NAMES = [
     "partitions",
     "predict",
     "replay",
+    "plan",
     "run",
     "run_sweep",
 ]

@@ -13,7 +13,10 @@ from fedsim.traces.format import ClientTrace, Segment
 from fedsim.traces.write import write_trace
 
 
-class Crew(NamedTuple):
+MOST_STALENESS = 1000  # of buffered updates, which is none in practice
+
+
+class Workers(NamedTuple):
     """Which workers train, and how."""
 
     protocol: Protocol
@@ -90,7 +93,7 @@ class Crew(NamedTuple):
             "synchronous": is_round,
             "once": is_round,
             "deadline": self.round_deadline,
-            "staleness_limit": 0 if is_round else None,
+            "staleness_limit": 0 if is_round else MOST_STALENESS,
             "minimum": 1,
             "min_clients": 1,
             "over_selection": 1.0,

@@ -1,0 +1,150 @@
+"""What ``fedsim plan`` does: from a command line to a plan and a page."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from fedcore.errors import ConfigError
+from fedcore.planning.volatile_workers import Question
+from fedrun.app import app_of, load_app
+from fedrun.config import load_config
+from fedsim.api import free_folder
+from fedsim.experiments.frame import QUIET, Options, follow
+from fedsim.experiments.plan.goal import check_budget, read_duration, read_target
+from fedsim.experiments.plan.measure import Federation, PilotRuns
+from fedsim.experiments.plan.outcome import PlanOutcome
+from fedsim.experiments.plan.page import check_cells, frontier_cells, plan_page
+from fedsim.experiments.plan.planner import ATTEMPTS, Planner
+from fedsim.experiments.plan.price_file import read_prices
+from fedsim.experiments.runner import require_measured
+from fedsim.experiments.terminal import screen, tell
+
+MOST_WORKERS = 16  # that are tried unless --workers says otherwise
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(Options):
+    """What was asked for on the command line."""
+
+    config: Path
+    prices: Path
+    target: str
+    deadline: str | float | None
+    budget: float | None
+    workers: int | None
+    local_steps: str | None
+    pilots: Sequence[Path]
+    pilot_versions: int
+    checks: int
+    as_json: bool = False
+
+
+def show_plan(options: PlanOptions) -> None:
+    """Plans, writes page and numbers, and prints the recommendation."""
+    outcome, out = compute_plan(options, Console(stderr=True))
+    page, numbers = write_plan(outcome, out)
+    if options.as_json:
+        click.echo(json.dumps(outcome.as_json(), indent=1))
+        return
+    shown = screen()
+    shown.print(frontier_cells(outcome).on_screen(title="Cost and time: the frontier"))
+    shown.print(check_cells(outcome).on_screen(title="Predicted and simulated"))
+    for doubt in outcome.doubts:
+        tell(shown, doubt)
+    tell(shown, f"page: {page}")
+    tell(shown, f"numbers: {numbers}")
+    for sentence in outcome.sentences():
+        click.echo(sentence)
+
+
+def compute_plan(
+    options: PlanOptions, console: Console = QUIET
+) -> tuple[PlanOutcome, Path]:
+    """Plans; returns the result and the folder for its files.
+
+    Raises:
+        ConfigError: an option or the prices are wrong, or the pilots cannot support a
+            conclusion.
+    """
+    prices, target = read_prices(options.prices), read_target(options.target)
+    if options.deadline is None and options.budget is None:
+        raise ConfigError(
+            "--deadline or --budget: say when it should be done, such as "
+            "--deadline 2h, or what it may cost, such as --budget 5"
+        )
+    question = Question(
+        target.error,
+        prices.on_demand,
+        deadline=None
+        if options.deadline is None
+        else read_duration("--deadline", options.deadline),
+        budget=None if options.budget is None else check_budget(options.budget),
+    )
+    config = load_config(options.config, options.changes)
+    app, place = app_of(options.app, config, options.config)
+    require_measured(load_app(app, place), config, app, "plans")
+    out = options.folder(free_folder(config, "plan"))
+    out.mkdir(parents=True, exist_ok=True)
+    most = options.workers or min(config.simulate.clients, MOST_WORKERS)
+    if most < 2:
+        raise ConfigError(f"--workers {most}: expected at least 2")
+    federation = Federation(config, app, place, out, options.jobs, options.verbose)
+    usual = getattr(config.algorithm.client, "steps", None)
+    runs = PilotRuns(
+        federation=federation,
+        most=most,
+        versions=options.pilot_versions,
+        seeds=range(config.seed, config.seed + options.seeds),
+        local_steps=_steps(options.local_steps, usual),
+    )
+    planner = Planner(
+        federation=federation,
+        target=target,
+        question=question,
+        prices=prices,
+        most=most,
+        runs=runs,
+        journals=options.pilots,
+        checks=options.checks,
+    )
+    if runs.seeds and not options.pilots:
+        follow(planner.measure(), "pilots", runs.size, console)
+    else:
+        follow(planner.measure(), "pilots", len(options.pilots), console)
+    planner.search()
+    follow(planner.examine(), "checks", (ATTEMPTS + 2) * options.checks, console)
+    return planner.outcome(), out
+
+
+def write_plan(outcome: PlanOutcome, out: Path) -> tuple[Path, Path]:
+    """Writes the page and the numbers; returns their paths."""
+    page, numbers = out / "plan.html", out / "plan.json"
+    page.write_text(plan_page(outcome), encoding="utf-8")
+    text = json.dumps(outcome.as_json(), indent=1)
+    numbers.write_text(text + "\n", encoding="utf-8")
+    return page, numbers
+
+
+def _steps(given: str | None, usual: int | None) -> list[int | None]:
+    """The communication periods to try.
+
+    Raises:
+        ConfigError: they are no whole numbers, or clients do not count steps.
+    """
+    if given is None:
+        return [usual]
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ConfigError(
+            f"--local-steps {given}: expected numbers from 1, such as 1,5"
+        )
+    if usual is None:
+        raise ConfigError(
+            "--local-steps: the config's clients do not train for a number of steps; "
+            "give algorithm.client.steps"
+        )
+    return [*sorted({int(part) for part in parts})]

@@ -1,0 +1,181 @@
+"""Pilots of a federation, and the ways to train that they show."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedcore.errors import ConfigError
+from fedcore.planning.error_model import fit_error_model
+from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
+from fedcore.typing import Seconds
+from fedrun.config import FederationConfig, parse_config
+from fedsim.experiments.identity import identity, program, sources
+from fedsim.experiments.plan.goal import Target
+from fedsim.experiments.plan.pilots import Measured, Pilots, by_way, simulate_pilot
+from fedsim.experiments.plan.workers import Workers, write_stays
+from fedsim.experiments.runner import Task, simulate_all
+
+EVALUATIONS = 40  # of a pilot
+STAY_ROUNDS = 12.0  # of a preemptible worker in a pilot, which is away as long
+PROTOCOLS: tuple[Protocol, ...] = ("synchronous", "buffered")
+
+
+class Federation(NamedTuple):
+    """What is simulated."""
+
+    config: FederationConfig
+    app: str
+    place: Path
+    """The folder where the app is looked for."""
+    folder: Path
+    """The folder of the plan."""
+    jobs: int
+    verbose: bool
+
+    def tasks(
+        self, settings: Sequence[tuple[Any, dict[str, Any]]], scratch: Path
+    ) -> Iterator[Task[Any]]:
+        """The simulations with these keys and configs."""
+        for key, each in settings:
+            yield Task(key, self.app, self.place, each, scratch)
+
+
+@dataclass(kw_only=True)
+class PilotRuns:
+    """The pilots of a federation: few and many workers, and some that leave."""
+
+    federation: Federation
+    most: int
+    """The largest number of workers."""
+    versions: int
+    seeds: Sequence[int]
+    local_steps: Sequence[int | None]
+    protocols: Sequence[Protocol] = PROTOCOLS
+    found: list[Measured] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many pilots there are."""
+        per_way = {"synchronous": 3, "buffered": 2}
+        each = sum(per_way[protocol] for protocol in self.protocols)
+        return each * len(self.local_steps) * len(self.seeds)
+
+    def simulate(self) -> Generator[int]:
+        """Simulates what is not known yet; yields how many pilots have ended."""
+        steady = [
+            (None, Workers(protocol, workers, 0, None, buffer, steps, None))
+            for steps in self.local_steps
+            for protocol in self.protocols
+            for workers, buffer in self._sizes(protocol)
+        ]
+        yield from self._run(steady)
+        leaving = []
+        for steps in self.local_steps if "synchronous" in self.protocols else ():
+            slowest = max(
+                max(pilot.task_seconds)
+                for pilot in self.found
+                if pilot.protocol == "synchronous" and pilot.local_steps == steps
+            )
+            stay = STAY_ROUNDS * slowest
+            deadline = ROUND_SLACK * slowest
+            workers = Workers(
+                "synchronous",
+                0,
+                self.most,
+                Offer(1.0, stay, stay),
+                self.most,
+                steps,
+                deadline,
+            )
+            leaving.append((10 * self.versions * deadline, workers))
+        yield from self._run(leaving)
+
+    def _sizes(self, protocol: Protocol) -> list[tuple[int, int]]:
+        """The workers of the steady pilots, and the updates in a version."""
+        few = max(1, self.most // 4)
+        if protocol == "synchronous":
+            return [(few, few), (self.most, self.most)]
+        return [(self.most, few), (self.most, self.most)]
+
+    def _run(self, wanted: Sequence[tuple[Seconds | None, Workers]]) -> Generator[int]:
+        known = Pilots(self.federation.folder)
+        code, ours = sources(self.federation.app, self.federation.place), program()
+        every = max(1, self.versions // EVALUATIONS)
+        traces = self.federation.folder / "pilots"
+        traces.mkdir(parents=True, exist_ok=True)
+        todo, done = [], 0
+        for number, (horizon, workers) in enumerate(wanted):
+            for seed in self.seeds:
+                trace = None
+                if horizon is not None:
+                    trace = traces / f"stays-{self.most}-{number}-{seed}.csv"
+                    write_stays(trace, workers.stays(seed, horizon))
+                settings = workers.settings(
+                    self.federation.config,
+                    seed=seed,
+                    trace=trace,
+                    stop={"versions": self.versions, "seconds": horizon},
+                    every=every,
+                )
+                # The stays follow from these settings, and not their file's time.
+                plain = {**settings, "simulate": {**settings["simulate"]}}
+                plain["simulate"]["availability"] = {"kind": "always"}
+                key = identity(parse_config(plain), code, ours)
+                key += "" if horizon is None else f"-{horizon:.6g}"
+                found = known.get(key)
+                if found is None:
+                    todo.append((key, settings))
+                else:
+                    self.found.append(found)
+                    done += 1
+        if done:
+            yield done
+        results = simulate_all(
+            simulate_pilot,
+            lambda scratch: self.federation.tasks(todo, scratch),
+            self.federation.folder,
+            self.federation.jobs,
+            verbose=self.federation.verbose,
+        )
+        for task, measured in results:
+            known.put(task.key, measured)
+            self.found.append(measured)
+            yield 1
+
+
+def ways_of(pilots: Sequence[Measured], target: Target) -> tuple[list[Way], list[str]]:
+    """Fits an error model to the pilots of each way to train.
+
+    Returns:
+        The ways, and a sentence for each one that the pilots cannot tell about.
+
+    Raises:
+        ConfigError: they cannot tell about any.
+    """
+    ways, refused = [], []
+    first: ConfigError | None = None
+    for (protocol, steps), own in by_way(pilots):
+        name = protocol if steps is None else f"{protocol}, {steps} local steps"
+        try:
+            fitted = [pilot.as_pilot(target) for pilot in own]
+            model = fit_error_model(fitted, target.error)
+        except ConfigError as error:
+            first = first or error
+            refused.append(f"{name} is left out: {error}")
+            continue
+        updates = sum(pilot.trial.updates for pilot in own)
+        ways.append(
+            Way(
+                "synchronous" if protocol == "synchronous" else "buffered",
+                steps,
+                model,
+                np.concatenate([pilot.task_seconds for pilot in own]).tolist(),
+                sum(pilot.trial.nbytes for pilot in own) / max(1, updates),
+            )
+        )
+    if not ways:
+        raise first or ConfigError("pilots: there are none")
+    return ways, refused

@@ -1,0 +1,220 @@
+"""The result of planning: a recommendation, the frontier and the checks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedcore.planning.volatile_workers import Plan, Question, Way
+from fedrun import units
+from fedrun.results import Table
+from fedsim.experiments.plan.check import Check
+from fedsim.experiments.plan.goal import Target
+from fedsim.experiments.plan.price_file import PricesConfig
+
+ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOutcome:
+    """What to rent, what it costs, and what is not known."""
+
+    app: str
+    target: Target
+    question: Question
+    prices: PricesConfig
+    ways: Sequence[Way]
+    plans: Sequence[Plan]
+    """The frontier: the soonest first, each later one cheaper."""
+    choice: Plan | None
+    """None: no plan passed its check."""
+    check: Check | None
+    """Of the choice, or of the last plan that was tried."""
+    tried: Sequence[Check]
+    """The checks of plans that did not keep the deadline, before the choice."""
+    baselines: Sequence[Check]
+    doubts: Sequence[str]
+    """What should be known before the result is used."""
+
+    @property
+    def recommendation(self) -> dict[str, Any]:
+        """The choice as plain data; empty if there is none."""
+        return {} if self.choice is None else as_row(self.choice)
+
+    @property
+    def frontier(self) -> Table:
+        """The frontier as columns."""
+        return _columns([as_row(plan) for plan in self.plans])
+
+    @property
+    def checks(self) -> Table:
+        """The checks as columns: predicted and simulated, a row for each plan."""
+        return _columns([check_row(check) for check in self.all_checks])
+
+    @property
+    def all_checks(self) -> list[Check]:
+        """The choice, the baselines, and what was tried before."""
+        own = [] if self.check is None or self.choice is None else [self.check]
+        return [*own, *self.baselines, *self.tried]
+
+    @property
+    def verdict(self) -> str:
+        """The result in a sentence, without capital and full stop."""
+        if self.choice is None:
+            return self._nothing()
+        assert self.check is not None
+        plan, found = self.choice, self.check
+        return (
+            f"rent {workers_in_words(plan)} and train {training_in_words(plan.way)}"
+            f"{_buffer_in_words(plan)}: {self.target} within "
+            f"{units.in_seconds(found.mean_seconds)} for "
+            f"{self.money(found.cost)} on average over {len(found.seconds)} "
+            f"simulated seeds, {self._kept(found)}"
+        )
+
+    def sentences(self) -> list[str]:
+        """The recommendation, beside its baselines, in sentences without full stop."""
+        lines = [self.verdict]
+        if self.choice is None or self.check is None:
+            return lines
+        lines.append(
+            f"predicted: {self.choice.versions:,} versions, "
+            f"{units.in_seconds(self.choice.seconds)}, {self.money(self.choice.cost)}"
+        )
+        for other in self.baselines:
+            if not other.costs:
+                continue
+            saved = 1 - self.check.cost / other.cost if other.cost else 0.0
+            words = f"{abs(saved):.0%} {'less' if saved >= 0 else 'more'}"
+            lines.append(
+                f"{other.name} ({workers_in_words(other.plan)}) costs "
+                f"{self.money(other.cost)}, {self._kept(other)}: the recommended plan "
+                f"costs {words}"
+            )
+        if not self.choice.preemptible:
+            lines.append("at these prices preemptible workers save nothing")
+        lines += [
+            f"{workers_in_words(check.plan)} was tried first and left, since only "
+            f"{self._kept(check)}"
+            for check in self.tried
+        ]
+        return lines
+
+    def money(self, amount: float) -> str:
+        """An amount in the currency of the prices."""
+        return f"{units.digits(amount)} {self.prices.currency}"
+
+    def _kept(self, check: Check) -> str:
+        done = round(check.in_time * len(check.seconds))
+        what = "in time" if self.question.deadline is not None else "at the target"
+        return f"{done} of {len(check.seconds)} seeds {what}"
+
+    def _nothing(self) -> str:
+        limits = []
+        if self.question.deadline is not None:
+            limits.append(f"within {units.in_seconds(self.question.deadline)}")
+        if self.question.budget is not None:
+            limits.append(f"for {self.money(self.question.budget)}")
+        return f"no plan reaches {self.target} {' and '.join(limits)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data for JSON; infinite numbers are null."""
+        return {
+            "app": self.app,
+            "target": {self.target.metric: self.target.value},
+            "deadline": self.question.deadline,
+            "budget": self.question.budget,
+            "margin": self.question.margin,
+            "prices": self.prices.model_dump(mode="json"),
+            "recommendation": self.recommendation,
+            "sentences": self.sentences(),
+            "doubts": list(self.doubts),
+            "fits": [
+                {
+                    "protocol": way.protocol,
+                    "local_steps": way.local_steps,
+                    **way.model._asdict(),
+                    "bytes_per_update": way.message_bytes,
+                }
+                for way in self.ways
+            ],
+            "frontier": [as_row(plan) for plan in self.plans],
+            "checks": [
+                {
+                    **check_row(check),
+                    "seconds_by_seed": {
+                        s: _finite(v) for s, v in check.seconds.items()
+                    },
+                    "cost_by_seed": dict(check.costs),
+                }
+                for check in self.all_checks
+            ],
+        }
+
+
+def as_row(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {
+        "protocol": plan.way.protocol,
+        "on_demand": plan.on_demand,
+        "preemptible": plan.preemptible,
+        "bid": plan.offer.bid if plan.preemptible else None,
+        "buffer": plan.buffer,
+        "local_steps": plan.way.local_steps,
+        "versions": plan.versions,
+        "seconds": plan.seconds,
+        "cost": plan.cost,
+        "error": plan.error,
+        "inverse": plan.inverse,
+        "bytes": plan.way.message_bytes * plan.versions / plan.inverse,
+    }
+
+
+def check_row(check: Check) -> dict[str, Any]:
+    """A check as plain data."""
+    return {
+        "plan": check.name,
+        "on_demand": check.plan.on_demand,
+        "preemptible": check.plan.preemptible,
+        "predicted_seconds": check.plan.seconds,
+        "seconds": _finite(check.mean_seconds),
+        "predicted_cost": check.plan.cost,
+        "cost": _finite(check.cost),
+        "seeds": len(check.seconds),
+        "in_time": check.in_time,
+        "reached": check.reached,
+    }
+
+
+def workers_in_words(plan: Plan) -> str:
+    """``2 workers on demand and 6 preemptible ones at a bid of 0.4``."""
+    words = []
+    if plan.on_demand:
+        words.append(f"{units.counted(plan.on_demand, 'worker')} on demand")
+    if plan.preemptible:
+        kind = f"preemptible worker{'s' * (plan.preemptible > 1)}"
+        bid = "" if plan.offer.bid is None else f" at a bid of {plan.offer.bid:g}"
+        words.append(f"{plan.preemptible} {kind}{bid}")
+    return " and ".join(words)
+
+
+def training_in_words(way: Way) -> str:
+    """``in synchronous rounds with 4 local steps``."""
+    how = "in synchronous rounds" if way.protocol == "synchronous" else "asynchronously"
+    if way.local_steps is None:
+        return how
+    return f"{how} with {units.counted(way.local_steps, 'local step')}"
+
+
+def _buffer_in_words(plan: Plan) -> str:
+    if plan.way.protocol == "synchronous":
+        return ""
+    return f" and a buffer of {plan.buffer}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> Table:
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}

@@ -1,0 +1,213 @@
+"""From a federation and prices to a plan: pilots, search, checks."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedcore.errors import ConfigError
+from fedcore.planning.volatile_workers import (
+    Plan,
+    Question,
+    Way,
+    all_plans,
+    cheapest,
+    frontier,
+    half_and_half,
+    on_demand_only,
+    uniform_share,
+)
+from fedrun import units
+from fedsim.experiments.frame import Progress
+from fedsim.experiments.plan.check import KEPT, Check
+from fedsim.experiments.plan.goal import Target
+from fedsim.experiments.plan.measure import Federation, PilotRuns, ways_of
+from fedsim.experiments.plan.outcome import (
+    CHOICE,
+    HALF,
+    ON_DEMAND,
+    PlanOutcome,
+)
+from fedsim.experiments.plan.pilots import Measured, read_pilot
+from fedsim.experiments.plan.price_file import PricesConfig
+
+ATTEMPTS = 4  # plans that are checked before none is recommended
+GOOD_FIT = 0.9  # R² below which the fit is doubted
+PATIENCE = 3.0  # without a deadline, a run is checked up to this many times its time
+
+
+@dataclass(kw_only=True)
+class Planner:
+    """The steps of planning; each of them yields its progress."""
+
+    federation: Federation
+    target: Target
+    question: Question
+    prices: PricesConfig
+    most: int
+    runs: PilotRuns
+    journals: Sequence[Path]
+    """Folders of real runs, which replace the simulated pilots."""
+    checks: int
+    """Preemption seeds of each check."""
+    ways: list[Way] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    choice: Plan | None = None
+    check: Check | None = None
+    tried: list[Check] = field(default_factory=list)
+    baselines: list[Check] = field(default_factory=list)
+
+    def measure(self) -> Generator[Progress]:
+        """Simulates or reads the pilots, and fits the error models."""
+        if self.journals:
+            found: Sequence[Measured] = [read_pilot(each) for each in self.journals]
+        else:
+            for ended in self.runs.simulate():
+                yield Progress(ended, "pilot")
+            found = self.runs.found
+        self.ways, self.refused = ways_of(found, self.target)
+
+    def search(self) -> None:
+        """Predicts all plans.
+
+        Raises:
+            ConfigError: no number of workers reaches the target.
+        """
+        offers = self.prices.preemptible.offers()
+        self.plans = all_plans(self.question, self.ways, offers, self.most)
+        if not self.plans:
+            floor = min(way.model.floor(1 / self.most) for way in self.ways)
+            raise ConfigError(
+                f"--target {self.target}: {self.most} workers come to an error of "
+                f"{floor:.3g} by the fitted model, and the target is an error of "
+                f"{self.target.error:.3g}; lower the target, or allow more --workers"
+            )
+
+    def examine(self) -> Generator[Progress]:
+        """Simulates the choice until one keeps the deadline, and both baselines."""
+        question = self.question
+        for attempt in range(ATTEMPTS):
+            plan = cheapest(self.plans, question)
+            if plan is None or plan in [check.plan for check in self.tried]:
+                break
+            name = f"{CHOICE}, attempt {attempt + 1}" if attempt else CHOICE
+            check = self._checked(name, plan)
+            yield from self._simulate(check)
+            if self._holds(check):
+                self.choice, self.check = plan, check
+                break
+            self.tried.append(check)
+            # The next one is given the time that this one took, and a little more.
+            ratio = min(check.quantile(KEPT), 2 * check.limit) / plan.seconds
+            question = question._replace(
+                margin=max(1.15 * question.margin, min(ratio, 4.0))
+            )
+        else:
+            self.check = None
+        for name, some in (
+            (ON_DEMAND, on_demand_only(self.plans)),
+            (HALF, half_and_half(self.plans)),
+        ):
+            plan = cheapest(some, self.question)
+            if plan is None:
+                continue
+            check = self._checked(name, plan)
+            yield from self._simulate(check)
+            self.baselines.append(check)
+        if self.choice is None:
+            self._fall_back()
+
+    def _fall_back(self) -> None:
+        """Takes the cheapest baseline that keeps the deadline, if one does."""
+        kept = [check for check in self.baselines if self._holds(check)]
+        if kept:
+            self.check = min(kept, key=lambda check: check.cost)
+            self.choice = self.check.plan
+
+    def _checked(self, name: str, plan: Plan) -> Check:
+        limit = self.question.deadline or PATIENCE * plan.seconds
+        first = self.federation.config.seed + 1000  # not those of the pilots
+        seeds = range(first, first + self.checks)
+        return Check(name=name, plan=plan, limit=limit, seeds=seeds)
+
+    def _holds(self, check: Check) -> bool:
+        budget = self.question.budget
+        return check.holds and (budget is None or check.cost <= budget)
+
+    def _simulate(self, check: Check) -> Generator[Progress]:
+        for ended in check.simulate(
+            self.federation, self.target, self.question.on_demand_price
+        ):
+            yield Progress(ended, check.name)
+
+    def outcome(self) -> PlanOutcome:
+        """The result."""
+        return PlanOutcome(
+            app=self.federation.app,
+            target=self.target,
+            question=self.question,
+            prices=self.prices,
+            ways=self.ways,
+            plans=frontier(self.plans),
+            choice=self.choice,
+            check=self.check,
+            tried=self.tried,
+            baselines=self.baselines,
+            doubts=[*self.refused, *self._doubts()],
+        )
+
+    def _doubts(self) -> list[str]:
+        """What the pilots cannot tell of the choice, in sentences."""
+        found = []
+        plan = self.choice
+        source = (
+            f"{len(self.journals)} journals"
+            if self.journals
+            else f"seeds {', '.join(map(str, self.runs.seeds))}"
+        )
+        found.append(f"The pilots are {source}; the checks have seeds of their own.")
+        if plan is None:
+            return found
+        model = plan.way.model
+        found.append(
+            f"The error model explains {model.r_squared:.1%} of the variance of the "
+            "pilots' errors."
+        )
+        if model.r_squared < GOOD_FIT:
+            found.append("That is little: trust the checks rather than predictions.")
+        if plan.versions > model.versions:
+            found.append(
+                f"The plan has {plan.versions:,} versions and the longest pilot "
+                f"{model.versions:,}: the error beyond is extrapolated."
+            )
+        if not model.inverse_low * 0.99 <= plan.inverse <= model.inverse_high * 1.01:
+            found.append(
+                f"E[1/y] of the plan is {plan.inverse:.3g}, outside of the pilots' "
+                f"{model.inverse_low:.3g} to {model.inverse_high:.3g}."
+            )
+        if plan.preemptible:
+            found += self._doubts_of_presence(plan)
+        return found
+
+    def _doubts_of_presence(self, plan: Plan) -> list[str]:
+        offer = plan.offer
+        found = []
+        if offer.up > plan.seconds:
+            found.append(
+                f"A worker stays {units.in_seconds(offer.up)} on average, longer than "
+                "the run: who is there at the beginning decides, and seeds differ."
+            )
+        if not offer.together:
+            found.append(
+                "Workers are assumed to leave independently; real preemptions often "
+                "come together."
+            )
+        elif self.question.deadline is not None and not plan.on_demand:
+            each = plan.seconds * (1 - offer.away) / plan.versions
+            share = uniform_share(plan.versions, each, self.question.deadline)
+            bid = self.prices.preemptible.bid_for(share)
+            found.append(
+                f"The formula of the uniform bid asks for a share of {share:.2f} and "
+                f"gives a bid of {'no quantile' if bid is None else format(bid, 'g')}."
+            )
+        return found
