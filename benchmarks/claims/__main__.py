@@ -34,6 +34,7 @@ from benchmarks.claims import (
     threshold_selection,
     throughput,
     unequal,
+    volatile_workers,
     wide_area,
 )
 from benchmarks.claims.report import Report, Scale, Table
@@ -52,6 +53,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     11: hidden_transfers.run,
     14: throughput.run,
     13: coded_computation.run,
+    12: volatile_workers.run,
     16: linear_speed_up.run,
     17: seen_once.run,
     18: rare_and_late.run,

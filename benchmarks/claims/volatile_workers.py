@@ -1,0 +1,191 @@
+"""Claim 12: the error floor follows E[1/y], and a plan of volatile workers is cheaper.
+
+Zhang, Wang, Joshi, Joe-Wong, "Machine Learning on Volatile Instances", INFOCOM 2020,
+arXiv 2003.05649. First without a federation: SGD on a strongly convex loss, where each
+of n workers is away with probability q in each iteration; the mean gap of the later
+iterations against E[1/y], and against 1/n as a control. Then the planner: it is given
+prices with published preemption statistics, a target loss and a deadline, and its plan
+and two baselines are simulated over 20 preemption seeds each.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+import latecomer
+from benchmarks.claims.parity_app import gradient_of, loss_of, samples
+from benchmarks.claims.report import (
+    Cell,
+    Check,
+    Report,
+    Scale,
+    Table,
+    at_least,
+    at_most,
+)
+from fedcore.planning.active_workers import active_workers
+from fedsim.experiments.plan.outcome import PlanOutcome
+
+LR, BATCH = 0.3, 4
+WORKERS, AWAY = (1, 2, 4, 8, 16), (0.0, 0.25, 0.5, 0.75)
+ITERATIONS, BURNED = 6000, 1000
+LOSS, DEADLINE, CHECKS = 0.36, 5400.0, 20
+PRICES = "aws_v100_2023"
+PREEMPTIBLE = {"price": 1.09, "preemptions_per_hour": 0.298, "recovery_seconds": 6680}
+FEDERATION = {
+    "app": "benchmarks.claims.parity_app:workload",
+    "algorithm": {
+        "kind": "fed_avg",
+        "weigh_by": "updates",
+        "client": {"kind": "local_sgd", "lr": LR, "steps": 1, "batch": BATCH},
+    },
+    "simulate": {"clients": 16, "step_seconds": 30.0, "link": {"latency": 0.05}},
+    "stop": {"versions": 100},
+}
+
+
+def run(scale: Scale) -> Report:
+    """Measures floors, and simulates the planner's choice beside its baselines."""
+    checks = scale.of(CHECKS, 2)
+    fits, floors = [], {}
+    for seed in scale.seeds:
+        gaps = {
+            (n, q): floor_of(n, q, scale.of(ITERATIONS, 60), scale.of(BURNED, 20), seed)
+            for n in WORKERS
+            for q in AWAY
+        }
+        floors[seed] = gaps
+        fits.append(fit_of(gaps))
+    outcomes = [planned(seed, checks, PREEMPTIBLE) for seed in scale.seeds]
+    dear = [planned(seed, 1, {**PREEMPTIBLE, "price": 3.06}) for seed in scale.seeds]
+    savings = {
+        name: [saved(outcome, name) for outcome in outcomes]
+        for name in ("all on demand", "half and half")
+    }
+    in_time = [CHECKS * share(outcome) for outcome in outcomes]
+    chosen = [float(each.recommendation.get("preemptible", -1)) for each in dear]
+    slopes, squares, controls = zip(*fits, strict=True)
+    return Report(
+        number=12,
+        title="The error floor follows E[1/y], and the plan is cheaper",
+        source="Zhang, Wang, Joshi, Joe-Wong, INFOCOM 2020",
+        tables=[
+            Table(
+                "Error floor over 20 pairs of n and q",
+                ("slope", "R² with E[1/y]", "correlation with 1/n"),
+                {"gap": [Cell(slopes), Cell(squares), Cell(controls)]},
+            ),
+            Table(
+                f"To a loss of {LOSS:g} within 90 minutes, means of 20 seeds",
+                ("USD", "predicted USD", "minutes", "predicted minutes", "in time"),
+                {
+                    name: [
+                        Cell([row(outcome, name)[key] / by for outcome in outcomes])
+                        for key, by in (
+                            ("cost", 1),
+                            ("predicted_cost", 1),
+                            ("seconds", 60),
+                            ("predicted_seconds", 60),
+                            ("in_time", 1),
+                        )
+                    ]
+                    for name in ("recommended", *savings)
+                },
+            ),
+        ],
+        checks=[
+            at_least("R² of the floor with E[1/y]", min(squares), 0.98),
+            at_most("correlation of the floor with 1/n", max(controls), 0.95),
+            *(
+                at_least(f"saved against {name}", min(values), least)
+                for (name, values), least in zip(
+                    savings.items(), (0.4, 0.1), strict=True
+                )
+            ),
+            at_least("seeds of 20 within the deadline", min(in_time), 19),
+            Check(
+                "preemptible workers where they cost as much as others: 0",
+                max(chosen, key=abs),
+                not any(chosen),
+            ),
+        ],
+    )
+
+
+def floor_of(n: int, q: float, iterations: int, burned: int, seed: int) -> float:
+    """The mean gap of SGD's later iterations, with n workers of chance presence."""
+    rng = np.random.default_rng((seed, n, round(100 * q)))
+    x_ND, y_N = (part.astype(np.float64) for part in samples())
+    best_D = optimum(x_ND, y_N)
+    least, w_D, total, count = loss_of(best_D, x_ND, y_N), best_D.copy(), 0.0, 0
+    for iteration in range(iterations):
+        active = 0
+        while not active:
+            active = int(rng.binomial(n, 1 - q))
+        rows = rng.integers(len(y_N), size=BATCH * active)
+        w_D -= LR * gradient_of(w_D, x_ND[rows], y_N[rows])
+        if iteration >= burned and iteration % 5 == 0:
+            total += loss_of(w_D, x_ND, y_N) - least
+            count += 1
+    return total / count
+
+
+def optimum(x_ND: np.ndarray, y_N: np.ndarray) -> np.ndarray:
+    """The minimum, by Newton's method."""
+    w_D = np.zeros(x_ND.shape[1])
+    for _ in range(20):
+        p_N = 1 / (1 + np.exp(-x_ND @ w_D))
+        weighed_ND = x_ND * (p_N * (1 - p_N))[:, None]
+        hessian_DD = x_ND.T @ weighed_ND / len(y_N) + 0.01 * np.eye(len(w_D))
+        w_D -= np.linalg.solve(hessian_DD, gradient_of(w_D, x_ND, y_N))
+    return w_D
+
+
+def fit_of(gaps: dict[tuple[int, float], float]) -> tuple[float, float, float]:
+    """The slope through 0 over E[1/y], its R², and the correlation with 1/n."""
+    gap_P = np.array(list(gaps.values()))
+    inverse_P = np.array([active_workers(0, n, q).inverse for n, q in gaps])
+    slope = float(inverse_P @ gap_P / (inverse_P @ inverse_P))
+    left = float(((gap_P - slope * inverse_P) ** 2).sum())
+    square = 1 - left / float(((gap_P - gap_P.mean()) ** 2).sum())
+    control = float(np.corrcoef(gap_P, [1 / n for n, _ in gaps])[0, 1])
+    return slope, square, control
+
+
+def planned(seed: int, checks: int, preemptible: dict[str, float]) -> PlanOutcome:
+    """The plan with these prices."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        config, prices = place / "federation.yaml", place / "prices.yaml"
+        config.write_text(yaml.safe_dump(FEDERATION))
+        prices.write_text(
+            yaml.safe_dump({"on_demand": 3.06, "preemptible": preemptible})
+        )
+        return latecomer.plan(
+            config,
+            prices,
+            target={"loss": LOSS},
+            deadline=DEADLINE,
+            checks=checks,
+            changes={"seed": 10_000 * seed},
+            out=place / "plan",
+        )
+
+
+def row(outcome: PlanOutcome, name: str) -> dict[str, float]:
+    """A row of the checks."""
+    table = outcome.checks
+    place = next(i for i, plan in enumerate(table["plan"]) if plan.startswith(name))
+    return {key: table[key][place] for key in table}
+
+
+def saved(outcome: PlanOutcome, name: str) -> float:
+    """The share of a baseline's cost that the recommended plan saves."""
+    return 1 - row(outcome, "recommended")["cost"] / row(outcome, name)["cost"]
+
+
+def share(outcome: PlanOutcome) -> float:
+    """The share of seeds within the deadline."""
+    return row(outcome, "recommended")["in_time"]
