@@ -26,7 +26,7 @@ from benchmarks.claims.report import (
     at_most,
 )
 from fedcore.planning.active_workers import active_workers
-from fedsim.experiments.plan.outcome import PlanOutcome
+from fedsim.experiments.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
 
 LR, BATCH = 0.3, 4
 WORKERS, AWAY = (1, 2, 4, 8, 16), (0.0, 0.25, 0.5, 0.75)
@@ -58,11 +58,14 @@ def run(scale: Scale) -> Report:
         }
         floors[seed] = gaps
         fits.append(fit_of(gaps))
-    outcomes = [planned(seed, checks, PREEMPTIBLE) for seed in scale.seeds]
-    dear = [planned(seed, 1, {**PREEMPTIBLE, "price": 3.06}) for seed in scale.seeds]
+    most = scale.of(16, 4)
+    outcomes = [planned(seed, checks, PREEMPTIBLE, most) for seed in scale.seeds]
+    dear = [
+        planned(seed, 1, {**PREEMPTIBLE, "price": 3.06}, most) for seed in scale.seeds
+    ]
     savings = {
         name: [saved(outcome, name) for outcome in outcomes]
-        for name in ("all on demand", "half and half")
+        for name in (ON_DEMAND, HALF)
     }
     in_time = [CHECKS * share(outcome) for outcome in outcomes]
     chosen = [float(each.recommendation.get("preemptible", -1)) for each in dear]
@@ -91,7 +94,7 @@ def run(scale: Scale) -> Report:
                             ("in_time", 1),
                         )
                     ]
-                    for name in ("recommended", *savings)
+                    for name in (CHOICE, *savings)
                 },
             ),
         ],
@@ -154,8 +157,10 @@ def fit_of(gaps: dict[tuple[int, float], float]) -> tuple[float, float, float]:
     return slope, square, control
 
 
-def planned(seed: int, checks: int, preemptible: dict[str, float]) -> PlanOutcome:
-    """The plan with these prices."""
+def planned(
+    seed: int, checks: int, preemptible: dict[str, float], most: int
+) -> PlanOutcome:
+    """The plan with these prices and up to so many workers."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         config, prices = place / "federation.yaml", place / "prices.yaml"
@@ -168,6 +173,7 @@ def planned(seed: int, checks: int, preemptible: dict[str, float]) -> PlanOutcom
             prices,
             target={"loss": LOSS},
             deadline=DEADLINE,
+            workers=most,
             checks=checks,
             changes={"seed": 10_000 * seed},
             out=place / "plan",
@@ -177,15 +183,15 @@ def planned(seed: int, checks: int, preemptible: dict[str, float]) -> PlanOutcom
 def row(outcome: PlanOutcome, name: str) -> dict[str, float]:
     """A row of the checks."""
     table = outcome.checks
-    place = next(i for i, plan in enumerate(table["plan"]) if plan.startswith(name))
+    place = 0 if name == CHOICE else table["plan"].index(name)
     return {key: table[key][place] for key in table}
 
 
 def saved(outcome: PlanOutcome, name: str) -> float:
     """The share of a baseline's cost that the recommended plan saves."""
-    return 1 - row(outcome, "recommended")["cost"] / row(outcome, name)["cost"]
+    return 1 - row(outcome, CHOICE)["cost"] / row(outcome, name)["cost"]
 
 
 def share(outcome: PlanOutcome) -> float:
     """The share of seeds within the deadline."""
-    return row(outcome, "recommended")["in_time"]
+    return row(outcome, CHOICE)["in_time"]

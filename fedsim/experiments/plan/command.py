@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -18,7 +18,7 @@ from fedsim.experiments.plan.goal import check_budget, read_duration, read_targe
 from fedsim.experiments.plan.measure import Federation, PilotRuns
 from fedsim.experiments.plan.outcome import PlanOutcome
 from fedsim.experiments.plan.page import check_cells, frontier_cells, plan_page
-from fedsim.experiments.plan.planner import ATTEMPTS, Planner
+from fedsim.experiments.plan.planner import CHECKED, Planner
 from fedsim.experiments.plan.price_file import read_prices
 from fedsim.experiments.runner import require_measured
 from fedsim.experiments.terminal import screen, tell
@@ -45,7 +45,14 @@ class PlanOptions(Options):
 
 def show_plan(options: PlanOptions) -> None:
     """Plans, writes page and numbers, and prints the recommendation."""
-    outcome, out = compute_plan(options, Console(stderr=True))
+    config = load_config(options.config, options.changes)
+    folder = options.folder(free_folder(config, "plan"))
+    options = replace(options, out=folder)
+    try:
+        outcome, out = compute_plan(options, Console(stderr=True))
+    except KeyboardInterrupt:
+        click.echo(f"stopped; with -o {folder} the pilots that have ended are kept")
+        return
     page, numbers = write_plan(outcome, out)
     if options.as_json:
         click.echo(json.dumps(outcome.as_json(), indent=1))
@@ -116,7 +123,7 @@ def compute_plan(
     else:
         follow(planner.measure(), "pilots", len(options.pilots), console)
     planner.search()
-    follow(planner.examine(), "checks", (ATTEMPTS + 2) * options.checks, console)
+    follow(planner.examine(), "checks", CHECKED * options.checks, console)
     return planner.outcome(), out
 
 

@@ -54,7 +54,7 @@ class PlanOutcome:
     @property
     def all_checks(self) -> list[Check]:
         """The choice, the baselines, and what was tried before."""
-        own = [] if self.check is None or self.choice is None else [self.check]
+        own = [] if self.check is None or self.check in self.baselines else [self.check]
         return [*own, *self.baselines, *self.tried]
 
     @property

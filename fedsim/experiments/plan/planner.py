@@ -31,6 +31,7 @@ from fedsim.experiments.plan.pilots import Measured, read_pilot
 from fedsim.experiments.plan.price_file import PricesConfig
 
 ATTEMPTS = 4  # plans that are checked before none is recommended
+CHECKED = 3  # plans, if the first one holds: it and the two baselines
 GOOD_FIT = 0.9  # R² below which the fit is doubted
 PATIENCE = 3.0  # without a deadline, a run is checked up to this many times its time
 
@@ -102,8 +103,6 @@ class Planner:
             question = question._replace(
                 margin=max(1.15 * question.margin, min(ratio, 4.0))
             )
-        else:
-            self.check = None
         for name, some in (
             (ON_DEMAND, on_demand_only(self.plans)),
             (HALF, half_and_half(self.plans)),

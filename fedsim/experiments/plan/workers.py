@@ -12,7 +12,6 @@ from fedrun.config import FederationConfig
 from fedsim.traces.format import ClientTrace, Segment
 from fedsim.traces.write import write_trace
 
-
 MOST_STALENESS = 1000  # of buffered updates, which is none in practice
 
 

@@ -175,12 +175,13 @@ class Plain:
         waiting = [cid for cid in self.waiting if cid in free]
         in_turn = waiting + [cid for cid in free if cid not in waiting]
         fresh = [cid for cid in in_turn if cid not in self.delivered]
-        return fresh or in_turn
+        return fresh if self.config.once else fresh or in_turn
 
 
 CONFIGS = {
     "a cohort": FedAvg(buffer=3, min_clients=2, selection=All()),
     "a cohort with spares": FedAvg(buffer=2, over_selection=1.5, selection=All()),
+    "a cohort that trains once": FedAvg(buffer=4, once=True, selection=All()),
     "a cohort of one": FedAvg(buffer=1, selection=All()),
     "whoever is there": FedBuff(buffer=3, min_clients=2, selection=All()),
     "two at a time": FedBuff(buffer=3, concurrency=2, selection=All()),
@@ -429,3 +430,19 @@ def test_a_bound_on_who_is_ahead_may_begin_in_the_middle_of_a_run() -> None:
     assert not after.grant(0, 0)  # it waits for the slow one, and not for the late one
     after.deliver("slow")
     assert [lease.cid for lease in after.grant(0, 0)] == ["fast"]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_client_trains_a_version_again_unless_it_trains_it_once(once: bool) -> None:
+    real = leases(FedAvg(buffer=3, once=once), Watched)
+    for cid in "ab":
+        real.arrive(cid)
+    assert len(real.grant(0, 0)) == 2
+    real.deliver("a")
+    real.arrive("a")
+    assert [lease.cid for lease in real.grant(0, 1)] == ([] if once else ["a"])
+    real.arrive("c")
+    assert [lease.cid for lease in real.grant(0, 1)] == (["c"] if once else [])
+    real.new_cohort(same_version=False)
+    if once:  # a new version is for all who are here and idle
+        assert [lease.cid for lease in real.grant(1, 0)] == ["a"]

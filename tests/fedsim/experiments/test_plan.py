@@ -1,0 +1,279 @@
+"""Plans of volatile workers: prices, pilots, checks, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import latecomer
+from fedcore.errors import ConfigError
+from fedcore.planning.volatile_workers import Offer
+from fedcore.workload import Workload
+from fedsim.experiments.plan.goal import read_duration, read_target
+from fedsim.experiments.plan.price_file import PricesConfig, read_prices
+from fedsim.experiments.plan.workers import Workers, write_stays
+from fedsim.traces import read_trace
+from tests.integration.typed import desk, typed
+
+APP = """
+from tests.fedsim.experiments.test_plan import bowl
+workload = bowl()
+"""
+FEDERATION = {
+    "app": "app.py:workload",
+    "server": {"journal": "runs/bowl"},
+    "algorithm": {
+        "kind": "fed_avg",
+        "buffer": 4,
+        "weigh_by": "updates",
+        "client": {"kind": "local_sgd", "lr": 0.1, "steps": 1, "batch": 1},
+    },
+    "simulate": {"clients": 4, "step_seconds": 10.0, "link": {"latency": 0.01}},
+    "stop": {"versions": 40},
+}
+PRICES: dict[str, Any] = {
+    "on_demand": 3.0,
+    "preemptible": {
+        "price": 1.0,
+        "preemptions_per_hour": 2.0,
+        "recovery_seconds": 300,
+    },
+}
+QUICK: dict[str, Any] = {"checks": 3, "pilot_versions": 40, "out": "out"}
+
+
+def bowl() -> Workload:
+    """A quadratic bowl: each sample pulls the weights towards itself."""
+
+    def points(seed: int, count: int) -> tuple[Any, Any]:
+        x = np.random.default_rng(seed).standard_normal((count, 8)) * 1.5 + 2
+        return x.astype(np.float32), np.zeros(count, np.float32)
+
+    def gradient(params: Any, x: Any, y: Any) -> Any:
+        away = params["w"] - x
+        return float((away**2).mean()), {"w": away.mean(axis=0)}
+
+    return Workload(
+        initial=lambda rng: {"w": np.zeros(8, np.float32)},
+        gradient=gradient,
+        evaluate=lambda params, x, y: {
+            "loss": float(((params["w"] - x.mean(axis=0)) ** 2).mean())
+        },
+        train_data=lambda client: points(0, 256),
+        test_data=lambda: points(0, 256),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    with desk(tmp_path, monkeypatch) as here:
+        Path("app.py").write_text(APP)
+        Path("fed.yaml").write_text(yaml.safe_dump(FEDERATION))
+        prices_of()
+        yield here
+
+
+def prices_of(**preemptible: Any) -> str:
+    raw = {**PRICES, "preemptible": {**PRICES["preemptible"], **preemptible}}
+    Path("prices.yaml").write_text(yaml.safe_dump(raw))
+    return "prices.yaml"
+
+
+def plan_for(prices: str = "prices.yaml", **more: Any) -> Any:
+    given: dict[str, Any] = {"target": {"loss": 0.2}, "deadline": "30m", **QUICK}
+    return latecomer.plan("fed.yaml", prices, **{**given, **more})
+
+
+def refused(*words: str) -> str:
+    done = typed("fedsim", "plan", "fed.yaml", "--jobs", "1", *words)
+    (sentence,) = done.errors
+    assert done.status
+    return sentence
+
+
+# ------------------------------------------------------------------------ a whole plan
+
+
+def test_a_plan_is_checked_and_says_what_it_costs() -> None:
+    words = ("--prices", "prices.yaml", "--target", "loss=0.2", "--deadline", "30m")
+    more = ("--checks", "3", "--pilot-versions", "40", "-o", "out", "--jobs", "1")
+    done = typed("fedsim", "plan", "fed.yaml", *words, *more)
+    assert done.status == 0, done.err
+    assert "rent " in done.out
+    assert "all on demand" in done.out
+    numbers = json.loads(Path("out/plan.json").read_text())
+    assert numbers["recommendation"]["preemptible"] > 0
+    first = numbers["checks"][0]
+    assert first["in_time"] == 1.0
+    assert len(first["cost_by_seed"]) == 3
+    page = Path("out/plan.html").read_text()
+    assert "Predicted and simulated" in page
+    assert "What is" not in done.err
+    again = typed("fedsim", "plan", "fed.yaml", *words, *more, "--json")
+    assert json.loads(again.out) == json.loads(Path("out/plan.json").read_text())
+    assert json.loads(again.out)["recommendation"] == numbers["recommendation"]
+
+
+def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
+    usual = plan_for()
+    assert usual.recommendation["preemptible"] > 0
+    dear = plan_for(prices_of(price=9.0))
+    assert dear.recommendation["preemptible"] == 0
+    assert "save nothing" in " ".join(dear.sentences())
+    # A preemption every 4 s, in the middle of a task of 10 s.
+    fleeting = plan_for(prices_of(preemptions_per_hour=900.0))
+    assert fleeting.recommendation["preemptible"] == 0
+
+
+def test_tables_are_columns_and_the_frontier_falls() -> None:
+    found = plan_for(deadline=None, budget=1.0)
+    costs = found.frontier["cost"]
+    assert costs == sorted(costs, reverse=True)
+    assert found.frontier["seconds"] == sorted(found.frontier["seconds"])
+    assert found.checks["plan"][0] == "recommended"
+    assert any("pilots are seeds 0, 1" in doubt for doubt in found.doubts)
+
+
+def test_journals_serve_as_pilots() -> None:
+    for clients in (1, 4):
+        raw = {**FEDERATION, "evaluate": {"every_versions": 2}}
+        raw["simulate"] = {**FEDERATION["simulate"], "clients": clients}  # type: ignore[dict-item]
+        raw["algorithm"] = {**FEDERATION["algorithm"], "buffer": clients}  # type: ignore[dict-item]
+        latecomer.run(raw, bowl(), folder=f"run-{clients}")
+    found = plan_for(pilots=["run-1", "run-4"])
+    assert found.recommendation["protocol"] == "synchronous"
+    with pytest.raises(ConfigError, match="at least 2"):
+        plan_for(pilots=["run-4"])
+    with pytest.raises(ConfigError, match="no evaluations of accuracy; measured: loss"):
+        plan_for(pilots=["run-1", "run-4"], target={"accuracy": 0.9})
+
+
+def test_a_deadline_that_nobody_keeps_is_said() -> None:
+    found = plan_for(deadline="20s")
+    assert found.recommendation == {}
+    assert found.verdict.startswith("no plan reaches loss=0.2 within 20 s")
+
+
+# ------------------------------------------------------------------------ what is wrong
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"--target": "0.9"}, "expected a metric and a number"),
+        ({"--target": "accuracy=high"}, "expected a metric and a number"),
+        ({"--target": "accuracy=1.5"}, "expected a value below 1"),
+        ({"--deadline": "tomorrow"}, "expected a time above 0, such as 90s"),
+        ({"--deadline": "0"}, "expected a time above 0"),
+        ({"--budget": "-3"}, "expected an amount above 0"),
+        ({"--prices": "none.yaml"}, "come with the program: aws_v100_2023"),
+        ({"--workers": "1"}, "expected at least 2"),
+        ({"--local-steps": "few"}, "expected numbers from 1"),
+        ({"--target": "speed=0.5"}, "has no evaluations of speed; measured: loss"),
+        ({"--target": "loss=0.0000001"}, "never came near the target"),
+        ({"--pilot-versions": "2"}, "pilots: "),
+        ({"--pilot": "nowhere"}, "nowhere"),
+    ],
+)
+def test_bad_input_gets_one_sentence(changed: dict[str, str], words: str) -> None:
+    usual = {"--prices": "prices.yaml", "--target": "loss=0.2", "--deadline": "30m"}
+    usual |= {"--pilot-versions": "15"}
+    pairs = [word for pair in {**usual, **changed}.items() for word in pair]
+    assert words in refused(*pairs)
+
+
+def test_neither_deadline_nor_budget_is_refused() -> None:
+    words = ("--prices", "prices.yaml", "--target", "loss=0.2")
+    assert "say when it should be done" in refused(*words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("on_demand: 3", "preemptible: is missing"),
+        ("on_demand: -3\npreemptible: {price: 1}", "on_demand: "),
+        ("on_demnd: 3", "did you mean"),
+        ("- 3", "expected on_demand and preemptible, found list"),
+        ("a: [", "not YAML"),
+        ("on_demand: 3\npreemptible: {price: 1}", "needs price, preemptions_per_hour"),
+        (
+            "on_demand: 3\npreemptible: {quantiles: [{share: 1, price: 2}]}",
+            "quantiles need change_seconds",
+        ),
+        (
+            "on_demand: 3\npreemptible: {change_seconds: 9, quantiles: "
+            "[{share: 1, price: 2}, {share: 0.5, price: 3}]}",
+            "should rise in share",
+        ),
+    ],
+)
+def test_a_wrong_price_file_gets_a_sentence(text: str, words: str) -> None:
+    Path("wrong.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_prices("wrong.yaml")
+    assert words in str(caught.value)
+
+
+def test_arguments_of_the_function_are_checked() -> None:
+    with pytest.raises(ConfigError, match="expected one metric"):
+        plan_for(target={})
+    with pytest.raises(ConfigError, match="checks: expected 1 or more"):
+        plan_for(checks=0)
+
+
+# ------------------------------------------------------------------------------ parts
+
+
+def test_the_example_has_the_published_share_of_absence() -> None:
+    (offer,) = read_prices("aws_v100_2023").preemptible.offers()
+    assert offer.away == pytest.approx(0.356, abs=0.001)
+
+
+def test_bids_pay_the_mean_of_the_prices_below_them() -> None:
+    points = [(0.5, 1.0), (0.8, 2.0), (1.0, 6.0)]
+    prices = PricesConfig.model_validate(
+        {
+            "on_demand": 3.0,
+            "preemptible": {
+                "change_seconds": 60,
+                "quantiles": [{"share": s, "price": p} for s, p in points],
+            },
+        }
+    ).preemptible
+    low, middle, high = prices.offers()
+    assert (low.price, low.away, low.together) == (1.0, 0.5, True)
+    assert middle.price == pytest.approx((0.5 * 1 + 0.3 * 2) / 0.8)
+    assert middle.away == pytest.approx(0.2)
+    assert (high.away, high.price) == (0.0, pytest.approx(2.3))
+    assert (prices.bid_for(0.6), prices.bid_for(1.1)) == (2.0, None)
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    assert read_duration("--deadline", "1h30m") == 5400
+    assert read_duration("--deadline", 90) == 90
+    assert read_target("accuracy=0.9").error == pytest.approx(0.1)
+    assert read_target("loss=0.3").error == 0.3
+
+
+def test_stays_are_what_the_simulator_reads(tmp_path: Path) -> None:
+    offer = Offer(1.0, 50.0, 20.0)
+    workers = Workers("synchronous", 1, 2, offer, 3, None, 10.0)
+    stays = workers.stays(7, 1000.0)
+    read = read_trace(write_stays(tmp_path / "stays.csv", stays))
+    for own, client in zip(stays, read, strict=True):
+        found = [end - begin for begin, end in client.stays]
+        assert np.allclose(found, [end - begin for begin, end in own], atol=1e-6)
+    assert workers.stays(7, 1000.0) == stays
+    # One on demand is paid for all of the time, the others for their stays.
+    there = sum(end - begin for own in stays[1:] for begin, end in own)
+    cost = workers.cost(stays, 1000.0, 3.6)
+    assert cost == pytest.approx(1.0 + there / 3600, rel=1e-6)
+
+
+def test_bidders_come_and_go_together() -> None:
+    offer = Offer(1.0, 50.0, 20.0, bid=1.5)
+    stays = Workers("synchronous", 0, 3, offer, 3, None, 10.0).stays(1, 500.0)
+    assert stays[0] == stays[1] == stays[2]
