@@ -9,7 +9,11 @@ and two baselines are simulated over 20 preemption seeds each.
 """
 
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -30,9 +34,15 @@ from fedsim.experiments.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
 
 LR, BATCH = 0.3, 4
 WORKERS, AWAY = (1, 2, 4, 8, 16), (0.0, 0.25, 0.5, 0.75)
-ITERATIONS, BURNED = 6000, 1000
+ITERATIONS, BURNED = 4000, 500
 LOSS, DEADLINE, CHECKS = 0.36, 5400.0, 20
-PRICES = "aws_v100_2023"
+COLUMNS = {
+    "USD": ("cost", 1),
+    "predicted USD": ("predicted_cost", 1),
+    "minutes": ("seconds", 60),
+    "predicted minutes": ("predicted_seconds", 60),
+    "in time": ("in_time", 1),
+}
 PREEMPTIBLE = {"price": 1.09, "preemptions_per_hour": 0.298, "recovery_seconds": 6680}
 FEDERATION = {
     "app": "benchmarks.claims.parity_app:workload",
@@ -46,30 +56,30 @@ FEDERATION = {
 }
 
 
+class Found(NamedTuple):
+    """What a seed shows."""
+
+    fit: tuple[float, float, float]
+    rows: dict[str, dict[str, float]]
+    """The checks of the plan and its baselines, by name."""
+    dear: float
+    """Preemptible workers where they cost as much as others."""
+
+
 def run(scale: Scale) -> Report:
     """Measures floors, and simulates the planner's choice beside its baselines."""
-    checks = scale.of(CHECKS, 2)
-    fits, floors = [], {}
-    for seed in scale.seeds:
-        gaps = {
-            (n, q): floor_of(n, q, scale.of(ITERATIONS, 60), scale.of(BURNED, 20), seed)
-            for n in WORKERS
-            for q in AWAY
-        }
-        floors[seed] = gaps
-        fits.append(fit_of(gaps))
-    most = scale.of(16, 4)
-    outcomes = [planned(seed, checks, PREEMPTIBLE, most) for seed in scale.seeds]
-    dear = [
-        planned(seed, 1, {**PREEMPTIBLE, "price": 3.06}, most) for seed in scale.seeds
-    ]
+    measure = partial(of_seed, scale)
+    with ProcessPoolExecutor(len(scale.seeds), get_context("spawn")) as pool:
+        found = list(pool.map(measure, scale.seeds))
+    slopes, squares, controls = zip(*(each.fit for each in found), strict=True)
     savings = {
-        name: [saved(outcome, name) for outcome in outcomes]
+        name: [
+            1 - each.rows[CHOICE]["cost"] / each.rows[name]["cost"] for each in found
+        ]
         for name in (ON_DEMAND, HALF)
     }
-    in_time = [CHECKS * share(outcome) for outcome in outcomes]
-    chosen = [float(each.recommendation.get("preemptible", -1)) for each in dear]
-    slopes, squares, controls = zip(*fits, strict=True)
+    in_time = [CHECKS * each.rows[CHOICE]["in_time"] for each in found]
+    chosen = [each.dear for each in found]
     return Report(
         number=12,
         title="The error floor follows E[1/y], and the plan is cheaper",
@@ -82,17 +92,11 @@ def run(scale: Scale) -> Report:
             ),
             Table(
                 f"To a loss of {LOSS:g} within 90 minutes, means of 20 seeds",
-                ("USD", "predicted USD", "minutes", "predicted minutes", "in time"),
+                tuple(COLUMNS),
                 {
                     name: [
-                        Cell([row(outcome, name)[key] / by for outcome in outcomes])
-                        for key, by in (
-                            ("cost", 1),
-                            ("predicted_cost", 1),
-                            ("seconds", 60),
-                            ("predicted_seconds", 60),
-                            ("in_time", 1),
-                        )
+                        Cell([each.rows[name][key] / by for each in found])
+                        for key, by in COLUMNS.values()
                     ]
                     for name in (CHOICE, *savings)
                 },
@@ -101,12 +105,8 @@ def run(scale: Scale) -> Report:
         checks=[
             at_least("R² of the floor with E[1/y]", min(squares), 0.98),
             at_most("correlation of the floor with 1/n", max(controls), 0.95),
-            *(
-                at_least(f"saved against {name}", min(values), least)
-                for (name, values), least in zip(
-                    savings.items(), (0.4, 0.1), strict=True
-                )
-            ),
+            at_least("saved against all on demand", min(savings[ON_DEMAND]), 0.4),
+            at_least("saved against half and half", min(savings[HALF]), 0.1),
             at_least("seeds of 20 within the deadline", min(in_time), 19),
             Check(
                 "preemptible workers where they cost as much as others: 0",
@@ -114,6 +114,23 @@ def run(scale: Scale) -> Report:
                 not any(chosen),
             ),
         ],
+    )
+
+
+def of_seed(scale: Scale, seed: int) -> Found:
+    """Measures the floors and the plans of one seed."""
+    gaps = {
+        (n, q): floor_of(n, q, scale.of(ITERATIONS, 60), scale.of(BURNED, 20), seed)
+        for n in WORKERS
+        for q in AWAY
+    }
+    most = scale.of(16, 4)
+    outcome = planned(seed, scale.of(CHECKS, 2), PREEMPTIBLE, most)
+    dear = planned(seed, 1, {**PREEMPTIBLE, "price": 3.06}, most)
+    return Found(
+        fit_of(gaps),
+        {name: row(outcome, name) for name in (CHOICE, ON_DEMAND, HALF)},
+        float(dear.recommendation.get("preemptible", -1)),
     )
 
 
@@ -185,13 +202,3 @@ def row(outcome: PlanOutcome, name: str) -> dict[str, float]:
     table = outcome.checks
     place = 0 if name == CHOICE else table["plan"].index(name)
     return {key: table[key][place] for key in table}
-
-
-def saved(outcome: PlanOutcome, name: str) -> float:
-    """The share of a baseline's cost that the recommended plan saves."""
-    return 1 - row(outcome, CHOICE)["cost"] / row(outcome, name)["cost"]
-
-
-def share(outcome: PlanOutcome) -> float:
-    """The share of seeds within the deadline."""
-    return row(outcome, CHOICE)["in_time"]

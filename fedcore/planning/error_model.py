@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float64]
 LEAST_EVALUATIONS = 6  # of all pilots together, per fitted number and half again
 LEAST_SPREAD = 1.25  # of E[1/y] between pilots, as a ratio
 NEAR = 0.8  # the share of the way to the target that a pilot must have gone
+NEAR_RATIO = 4.0  # and how many times the target its error may be at best
 _RATES = 160
 
 
@@ -184,7 +185,8 @@ def _check(pilots: Sequence[Pilot], target: float) -> None:
         )
     first = max(pilot.errors_E[0] for pilot in pilots)
     least = min(min(pilot.errors_E) for pilot in pilots)
-    if first > target and first - least < NEAR * (first - target):
+    is_far = first - least < NEAR * (first - target) or least > NEAR_RATIO * target
+    if first > target and is_far:
         raise ConfigError(
             f"pilots: never came near the target: the error went from {first:.3g} to "
             f"{least:.3g} and should reach {target:.3g}; make the pilots longer, or "
