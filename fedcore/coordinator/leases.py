@@ -317,8 +317,9 @@ class Leases:
         """Fills the cohort from all idle clients, whether they wait or will pull.
 
         A client that has delivered to this version is invited again only if no other
-        client is idle, and clients may train a version more than once. A random choice does not depend on who came first: with all
-        clients present, a seed gives the same cohorts on any machine.
+        client is idle, and clients may train a version more than once. A random choice
+        does not depend on who came first: with all clients present, a seed gives the
+        same cohorts on any machine.
         """
         idle: Collection[str] = self._fresh or [
             cid
