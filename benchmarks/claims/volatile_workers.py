@@ -34,8 +34,9 @@ from fedsim.experiments.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
 
 LR, BATCH = 0.3, 4
 WORKERS, AWAY = (1, 2, 4, 8, 16), (0.0, 0.25, 0.5, 0.75)
-ITERATIONS, BURNED = 4000, 500
-LOSS, DEADLINE, CHECKS = 0.36, 5400.0, 20
+ITERATIONS, BURNED = 3000, 500
+MOST = 8  # workers of a plan
+LOSS, DEADLINE, CHECKS = 0.38, 2700.0, 20
 COLUMNS = {
     "USD": ("cost", 1),
     "predicted USD": ("predicted_cost", 1),
@@ -91,7 +92,7 @@ def run(scale: Scale) -> Report:
                 {"gap": [Cell(slopes), Cell(squares), Cell(controls)]},
             ),
             Table(
-                f"To a loss of {LOSS:g} within 90 minutes, means of 20 seeds",
+                f"To a loss of {LOSS:g} within 45 minutes, means of 20 seeds",
                 tuple(COLUMNS),
                 {
                     name: [
@@ -124,7 +125,7 @@ def of_seed(scale: Scale, seed: int) -> Found:
         for n in WORKERS
         for q in AWAY
     }
-    most = scale.of(16, 4)
+    most = scale.of(MOST, 4)
     outcome = planned(seed, scale.of(CHECKS, 2), PREEMPTIBLE, most)
     dear = planned(seed, 1, {**PREEMPTIBLE, "price": 3.06}, most)
     return Found(

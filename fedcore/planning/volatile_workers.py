@@ -134,7 +134,8 @@ def plan_of(
         buffer: K where it is buffered; None: all workers, where it is synchronous.
 
     Returns:
-        The plan, or None if it never reaches the error.
+        The plan, or None if it never reaches the error, or has a buffer outside of
+        those of the pilots.
     """
     task = expected_slowest(way.task_seconds, 1)
     # A task counts where its worker is there at its begin and stays until its end.
@@ -156,6 +157,10 @@ def plan_of(
         size = buffer or 1
         rate = (on_demand + preemptible * (1 - away)) / task
         each, inverse = size / rate, 1 / size
+        # Staleness changes with the buffer, so that no other one is extrapolated to.
+        low, high = way.model.inverse_low, way.model.inverse_high
+        if not 0.99 * low <= inverse <= 1.01 * high:
+            return None
     versions = way.model.versions_to(question.error, inverse)
     if versions is None:
         return None

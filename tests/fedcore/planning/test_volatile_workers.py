@@ -133,3 +133,9 @@ def test_a_worker_that_never_leaves_has_one_stay() -> None:
 def test_plans_are_values() -> None:
     plan = plans()[0]
     assert replace(plan, cost=plan.cost) == plan
+
+
+def test_no_buffer_outside_of_the_pilots_is_planned() -> None:
+    narrow = BUFFERED._replace(model=MODEL._replace(inverse_low=0.2, inverse_high=0.5))
+    found = all_plans(QUESTION._replace(error=0.3), [narrow], [CHEAP], 8)
+    assert {plan.buffer for plan in found} == {2, 4}
