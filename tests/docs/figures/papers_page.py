@@ -51,6 +51,10 @@ SETTINGS = {
         r"50,000 draws|with (?:10|50)\b|n = \d+|k = \d+|1 \+ Exp\(1\)|\d ms a sample",
         r"batches of 120|250 ms|12 steps|6,000 real|6 workers|10⁻¹[³⁵]|\(α \+ 1/n\)",
         r"Algorithm 2|TIT 2018|EC2",
+    12: (
+        r"ridge of \.01|rate \.3|and 4\s+samples|\(1 to 16\)|\(0 to \.75\)|20 pairs",
+        r"up to 8 workers|loss of \.38|45 minutes|30 s|3\.06 USD|one 1\.09|of \.4\b",
+        r"INFOCOM \d+|1/[ny]|20 (?:of 20 )?preemption\s+seeds|three seeds|the \.4",
     ),
     16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),
     17: (r"1,500 clients|150 rounds|16 images|1 % of the values",),
