@@ -104,10 +104,19 @@ class FlatModule:
 
         The gradient's array is valid until the next call.
         """
-        output, targets = self._forward(w_D, x, y)
-        loss = self._loss_there(output, targets)
+        loss = self.loss(w_D, x, y)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item(), self._gradient_here()
+
+    def loss(self, w_D: Vector, x: Any, y: Any) -> torch.Tensor:
+        """Returns the mean loss over a batch in training, with the graph behind it."""
+        output, targets = self._forward(w_D, x, y)
+        return self._loss_there(output, targets)
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Returns the trained parameters, in the order of the flat vector."""
+        known = dict(self._module.named_parameters())
+        return [known[spec.name] for spec in self.spec.tensors if spec.name in known]
 
     def weighted_gradient(
         self, w_D: Vector, x: Any, y: Any, weights_B: Vector

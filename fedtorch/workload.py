@@ -9,9 +9,11 @@ from torch import nn
 
 from fedcore.clients import Priority
 from fedcore.evaluation import MetricsOf
+from fedcore.influence.base import Curvature
 from fedcore.model import FlatModel, WeightedGradient
 from fedcore.samples import IndexedSamples, Samples, as_samples
 from fedcore.workload import Workload
+from fedtorch.curvature import ModuleCurvature
 from fedtorch.devices import find_device
 from fedtorch.flat import FlatModule
 from fedtorch.layout import Buffers
@@ -74,6 +76,12 @@ class TorchWorkload(Workload):
         if priority == "estimate" and isinstance(model, FlatModule):
             return model.weighted_gradient
         return super().weighted_gradient(model, priority)
+
+    def curvature(self, model: FlatModel) -> Curvature:
+        """Returns the derivatives of the module's loss, by backward passes alone."""
+        if isinstance(model, FlatModule):
+            return ModuleCurvature(model)
+        return super().curvature(model)
 
     def on(self, device: str) -> "TorchWorkload":
         """Returns the same workload on another device."""

@@ -10,12 +10,14 @@ from fedcore.algorithm import Algorithm
 from fedcore.clients import Priority
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.evaluation import MetricsOf
+from fedcore.influence.base import Curvature
 from fedcore.model import FlatModel, Metrics, WeightedGradient
 from fedcore.params import Tensors
 from fedcore.participant import Trained as TaskResult
 from fedcore.samples import Samples, as_samples
 from fedcore.typing import Vector
 from fedcore.workload.client_algorithm import run_client_algorithm
+from fedcore.workload.curvature import FiniteDifferences
 from fedcore.workload.task import Client, LocalTask
 from fedcore.workload.training_task import Trained, TrainingTask
 from fedcore.workload.weighted import one_sample_at_a_time
@@ -210,3 +212,16 @@ class Workload:
             "outputs, and this workload's functions give those of its parameters "
             "alone; use priority: gradient_norm, or a TorchWorkload"
         )
+
+    def curvature(self, model: FlatModel) -> Curvature:
+        """Returns the first and second derivatives of the model's loss.
+
+        By default the second ones are differences of gradients.
+
+        Args:
+            model: the workload's, from :meth:`flat`.
+
+        Raises:
+            ConfigError: the workload has no gradients; the message says why.
+        """
+        return FiniteDifferences(model.gradient)

@@ -10,6 +10,7 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import SGDConfig
 from fedcore.errors import ConfigError, WorkloadError
+from fedcore.influence.base import Curvature
 from fedcore.labels import count_labels
 from fedcore.model import FlatModel
 from fedcore.params import Tensors
@@ -96,6 +97,17 @@ class LoopWorkload(NamedWorkload, made_for="train"):
             used=config.used_by(size, told.steps),
             skipped=sum(samples for samples, _ in told.skipped),
             why=told.skipped[-1][1] if told.skipped else "",
+        )
+
+    def curvature(self, model: FlatModel) -> Curvature:
+        """Refuses: the loop is the user's own, so its steps have no gradients.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "influence: this workload has a training loop of its own (train=), so its "
+            "gradients are not known; write gradient=, or use a TorchWorkload"
         )
 
 

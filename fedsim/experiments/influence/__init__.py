@@ -1,0 +1,1 @@
+"""An audit of how much each client influenced the model."""

@@ -1,0 +1,179 @@
+"""Trains the tasks of a recorded run again, with or without a client.
+
+The tasks follow from the data, the recorded order and the seed of the run, so the
+repeated run ends with the recorded model.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedcore.clients import LocalSGD
+from fedcore.errors import ConfigError, LatecomerError
+from fedcore.influence.base import Curvature
+from fedcore.model import FlatModel
+from fedcore.participant import Trained
+from fedcore.samples import Samples
+from fedcore.server_optimizers import SGD
+from fedcore.training import Trainer, task_key
+from fedcore.typing import Array, Vector
+from fedcore.user_code import user_code
+from fedcore.workload import Workload
+from fedsim.experiments.influence.allowed import require_auditable, require_smooth
+from fedsim.experiments.influence.schedule import Schedule, Task
+
+TOLERANCE = 1e-3  # of the distance that the run covered
+
+
+class _Own(NamedTuple):
+    """A client's data."""
+
+    data: Any
+    samples: Samples
+
+
+class Repetition:
+    """The tasks of a schedule, with the workload that trains them."""
+
+    def __init__(self, workload: Workload, schedule: Schedule) -> None:
+        """Builds the model.
+
+        Args:
+            workload: of the recorded run.
+            schedule: who trained what.
+
+        Raises:
+            ConfigError: the run cannot be audited; the message says why.
+        """
+        config = schedule.config.algorithm
+        require_auditable(config)
+        assert isinstance(config.server, SGD)
+        self.workload, self.schedule = workload, schedule
+        self.server_lr = config.server.lr
+        with user_code("the model"):
+            self.model: FlatModel = workload.flat()
+        require_smooth(self.model)
+        self.model.spec.require(schedule.spec, "the recorded run")
+        self.curvature: Curvature = workload.curvature(self.model)
+        self._algorithm = config.build(self.model.spec)
+        self._own: dict[str, _Own] = {}
+        self._test: Any = None
+
+    def rule(self, task: Task) -> LocalSGD:
+        """Returns the settings of a task's steps."""
+        own = self._algorithm.clients.of(task.client).at(task.base)
+        assert isinstance(own, LocalSGD)
+        return own
+
+    def samples(self, client: str) -> Samples:
+        """Returns the samples of a client, by its name."""
+        return self._own_of(client).samples
+
+    def _own_of(self, client: str) -> _Own:
+        if client not in self._own:
+            whose = f"train_data of {client}"
+            with user_code(whose):
+                data = self.workload.train_data(self.schedule.clients[client])
+                self._own[client] = _Own(data, self.workload.samples(data, whose))
+        return self._own[client]
+
+    def train(
+        self, task: Task, start_D: Vector, model: FlatModel | None = None
+    ) -> Trained:
+        """Takes the steps of a task.
+
+        Args:
+            task: the one to repeat.
+            start_D: the model that it begins with.
+            model: computes the gradients; None: the workload's own.
+        """
+        own, config, work = self._own_of(task.client), self.rule(task), 1.0
+        while config.step_count(len(own.samples), work) > task.steps > 0:
+            work /= 2  # as a client does whose updates were too late
+        trainer = Trainer(
+            self.workload,
+            self._algorithm,
+            model=self.model if model is None else model,
+            share_labels=False,
+        )
+        return trainer.train(
+            start_D,
+            own.data,
+            task_key(self.schedule.config.seed, task.client, task.seq),
+            work=work,
+            version=task.base,
+            client=self.schedule.clients[task.client],
+        )
+
+    def step(
+        self, w_D: Vector, tasks: Sequence[Task], found: Sequence[Trained]
+    ) -> Vector:
+        """Returns the next version, from the updates of these tasks.
+
+        Args:
+            w_D: the newest version.
+            tasks: those that are in the next one; none: it stays as it is.
+            found: what they came to.
+        """
+        if not tasks:
+            return w_D
+        sum_D, samples = np.zeros_like(w_D), 0.0
+        for task, trained in zip(tasks, found, strict=True):
+            sum_D += trained.delta_D * np.float32(task.weight * task.samples)
+            samples += task.samples
+        return w_D - np.float32(self.server_lr) * (sum_D / np.float32(samples))
+
+    def without(self, client: str | None = None) -> Generator[Vector]:
+        """Yields the models of all versions of a run in which a client is missing.
+
+        The other clients have the same batches, and their updates the same weights. A
+        version whose updates all came from that client repeats the one before.
+
+        Args:
+            client: its name; None: nobody is missing.
+        """
+        w_D, known = self.schedule.initial_D, {0: self.schedule.initial_D}
+        oldest = self.schedule.oldest_needed()
+        for version, tasks in enumerate(self.schedule.rounds):
+            others = [task for task in tasks if task.client != client]
+            found = [self.train(task, known[task.base]) for task in others]
+            w_D = self.step(w_D, others, found)
+            known[version + 1] = w_D
+            known = {v: each for v, each in known.items() if v >= oldest[version]}
+            yield w_D
+
+    def evaluate(self, w_D: Array) -> dict[str, float]:
+        """Returns the metrics of a model on the test data.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if self._test is None:
+            if self.workload.test_data is None:
+                raise ConfigError(
+                    "influence: the workload has no test_data=, on which the influence "
+                    "is measured"
+                )
+            with user_code("test_data"):
+                self._test = self.workload.test_data()
+        with user_code("evaluation"):
+            values, _ = self.model.evaluate(w_D.astype(np.float32), self._test)
+        return {name: float(value) for name, value in values.items()}
+
+    def require_same(self, w_D: Vector) -> None:
+        """Checks that a model is the recorded one.
+
+        Raises:
+            LatecomerError: it is another.
+        """
+        last_D = self.schedule.last_D
+        apart = float(np.linalg.norm(w_D - last_D))
+        covered = float(np.linalg.norm(last_D - self.schedule.initial_D))
+        if not apart <= TOLERANCE * covered:
+            raise LatecomerError(
+                f"influence: the repeated run ends {apart:.3g} away from the recorded "
+                f"model, which is {covered:.3g} away from its first version; the audit "
+                "needs the app, data and seed of the run, and data that do not change "
+                "from task to task"
+            )

@@ -1,0 +1,78 @@
+"""First and second derivatives of a module's loss, by backward passes alone.
+
+H v is the gradient of g(w) · v: a second backward pass through the graph of the first
+(Pearlmutter, "Fast Exact Multiplication by the Hessian", Neural Computation 1994). One
+forward pass serves all vectors, and neither torch.func nor torch.optim is imported.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedcore.errors import ModelError
+from fedcore.influence.base import Curved
+from fedcore.typing import Array, Indices, Vector
+from fedcore.workload.curvature import one_by_one
+from fedtorch.flat import FlatModule
+
+
+class ModuleCurvature:
+    """The curvature of one module's loss.
+
+    Args:
+        model: the module as a flat vector, without buffers in it.
+    """
+
+    def __init__(self, model: FlatModule) -> None:
+        self._model = model
+
+    def hessian(self, w_D: Vector, x: Any, y: Any) -> Curved:
+        """Returns loss, gradient and the Hessian's product.
+
+        Raises:
+            ModelError: the module has an operation that is differentiable only once.
+        """
+        loss = self._model.loss(w_D, x, y)
+        parameters = self._model.parameters()
+        parts = torch.autograd.grad(
+            loss, parameters, create_graph=True, materialize_grads=True
+        )
+        g_D = torch.cat([part.reshape(-1) for part in parts])
+        sizes = [parameter.numel() for parameter in parameters]
+
+        def of_vectors(v_CD: torch.Tensor) -> torch.Tensor:
+            """Stacks the products, one backward pass for each vector."""
+            found_CD = torch.zeros_like(v_CD)
+            for v_D, found_D in zip(v_CD, found_CD, strict=True):
+                if not v_D.any():
+                    continue
+                bent = torch.autograd.grad(
+                    g_D,
+                    parameters,
+                    v_D,
+                    retain_graph=True,
+                    materialize_grads=True,
+                )
+                for part, room in zip(bent, found_D.split(sizes), strict=True):
+                    room.copy_(part.reshape(-1))
+            return found_CD
+
+        def product(v_CD: Array) -> Array:
+            if not g_D.requires_grad:  # a linear loss does not bend
+                return np.zeros_like(v_CD)
+            there_CD = torch.from_numpy(v_CD.astype(np.float32)).to(g_D.device)
+            try:
+                return of_vectors(there_CD).cpu().numpy()
+            except RuntimeError as error:
+                raise ModelError(
+                    "the second derivative of this model's loss does not exist in "
+                    f"torch; use the Fisher estimator: {error}"
+                ) from error
+
+        return Curved(loss.item(), g_D.detach().cpu().numpy().copy(), product)
+
+    def sample_gradients(self, w_D: Vector, x: Any, y: Any, rows_B: Indices) -> Array:
+        """Returns the gradients of these samples; random draws are not used up."""
+        with torch.random.fork_rng():
+            return one_by_one(self._model.gradient, w_D, x, y, rows_B)
