@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedsim.experiments.predict.api import predict as predict
     from fedsim.experiments.coding.study import coding as coding
     from fedsim.experiments.plan.api import plan as plan
+    from fedsim.experiments.influence.api import influence as influence
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -52,6 +53,7 @@ _MODULES = {
     "leave_one_out": "fedrun.what_if.api",
     "replay": "fedrun.what_if.api",
     "plan": "fedsim.experiments.plan.api",
+    "influence": "fedsim.experiments.influence.api",
     "run": "fedsim.api",
     "run_sweep": "fedsim.experiments.api",
 }

@@ -6,6 +6,7 @@ from fedsim.cli import experiments, simulator
 from fedsim.cli.predict import predict
 from fedsim.cli import coding, experiments, simulator
 from fedsim.cli.plan import plan
+from fedsim.cli.influence import influence
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,5 +27,6 @@ for _command in (
     predict,
     coding.coding,
     plan,
+    influence,
 ):
     main.add_command(_command)

@@ -26,6 +26,7 @@ NAMES = [
     "compare_runs",
     "data",
     "leave_one_out",
+    "influence",
     "metrics",
     "models",
     "partitions",

@@ -1,0 +1,93 @@
+"""``latecomer.influence``: an audit from Python and notebooks."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcore.errors import ConfigError, WorkloadError
+from fedcore.influence.fisher import SAMPLES
+from fedcore.workload import Workload
+from fedsim.experiments.influence.command import InfluenceOptions, compute_influence
+from fedsim.experiments.influence.estimate import ESTIMATORS, Estimator
+from fedsim.experiments.influence.outcome import Audit
+from fedsim.experiments.terminal import one_line
+
+
+def influence(
+    config: str | Path,
+    workload: Workload | None = None,
+    *,
+    app: str | None = None,
+    run: str | Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    versions: int | None = None,
+    estimator: Estimator = "hessian",
+    samples: int = SAMPLES,
+    truncate: bool = False,
+    leave_one_out: bool = False,
+    clients: Sequence[str] = (),
+    out: str | Path | None = None,
+    jobs: int = 1,
+) -> Audit:
+    """Estimates how each client influenced a model, as ``fedsim influence`` does.
+
+    It needs the data of all clients where it runs, so it is for simulations, and for
+    recorded runs whose data are at hand.
+
+    Args:
+        config: the path of the YAML file.
+        workload: the model and the data. Without it, the app.
+        app: ``module:attribute``. Without it, the app that the config names.
+        run: the folder of a recorded run to audit. Without it, the federation is
+            simulated first.
+        changes: values by field that replace those of the config.
+        versions: how many versions are simulated, or audited of a recorded run.
+        estimator: ``hessian``, or ``fisher`` for gradients of samples in its place.
+        samples: fisher: how many samples stand for a Hessian.
+        truncate: whether layers are truncated once the estimate grows in them (LWET).
+        leave_one_out: whether to retrain without each client, too.
+        clients: the names of those to audit. Without it, all.
+        out: the folder of the simulated run. Without it, the next free one beside
+            ``server.journal``.
+        jobs: how many processes retrain. A script that uses several must guard its own
+            start with ``if __name__ == "__main__"``.
+
+    Returns:
+        The clients in ``rows``, the most helpful one first, with ``verdict``,
+        ``doubts``, ``correlation`` and ``as_json()``.
+
+    Raises:
+        ConfigError: a setting is wrong, or the run cannot be audited.
+        WorkloadError: the workload is none.
+        LatecomerError: the app or the data are not those of the recorded run.
+    """
+    if workload is not None and not isinstance(workload, Workload):
+        raise WorkloadError(
+            f"workload: expected a Workload, got {type(workload).__name__}"
+        )
+    if estimator not in ESTIMATORS:
+        raise ConfigError(
+            f"estimator: expected {' or '.join(ESTIMATORS)}, got {estimator!r}"
+        )
+    if isinstance(clients, str):
+        raise ConfigError(f"clients: expected a list of names, got {clients!r}")
+    for name, count in (("samples", samples), ("versions", versions), ("jobs", jobs)):
+        if count is not None and (not isinstance(count, int) or count < 1):
+            raise ConfigError(f"{name}: expected 1 or more, got {count!r}")
+    fields = (changes or {}).items()
+    options = InfluenceOptions(
+        config=Path(config),
+        app=app,
+        changes=[f"{field}={one_line(value)}" for field, value in fields],
+        out=None if out is None else Path(out),
+        jobs=jobs,
+        verbose=False,
+        run=None if run is None else Path(run),
+        versions=versions,
+        estimator=estimator,
+        samples=samples,
+        truncate=truncate,
+        leave_one_out=leave_one_out,
+        clients=",".join(clients),
+    )
+    return compute_influence(options, workload)[0]

@@ -1,0 +1,155 @@
+"""Audits a recorded run: estimates influence, and retrains without each client."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcore.errors import ConfigError
+from fedcore.typing import Array, Vector
+from fedrun.app import load_app
+from fedsim.experiments.influence.estimate import Settings, estimate
+from fedsim.experiments.influence.outcome import (
+    Audit,
+    Influence,
+    Row,
+    help_of,
+    main_of,
+)
+from fedsim.experiments.influence.repetition import Repetition
+from fedsim.experiments.influence.schedule import read_schedule
+
+FEWEST = 2  # clients
+
+
+class Retraining(NamedTuple):
+    """A run to repeat without a client, as plain data for another process."""
+
+    app: str
+    place: Path
+    """The folder where the app is looked for."""
+    run: Path
+    versions: int | None
+    args: tuple[tuple[str, str], ...]
+    client: str
+
+
+def retrain(task: Retraining) -> Vector:
+    """Returns the last model of a run without one client."""
+    return last_of(_repetition(*task[:-1]), task.client)
+
+
+@lru_cache(maxsize=1)
+def _repetition(
+    app: str,
+    place: Path,
+    run: Path,
+    versions: int | None,
+    args: tuple[tuple[str, str], ...],
+) -> Repetition:
+    """A process repeats the same run for several clients."""
+    return Repetition(load_app(app, place), read_schedule(run, dict(args), versions))
+
+
+def last_of(repetition: Repetition, client: str | None) -> Vector:
+    """Returns the last model of a run without one client."""
+    w_D = repetition.schedule.initial_D
+    for w_D in repetition.without(client):  # noqa: B007
+        pass
+    return w_D
+
+
+@dataclass
+class Auditor:
+    """Collects what an audit says of a run."""
+
+    repetition: Repetition
+    watched: Sequence[str]
+    settings: Settings
+    run: str
+    """Which run, in words."""
+    w_D: Vector = field(init=False)
+    eps_CD: Array = field(init=False)
+    true: dict[str, Vector] = field(default_factory=dict)
+    """Last models without a client, by its name."""
+
+    def estimate(self) -> Generator[int]:
+        """Estimates the influence; yields the number of each version that is done."""
+        found = estimate(self.repetition, self.watched, self.settings)
+        for version, (self.w_D, state) in enumerate(found, start=1):
+            self.eps_CD = state.eps_CD
+            yield version
+
+    def retrain(self) -> Generator[str]:
+        """Retrains without each client, in this process; yields its name."""
+        for name in self.watched:
+            self.true[name] = last_of(self.repetition, name)
+            yield name
+
+    def outcome(self) -> Audit:
+        """Measures all models on the test data."""
+        repetition, schedule = self.repetition, self.repetition.schedule
+        values = repetition.evaluate(self.w_D)
+        influence = self._measure(values)
+        rows = []
+        for name, eps_D in zip(self.watched, self.eps_CD, strict=True):
+            true, error = None, None
+            if name in self.true:
+                gap_D = self.true[name].astype(np.float64) - self.w_D
+                true, size = influence(gap_D), float(np.linalg.norm(gap_D))
+                error = float(np.linalg.norm(eps_D - gap_D)) / size if size else None
+            row = Row(
+                name,
+                len(repetition.samples(name)),
+                schedule.taken(name),
+                influence(eps_D),
+                true,
+                error,
+            )
+            rows.append(row)
+        metric = main_of(values)
+        rows.sort(key=lambda row: -help_of(metric, row.true or row.estimated))
+        return Audit(
+            run=self.run,
+            versions=len(schedule.rounds),
+            settings=self.settings,
+            values=values,
+            rows=rows,
+        )
+
+    def _measure(self, values: Mapping[str, float]) -> Callable[[Array], Influence]:
+        def influence(gap_D: Array) -> Influence:
+            size = float(np.linalg.norm(gap_D))
+            if not size:  # nothing is different, to the last digit
+                return Influence(dict.fromkeys(values, 0.0), 0.0)
+            found = self.repetition.evaluate(self.w_D + gap_D)
+            return Influence({n: found[n] - values[n] for n in values}, size)
+
+        return influence
+
+
+def chosen(clients: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Returns the clients to audit, in the order of the run.
+
+    Args:
+        clients: all that the run has.
+        wanted: those that were asked for; none: all.
+
+    Raises:
+        ConfigError: there is no such client, or only one in the run.
+    """
+    if len(clients) < FEWEST:
+        raise ConfigError(
+            "influence: the run has one client; without it there is no model to "
+            "compare with, so the audit needs two or more"
+        )
+    unknown = [name for name in wanted if name not in clients]
+    if unknown:
+        raise ConfigError(
+            f"--clients {','.join(unknown)}: no such client; there are "
+            f"{', '.join(clients)}"
+        )
+    return [name for name in clients if not wanted or name in wanted]

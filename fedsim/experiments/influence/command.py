@@ -1,0 +1,169 @@
+"""What ``fedsim influence`` does: from a command line to a table and a page."""
+
+import json
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from fedcore.errors import ConfigError
+from fedcore.workload import Workload
+from fedrun import units
+from fedrun.app import app_of, load_app
+from fedrun.config import FederationConfig, load_config
+from fedrun.config.engine import EngineConfig
+from fedsim.api import free_folder
+from fedsim.api import run as run_simulation
+from fedsim.experiments.frame import QUIET, Options, Progress, follow
+from fedsim.experiments.influence.allowed import require_auditable
+from fedsim.experiments.influence.audit import (
+    FEWEST,
+    Auditor,
+    Retraining,
+    chosen,
+    retrain,
+)
+from fedsim.experiments.influence.estimate import Estimator, Settings
+from fedsim.experiments.influence.outcome import Audit
+from fedsim.experiments.influence.page import influence_page
+from fedsim.experiments.influence.repetition import Repetition
+from fedsim.experiments.influence.schedule import read_schedule
+from fedsim.experiments.processes import run_all, stoppable
+from fedsim.experiments.terminal import screen, split, tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfluenceOptions(Options):
+    """What was asked for on the command line."""
+
+    config: Path
+    run: Path | None
+    """The folder of a recorded run; None: the federation is simulated."""
+    versions: int | None
+    estimator: Estimator
+    samples: int
+    truncate: bool
+    leave_one_out: bool
+    clients: str
+    as_json: bool = False
+    seeds: int = 1  # one run is audited
+
+
+def show_influence(options: InfluenceOptions) -> None:
+    """Audits a run, writes page and numbers, and says who helps and who hurts.
+
+    Raises:
+        ConfigError: the run cannot be audited, or a setting is wrong.
+    """
+    console = Console(stderr=True)
+    try:
+        with stoppable():
+            audit, out = compute_influence(options, None, console)
+    except KeyboardInterrupt:
+        console.print("stopped: the audit needs the whole run, so nothing is written")
+        return
+    page, numbers = out / "influence.html", out / "influence.json"
+    page.write_text(influence_page(audit), encoding="utf-8")
+    text = json.dumps(audit.as_json(), indent=1)
+    numbers.write_text(text, encoding="utf-8")
+    tell(console, f"page: {page}")
+    tell(console, f"numbers: {numbers}")
+    if options.as_json:
+        click.echo(text)
+        return
+    screen().print(audit.cells().on_screen(title=audit.heading))
+    for doubt in audit.doubts:
+        click.echo(doubt)
+    click.echo(audit.verdict)
+
+
+def compute_influence(
+    options: InfluenceOptions, workload: Workload | None, console: Console = QUIET
+) -> tuple[Audit, Path]:
+    """Audits a run; returns what it says, and the folder for its files.
+
+    Args:
+        options: what was asked for.
+        workload: the model and the data; None: those of the app. With a workload, this
+            process retrains alone.
+        console: where progress is shown.
+
+    Raises:
+        ConfigError: the run cannot be audited, or a setting is wrong.
+    """
+    config = load_config(options.config, options.changes)
+    given, app, place = workload, "", Path()
+    if given is None:
+        app, place = app_of(options.app, config, options.config)
+        given = load_app(app, place)
+    if given.test_data is None:
+        raise ConfigError(
+            "influence: the workload has no test_data=, on which the influence is "
+            "measured"
+        )
+    out = options.folder(free_folder(config, "influence"))
+    recorded = options.run
+    if recorded is None:
+        recorded = _simulated(config, given, options, out, console)
+    schedule = read_schedule(recorded, config.simulate.args, options.versions)
+    watched = chosen(
+        list(schedule.clients), [name for name in split(options.clients) if name]
+    )
+    settings = Settings(options.estimator, options.samples, options.truncate)
+    auditor = Auditor(Repetition(given, schedule), watched, settings, recorded.name)
+
+    def estimated() -> Generator[Progress]:
+        for version in auditor.estimate():
+            yield Progress(1, f"version {version:,}")
+
+    def retrained() -> Generator[Progress]:
+        if workload is not None:
+            for name in auditor.retrain():
+                yield Progress(1, name, f"retrained without {name}")
+            return
+        args = tuple(config.simulate.args.items())
+        tasks = [
+            Retraining(app, place, recorded, options.versions, args, name)
+            for name in watched
+        ]
+        found = run_all(retrain, tasks, options.jobs, verbose=options.verbose)
+        with closing(found):
+            for task, w_D in found:
+                auditor.true[task.client] = w_D
+                yield Progress(1, task.client, f"retrained without {task.client}")
+
+    follow(estimated(), "estimate", len(schedule.rounds), console)
+    if options.leave_one_out:
+        follow(retrained(), "leave one out", len(watched), console)
+    out.mkdir(parents=True, exist_ok=True)
+    return auditor.outcome(), out
+
+
+def _simulated(
+    config: FederationConfig,
+    workload: Workload,
+    options: InfluenceOptions,
+    out: Path,
+    console: Console,
+) -> Path:
+    """Simulates the federation one client at a time; returns the folder of the run.
+
+    What cannot be audited is refused before anything is simulated.
+    """
+    require_auditable(config.algorithm)
+    if config.simulate.clients < FEWEST and config.simulate.arrivals is None:
+        chosen([""] * config.simulate.clients, [])
+    workload.curvature(workload.flat())
+    simulate = config.simulate.model_copy(update={"engine": EngineConfig(kind="exact")})
+    changed = {"simulate": simulate}
+    stop = config.stop
+    if options.versions is not None:
+        stop = type(stop)(versions=options.versions)
+    config = config.model_copy(update={**changed, "stop": stop})
+    folder = out / "run"
+    tell(console, f"simulates {units.counted(simulate.clients, 'client')}: {folder}")
+    run_simulation(config, workload, folder=folder, progress=console.is_terminal)
+    return folder
