@@ -29,6 +29,11 @@ def of(model: Any) -> tuple[FlatModel, Curvature, Any]:
     return flat, mine.curvature(flat), flat.initial(Key.root(0))
 
 
+def _hessian(loss: Any, w: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = torch.autograd.functional.hessian(loss, w)  # type: ignore[no-untyped-call]
+    return found
+
+
 def network() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
 
@@ -39,14 +44,14 @@ def test_products_are_those_of_the_hessian() -> None:
     parameters = list(module.parameters())
 
     def loss(w: torch.Tensor) -> torch.Tensor:
-        parts = w.split([each.numel() for each in parameters])
+        parts = torch.split(w, [each.numel() for each in parameters])
         shaped = [p.view(e.shape) for p, e in zip(parts, parameters, strict=True)]
         hidden = torch.tanh(torch.tensor(X) @ shaped[0].T + shaped[1])
         return nn.functional.cross_entropy(
             hidden @ shaped[2].T + shaped[3], torch.tensor(Y)
         )
 
-    exact_DD = torch.autograd.functional.hessian(loss, torch.tensor(w_D)).numpy()
+    exact_DD = _hessian(loss, torch.tensor(w_D)).numpy()
     v_CD = np.random.default_rng(1).standard_normal((3, flat.spec.dim))
     found = curvature.hessian(w_D, X, Y)
     np.testing.assert_allclose(found.product(v_CD), v_CD @ exact_DD, atol=1e-5)

@@ -29,7 +29,8 @@ def require_auditable(config: AlgorithmConfig) -> None:
         if codec.kind != "identity":
             raise ConfigError(
                 f"influence: algorithm.{way} is {codec.kind}; the estimator needs "
-                f"messages that lose nothing: algorithm.{way}: {{kind: identity}}"
+                f"messages that lose nothing: algorithm.{way}: {{kind: identity}}, as "
+                "the recipes fed_avg and fed_buff have it"
             )
     if not isinstance(config.server, SGD):
         raise ConfigError(

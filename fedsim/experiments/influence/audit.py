@@ -54,12 +54,10 @@ def _repetition(
     return Repetition(load_app(app, place), read_schedule(run, dict(args), versions))
 
 
-def last_of(repetition: Repetition, client: str | None) -> Vector:
-    """Returns the last model of a run without one client."""
-    w_D = repetition.schedule.initial_D
-    for w_D in repetition.without(client):  # noqa: B007
-        pass
-    return w_D
+def last_of(repetition: Repetition, *without: str) -> Vector:
+    """Returns the last model of a run without these clients."""
+    *_, last_D = repetition.without(*without)
+    return last_D
 
 
 @dataclass

@@ -114,9 +114,10 @@ class Audit:
         if self.help_of(self._best(last)) < 0:
             parts.append(f"{last.client} hurts most: {self._without(last)}")
             spare = [r.client for r in there if self.help_of(self._best(r)) < 0]
+            each = "each be" if len(spare) > 1 else "be"
             parts.append(
-                f"{_some(spare)} could each be left out, by {self.metric} on the test "
-                "data"
+                f"by the {self.metric} on the test data, {_some(spare)} could {each} "
+                "left out"
             )
         else:
             parts.append(f"no client hurts the {self.metric} on the test data")

@@ -124,19 +124,19 @@ class Repetition:
             samples += task.samples
         return w_D - np.float32(self.server_lr) * (sum_D / np.float32(samples))
 
-    def without(self, client: str | None = None) -> Generator[Vector]:
-        """Yields the models of all versions of a run in which a client is missing.
+    def without(self, *clients: str) -> Generator[Vector]:
+        """Yields the models of all versions of a run in which clients are missing.
 
         The other clients have the same batches, and their updates the same weights. A
-        version whose updates all came from that client repeats the one before.
+        version whose updates all came from missing clients repeats the one before.
 
         Args:
-            client: its name; None: nobody is missing.
+            clients: their names.
         """
         w_D, known = self.schedule.initial_D, {0: self.schedule.initial_D}
         oldest = self.schedule.oldest_needed()
         for version, tasks in enumerate(self.schedule.rounds):
-            others = [task for task in tasks if task.client != client]
+            others = [task for task in tasks if task.client not in clients]
             found = [self.train(task, known[task.base]) for task in others]
             w_D = self.step(w_D, others, found)
             known[version + 1] = w_D

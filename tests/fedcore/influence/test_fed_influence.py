@@ -92,7 +92,7 @@ def estimated(
     bend: Callable[[Product], Product] = lambda product: product,
 ) -> InfluenceState:
     """The estimate for all clients."""
-    state = fed_influence.init(CLIENTS, DIM, len(layers or [0]))
+    state = fed_influence.init(CLIENTS, DIM, max(1, len(layers or [])))
     models = [np.ones(DIM)]
     for number, round_ in enumerate(rounds):
         found = fed_influence.begin(state)
