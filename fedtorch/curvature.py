@@ -2,7 +2,8 @@
 
 H v is the gradient of g(w) · v: a second backward pass through the graph of the first
 (Pearlmutter, "Fast Exact Multiplication by the Hessian", Neural Computation 1994). One
-forward pass serves all vectors, and neither torch.func nor torch.optim is imported.
+forward pass serves all vectors, and one backward pass where torch can batch its
+operations. Neither torch.func nor torch.optim is imported.
 """
 
 from typing import Any
@@ -26,6 +27,7 @@ class ModuleCurvature:
 
     def __init__(self, model: FlatModule) -> None:
         self._model = model
+        self._is_batched = True
 
     def hessian(self, w_D: Vector, x: Any, y: Any) -> Curved:
         """Returns loss, gradient and the Hessian's product.
@@ -39,31 +41,13 @@ class ModuleCurvature:
             loss, parameters, create_graph=True, materialize_grads=True
         )
         g_D = torch.cat([part.reshape(-1) for part in parts])
-        sizes = [parameter.numel() for parameter in parameters]
-
-        def of_vectors(v_CD: torch.Tensor) -> torch.Tensor:
-            """Stacks the products, one backward pass for each vector."""
-            found_CD = torch.zeros_like(v_CD)
-            for v_D, found_D in zip(v_CD, found_CD, strict=True):
-                if not v_D.any():
-                    continue
-                bent = torch.autograd.grad(
-                    g_D,
-                    parameters,
-                    v_D,
-                    retain_graph=True,
-                    materialize_grads=True,
-                )
-                for part, room in zip(bent, found_D.split(sizes), strict=True):
-                    room.copy_(part.reshape(-1))
-            return found_CD
 
         def product(v_CD: Array) -> Array:
             if not g_D.requires_grad:  # a linear loss does not bend
                 return np.zeros_like(v_CD)
             there_CD = torch.from_numpy(v_CD.astype(np.float32)).to(g_D.device)
             try:
-                return of_vectors(there_CD).cpu().numpy()
+                return self._products(g_D, parameters, there_CD).cpu().numpy()
             except RuntimeError as error:
                 raise ModelError(
                     "the second derivative of this model's loss does not exist in "
@@ -72,7 +56,46 @@ class ModuleCurvature:
 
         return Curved(loss.item(), g_D.detach().cpu().numpy().copy(), product)
 
+    def _products(
+        self, g_D: torch.Tensor, parameters: list[torch.Tensor], v_CD: torch.Tensor
+    ) -> torch.Tensor:
+        """Returns the gradients of g · v for all v, in one pass where torch can."""
+        if self._is_batched:
+            try:
+                return _backward(g_D, parameters, v_CD, is_batched=True)
+            except RuntimeError:  # an operation that takes one vector at a time
+                self._is_batched = False
+        return torch.stack(
+            [_backward(g_D, parameters, v_D, is_batched=False) for v_D in v_CD]
+        )
+
     def sample_gradients(self, w_D: Vector, x: Any, y: Any, rows_B: Indices) -> Array:
         """Returns the gradients of these samples; random draws are not used up."""
         with torch.random.fork_rng():
             return one_by_one(self._model.gradient, w_D, x, y, rows_B)
+
+
+def _backward(
+    g_D: torch.Tensor,
+    parameters: list[torch.Tensor],
+    v_D: torch.Tensor,
+    *,
+    is_batched: bool,
+) -> torch.Tensor:
+    """Returns the gradient of g · v, or those of several v, as a flat vector."""
+    parts = torch.autograd.grad(
+        g_D,
+        parameters,
+        v_D,
+        retain_graph=True,
+        allow_unused=True,
+        is_grads_batched=is_batched,
+    )
+    many = v_D.shape[:-1]
+    flat = [
+        v_D.new_zeros(*many, parameter.numel())
+        if part is None
+        else part.reshape(*many, -1)
+        for part, parameter in zip(parts, parameters, strict=True)
+    ]
+    return torch.cat(flat, dim=-1)

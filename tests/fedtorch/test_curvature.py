@@ -15,6 +15,7 @@ from fedcore.model import FlatModel
 from fedcore.rng import Key
 from fedcore.workload import Workload
 from fedtorch import TorchWorkload
+from fedtorch.curvature import ModuleCurvature
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 5)).astype(np.float32)
@@ -58,6 +59,16 @@ def test_products_are_those_of_the_hessian() -> None:
     value, g_D = flat.gradient(w_D, X, Y)
     assert found.loss == pytest.approx(value)
     np.testing.assert_array_equal(found.gradient_D, g_D)
+
+
+def test_all_vectors_at_once_are_multiplied_as_one_by_one() -> None:
+    _, curvature, w_D = of(network)
+    assert isinstance(curvature, ModuleCurvature)
+    v_CD = np.random.default_rng(3).standard_normal((3, len(w_D)))
+    together_CD = curvature.hessian(w_D, X, Y).product(v_CD)
+    curvature._is_batched = False
+    each_CD = curvature.hessian(w_D, X, Y).product(v_CD)
+    np.testing.assert_allclose(together_CD, each_CD, atol=1e-5)
 
 
 def test_zero_vectors_and_a_linear_loss_are_not_bent() -> None:

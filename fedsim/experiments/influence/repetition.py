@@ -57,8 +57,12 @@ class Repetition:
         self.model.spec.require(schedule.spec, "the recorded run")
         self.curvature: Curvature = workload.curvature(self.model)
         self._algorithm = config.build(self.model.spec)
+        self._trainer = self._trainer_of(self.model)
         self._own: dict[str, _Own] = {}
         self._test: Any = None
+
+    def _trainer_of(self, model: FlatModel) -> Trainer:
+        return Trainer(self.workload, self._algorithm, model=model, share_labels=False)
 
     def rule(self, task: Task) -> LocalSGD:
         """Returns the settings of a task's steps."""
@@ -91,12 +95,7 @@ class Repetition:
         own, config, work = self._own_of(task.client), self.rule(task), 1.0
         while config.step_count(len(own.samples), work) > task.steps > 0:
             work /= 2  # as a client does whose updates were too late
-        trainer = Trainer(
-            self.workload,
-            self._algorithm,
-            model=self.model if model is None else model,
-            share_labels=False,
-        )
+        trainer = self._trainer if model is None else self._trainer_of(model)
         return trainer.train(
             start_D,
             own.data,
