@@ -1,5 +1,6 @@
 """Audits a recorded run: estimates influence, and retrains without each client."""
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -8,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, LatecomerError
+from fedcore.params import LARGEST
 from fedcore.typing import Array, Vector
 from fedrun.app import load_app
 from fedsim.experiments.influence.estimate import Settings, estimate
@@ -123,7 +125,15 @@ class Auditor:
             size = float(np.linalg.norm(gap_D))
             if not size:  # nothing is different, to the last digit
                 return Influence(dict.fromkeys(values, 0.0), 0.0)
-            found = self.repetition.evaluate(self.w_D + gap_D)
+            found = {}
+            if size < LARGEST:
+                found = self.repetition.evaluate(self.w_D + gap_D)
+            if not found or not all(map(math.isfinite, found.values())):
+                raise LatecomerError(
+                    f"influence: the estimated difference has grown to {size:.3g}, and "
+                    "the model there has no finite metrics; --truncate bounds it, and "
+                    "fewer --versions make it smaller"
+                )
             return Influence({n: found[n] - values[n] for n in values}, size)
 
         return influence

@@ -107,6 +107,8 @@ class Audit:
     def verdict(self) -> str:
         """Who helps most, who hurts most, and who could be left out."""
         there = [row for row in self.rows if row.updates]
+        if not there:
+            return "none of these clients took part, so none has had any influence"
         first, last = there[0], there[-1]
         parts = []
         if self.help_of(self._best(first)) > 0:

@@ -14,6 +14,7 @@ from fedcore.typing import Vector
 from fedcore.workload import Client
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import Configured, Journal, public_model
+from fedrun.results import Results
 
 
 class Task(NamedTuple):
@@ -72,7 +73,7 @@ def read_schedule(
     """
     with closing(Journal.open(folder, read_only=True)) as journal:
         journal.require_sound()
-        records = [entry.record for entry in journal.store.entries(payloads=False)]
+        records = Results(folder).records
         spec, initial_D = journal.initial()
         configured = [r for r in records if isinstance(r, Configured)]
         config = parse_config(dict(configured[-1].config))

@@ -10,7 +10,7 @@ import pytest
 
 import latecomer
 from fedcore.errors import ConfigError, LatecomerError, WorkloadError
-from fedsim.experiments.influence.audit import last_of
+from fedsim.experiments.influence.audit import Auditor, last_of
 from fedsim.experiments.influence.estimate import Settings, estimate
 from fedsim.experiments.influence.outcome import Audit, pearson, spearman
 from fedsim.experiments.influence.page import bars_figure, scatter_figure
@@ -138,6 +138,38 @@ def test_a_client_that_never_took_part_is_named() -> None:
     assert all(row.estimated.distance == 0 for row in absent)
     assert "never took part in these 1 versions" in found.doubts[0]
     assert found.correlation is None
+
+
+def test_a_run_that_was_simulated_in_stacks_is_audited_too(folder: Path) -> None:
+    config = {
+        "algorithm": {"kind": "fed_avg", "buffer": 2, "client": STEPS},
+        "stop": {"versions": 6},
+        "simulate": {"clients": 4},
+    }
+    latecomer.run(config, linear(), folder=folder / "run")
+    found = latecomer.influence(
+        "fed.yaml", linear(), run="run", leave_one_out=True, out="out"
+    )
+    assert found.versions == 6
+    assert sum(row.updates for row in found.rows) == 12
+    assert all(row.error is not None and row.error < 0.02 for row in found.rows)
+
+
+def test_clients_that_took_no_part_decide_nothing() -> None:
+    whole = latecomer.influence("fed.yaml", versions=1, out="out")
+    absent = next(row.client for row in whole.rows if not row.updates)
+    found = latecomer.influence("fed.yaml", run="out/run", versions=1, clients=[absent])
+    assert found.verdict.startswith("none of these clients took part")
+
+
+def test_an_estimate_that_has_grown_too_large_is_told(folder: Path) -> None:
+    audit("-o", "out")
+    again = Repetition(toy(), read_schedule(folder / "out" / "run"))
+    auditor = Auditor(again, ["client-0"], Settings(), "run")
+    auditor.w_D = again.schedule.last_D
+    auditor.eps_CD = np.full((1, 6), 1e39)
+    with pytest.raises(LatecomerError, match="--truncate bounds it"):
+        auditor.outcome()
 
 
 def test_every_estimator_runs_from_python() -> None:
