@@ -36,6 +36,11 @@ SETTINGS = {
         r"1, 2, 4 and 8 ms|miss \.4 s",
     ),
     8: (r"0 to s|8 workers|92 %|s = 0|most 1\.6|rate of \.2|2 times",),
+    10: (
+        r"[Dd]irichlet \.5|5 a round|of 16 images|rate \.3|100 rounds|for \.95",
+        r"has \.986|\.986, \.796 and \.620|\.796\s+and \.620|50 samples|9 - y|30 %",
+        r"53\.86 to 55\.66 %|of 20 clients",
+    ),
     11: (
         r"8 workers|1 \+ Exp\(\.2\)|take 10|rate \.5|loss \.\d+|loss of \.05|\b8 steps",
         r"20 (?:local )?steps|of 8 and 20|829 s|α = \.\d|β = \.7|69 %|1\.15",
