@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from fedsim.experiments.api import compare_codecs as compare_codecs
     from fedsim.experiments.api import compare_runs as compare_runs
     from fedsim.experiments.api import run_sweep as run_sweep
-    from fedsim.experiments.predict.api import predict as predict
     from fedsim.experiments.coding.study import coding as coding
-    from fedsim.experiments.plan.api import plan as plan
     from fedsim.experiments.influence.api import influence as influence
+    from fedsim.experiments.plan.api import plan as plan
+    from fedsim.experiments.predict.api import predict as predict
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -49,11 +49,11 @@ _MODULES = {
     "coding": "fedsim.experiments.coding.study",
     "compare_codecs": "fedsim.experiments.api",
     "compare_runs": "fedsim.experiments.api",
-    "predict": "fedsim.experiments.predict.api",
-    "leave_one_out": "fedrun.what_if.api",
-    "replay": "fedrun.what_if.api",
-    "plan": "fedsim.experiments.plan.api",
     "influence": "fedsim.experiments.influence.api",
+    "leave_one_out": "fedrun.what_if.api",
+    "plan": "fedsim.experiments.plan.api",
+    "predict": "fedsim.experiments.predict.api",
+    "replay": "fedrun.what_if.api",
     "run": "fedsim.api",
     "run_sweep": "fedsim.experiments.api",
 }

@@ -2,11 +2,10 @@
 
 import click
 
-from fedsim.cli import experiments, simulator
-from fedsim.cli.predict import predict
 from fedsim.cli import coding, experiments, simulator
-from fedsim.cli.plan import plan
 from fedsim.cli.influence import influence
+from fedsim.cli.plan import plan
+from fedsim.cli.predict import predict
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,9 +23,9 @@ for _command in (
     experiments.sweep,
     experiments.compare,
     experiments.staleness,
-    predict,
     coding.coding,
-    plan,
     influence,
+    plan,
+    predict,
 ):
     main.add_command(_command)

@@ -51,11 +51,13 @@ SETTINGS = {
         r"200 kB|\.7 s",
         r"W = 2, 4 and 8|\.15 at most|1\.5 was|8 times one|staleness in rounds is 0",
         r"ICPE \d+|of 2, 4 and 8 clients",
+    ),
     13: (
         r"8\s+workers|s \+ 1|weights are 0 and 1|three seeds|have 1,000 values",
         r"50,000 draws|with (?:10|50)\b|n = \d+|k = \d+|1 \+ Exp\(1\)|\d ms a sample",
         r"batches of 120|250 ms|12 steps|6,000 real|6 workers|10⁻¹[³⁵]|\(α \+ 1/n\)",
         r"Algorithm 2|TIT 2018|EC2",
+    ),
     12: (
         r"ridge of \.01|rate \.3|and 4\s+samples|\(1 to 16\)|\(0 to \.75\)|20 pairs",
         r"up to 8 workers|loss of \.38|45 minutes|30 s|3\.06 USD|one 1\.09|of \.4\b",
