@@ -1,19 +1,23 @@
 """How many gradients are worth averaging: gradient diversity and the noise scale.
 
 Yin, Pananjady, Lam, Papailiopoulos, Ramchandran, Bartlett, "Gradient Diversity: a Key
-Ingredient for Scalable Distributed Learning", AISTATS 2018, definitions 1 and 2: the
-diversity is Δ = Σ‖g_i‖² / ‖Σ g_i‖² over n gradients, and up to a batch of B = n·Δ
-mini-batch SGD is about as good, for the same number of samples, as one by one.
+Ingredient for Scalable Distributed Learning", AISTATS 2018: the diversity is
+Δ = Σ‖g_i‖² / ‖Σ g_i‖² over n gradients, and up to a batch of B = n·Δ mini-batch SGD is
+about as good, for the same number of samples, as one by one. (The paper's abstract
+alone was within reach; both definitions are checked by their limits: n equal gradients
+give Δ = 1 / n and B = 1, orthogonal ones of equal norm B = n.)
 
 McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training", arXiv
 1812.06162, section 2 and appendix A: the simple noise scale tr(Σ) / ‖G‖², with both
-parts estimated without bias from the norms of gradients of two batch sizes.
+parts estimated without bias from the norms of gradients of two batch sizes (derived
+here from E‖g_B‖² = ‖G‖² + tr(Σ) / B; the paper's text was not within reach).
 
 The two agree: with all n gradients n·Δ = 1 + tr(Σ) / ‖G‖². From a sample of n of many
 more, n·Δ is too small, and never above n for gradients that do not cancel. The verdict
 therefore takes 1 + the noise scale, whose parts have no bias: our departure.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,35 +73,40 @@ class BatchLimit:
         return 1 + max(0.0, self.noise_scale)
 
 
-def batch_limit(gradients_ND: Vector) -> BatchLimit:
+def batch_limit(gradients: Iterable[Vector]) -> BatchLimit:
     """Measures what gradients at one model have in common.
 
     Args:
-        gradients_ND: a gradient a row, of a sample or of a client, shape (N, D).
+        gradients: one after the other, of a sample or of a client each, shape (D,).
+            None is kept, so that there may be more of them than fit into memory.
 
     Raises:
         ConfigError: there are fewer than two, one is not finite, or all are zero.
     """
-    g_ND = np.asarray(gradients_ND, np.float64)
-    if len(g_ND) < 2:
+    count, squares = 0, 0.0
+    sum_D = np.zeros(1)
+    for gradient_D in gradients:
+        g_D = np.asarray(gradient_D, np.float64)
+        squares += float(g_D @ g_D)
+        sum_D = sum_D + g_D
+        count += 1
+    if count < 2:
         raise ConfigError(
-            f"batch limit: expected 2 gradients or more to compare, got {len(g_ND)}"
+            f"batch limit: expected 2 gradients or more to compare, got {count}"
         )
-    if not np.isfinite(g_ND).all():
+    if not np.isfinite(squares):
         raise ConfigError(
             "batch limit: a gradient is not finite; the model has diverged"
         )
-    square_mean = float(np.einsum("nd,nd->", g_ND, g_ND) / len(g_ND))
-    if not square_mean:
+    if not squares:
         raise ConfigError(
             "batch limit: all gradients are zero; the model is at a point where it "
             "learns nothing"
         )
-    mean_D = g_ND.mean(axis=0)
     return BatchLimit(
-        count=len(g_ND),
-        square_mean=square_mean,
-        mean_square=float(mean_D @ mean_D),
+        count=count,
+        square_mean=squares / count,
+        mean_square=float(sum_D @ sum_D) / count**2,
     )
 
 

@@ -49,7 +49,7 @@ class Scaling:
 
     @property
     def scaled_speedups(self) -> list[float]:
-        """n · T(1) / T(n) at fixed work of each worker: Gustafson's speed-up."""
+        """Gustafson's speed-up: n · T(1) / T(n) at fixed work of each worker."""
         pairs = zip(self.workers, self.efficiencies, strict=True)
         return [n * efficiency for n, efficiency in pairs]
 

@@ -23,8 +23,8 @@ _VIEWS = (
     "unsafe_chunk unsafe_split tensor_split is_sparse is_quantized is_mkldnn _is_view"
 )
 _COPIES = (
-    "contiguous clone to float cat concat stack repeat masked_fill where pad roll zeros "
-    "ones full empty arange zeros_like ones_like full_like empty_like"
+    "contiguous clone to float cat concat stack repeat masked_fill where pad roll "
+    "zeros ones full empty arange zeros_like ones_like full_like empty_like"
 )
 _ONE = (
     "relu relu_ threshold leaky_relu hardtanh relu6 add add_ __add__ __radd__ __iadd__ "
@@ -52,14 +52,14 @@ RULES: dict[str, tuple[str, Rule]] = {
     "linear": ("linear", linear),
     **{f"conv{n}d": ("convolution", convolution) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": ("convolution", transposed) for n in (1, 2, 3)},
-    **{name: ("product", matmul) for name in ("matmul", "__matmul__", "bmm", "mm")},
+    **dict.fromkeys(("matmul", "__matmul__", "bmm", "mm"), ("product", matmul)),
     "baddbmm": ("product", matmul),
     "addmm": ("product", matmul),
     "scaled_dot_product_attention": ("attention", attention),
     "multi_head_attention_forward": ("attention", multi_head),
     "embedding": ("embedding", embedding),
     **{name: (name, recurrent(name)) for name in ("lstm", "gru", "rnn_tanh")},
-    **{name: ("view", nothing) for name in _VIEWS.split()},
+    **dict.fromkeys(_VIEWS.split(), ("view", nothing)),
     **{name: ("copy", values(0)) for name in _COPIES.split()},
     **{name: ("elementwise", values(1)) for name in _ONE.split()},
     **{name: ("elementwise", values(4)) for name in _FEW.split()},

@@ -1,0 +1,1 @@
+"""What more workers bring: predicted times, and the limit of averaging."""

@@ -1,0 +1,89 @@
+"""What ``fedsim scale`` is told: numbers of workers, a device, and a network."""
+
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from fedcore.errors import ConfigError
+from fedcore.planning.paleo import Device, Link
+from fedrun.config import FederationConfig
+from fedrun.config.explain import explain
+
+_MBIT = 125_000  # bytes
+_SERVER_MBIT = 1000.0  # where nobody says what the server's link carries
+_LINK = ("up", "down", "server")
+
+
+def workers_of(text: str) -> list[int]:
+    """The numbers of workers that ``--workers`` names, in order, with 1.
+
+    Raises:
+        ConfigError: one of them is no whole number from 1 on.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ConfigError(
+            f"--workers {text}: expected whole numbers from 1 on, such as 1,2,4,8"
+        )
+    return sorted({1, *map(int, parts)})
+
+
+def read_device(path: Path) -> Device:
+    """The device that a YAML file describes.
+
+    Raises:
+        ConfigError: the file cannot be read, or a field is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = yaml.safe_load(text)
+    except OSError as error:
+        raise ConfigError(f"--device {path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        words = " ".join(str(error).split())
+        raise ConfigError(f"--device {path}: not YAML: {words}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(
+            f"--device {path}: expected keys and values such as peak_gflops: 50, found "
+            f"{type(raw).__name__}"
+        )
+    try:
+        return Device.model_validate(raw)
+    except ValidationError as error:
+        lines = explain(error, raw, Device, str(path), text)
+        raise ConfigError("\n".join(lines)) from error
+
+
+def link_of(text: str | None, config: FederationConfig) -> Link:
+    """The network that ``--link`` gives, else that of ``simulate.link``.
+
+    Args:
+        text: Mbit/s, as ``up=10,down=50,server=1000``, or one number for all three.
+        config: gives what is not said.
+
+    Raises:
+        ConfigError: a rate is not above 0, or there is no such direction.
+    """
+    given = config.simulate.link
+    rates = {"up": given.up_mbit, "down": given.down_mbit, "server": _SERVER_MBIT}
+    for part in text.split(",") if text is not None else ():
+        name, equals, value = part.strip().partition("=")
+        if not equals:
+            name, value = "", name
+        try:
+            rate = float(value)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < float("inf") or (name and name not in _LINK):
+            raise ConfigError(
+                f"--link {text}: expected Mbit/s above 0, such as 100 or "
+                "up=10,down=50,server=1000"
+            )
+        rates.update(dict.fromkeys(_LINK, rate) if not name else {name: rate})
+    return Link(
+        up=_MBIT * rates["up"],
+        down=_MBIT * rates["down"],
+        server=_MBIT * rates["server"],
+        latency=given.latency,
+    )
