@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedsim.experiments.influence.api import influence as influence
     from fedsim.experiments.plan.api import plan as plan
     from fedsim.experiments.predict.api import predict as predict
+    from fedsim.experiments.scaling.api import scale as scale
     from fedtorch import TorchWorkload as TorchWorkload
     from latecomer import data as data
     from latecomer import metrics as metrics
@@ -56,6 +57,7 @@ _MODULES = {
     "replay": "fedrun.what_if.api",
     "run": "fedsim.api",
     "run_sweep": "fedsim.experiments.api",
+    "scale": "fedsim.experiments.scaling.api",
 }
 """The module that defines each name."""
 

@@ -6,6 +6,7 @@ from fedsim.cli import coding, experiments, simulator
 from fedsim.cli.influence import influence
 from fedsim.cli.plan import plan
 from fedsim.cli.predict import predict
+from fedsim.cli import experiments, scaling, simulator
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,5 +28,6 @@ for _command in (
     influence,
     plan,
     predict,
+    scaling.scale,
 ):
     main.add_command(_command)

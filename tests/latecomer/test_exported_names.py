@@ -35,6 +35,7 @@ NAMES = [
     "plan",
     "run",
     "run_sweep",
+    "scale",
 ]
 DATA = [
     "Exercises",

@@ -59,7 +59,7 @@ def limits_at(
     at = _Gradients(w_D, model)
     key, reasons = Key.root(config.seed).fold_in("batch-limit"), []
     of_samples = of_clients = None
-    if model.spec.in_training:
+    if model.spec.in_training is not None:
         reasons.append(
             "the model has batch statistics, so a sample alone has no gradient, and "
             "the limit of samples is unknown"
@@ -107,8 +107,8 @@ class _Gradients:
         with user_code("the gradient"):
             _, g = self._model.gradient(self._w, *samples.batch(np.asarray(rows)))
         g_D = np.array(g[: self._dim])
-        for places in self._buffers:
-            g_D[places] = 0
+        if self._buffers is not None:  # it holds their next values there
+            g_D[self._buffers] = 0
         return g_D
 
 
@@ -130,7 +130,7 @@ def _of_clients(
     for who, own in enumerate(data):
         if not len(own):
             continue
-        wanted = max(1, client.steps_of(len(own)) * client.batch_of(len(own)))
+        wanted = client.used_by(len(own), client.steps_of(len(own), 1.0, None))
         generator = key.fold_in("client", who).generator()
         rows = generator.permutation(len(own))[: min(wanted, len(own))]
         yield at.mean(own, rows)

@@ -1,0 +1,70 @@
+"""``latecomer.scale``."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcore.errors import ConfigError
+from fedsim.experiments.scaling.command import ScaleOptions, compute_scale, write_scale
+from fedsim.experiments.scaling.report import ScaleReport
+from fedsim.experiments.terminal import one_line
+
+
+def scale(
+    config: str | Path,
+    *,
+    workers: Sequence[int] = (1, 2, 4, 8, 16, 32),
+    device: str | Path | None = None,
+    link: str | None = None,
+    runs: Sequence[str | Path] = (),
+    app: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+) -> ScaleReport:
+    """Predicts what more workers bring to a federation, as ``fedsim scale`` does.
+
+    Args:
+        config: the path of the YAML file.
+        workers: how many workers to predict for.
+        device: a YAML file that describes the clients' device. Without it, this machine
+            is measured.
+        link: Mbit/s, such as ``"100"`` or ``"up=10,down=50,server=1000"``.
+        runs: folders of runs: those of various numbers of clients show the measured
+            scaling, and the batch limit is also measured at the last one's model.
+        app: ``module:attribute``. Without it, the app that the config names.
+        changes: values by field that replace those of the config.
+        out: the folder for the page and the numbers. Without it, neither is written.
+
+    Returns:
+        The report: ``layer_times``, ``scaling()`` and ``limits``; ``verdict`` in words.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        UserCodeError: the user's code raised.
+        JournalError: a folder holds no run.
+    """
+    if not isinstance(config, str | Path):
+        raise ConfigError(
+            "config: expected the path of a YAML file, which names the app, got "
+            f"{type(config).__name__}"
+        )
+    for name, given in (("workers", workers), ("runs", runs)):
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise ConfigError(f"{name}: expected a list, got {given!r}")
+    report = compute_scale(
+        ScaleOptions(
+            config=Path(config),
+            app=app,
+            changes=[f"{f}={one_line(v)}" for f, v in (changes or {}).items()],
+            workers=",".join(map(str, workers)),
+            device=None if device is None else Path(device),
+            measure=False,
+            link=link,
+            runs=[Path(run) for run in runs],
+            out=None if out is None else Path(out),
+            verbose=False,
+        )
+    )
+    if out is not None:
+        write_scale(report, Path(out))
+    return report

@@ -1,0 +1,211 @@
+"""The report of ``fedsim scale``: predicted times, scaling, and the batch limit."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedcore.planning.batch_limit import BatchLimit
+from fedcore.planning.paleo import (
+    SCHEMES,
+    Device,
+    Exchange,
+    LayerTime,
+    Link,
+    layer_time,
+    round_time,
+)
+from fedcore.planning.scaling import Scaling, best_workers, scaling
+from fedcore.typing import Seconds
+from fedrun import units
+from fedsim.experiments.scaling.gradients import Limits
+from fedsim.experiments.scaling.layers import Step
+
+OURS = "star"  # the federation's own way to exchange
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleReport:
+    """All that a report says; what cannot be known is None, with a doubt in words."""
+
+    app: str
+    workers: Sequence[int]
+    exchange: Exchange
+    link: Link
+    limits: Mapping[str, Limits]
+    """By the model at which the gradients were computed: ``initial`` or a run."""
+    averaged: int
+    """How many updates make a version."""
+    device: Device | None
+    step: Step | None
+    """None of an app that is no torch module."""
+    steps: int
+    """Local steps of a task."""
+    measured: Scaling | None
+    doubts: Sequence[str]
+
+    # --------------------------------------------------------------------- predicted
+
+    @property
+    def layer_times(self) -> list[LayerTime]:
+        """What each layer takes in a step; empty where the layers are unknown."""
+        if self.step is None or self.device is None:
+            return []
+        return [layer_time(layer, self.device) for layer in self.step.layers]
+
+    @property
+    def step_seconds(self) -> Seconds:
+        """What a step takes; 0 where the layers are unknown."""
+        return sum(row.total for row in self.layer_times)
+
+    def communication(self, scheme: str) -> list[Seconds]:
+        """What one exchange takes, by number of workers."""
+        find = SCHEMES[scheme]
+        return [find(n, self.exchange, self.link) for n in self.workers]
+
+    def scaling(self, scheme: str = OURS, *, overlap: bool = False) -> Scaling | None:
+        """Strong and weak scaling of a round; None where the layers are unknown.
+
+        At fixed total work, the most workers take the steps that the config says, and
+        fewer workers take more of them each. At fixed work of each worker, all take
+        those of the config.
+        """
+        if not self.step_seconds:
+            return None
+        strong, weak, most = {}, {}, max(self.workers)
+        own = self.steps * self.step_seconds
+        for n, sent in zip(self.workers, self.communication(scheme), strict=True):
+            strong[n] = round_time(own * most / n, sent, overlap=overlap)
+            weak[n] = round_time(own, sent, overlap=overlap)
+        return scaling(strong, weak)
+
+    # ----------------------------------------------------------------------- in words
+
+    @property
+    def verdict(self) -> str:
+        """The batch limit of clients as a sentence, at the last model."""
+        where, limits = list(self.limits.items())[-1]
+        found = limits.of_clients
+        if found is None:
+            return limits.reasons[0]
+        at = (
+            f"at the {where} model"
+            if where == "initial"
+            else f"at the model of {where}"
+        )
+        if math.isinf(found.beyond):
+            return (
+                f"{at}, the gradients of {found.count} clients hardly agree, and no "
+                "limit is in sight: every client more makes an update of the model "
+                "more precise"
+            )
+        limit = max(1, round(found.beyond))
+        text = (
+            f"beyond {units.counted(limit, 'client')} a version, more clients bring "
+            f"less and less ({at}): their gradients repeat each other"
+        )
+        if self.averaged > found.beyond:
+            return (
+                f"{text}; the config averages {self.averaged}, which is above the limit"
+            )
+        return f"{text}; the config averages {self.averaged}, which is within the limit"
+
+    @property
+    def sentences(self) -> list[str]:
+        """What else is to be known, in words."""
+        found = [*self.doubts]
+        if (ours := self.scaling()) is not None and len(self.workers) > 1:
+            most = self.workers[-1]
+            times = dict(zip(ours.workers, ours.strong, strict=True))
+            best = units.counted(best_workers(times), "worker")
+            found.append(
+                f"For a fixed total work, {best} of those asked for are fastest; {most} "
+                f"are {units.digits(ours.speedups[-1])} times as fast as one, and the "
+                "best Amdahl fit has a serial share of "
+                f"{units.digits(ours.serial_share)}."
+            )
+        return found
+
+    # ----------------------------------------------------------------------- as data
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data; a number that is unknown or infinite is None."""
+        value = {
+            "app": self.app,
+            "verdict": self.verdict,
+            "sentences": self.sentences,
+            "workers": list(self.workers),
+            "averaged": self.averaged,
+            "device": None if self.device is None else self.device.model_dump(),
+            "link": self.link._asdict(),
+            "exchange": self.exchange._asdict(),
+            "batch": None if self.step is None else self.step.batch,
+            "steps": self.steps,
+            "unknown_operations": [] if self.step is None else self.step.unknown,
+            "layers": [
+                {
+                    **asdict(row.layer),
+                    "seconds": row.total,
+                    "share": row.total / self.step_seconds,
+                }
+                for row in self.layer_times
+            ],
+            "step_seconds": self.step_seconds or None,
+            "communication": {name: self.communication(name) for name in SCHEMES},
+            "scaling": {
+                name: {
+                    "sum": _scaling_json(self.scaling(name)),
+                    "overlapped": _scaling_json(self.scaling(name, overlap=True)),
+                }
+                for name in SCHEMES
+            },
+            "measured": _scaling_json(self.measured),
+            "limits": {
+                where: {
+                    "samples": _limit_json(limits.of_samples),
+                    "clients": _limit_json(limits.of_clients),
+                    "reasons": limits.reasons,
+                }
+                for where, limits in self.limits.items()
+            },
+        }
+        found: dict[str, Any] = _finite(value)
+        return found
+
+
+def _scaling_json(found: Scaling | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "workers": list(found.workers),
+        "strong_seconds": list(found.strong),
+        "weak_seconds": list(found.weak),
+        "speedups": found.speedups,
+        "efficiencies": found.efficiencies,
+        "scaled_speedups": found.scaled_speedups,
+        "karp_flatt": found.karp_flatt,
+        "serial_share": found.serial_share,
+    }
+
+
+def _limit_json(found: BatchLimit | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "count": found.count,
+        "diversity": found.diversity,
+        "limit": found.limit,
+        "noise_scale": found.noise_scale,
+        "beyond": found.beyond,
+    }
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for what JSON lacks: infinity and NaN."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
