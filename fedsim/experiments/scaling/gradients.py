@@ -65,16 +65,16 @@ def limits_at(
             "the limit of samples is unknown"
         )
     else:
-        of_samples, why = _limit(_of_samples(at, data, key), "samples")
-        reasons += why
+        of_samples, unknown = _limit(_of_samples(at, data, key), "samples")
+        reasons += unknown
     if len(data) < 2:
         reasons.append(
             "there is one client, and nothing says what a second one would add: set "
             "simulate.clients to 2 or more"
         )
     else:
-        of_clients, why = _limit(_of_clients(at, data, config, key), "clients")
-        reasons += why
+        of_clients, unknown = _limit(_of_clients(at, data, config, key), "clients")
+        reasons += unknown
     return Limits(of_samples, of_clients, reasons)
 
 

@@ -119,9 +119,9 @@ class ScaleReport:
             times = dict(zip(ours.workers, ours.strong, strict=True))
             best = units.counted(best_workers(times), "worker")
             found.append(
-                f"For a fixed total work, {best} of those asked for are fastest; {most} "
-                f"are {units.digits(ours.speedups[-1])} times as fast as one, and the "
-                "best Amdahl fit has a serial share of "
+                f"For a fixed total work, {best} of those asked for are fastest; "
+                f"{most} are {units.digits(ours.speedups[-1])} times as fast as one, "
+                "and the best Amdahl fit has a serial share of "
                 f"{units.digits(ours.serial_share)}."
             )
         return found
