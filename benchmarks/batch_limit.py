@@ -30,8 +30,8 @@ from fedtorch.models import mlp
 RESULTS = Path(__file__).parent / "results" / "batch_limit.json"
 CLIENTS = 64
 COHORTS = (1, 2, 4, 8, 16, 32, 64)
-RATES = (0.03, 0.1, 0.3, 1.0)
-TARGET, MOST = 0.85, 3000
+RATES = (0.1, 0.3, 1.0, 3.0)
+TARGET, MOST = 0.85, 400
 SKEWS = {"alike": 1000.0, "skewed": 0.1}  # Dirichlet's alpha
 
 

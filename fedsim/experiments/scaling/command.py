@@ -61,11 +61,12 @@ class ScaleOptions(Options):
 def show_scale(options: ScaleOptions) -> None:
     """Predicts and measures, writes page and numbers, and prints the report."""
     console = Console(stderr=True)
+    config = load_config(options.config, options.changes)
+    out = options.folder(free_folder(config, "scale"))
     report = compute_scale(options, console)
     if options.as_json:
         click.echo(json.dumps(report.as_json(), indent=1))
         return
-    out = _folder(options)
     page, numbers = write_scale(report, out)
     shown = screen()
     if report.layer_times:
@@ -82,11 +83,6 @@ def show_scale(options: ScaleOptions) -> None:
     for sentence in report.sentences:
         click.echo(sentence)
     click.echo(report.verdict)
-
-
-def _folder(options: ScaleOptions) -> Path:
-    config = load_config(options.config, options.changes)
-    return options.folder(free_folder(config, "scale"))
 
 
 def write_scale(report: ScaleReport, out: Path) -> tuple[Path, Path]:

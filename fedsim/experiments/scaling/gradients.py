@@ -54,8 +54,6 @@ def limits_at(
     population = Population(config.simulate, config.seed)
     clients = min(population.count, MOST_CLIENTS)
     data = [_samples(workload, population.client(who)) for who in range(clients)]
-    if not sum(map(len, data)):
-        raise ConfigError("train_data: all clients are without samples")
     at = _Gradients(w_D, model)
     key, reasons = Key.root(config.seed).fold_in("batch-limit"), []
     of_samples = of_clients = None
@@ -125,11 +123,9 @@ def _of_samples(at: _Gradients, data: list[Samples], key: Key) -> Iterator[Vecto
 def _of_clients(
     at: _Gradients, data: list[Samples], config: FederationConfig, key: Key
 ) -> Iterator[Vector]:
-    """The gradient of each client that has samples."""
+    """The gradient of each client."""
     client = config.algorithm.client
     for who, own in enumerate(data):
-        if not len(own):
-            continue
         wanted = client.used_by(len(own), client.steps_of(len(own), 1.0, None))
         generator = key.fold_in("client", who).generator()
         rows = generator.permutation(len(own))[: min(wanted, len(own))]

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.errors import ConfigError
 from fedcore.model import FlatModel
 from fedcore.planning.paleo import Layer, optimizer_layer
 from fedcore.samples import Samples
@@ -35,7 +34,7 @@ def is_module(workload: Workload) -> bool:
 
 
 def step_of(workload: Workload, model: FlatModel, config: FederationConfig) -> Step:
-    """Counts the layers of a step of the first client that has samples.
+    """Counts the layers of a step of the first client.
 
     Args:
         workload: a ``TorchWorkload``.
@@ -43,7 +42,6 @@ def step_of(workload: Workload, model: FlatModel, config: FederationConfig) -> S
         config: says how many samples a step has.
 
     Raises:
-        ConfigError: no client has samples.
         UserCodeError: the user's code raised, or a layer does not fit the data.
     """
     from fedtorch import TorchWorkload
@@ -61,21 +59,16 @@ def step_of(workload: Workload, model: FlatModel, config: FederationConfig) -> S
 
 
 def first_samples(workload: Workload, config: FederationConfig) -> Samples:
-    """The samples of the first client that has any.
+    """The samples of the first client.
 
     Raises:
-        ConfigError: no client has.
         UserCodeError: ``train_data`` raised.
+        WorkloadError: there are none.
     """
-    population = Population(config.simulate, config.seed)
-    for who in range(population.count):
-        client = population.client(who)
-        whose = f"train_data of {client.name}"
-        with user_code(whose):
-            samples = workload.samples(workload.train_data(client), whose)
-        if len(samples):
-            return samples
-    raise ConfigError("train_data: all clients are without samples")
+    client = Population(config.simulate, config.seed).client(0)
+    whose = f"train_data of {client.name}"
+    with user_code(whose):
+        return workload.samples(workload.train_data(client), whose)
 
 
 def batch_of(samples: int, config: FederationConfig) -> int:
