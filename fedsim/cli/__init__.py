@@ -2,11 +2,10 @@
 
 import click
 
-from fedsim.cli import coding, experiments, simulator
+from fedsim.cli import coding, experiments, scaling, simulator
 from fedsim.cli.influence import influence
 from fedsim.cli.plan import plan
 from fedsim.cli.predict import predict
-from fedsim.cli import experiments, scaling, simulator
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -16,6 +16,7 @@ from tests.docs.figures import (
     papers_page,
     readme_page,
     replay_page,
+    scaling_page,
     simulation_page,
 )
 from tests.docs.figures import units as figures
@@ -38,6 +39,7 @@ PAGES = (
     papers_page,
     readme_page,
     replay_page,
+    scaling_page,
     simulation_page,
 )
 
