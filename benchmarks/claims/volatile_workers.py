@@ -5,8 +5,8 @@ arXiv 2003.05649. First without a federation: SGD on a strongly convex loss, whe
 of n workers is away with probability q in each iteration; the mean gap of the later
 iterations against E[1/y], and against 1/n as a control. Then the planner: it is given
 prices with published preemption statistics, a target loss and a deadline, and its plan
-and two baselines are simulated over 20 preemption seeds each: of a job that is shorter
-than the time for which a worker stays away, and of one ten times as long.
+and two baselines are simulated over 20 preemption seeds each. One worker reaches the
+target of the easy job; that of the hard one lies below the floor of one worker.
 """
 
 import tempfile
@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -36,10 +36,19 @@ from fedsim.experiments.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
 LR, BATCH = 0.3, 4
 WORKERS, AWAY = (1, 2, 4, 8, 16), (0.0, 0.25, 0.5, 0.75)
 ITERATIONS, BURNED = 3000, 500
-MOST = 8  # workers of a plan
-LOSS, CHECKS = 0.38, 20
-SHORT, LONG = "steps of 30 s, within 45 minutes", "steps of 5 minutes, within 7.5 hours"
-JOBS = {SHORT: (30.0, 2700.0), LONG: (300.0, 27_000.0)}  # seconds
+CHECKS = 20
+
+
+class Job(NamedTuple):
+    """What is planned."""
+
+    loss: float
+    deadline: float  # seconds
+    most: int  # workers
+
+
+EASY, HARD = "easy", "hard"
+JOBS = {EASY: Job(0.38, 2700.0, 8), HARD: Job(0.36, 5400.0, 16)}
 COLUMNS = {
     "USD": ("cost", 1),
     "predicted USD": ("predicted_cost", 1),
@@ -48,14 +57,14 @@ COLUMNS = {
     "in time": ("in_time", 1),
 }
 PREEMPTIBLE = {"price": 1.09, "preemptions_per_hour": 0.298, "recovery_seconds": 6680}
-FEDERATION: dict[str, Any] = {
+FEDERATION = {
     "app": "benchmarks.claims.parity_app:workload",
     "algorithm": {
         "kind": "fed_avg",
         "weigh_by": "updates",
         "client": {"kind": "local_sgd", "lr": LR, "steps": 1, "batch": BATCH},
     },
-    "simulate": {"clients": 16, "link": {"latency": 0.05}},
+    "simulate": {"clients": 16, "step_seconds": 30.0, "link": {"latency": 0.05}},
     "stop": {"versions": 100},
 }
 
@@ -102,7 +111,7 @@ def run(scale: Scale) -> Report:
             ),
             *(
                 Table(
-                    f"To a loss of {LOSS:g}, {job}, means of 20 seeds",
+                    f"To a loss of {what.loss:g}, {job}: means of 20 seeds",
                     tuple(COLUMNS),
                     {
                         name: [
@@ -112,20 +121,20 @@ def run(scale: Scale) -> Report:
                         for name in (CHOICE, ON_DEMAND, HALF)
                     },
                 )
-                for job in JOBS
+                for job, what in JOBS.items()
             ),
         ],
         checks=[
             at_least("R² of the floor with E[1/y]", min(squares), 0.98),
             at_most("correlation of the floor with 1/n", max(controls), 0.95),
             at_least(
-                "saved against all on demand, short job",
-                least[SHORT, ON_DEMAND],
+                f"saved against all on demand, {EASY}",
+                least[EASY, ON_DEMAND],
                 0.4,
-                known="it ends before those that are away at its beginning come back",
+                known="one worker on demand is enough, and several are less efficient",
             ),
             at_least(
-                "saved against all on demand, long job", least[LONG, ON_DEMAND], 0.4
+                f"saved against all on demand, {HARD}", least[HARD, ON_DEMAND], 0.4
             ),
             at_least(
                 "saved against half and half",
@@ -149,11 +158,14 @@ def of_seed(scale: Scale, seed: int) -> Found:
         for n in WORKERS
         for q in AWAY
     }
-    most = scale.of(MOST, 4)
+    jobs = JOBS
+    if scale.quick:
+        jobs = {name: job._replace(loss=0.38, most=4) for name, job in JOBS.items()}
     outcomes = {
-        job: planned(seed, job, scale.of(CHECKS, 2), PREEMPTIBLE, most) for job in JOBS
+        name: planned(seed, job, scale.of(CHECKS, 2), PREEMPTIBLE)
+        for name, job in jobs.items()
     }
-    dear = planned(seed, SHORT, 1, {**PREEMPTIBLE, "price": 3.06}, most)
+    dear = planned(seed, jobs[EASY], 1, {**PREEMPTIBLE, "price": 3.06})
     return Found(
         fit_of(gaps),
         {
@@ -205,24 +217,22 @@ def fit_of(gaps: dict[tuple[int, float], float]) -> tuple[float, float, float]:
 
 
 def planned(
-    seed: int, job: str, checks: int, preemptible: dict[str, float], most: int
+    seed: int, job: Job, checks: int, preemptible: dict[str, float]
 ) -> PlanOutcome:
     """The plan with these prices and up to so many workers."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         config, prices = place / "federation.yaml", place / "prices.yaml"
-        step, deadline = JOBS[job]
-        simulate = {**FEDERATION["simulate"], "step_seconds": step}
-        config.write_text(yaml.safe_dump({**FEDERATION, "simulate": simulate}))
+        config.write_text(yaml.safe_dump(FEDERATION))
         prices.write_text(
             yaml.safe_dump({"on_demand": 3.06, "preemptible": preemptible})
         )
         return latecomer.plan(
             config,
             prices,
-            target={"loss": LOSS},
-            deadline=deadline,
-            workers=most,
+            target={"loss": job.loss},
+            deadline=job.deadline,
+            workers=job.most,
             checks=checks,
             changes={"seed": 10_000 * seed},
             out=place / "plan",

@@ -37,6 +37,7 @@ SETTINGS = {
     ),
     8: (r"0 to s|8 workers|92 %|s = 0|most 1\.6|rate of \.2|2 times",),
     10: (
+        r"Pearson \.986 \(convex\)",
         r"[Dd]irichlet \.5|5 a round|of 16 images|rate \.3|100 rounds|for \.95",
         r"has \.986|\.986, \.796 and \.620|\.796\s+and \.620|50 samples|9 - y|30 %",
         r"53\.86 to 55\.66 %|of 20 clients",
