@@ -19,6 +19,10 @@ TORCH = """
 from tests.fedsim.toys import linear
 workload = linear()
 """
+OTHER = """
+from torch import nn
+workload = linear(model=lambda: nn.Linear(6, 1, bias=False))
+"""
 DEVICE = "peak_gflops: 10\nmemory_gb_per_second: 5\n"
 USER = 78  # the exit code of wrong settings
 
@@ -141,9 +145,9 @@ def test_runs_of_various_sizes_are_the_measured_scaling() -> None:
 
 def test_a_run_of_another_app_is_refused() -> None:
     assert typed("fedsim", "run", "fed.yaml", "-o", "run").status == 0
-    write()
-    sentence = scale("--run", "run").sentence(USER)
-    assert "its model is not that of mine.py:workload" in sentence
+    Path("other.py").write_text(Path("mine.py").read_text() + OTHER)
+    sentence = scale("--run", "run", "--app", "other.py:workload").sentence(USER)
+    assert "its model is not that of other.py:workload" in sentence
 
 
 @pytest.mark.parametrize(
