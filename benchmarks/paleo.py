@@ -65,7 +65,8 @@ def measured(model: FlatModel, case: Case) -> tuple[float, float]:
     The device is measured by its least times, so predictions are compared with these;
     the median also holds what else the machine does.
     """
-    w_D, times = model.initial(Key.root(0)).copy(), []
+    w_D = model.initial(Key.root(0)).copy()
+    times: list[float] = []
     began = perf_counter()
     while len(times) < FEWEST or perf_counter() - began < SECONDS:
         start = perf_counter()

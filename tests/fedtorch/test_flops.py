@@ -4,15 +4,13 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-from fedcore.errors import UserCodeError  # noqa: E402
-from fedcore.planning.paleo import Layer  # noqa: E402
-from fedtorch import models  # noqa: E402
-from fedtorch.flops import Counted, count_layers  # noqa: E402
+from fedcore.errors import UserCodeError
+from fedcore.planning.paleo import Layer
+from fedtorch import models
+from fedtorch.flops import Counted, count_layers
 
 LOSS = nn.CrossEntropyLoss()
 
