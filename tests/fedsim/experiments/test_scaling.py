@@ -21,7 +21,9 @@ workload = linear()
 """
 OTHER = """
 from torch import nn
-workload = linear(model=lambda: nn.Linear(6, 1, bias=False))
+workload = linear(
+    model=lambda: nn.Sequential(nn.Linear(6, 2), nn.Linear(2, 1), nn.Flatten(0))
+)
 """
 DEVICE = "peak_gflops: 10\nmemory_gb_per_second: 5\n"
 USER = 78  # the exit code of wrong settings
