@@ -6,6 +6,7 @@ from statistics import median
 from benchmarks.series import runs
 from tests.docs.figures import asynchrony
 from tests.docs.figures.benchmarks_page import rates, tried
+from tests.docs.figures.papers_page import claim
 from tests.docs.figures.series import Pool, Series, pool, saved
 from tests.docs.figures.units import Quote
 
@@ -45,6 +46,9 @@ def quotes() -> Iterator[Quote]:
     about = (r"\.80 on Fashion-MNIST",)
     found = [*asynchrony.ratios(), *asynchrony.others(), *asynchrony.sizes()]
     yield Quote(TABLE, "without a search", pool(more=found), about)
+    about = (r"2, 4 and 8|3 seeds",)
+    for number, row in ((14, "from the phases"), (10, "a client's"), (13, "the sum")):
+        yield Quote(TABLE, row, pool(more=claim_values(number)), about)
     for row in ("at the socket, first", "at the socket with"):
         yield Quote(TABLE, row, pool(more=[*fewer(), *tried()]), BYTES)
 
@@ -61,6 +65,17 @@ def fewer() -> Iterator[Series]:
         for row in task["settings"].values():
             yield Series.of([row["times fewer"]])
             yield Series.of([row["loss"]])
+
+
+def claim_values(number: int) -> Iterator[Series]:
+    """The cells and the checks of a claim."""
+    found = claim(number)
+    for table in found["tables"]:
+        for row in table["rows"].values():
+            for cell in row.values():
+                yield Series.of(cell["values"])
+    for check in found["checks"]:
+        yield Series.of([check["value"]])
 
 
 def _simulation() -> Pool:
