@@ -18,7 +18,7 @@ from fedrun.what_if.counterfactual import Counterfactual, Versions
 from fedrun.what_if.decisions import Decisions
 from fedrun.what_if.outcome import Outcome
 from fedrun.what_if.progress import Progress, silent
-from fedrun.what_if.settings import changed_config, require_trainers
+from fedrun.what_if.settings import changed_config, newest_config, require_trainers
 
 
 def compare(
@@ -44,8 +44,7 @@ def compare(
     with closing(Journal.open(run, read_only=True)) as journal:
         journal.require_sound()
         require_trainers(journal, without)
-        config = changed_config(journal, changes)
-        pair = _Pair(journal, config, without)
+        pair = _Pair(journal, changed_config(journal, changes), without)
         total = journal.store.last
         for number, record in journal.entries():
             pair.take(record)
@@ -57,7 +56,10 @@ class _Pair:
     """A run as it was recorded, and its replay, record by record."""
 
     def __init__(
-        self, journal: Journal, config: FederationConfig, without: Collection[str]
+        self,
+        journal: Journal,
+        config: FederationConfig | None,
+        without: Collection[str],
     ) -> None:
         self._journal = journal
         self._replay = Replay(journal, config, without)
@@ -66,9 +68,9 @@ class _Pair:
         self._recorded: Coordinator = new_coordinator(
             parse_config(first.config), spec, initial_D, first.epoch
         )
-        newest = parse_config(journal.configurations()[-1][1].config)
+        newest = newest_config(journal)
         self._before = Coverage(newest.algorithm.counted)
-        self._after = Coverage(config.algorithm.counted)
+        self._after = Coverage((config or newest).algorithm.counted)
         self._decisions, self._versions = Decisions(), Versions()
         self._dim = spec.dim  # without the vectors that travel beside the model
 

@@ -20,7 +20,7 @@ from fedrun.results.coverage import Coverage
 from fedrun.results.tables import Table, columns
 from fedrun.units import counted
 from fedrun.what_if.progress import Progress, silent
-from fedrun.what_if.settings import changed_config, trainers
+from fedrun.what_if.settings import changed_config, newest_config, trainers
 
 EvaluateFiles = Callable[[Sequence[Path]], Iterable[Evaluation]]
 """Returns the metrics of model files, in their order."""
@@ -182,13 +182,14 @@ class _Steps:
 
 
 def _replayed(
-    journal: Journal, config: FederationConfig, without: tuple[str, ...], steps: _Steps
+    journal: Journal,
+    config: FederationConfig | None,
+    without: tuple[str, ...],
+    steps: _Steps,
 ) -> tuple[Vector, Coverage]:
     """Returns the last model of a replay, (D,), and the shares in it."""
-    replay, coverage = (
-        Replay(journal, config, without),
-        Coverage(config.algorithm.counted),
-    )
+    replay = Replay(journal, config, without)
+    coverage = Coverage((config or newest_config(journal)).algorithm.counted)
     for _, record in journal.entries():
         for each in replay.take(record):
             coverage.observe(each)

@@ -1,6 +1,6 @@
 """The settings of a replay, and the clients that it leaves out."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from copy import deepcopy
 from typing import Any
 
@@ -12,14 +12,25 @@ from fedrun.config.load import change_config
 from fedrun.journal import Journal
 
 
-def changed_config(journal: Journal, changes: Iterable[str]) -> FederationConfig:
-    """Returns a run's newest config with ``field=value`` changes.
+def newest_config(journal: Journal) -> FederationConfig:
+    """Returns the config that a run ended with."""
+    return parse_config(journal.configurations()[-1][1].config)
 
-    It holds every default of its recipe; another recipe begins with its own ones.
+
+def changed_config(
+    journal: Journal, changes: Collection[str]
+) -> FederationConfig | None:
+    """Returns a run's newest config with ``field=value`` changes; None: there are none.
+
+    Without changes a replay follows the configs that the run had, one after the other.
+    The config holds every default of its recipe; another recipe begins with its own
+    ones.
 
     Raises:
         ConfigError: there is no such field or value, or the updates do not fit.
     """
+    if not changes:
+        return None
     told = journal.configurations()[-1][1]
     raw: dict[str, Any] = deepcopy(dict(told.config))
     recorded = parse_config(raw)

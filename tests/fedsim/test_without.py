@@ -18,7 +18,6 @@ from fedcore.workload import Client, Workload
 from fedrun.journal import Journal
 from fedrun.journal.replay import Replay
 from fedrun.results import Results
-from fedrun.what_if.settings import changed_config
 from tests.fedsim import toys
 from tests.fedsim.test_run import EVENTFUL
 from tests.fedsim.toys import DIM, settings, toy
@@ -56,7 +55,7 @@ def simulate(folder: Path, config: dict[str, Any], workload: Workload) -> Path:
 def replayed(run: Path) -> list[str]:
     """The digests of the versions of a replay without the client."""
     with closing(Journal.open(run, read_only=True)) as journal:
-        replay = Replay(journal, changed_config(journal, ()), [GONE])
+        replay = Replay(journal, without=[GONE])
         records = [each for _, decided in replay.run() for each in decided]
     return [each.digest for each in records if isinstance(each, Stepped)]
 

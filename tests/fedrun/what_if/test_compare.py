@@ -10,9 +10,11 @@ import latecomer
 from fedcore.errors import ConfigError, JournalError, WorkloadError
 from fedrun.files import load_model
 from fedrun.results import Results
-from fedrun.what_if import compare
+from fedrun.run import open_run
+from fedrun.what_if import compare, rank
 from tests.fedrun.journal.runs import Written, change
 from tests.fedrun.what_if.federation import HARMFUL, simulated, workload
+from tests.served import settings
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +181,27 @@ def test_a_version_that_was_tampered_with_is_noticed(tmp_path: Path) -> None:
     change(written.folder, "UPDATE records SET body = '{' WHERE number = 3")
     with pytest.raises(JournalError, match="record 3"):
         compare(written.folder, without=[])
+
+
+def test_an_amended_run_is_replayed_with_the_settings_that_it_had(
+    tmp_path: Path,
+) -> None:
+    first = Written(tmp_path)  # every update makes a version
+    for value in (1.0, 2.0, 3.0):
+        first.push("ann", value)
+    first.push("bob", 9.0)
+    first.close()
+    amended = settings(tmp_path, algorithm={"buffer": 2})
+    open_run(amended, 2.0, amend=True).journal.close()
+    then = Written(tmp_path, algorithm={"buffer": 2})
+    for value in (4.0, 5.0):
+        then.push("ann", value)
+    then.close()
+    found = compare(then.folder)
+    assert found.recorded.version == found.replayed.version == 5
+    assert found.distance == 0
+    without = compare(then.folder, without=["bob"])
+    assert without.replayed.version == 4
+    left = {each.client: each.distance for each in rank(then.folder).clients}
+    assert left["bob"] == without.distance
+    assert compare(then.folder, ["algorithm.buffer=2"]).replayed.version == 3
