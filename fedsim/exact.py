@@ -6,9 +6,7 @@ same order of arrival gives the same model, bit for bit.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from fedcore.clients import ClientAlgorithmConfig, in_common_steps
 from fedcore.controllers import Report
@@ -25,9 +23,10 @@ from fedcore.model import Metrics
 from fedcore.participant import Outcome, Participant, ParticipantState, assigned
 from fedcore.protocol import Ack, Plan, Reply
 from fedcore.training import Trainer
-from fedcore.typing import Counts, Seconds, State, Vector
+from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
+from fedsim.client_data import ClientData
 from fedsim.evaluator import EvaluateModel
 from fedsim.fates import ASKS, DROPS, FINISHES, READY, RECEIVES, RETRY, UPLOADS, Fates
 from fedsim.population import Population
@@ -68,15 +67,13 @@ class ExactClients:
             evaluate: what they evaluate with; None: they do not.
         """
         self._world, self._population, self.clients = world, population, clients
-        self._workload, self._trainer = workload, trainer
+        self._data, self._trainer = ClientData(workload, clients), trainer
         self._evaluate_model = evaluate
         self._names = [client.name for client in clients]
         self._places = {name: who for who, name in enumerate(self._names)}
         self._life = [0] * len(clients)
         names, life = self._names, self._life
         self.fates = Fates(world, population, names, life, self._at, self)
-        self._data: dict[int, Any] = {}
-        self._samples: dict[int, int] = {}
         self._replies: dict[int, Reply] = {}  # on their way
         self._acks: dict[int, Ack] = {}  # likewise
         self._loses_answer = [False] * len(clients)
@@ -104,7 +101,7 @@ class ExactClients:
         )
         self.participants = list(map(self._enrol, clients))
         if population.needs_labels:
-            population.show_labels(self._label_counts)
+            population.show_labels(self._data.label_counts)
 
     def with_kept(self) -> list[tuple[Client, State]]:
         """Returns all clients, with what they keep."""
@@ -178,7 +175,7 @@ class ExactClients:
             return None
         if who not in self._plans:
             try:
-                data = self._data_of(who)
+                data = self._data.of(who)
                 with user_code(f"train_data of {self._names[who]}"):
                     self._plans[who] = self._trainer.plan(data)
             except UserCodeError:
@@ -246,7 +243,7 @@ class ExactClients:
             UserCodeError: the user's code raised, or the update cannot be sent.
         """
         world, participant, name = self._world, self.participants[who], self._names[who]
-        data, seed = self._data_of(who), world.run.config.seed
+        data, seed = self._data.of(who), world.run.config.seed
         trained, base, key = self._trainer.task(
             participant.state, data, seed, self.clients[who]
         )
@@ -304,16 +301,6 @@ class ExactClients:
             )
         )
 
-    # --------------------------------------------------------------------- data
-
-    def _data_of(self, who: int) -> Any:
-        """A client's data, read when they are first asked for."""
-        if who not in self._data:
-            client = self.clients[who]
-            with user_code(f"train_data of {client.name}"):
-                self._data[who] = self._workload.train_data(client)
-        return self._data[who]
-
     def _effort(self, who: int) -> float:
         """How many usual steps take as long as a client's next task."""
         task = self._task(who)
@@ -323,24 +310,13 @@ class ExactClients:
 
     def _task(self, who: int) -> "_Task":
         """How large a client's next task is."""
-        if who not in self._samples:
-            data, whose = self._data_of(who), f"train_data of {self._names[who]}"
-            with user_code(whose):
-                self._samples[who] = len(self._workload.samples(data, whose))
         participant = self.participants[who]
         algorithm, held = participant.algorithm, participant.state.held
         assert held is not None
         config = algorithm.config.client.at(held.version)
-        given, samples = assigned(algorithm, participant.state), self._samples[who]
+        given, samples = assigned(algorithm, participant.state), self._data.count(who)
         steps = config.steps_of(samples, given.work, given.samples)
         return _Task(config, samples, steps, given.samples)
-
-    def _label_counts(self, who: int) -> Counts | None:
-        """How often each class is in a client's data; None: there are no labels."""
-        data = self._data_of(who)
-        with user_code(f"train_data of {self._names[who]}"):
-            samples = self._workload.samples(data, "train_data")
-            return samples.label_counts(np.arange(len(samples)))
 
     # ------------------------------------------------------------------ updates
 
