@@ -1,5 +1,6 @@
 """Replays a run once without each client, and ranks the clients by what they did."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -154,20 +155,26 @@ def rank(
             paths = [Path(scratch) / f"{n}.safetensors" for n in range(len(names) + 1)]
             everybody_D, coverage = _replayed(journal, config, (), steps)
             save_model(paths[0], spec, everybody_D, rest=rest)
+            everybody = None  # measured first: a wrong app or metric is told at once
+            if evaluate is not None:
+                everybody = next(iter(evaluate(paths[:1])))
+            chosen = _chosen(everybody, metric)
             found = []
             for name, path in zip(names, paths[1:], strict=True):
                 without_D, _ = _replayed(journal, config, (name,), steps)
                 save_model(path, spec, without_D, rest=rest)
                 found.append(_left(name, everybody_D, without_D, coverage))
-            measured = [] if evaluate is None else list(evaluate(paths))
-    everybody = measured[0] if measured else None
-    chosen = _chosen(everybody, metric)
-    if measured:
-        pairs = zip(found, measured[1:], strict=True)
-        found = [left._replace(metrics=each.metrics) for left, each in pairs]
+            if evaluate is not None:
+                pairs = zip(found, evaluate(paths[1:]), strict=True)
+                found = [left._replace(metrics=each.metrics) for left, each in pairs]
     ranked = LeaveOneOut(run, tuple(changes), chosen, everybody, found)
-    found.sort(key=lambda left: -ranked.effect(left))
+    found.sort(key=lambda left: _place(ranked.effect(left)))
     return ranked
+
+
+def _place(effect: float) -> float:
+    """Orders by falling effect; a model that is no number without a client is worst."""
+    return -math.inf if math.isnan(effect) else -effect
 
 
 class _Steps:

@@ -1,11 +1,15 @@
 """Clients ranked by the model without each of them."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import latecomer
 from fedcore.errors import ConfigError
+from fedrun.evaluation import Evaluation
+from fedrun.what_if import rank
 from tests.fedrun.journal.runs import Written
 from tests.fedrun.what_if.federation import CLIENTS, HARMFUL, simulated, workload
 
@@ -62,3 +66,26 @@ def test_one_client_alone_cannot_be_left_out(tmp_path: Path) -> None:
     written.close()
     with pytest.raises(ConfigError, match="has 1 client; leaving one out needs two"):
         latecomer.leave_one_out(written.folder)
+
+
+def test_a_wrong_metric_is_told_before_any_client_is_left_out(run: Path) -> None:
+    measured: list[int] = []
+
+    def evaluate(paths: Sequence[Path]) -> list[Evaluation]:
+        measured.append(len(paths))
+        return [Evaluation(1, {"loss": 1.0}) for _ in paths]
+
+    with pytest.raises(ConfigError, match="--metric lss: unknown"):
+        rank(run, evaluate=evaluate, metric="lss")
+    assert measured == [1]
+
+
+def test_a_client_without_which_the_loss_is_no_number_comes_first(run: Path) -> None:
+    losses = iter([1.0, 0.5, 2.0, math.nan, 0.7, 3.0])
+
+    def evaluate(paths: Sequence[Path]) -> list[Evaluation]:
+        return [Evaluation(1, {"loss": next(losses)}) for _ in paths]
+
+    ranked = rank(run, evaluate=evaluate).clients
+    assert math.isnan(ranked[0].metrics["loss"])
+    assert [left.metrics["loss"] for left in ranked[1:]] == [3.0, 2.0, 0.7, 0.5]
