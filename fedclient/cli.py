@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 import threading
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -260,15 +262,18 @@ def evaluate_file(
     if not files:
         raise click.UsageError(f"expected a MODEL, got {words[0]} alone")
     named = one_app(app, word)
-    for path, found in evaluate_models(named, list(map(Path, files)), device):
-        if as_json:
-            click.echo(json.dumps({"model": str(path), **found.to_json()}))
-            continue
-        if len(files) > 1:
-            click.echo(f"{path}:")
-        click.echo(f"{found.samples} samples")
-        for name, value in found.metrics.items():
-            click.echo(f"{name} {value:.4f}")
+    out = sys.stdout
+    with redirect_stdout(sys.stderr):  # what the app prints is no part of the output
+        for path, found in evaluate_models(named, list(map(Path, files)), device):
+            if as_json:
+                told = json.dumps({"model": str(path), **found.to_json()})
+                click.echo(told, out)
+                continue
+            if len(files) > 1:
+                click.echo(f"{path}:", out)
+            click.echo(f"{found.samples} samples", out)
+            for name, value in found.metrics.items():
+                click.echo(f"{name} {value:.4f}", out)
 
 
 def _worker(given: dict[str, Any], **more: Any) -> Any:

@@ -65,8 +65,14 @@ def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:
         [*_fedclient(), *words], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        reason = done.stderr.strip().rpartition("error: ")[2]
-        raise WorkloadError(reason or f"app {app!r} could not evaluate the models")
+        said = [
+            line.removeprefix("error: ")
+            for line in done.stderr.splitlines()
+            if line.startswith("error: ")
+        ]
+        raise WorkloadError(
+            "\n".join(said) or f"app {app!r} could not evaluate the models"
+        )
     lines = map(json.loads, done.stdout.splitlines())
     return [Evaluation(line["samples"], line["metrics"]) for line in lines]
 

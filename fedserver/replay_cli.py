@@ -73,6 +73,9 @@ def replay(
         raise ConfigError("--each excludes --without and --out")
     if metric and not each:
         raise ConfigError("--metric: is for --each")
+    for option, path in (("--out", out), ("--page", page)):
+        if path is not None and path.is_dir():
+            raise ConfigError(f"{option} {path}: is a folder, not a file")
     if each:
         with bar("replays") as progress:
             ranked = rank(run, changes, evaluate, metric, progress)

@@ -51,6 +51,22 @@ def test_the_comparison_is_measured_in_a_process_of_its_own(run: Path) -> None:
     assert "recall_2" in Path("page.html").read_text()
 
 
+def test_what_an_app_prints_is_no_part_of_the_numbers(run: Path) -> None:
+    Path("loud.py").write_text(APP + "print('hello')\n")
+    words = ("--app", "loud.py:workload", "--json")
+    done = typed("fedserver", "journal", "replay", run, *words)
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["samples"] == 200
+
+
+def test_an_app_that_raises_is_quoted_in_full(run: Path) -> None:
+    raising = "def data():\n    raise OSError('one\\ntwo')\n"
+    Path("bad.py").write_text(APP + raising + "workload = make(test_data=data)\n")
+    words = ("--app", "bad.py:workload")
+    done = typed("fedserver", "journal", "replay", run, *words)
+    assert done.errors == ["test_data raised OSError: one", "two"]
+
+
 def test_each_client_is_left_out_in_turn(run: Path) -> None:
     words = ("--each", "--app", "mine.py:workload")
     done = typed("fedserver", "journal", "replay", run, *words)
@@ -68,6 +84,8 @@ def test_each_client_is_left_out_in_turn(run: Path) -> None:
         (("--app", "mine.py:nothing"), "'nothing' does not exist"),
         (("--each", "--without", HARMFUL), "--each excludes --without and --out"),
         (("--metric", "loss"), "--metric: is for --each"),
+        (("--out", "."), "--out .: is a folder, not a file"),
+        (("--page", "."), "--page .: is a folder, not a file"),
         (("--set", "algorithm.bufer=2"), "bufer"),
     ],
 )
