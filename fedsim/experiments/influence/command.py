@@ -20,7 +20,6 @@ from fedsim.api import run as run_simulation
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
 from fedsim.experiments.influence.allowed import require_auditable
 from fedsim.experiments.influence.audit import (
-    FEWEST,
     Auditor,
     Retraining,
     chosen,
@@ -33,6 +32,7 @@ from fedsim.experiments.influence.repetition import Repetition
 from fedsim.experiments.influence.schedule import read_schedule
 from fedsim.experiments.processes import run_all, stoppable
 from fedsim.experiments.terminal import screen, split, tell
+from fedsim.population import Population
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,11 @@ class InfluenceOptions(Options):
     clients: str
     as_json: bool = False
     seeds: int = 1  # one run is audited
+
+    @property
+    def wanted(self) -> list[str]:
+        """The names of the clients that were asked for; none: all."""
+        return [name for name in split(self.clients) if name]
 
 
 def show_influence(options: InfluenceOptions) -> None:
@@ -109,9 +114,7 @@ def compute_influence(
     if recorded is None:
         recorded = _simulated(config, given, options, out, console)
     schedule = read_schedule(recorded, config.simulate.args, options.versions)
-    watched = chosen(
-        list(schedule.clients), [name for name in split(options.clients) if name]
-    )
+    watched = chosen(list(schedule.clients), options.wanted)
     settings = Settings(options.estimator, options.samples, options.truncate)
     auditor = Auditor(Repetition(given, schedule), watched, settings, recorded.name)
 
@@ -154,8 +157,9 @@ def _simulated(
     What cannot be audited is refused before anything is simulated.
     """
     require_auditable(config.algorithm)
-    if config.simulate.clients < FEWEST and config.simulate.arrivals is None:
-        chosen([""] * config.simulate.clients, [])
+    if config.simulate.arrivals is None:
+        names = Population(config.simulate, config.seed).names
+        chosen(names, options.wanted)
     workload.curvature(workload.flat())
     simulate = config.simulate.model_copy(update={"engine": EngineConfig(kind="exact")})
     changed = {"simulate": simulate}

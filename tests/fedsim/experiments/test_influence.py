@@ -155,6 +155,13 @@ def test_a_run_that_was_simulated_in_stacks_is_audited_too(folder: Path) -> None
     assert all(row.error is not None and row.error < 0.02 for row in found.rows)
 
 
+def test_an_unknown_client_is_told_before_anything_is_simulated() -> None:
+    done = audit("--clients", "client-9")
+    assert done.errors[0].startswith("--clients client-9: no such client; there are")
+    assert "simulates" not in done.err
+    assert not Path("runs").exists()
+
+
 def test_clients_that_took_no_part_decide_nothing() -> None:
     whole = latecomer.influence("fed.yaml", versions=1, out="out")
     absent = next(row.client for row in whole.rows if not row.updates)
