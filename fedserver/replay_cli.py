@@ -1,6 +1,5 @@
 """``fedserver journal replay``: what the model would have been."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from fedrun.cli.command import (
     methods_option,
     set_option,
 )
+from fedrun.cli.plain_json import to_json
 from fedrun.results.tables import Table
 
 
@@ -98,7 +98,7 @@ def replay(
 def _print(found: JSON, lines: Sequence[str], as_json: bool) -> None:
     """Prints a comparison, for a program or for a person."""
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(to_json(found))
         return
     for line in lines:
         click.echo(printable(line))

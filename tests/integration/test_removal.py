@@ -59,6 +59,17 @@ def test_what_an_app_prints_is_no_part_of_the_numbers(run: Path) -> None:
     assert json.loads(done.out)["samples"] == 200
 
 
+def test_a_metric_that_is_no_number_is_null(run: Path) -> None:
+    text = "\nworkload = make(metrics={'loss': lambda output, target: float('nan')})\n"
+    Path("nan.py").write_text(APP + text)
+    words = ("--app", "nan.py:workload", "--json")
+    for how in ((), ("--each",)):
+        done = typed("fedserver", "journal", "replay", run, *how, *words)
+        assert done.status == 0, done.err
+        assert "NaN" not in done.out
+    assert json.loads(done.out)["recorded"]["metrics"]["loss"] is None
+
+
 def test_an_app_that_raises_is_quoted_in_full(run: Path) -> None:
     raising = "def data():\n    raise OSError('one\\ntwo')\n"
     Path("bad.py").write_text(APP + raising + "workload = make(test_data=data)\n")

@@ -1,9 +1,8 @@
 """All numbers of a comparison as JSON, for programs."""
 
-import json
-import math
 from typing import Any
 
+from fedrun.cli.plain_json import to_json
 from fedsim.experiments.codecs.comparison import Comparison
 from fedsim.experiments.codecs.measure import last_means
 from fedsim.experiments.codecs.pairs import plain
@@ -23,7 +22,7 @@ def as_json(comparison: Comparison) -> str:
         "recommended": comparison.taken,
         "pairs": [_pair(comparison, i) for i in range(len(comparison.rows))],
     }
-    return json.dumps(_without_nan(value), indent=1) + "\n"
+    return to_json(value, indent=1) + "\n"
 
 
 def _pair(comparison: Comparison, place: int) -> dict[str, Any]:
@@ -55,14 +54,3 @@ def _pair(comparison: Comparison, place: int) -> dict[str, Any]:
             for trial in row.trials
         ],
     }
-
-
-def _without_nan(value: Any) -> Any:
-    """The value with null for NaN and infinity, which JSON lacks."""
-    if isinstance(value, dict):
-        return {k: _without_nan(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
