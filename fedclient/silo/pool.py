@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -12,10 +13,12 @@ from fedclient.silo.worker import Blueprint, Ready
 from fedcore.coding import GradientCode
 from fedcore.errors import ConfigError, StoppedError, WorkloadError
 from fedcore.rng import Key
-from fedcore.typing import Indices, Vector
+from fedcore.typing import Indices, Seconds, Vector
 from fedcore.user_code import Failure
 
 _log = logging.getLogger("fedclient")
+_PATIENCE: Seconds = 10.0
+"""How long a step takes before a warning names the workers that it waits for."""
 
 
 class SiloWorkers:
@@ -32,6 +35,7 @@ class SiloWorkers:
         self._condition = threading.Condition()
         self._job: Job | None = None
         self._step, self._largest = 0, 0
+        self._longest: Seconds = 0.0  # that a step has taken in which nobody was late
         self._answers: dict[int, Answer] = {}
         self._raised: tuple[int, Failure] | None = None
         self._given_up: dict[int, Failure | str] = {}
@@ -84,7 +88,7 @@ class SiloWorkers:
         """Returns the mean loss over a batch and its gradient.
 
         It waits until enough workers have answered, however long those take that were
-        started again.
+        started again; a warning names those that it waits for.
 
         Args:
             w_D: the model.
@@ -111,13 +115,43 @@ class SiloWorkers:
             self._condition.notify_all()
             try:
                 self._raise_failures()
-                while not self._code.can_decode(list(self._answers)):
-                    self._condition.wait()
-                    self._raise_failures()
+                self._wait_for_answers()
             finally:
                 self._job = None
             answers = dict(self._answers)
         return decoded(self._code, answers)
+
+    def _wait_for_answers(self) -> None:
+        """Waits until the answers can be decoded; warns ever more rarely meanwhile."""
+        began, patience = time.monotonic(), max(_PATIENCE, 2 * self._longest)
+        late = False
+        while not self._code.can_decode(list(self._answers)):
+            left = began + patience - time.monotonic()
+            if left <= 0:
+                late, patience = True, 2 * patience
+                self._warn(time.monotonic() - began)
+            else:
+                self._condition.wait(left)
+                self._raise_failures()
+        if not late:
+            self._longest = max(self._longest, time.monotonic() - began)
+
+    def _warn(self, waited: Seconds) -> None:
+        count = self._code.workers
+        missing = [
+            f"{worker} (process {self._workers[worker].pid})"
+            for worker in range(count)
+            if worker not in self._answers
+        ]
+        _log.warning(
+            "a step has waited for %.0f s: %d of %d workers have not answered: %s; the "
+            "gradient needs all but %d",
+            waited,
+            len(missing),
+            count,
+            ", ".join(missing),
+            self._code.stragglers,
+        )
 
     def _raise_failures(self) -> None:
         count = self._code.workers

@@ -98,6 +98,14 @@ class WorkerProcess:
                     return
                 starts = 0 if answered else starts
                 if starts == MOST_STARTS:
+                    _log.warning(
+                        "worker %d of %d has ended with status %s at each of %d "
+                        "starts; it starts no more",
+                        worker,
+                        self._blueprint.workers,
+                        status,
+                        starts,
+                    )
                     self._desk.give_up(worker, f"it ended with status {status}")
                     return
                 _log.warning(

@@ -18,6 +18,8 @@ from fedcore.samples import Samples
 from fedcore.typing import Counts, Indices, Vector
 from fedcore.workload import Client, Workload
 
+MOST_WORKERS = 1000
+
 
 def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | None:
     """Returns the code of ``--workers`` and ``--stragglers``; None without workers.
@@ -29,6 +31,8 @@ def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | 
         if stragglers is not None:
             raise ConfigError(f"--stragglers {stragglers}: it needs --workers")
         return None
+    if workers > MOST_WORKERS:
+        raise ConfigError(f"--workers {workers}: expected {MOST_WORKERS} or fewer")
     try:
         return gradient_code(workers, 0 if stragglers is None else stragglers)
     except ConfigError as error:

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedclient.silo import pool as pool_module
 from fedclient.silo import worker as worker_module
 from fedclient.silo.answer import Job, answer, decoded, digests, shard_of
 from fedclient.silo.pool import SiloWorkers
@@ -95,6 +97,29 @@ def test_a_worker_that_stands_still_is_not_waited_for() -> None:
     np.testing.assert_allclose(
         g_D, model().gradient(w_D, *SAMPLES.batch(ROWS))[1], rtol=1e-5, atol=1e-7
     )
+
+
+def test_a_warning_names_the_workers_that_a_step_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    w_D = start()
+    with pool(4, 1) as silo:
+        expected = silo.gradient(w_D, ROWS, KEY)
+        monkeypatch.setattr(pool_module, "_PATIENCE", 0.01)
+        monkeypatch.setattr(silo, "_longest", 0.0)
+        stopped = silo.pids[:2]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as thread:
+            found = thread.submit(silo.gradient, w_D, ROWS, KEY)
+            try:
+                until(lambda: "2 of 4 workers have not" in caplog.text, "a warning")
+            finally:
+                for pid in stopped:
+                    os.kill(pid, signal.SIGCONT)
+            np.testing.assert_array_equal(found.result()[1], expected[1])
+    named = ", ".join(f"{each} (process {pid})" for each, pid in enumerate(stopped))
+    assert named in caplog.text
 
 
 def test_if_more_are_killed_than_may_be_the_sum_waits_for_them() -> None:

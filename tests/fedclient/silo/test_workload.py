@@ -103,3 +103,8 @@ def test_without_workers_there_is_no_code() -> None:
     code = read_workers(6, None)
     assert code is not None
     assert code.stragglers == 0
+
+
+def test_more_workers_than_a_machine_can_run_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--workers 100000: expected 1000 or fewer"):
+        read_workers(100_000, 0)
