@@ -6,6 +6,7 @@ client that is started again appends. :mod:`fedrun.phase_file` reads it.
 """
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -64,7 +65,7 @@ class PhaseLog(Phases):
         """Opens the file, and appends if the same client has written it before.
 
         Raises:
-            ConfigError: it exists, and is no such file.
+            ConfigError: it exists, and is no such file, or another client writes it.
             OSError: it cannot be written.
         """
         self._path, self._transferred = path, transferred
@@ -72,6 +73,15 @@ class PhaseLog(Phases):
         self._file: int | None = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise ConfigError(
+                f"--trace {path}: another client is writing it; name another file"
+            ) from None
+        except OSError:
+            _log.debug("%s: this file system has no locks", path)
         self._began = False
         self._origin = time.monotonic()
         self._task, self._last = -1, ""

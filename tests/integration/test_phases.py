@@ -73,3 +73,15 @@ def test_the_trace_of_another_client_is_not_continued(
     client = fed.client(0, 1, "--trace", str(trace))
     assert client.wait() != 0
     assert "holds the phases of 'bob'" in client.tail()
+
+
+@pytest.mark.processes
+def test_two_clients_do_not_write_one_trace(federation: Make, tmp_path: Path) -> None:
+    trace = tmp_path / "phases.jsonl"
+    fed = federation(stop={"updates": 1000})
+    fed.server("--no-evaluator")
+    fed.client(0, 2, "--trace", str(trace))
+    fed.wait_until(lambda: trace.exists() and trace.read_text() != "", "a trace")
+    second = fed.client(1, 2, "--trace", str(trace))
+    assert second.wait() != 0
+    assert "another client is writing it; name another file" in second.tail()
