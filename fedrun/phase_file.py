@@ -37,6 +37,8 @@ def read_phases(path: Path) -> Trace:
         ConfigError: the file is no trace, is of several clients, or cannot support a
             prediction; the message says which line, and why.
     """
+    if path.is_char_device():
+        raise ConfigError(f"{path}: is a device, and no trace")
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
@@ -81,7 +83,7 @@ def _rows(path: Path, lines: list[bytes], client: str) -> Iterator[Row]:
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -123,4 +125,9 @@ def _row(path: Path, number: int, found: dict[str, Any]) -> Row:
         check_row(row)
     except ConfigError as error:
         raise ConfigError(f"{path}:{number}: {error}") from error
+    except OverflowError as error:  # a whole number that is no float
+        raise ConfigError(
+            f"{path}:{number}: 'start' and 'duration': expected seconds, got a number "
+            "that is too large"
+        ) from error
     return row

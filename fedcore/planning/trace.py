@@ -31,6 +31,7 @@ ORDER = tuple(PHASES)
 OWN = ("decode", "evaluate", "compute", "pace", "encode", "settle")
 """The phases that need neither the network nor the server."""
 LEAST_TASKS = 10
+_MOST_BYTES = 2**63
 
 
 class Row(NamedTuple):
@@ -102,9 +103,10 @@ def check_row(row: Row) -> None:
         )
     if not math.isfinite(row.start):
         raise ConfigError(f"phase {row.phase!r}: its start is {row.start:g}")
-    if row.bytes < 0:
+    if not 0 <= row.bytes < _MOST_BYTES:
+        wanted = "at least 0" if row.bytes < 0 else "fewer than 2^63"
         raise ConfigError(
-            f"phase {row.phase!r}: expected at least 0 bytes, got {row.bytes}"
+            f"phase {row.phase!r}: expected {wanted} bytes, got {row.bytes}"
         )
     if row.depends_on is not None and row.depends_on not in ORDER:
         raise ConfigError(

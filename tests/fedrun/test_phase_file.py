@@ -111,3 +111,27 @@ def test_what_a_trace_cannot_say_is_said(tmp_path: Path) -> None:
     doubts = " ".join(read_phases(written(tmp_path, rows)).doubts)
     for sentence in ("exactly the same time", "No upload has bytes", "only 12 tasks"):
         assert sentence in doubts
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("bytes", 10**400), ("duration", 10**400), ("start", 10**400)]
+)
+def test_a_number_that_is_too_large_is_refused(
+    tmp_path: Path, column: str, value: int
+) -> None:
+    rows = lines()
+    rows[9][column] = value
+    with pytest.raises(ConfigError, match=r"phases.jsonl:10: .*expected"):
+        read_phases(written(tmp_path, rows))
+
+
+def test_a_line_that_is_nested_too_deeply_is_no_json(tmp_path: Path) -> None:
+    file = tmp_path / "phases.jsonl"
+    file.write_text("[" * 100_000 + "\n")
+    with pytest.raises(ConfigError, match="is no trace"):
+        read_phases(file)
+
+
+def test_a_device_without_an_end_is_not_read() -> None:
+    with pytest.raises(ConfigError, match="is a device, and no trace"):
+        read_phases(Path("/dev/zero"))
