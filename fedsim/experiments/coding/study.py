@@ -27,8 +27,11 @@ from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import JSON
 from fedrun.units import counted
+from fedsim.experiments.arguments import expect_type
 
 _MOST = 1000  # workers
+_MOST_DRAWS = 100_000_000  # delays in memory at a time: 0.8 GB
+_STEEPEST = 1e9  # rate of straggling; beyond it, delays are lost in rounding
 _DEMONSTRATED = 6  # workers of the shuffle that is carried out
 _ROWS, _WIDTH = 240, 64  # of that shuffle, per worker, and bytes of a row
 _CACHES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -103,15 +106,34 @@ class CodingStudy:
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
+        counts = {name: getattr(self, name) for name in ("workers", "trials", "seed")}
+        expect_type("a whole number", int, **counts)
+        expect_type(
+            "a number",
+            int,
+            float,
+            straggling=self.straggling,
+            multicast_gain=self.multicast_gain,
+        )
+        for name, value in {**counts, "straggling": self.straggling}.items():
+            if value is None:
+                raise ConfigError(f"{name}: expected a number, got None")
         check_workers(self.workers, 0)
         if self.workers > _MOST:
             raise ConfigError(f"{self.workers} workers: expected {_MOST} or fewer")
-        if not (self.straggling > 0 and math.isfinite(self.straggling)):
+        if not 1 / _STEEPEST <= self.straggling <= _STEEPEST:
             raise ConfigError(
-                f"straggling rate {self.straggling:g}: expected a number above 0"
+                f"straggling rate {self.straggling:g}: expected a number from "
+                f"{1 / _STEEPEST:g} to {_STEEPEST:g}"
             )
-        if self.trials < 2:
-            raise ConfigError(f"{self.trials} trials: expected 2 or more")
+        most = _MOST_DRAWS // self.workers
+        if not 2 <= self.trials <= most:
+            raise ConfigError(
+                f"{self.trials} trials: expected 2 to {most:,} with {self.workers} "
+                "workers"
+            )
+        if self.seed < 0:
+            raise ConfigError(f"seed: expected 0 or more, got {self.seed}")
         if not 1 <= self.gain <= self.workers:
             raise ConfigError(
                 f"a multicast gain of {self.gain:g} among {self.workers} workers: "

@@ -5,6 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedsim.experiments.arguments import (
+    expect_config,
+    expect_list,
+    expect_paths,
+    expect_type,
+)
 from fedsim.experiments.plan.command import PlanOptions, compute_plan, write_plan
 from fedsim.experiments.plan.outcome import PlanOutcome
 from fedsim.experiments.terminal import one_line
@@ -59,6 +65,15 @@ def plan(
         ConfigError: an argument or the prices are wrong, or the pilots cannot support
             a conclusion.
     """
+    expect_config(config, app, changes)
+    if prices is None:
+        raise ConfigError("prices: expected a path or a name, got None")
+    expect_paths(prices=prices, out=out)
+    expect_list("folders of runs", str, Path, pilots=pilots)
+    expect_list("whole numbers, such as [1, 5]", int, local_steps=local_steps)
+    expect_type("seconds, or a text such as '2h'", str, int, float, deadline=deadline)
+    expect_type("an amount above 0", int, float, budget=budget)
+    expect_type("a whole number", int, workers=workers, jobs=jobs)
     if not isinstance(target, Mapping) or len(target) != 1:
         raise ConfigError(
             f"target: expected one metric, such as {{'accuracy': 0.9}}, got {target!r}"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedcore.errors import ConfigError
+from fedsim.experiments.arguments import expect_paths, expect_type
 from fedsim.experiments.predict.command import PredictOptions, compute_forecast
 from fedsim.experiments.predict.forecast import Forecast
 
@@ -52,9 +53,20 @@ def predict(
         raise ConfigError(
             f"workers: expected a list of numbers of clients, got {workers!r}"
         )
-    for name, value in (("buffer", buffer), ("seed", seed)):
-        if value is not None and type(value) is not int:
-            raise ConfigError(f"{name}: expected a whole number, got {value!r}")
+    expect_type("a whole number", int, buffer=buffer, seed=seed)
+    if seed is None or seed < 0:
+        raise ConfigError(f"seed: expected 0 or more, got {seed!r}")
+    expect_type("True or False", bool, synchronous=synchronous)
+    expect_type("the name of a client", str, client=client)
+    expect_type(
+        "a number",
+        int,
+        float,
+        server_up_mbit=server_up_mbit,
+        server_down_mbit=server_down_mbit,
+        server_ms=server_ms,
+    )
+    expect_paths(out=out)
     return compute_forecast(
         PredictOptions(
             trace=Path(trace),

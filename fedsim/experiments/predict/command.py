@@ -23,6 +23,7 @@ from fedsim.experiments.predict.page import forecast_page
 from fedsim.experiments.terminal import screen, tell
 
 MOST_CLIENTS = 10_000
+_DIGITS = 9  # of a number of clients; more need not be read
 BUFFER = 10
 _MBIT = 1e6 / 8  # bytes a second
 
@@ -48,7 +49,7 @@ class PredictOptions:
         """When a version is made; None: when all clients have sent an update."""
         if self.synchronous and self.buffer is None:
             return None
-        return Pace(self.buffer or BUFFER, self.synchronous)
+        return Pace(BUFFER if self.buffer is None else self.buffer, self.synchronous)
 
 
 def show_forecast(options: PredictOptions, *, as_json: bool) -> None:
@@ -143,9 +144,10 @@ def counts_of(text: str) -> list[int]:
         ConfigError: one of them is no whole number from 1 on.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(part.isdecimal() and len(part) <= _DIGITS for part in parts):
         raise ConfigError(
-            f"--workers {text}: expected numbers of clients from 1 on, such as 2,4,8"
+            f"--workers {text}: expected numbers of clients from 1 to "
+            f"{MOST_CLIENTS:,}, such as 2,4,8"
         )
     return [int(part) for part in parts]
 

@@ -5,6 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedsim.experiments.arguments import (
+    expect_config,
+    expect_list,
+    expect_paths,
+    expect_type,
+)
 from fedsim.experiments.scaling.command import ScaleOptions, compute_scale, write_scale
 from fedsim.experiments.scaling.report import ScaleReport
 from fedsim.experiments.terminal import one_line
@@ -51,6 +57,10 @@ def scale(
     for name, given in (("workers", workers), ("runs", runs)):
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise ConfigError(f"{name}: expected a list, got {given!r}")
+    expect_config(config, app, changes)
+    expect_paths(device=device, out=out)
+    expect_list("folders of runs", str, Path, runs=runs)
+    expect_type("a text such as 'up=10,down=50'", str, link=link)
     report = compute_scale(
         ScaleOptions(
             config=Path(config),

@@ -10,6 +10,7 @@ from fedcore.planning.paleo import Device, Link
 from fedrun.config import FederationConfig
 from fedrun.config.explain import explain
 
+_DIGITS = 6  # of a number of workers, at most
 _MBIT = 125_000  # bytes
 _SERVER_MBIT = 1000.0  # where nobody says what the server's link carries
 _LINK = ("up", "down", "server")
@@ -19,12 +20,15 @@ def workers_of(text: str) -> list[int]:
     """The numbers of workers that ``--workers`` names, in order, with 1.
 
     Raises:
-        ConfigError: one of them is no whole number from 1 on.
+        ConfigError: one of them is no whole number, 0, or too large.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) for part in parts):
+    if not all(
+        part.isdecimal() and len(part) <= _DIGITS and int(part) for part in parts
+    ):
         raise ConfigError(
-            f"--workers {text}: expected whole numbers from 1 on, such as 1,2,4,8"
+            f"--workers {text}: expected whole numbers from 1 to {10**_DIGITS - 1:,}, "
+            "such as 1,2,4,8"
         )
     return sorted({1, *map(int, parts)})
 

@@ -67,11 +67,11 @@ def test_the_command_writes_a_page_and_numbers(tmp_path: Path) -> None:
         (["--workers", "1001"], "error: 1001 workers: expected 1000 or fewer"),
         (
             ["--workers", "4", "--straggling", "0"],
-            "error: straggling rate 0: expected a number above 0",
+            "error: straggling rate 0: expected a number from 1e-09 to 1e+09",
         ),
         (
             ["--workers", "4", "--straggling", "nan"],
-            "error: straggling rate nan: expected a number above 0",
+            "error: straggling rate nan: expected a number from 1e-09 to 1e+09",
         ),
         (
             ["--workers", "4", "--multicast-gain", "5"],
@@ -79,7 +79,7 @@ def test_the_command_writes_a_page_and_numbers(tmp_path: Path) -> None:
         ),
         (
             ["--workers", "4", "--trials", "1"],
-            "error: 1 trials: expected 2 or more",
+            "error: 1 trials: expected 2 to 25,000,000 with 4 workers",
         ),
     ],
 )
@@ -96,7 +96,26 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert "is a file, not a folder" in done.stderr
 
 
-@pytest.mark.parametrize("wrong", [{"workers": -1}, {"workers": 3, "straggling": -1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"workers": -1},
+        {"workers": "3"},
+        {"workers": 2.5},
+        {"workers": None},
+        {"workers": True},
+        {"workers": 3, "straggling": -1.0},
+        {"workers": 3, "straggling": 1e-320},
+        {"workers": 3, "straggling": "1"},
+        {"workers": 3, "straggling": None},
+        {"workers": 3, "multicast_gain": "2"},
+        {"workers": 3, "trials": 2.5},
+        {"workers": 3, "trials": None},
+        {"workers": 3, "trials": 10**12},
+        {"workers": 3, "seed": "0"},
+        {"workers": 3, "seed": -1},
+    ],
+)
 def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         latecomer.coding(**wrong)
