@@ -15,6 +15,7 @@ Floats = npt.NDArray[np.float64]
 RESOURCES = ("downlink", "uplink", "aggregator")
 SATURATED = 0.8
 """A traced rate of this share of the link's capacity says that the link bounds it."""
+_FASTER = 2.0  # times the link's capacity: no burst, but a trace over another link
 
 
 class Demands(NamedTuple):
@@ -128,6 +129,13 @@ def demands_of(
         server_J = np.maximum(0.0, rest_J - request_J.min())
     else:
         server_J = np.minimum(server, rest_J)
+        usual = float(np.median(rest_J))
+        if server > usual:
+            doubts.append(
+                f"The server is said to work {1e3 * server:.3g} ms on an update "
+                f"(--server-ms), and half of the verdicts of the trace took "
+                f"{1e3 * usual:.3g} ms or less, which is taken in its place."
+            )
     own_J = total(*(name for name in OWN if name != "settle"))
     idle_J = np.array([t.idle for t in tasks])
     return (
@@ -179,4 +187,11 @@ def _rates(
             f"the {8e-6 * rate:.3g} Mbit/s of the trace (--server-{way}-mbit)."
         )
         return rate, math.inf
+    if rate > _FASTER * given:
+        doubts.append(
+            f"The trace has gone at {8e-6 * rate:.3g} Mbit/s, and the server's {way}link "
+            f"carries {8e-6 * given:.3g} (--server-{way}-mbit): a client alone is taken "
+            "to be as fast as in the trace, so the prediction is too high; trace a "
+            "client over that link."
+        )
     return given, (math.inf if rate >= SATURATED * given else rate)

@@ -185,6 +185,15 @@ def test_the_bytes_of_a_slow_link_are_the_clients_own_where_it_is_told() -> None
     assert unknown.saturation < known.saturation / 100
 
 
+def test_a_trace_that_was_faster_than_the_server_is_pointed_out() -> None:
+    trace = traced([(1.0, 1.0, 1.0)] * 12)  # 2,000 bytes a second down
+    assert not demands_of(trace, up=1500.0, down=1500.0, server=0.0)[1]
+    _, doubts = demands_of(trace, up=100.0, down=100.0, server=60.0)
+    assert len(doubts) == 3
+    assert all("so the prediction is too high" in doubt for doubt in doubts[:2])
+    assert "said to work 6e+04 ms on an update" in doubts[2]
+
+
 @pytest.mark.parametrize(
     ("clients", "pace", "sentence"),
     [
