@@ -1,7 +1,8 @@
 """What ``fedsim plan`` does: from a command line to a plan and a page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,36 +96,50 @@ def compute_plan(
     app, place = app_of(options.app, config, options.config)
     require_measured(load_app(app, place), config, app, "plans")
     out = options.folder(free_folder(config, "plan"))
-    out.mkdir(parents=True, exist_ok=True)
-    most = options.workers or min(config.simulate.clients, MOST_WORKERS)
-    if most < 2:
-        raise ConfigError(f"--workers {most}: expected at least 2")
-    federation = Federation(config, app, place, out, options.jobs, options.verbose)
-    usual = getattr(config.algorithm.client, "steps", None)
-    runs = PilotRuns(
-        federation=federation,
-        most=most,
-        versions=options.pilot_versions,
-        seeds=range(config.seed, config.seed + options.seeds),
-        local_steps=_steps(options.local_steps, usual),
-    )
-    planner = Planner(
-        federation=federation,
-        target=target,
-        question=question,
-        prices=prices,
-        most=most,
-        runs=runs,
-        journals=options.pilots,
-        checks=options.checks,
-    )
-    if runs.seeds and not options.pilots:
-        follow(planner.measure(), "pilots", runs.size, console)
-    else:
-        follow(planner.measure(), "pilots", len(options.pilots), console)
-    planner.search()
-    follow(planner.examine(), "checks", CHECKED * options.checks, console)
+    with _made(out):
+        most = options.workers or min(config.simulate.clients, MOST_WORKERS)
+        if most < 2:
+            raise ConfigError(f"--workers {most}: expected at least 2")
+        federation = Federation(config, app, place, out, options.jobs, options.verbose)
+        usual = getattr(config.algorithm.client, "steps", None)
+        runs = PilotRuns(
+            federation=federation,
+            most=most,
+            versions=options.pilot_versions,
+            seeds=range(config.seed, config.seed + options.seeds),
+            local_steps=_steps(options.local_steps, usual),
+        )
+        planner = Planner(
+            federation=federation,
+            target=target,
+            question=question,
+            prices=prices,
+            most=most,
+            runs=runs,
+            journals=options.pilots,
+            checks=options.checks,
+        )
+        if runs.seeds and not options.pilots:
+            follow(planner.measure(), "pilots", runs.size, console)
+        else:
+            follow(planner.measure(), "pilots", len(options.pilots), console)
+        planner.search()
+        follow(planner.examine(), "checks", CHECKED * options.checks, console)
     return planner.outcome(), out
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Makes a folder; removes it if an error leaves it empty."""
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+        raise
 
 
 def write_plan(outcome: PlanOutcome, out: Path) -> tuple[Path, Path]:

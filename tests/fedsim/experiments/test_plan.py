@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import latecomer
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, JournalError
 from fedcore.planning.volatile_workers import Offer
 from fedcore.workload import Workload
 from fedsim.experiments.plan.goal import read_duration, read_target
@@ -278,3 +278,9 @@ def test_bidders_come_and_go_together() -> None:
     offer = Offer(1.0, 50.0, 20.0, bid=1.5)
     stays = Workers("synchronous", 0, 3, offer, 3, None, 10.0).stays(1, 500.0)
     assert stays[0] == stays[1] == stays[2]
+
+
+def test_a_plan_that_is_refused_leaves_no_folder() -> None:
+    with pytest.raises(JournalError, match="no journal here"):
+        plan_for(pilots=["none"], out="refused")
+    assert not Path("refused").exists()
