@@ -42,6 +42,9 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             text = printable(f"error: {path}: {error.strerror}")
             click.echo(text, err=True)
             sys.exit(os.EX_IOERR)
+        except KeyboardInterrupt:
+            click.echo("interrupted; the command has not finished", err=True)
+            sys.exit(1)
 
     return command
 

@@ -16,6 +16,7 @@ STATUSES = {
     "WorkloadError": os.EX_DATAERR,
     "UserCodeError": os.EX_SOFTWARE,
     "ModelError": os.EX_DATAERR,
+    "NotDecodableError": os.EX_SOFTWARE,
     "NotStackableError": os.EX_DATAERR,
     "SpecMismatchError": os.EX_DATAERR,
     "StoppedError": os.EX_SOFTWARE,
@@ -97,3 +98,9 @@ def test_a_file_that_cannot_be_used_is_named(
 def test_what_nobody_expected_is_not_hidden(error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)):
         command(error)
+
+
+def test_an_interruption_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(KeyboardInterrupt()) == 1
+    said = "interrupted; the command has not finished\n"
+    assert tuple(capsys.readouterr()) == ("", said)
