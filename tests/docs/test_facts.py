@@ -26,6 +26,11 @@ def _chapter(text: str, heading: str) -> str:
     return text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_a_place_that_was_left_to_fill(page: Path) -> None:
+    assert not re.findall(r"@@\w+@@", page.read_text(encoding="utf-8"))
+
+
 # -------------------------------------------------------------------------- exits
 
 
