@@ -189,9 +189,9 @@ def _rates(
         return rate, math.inf
     if rate > _FASTER * given:
         doubts.append(
-            f"The trace has gone at {8e-6 * rate:.3g} Mbit/s, and the server's {way}link "
-            f"carries {8e-6 * given:.3g} (--server-{way}-mbit): a client alone is taken "
-            "to be as fast as in the trace, so the prediction is too high; trace a "
-            "client over that link."
+            f"The trace has gone at {8e-6 * rate:.3g} Mbit/s, and the server's "
+            f"{way}link carries {8e-6 * given:.3g} (--server-{way}-mbit): a client "
+            "alone is taken to be as fast as in the trace, so the prediction is too "
+            "high; trace a client over that link."
         )
     return given, (math.inf if rate >= SATURATED * given else rate)
