@@ -61,7 +61,8 @@ SETTINGS = {
     ),
     12: (
         r"ridge of \.01|rate \.3|and 4\s+samples|\(1 to 16\)|\(0 to \.75\)|20 pairs",
-        r"up to 8 workers|loss of \.38|45 minutes|30 s|3\.06 USD|one 1\.09|of \.4\b",
+        r"up to (?:8|16) workers|loss of \.3[68]|45 minutes|90 minutes|30 s|3\.06 USD",
+        r"one 1\.09|(?:asked\s+)?for \.4\b",
         r"INFOCOM \d+|1/[ny]|20 (?:of 20 )?preemption\s+seeds|three seeds|the \.4",
     ),
     16: (r"30 to 40\s+of them|K = \d|[Ww]ith 8 workers|8 workers|one step",),

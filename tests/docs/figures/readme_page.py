@@ -48,7 +48,7 @@ def quotes() -> Iterator[Quote]:
     yield Quote(TABLE, "without a search", pool(more=found), about)
     about = (r"2, 4 and 8|3 seeds",)
     for number, row in ((14, "from the phases"), (10, "a client's"), (13, "the sum")):
-        yield Quote(TABLE, row, pool(more=claim_values(number)), about)
+        yield Quote(TABLE, row, pool(more=[*claim_values(number)]), about)
     for row in ("at the socket, first", "at the socket with"):
         yield Quote(TABLE, row, pool(more=[*fewer(), *tried()]), BYTES)
 
