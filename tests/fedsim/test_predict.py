@@ -15,7 +15,7 @@ from tests.fedrun.test_phase_file import lines, written
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--workers", "two"], "expected numbers of clients from 1 on"),
+        (["--workers", "two"], "expected numbers of clients from 1 to 10,000"),
         (["--workers", "0"], "expected numbers of clients from 1 to 10,000, got 0"),
         (["--workers", "2", "--synchronous", "--buffer", "4"], "a cohort needs as"),
         (["--server-up-mbit", "0"], "--server-up-mbit 0: expected a rate above 0"),
