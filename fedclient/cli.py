@@ -1,6 +1,5 @@
 """The command ``fedclient``."""
 
-import json
 import os
 import sys
 import threading
@@ -23,6 +22,7 @@ from fedrun.cli.command import (
     trust_options,
     with_options,
 )
+from fedrun.cli.plain_json import to_json
 
 MOST = 2**32 - 1  # clients that the protocol can count
 
@@ -266,7 +266,7 @@ def evaluate_file(
     with redirect_stdout(sys.stderr):  # what the app prints is no part of the output
         for path, found in evaluate_models(named, list(map(Path, files)), device):
             if as_json:
-                told = json.dumps({"model": str(path), **found.to_json()})
+                told = to_json({"model": str(path), **found.to_json()})
                 click.echo(told, out)
                 continue
             if len(files) > 1:

@@ -60,30 +60,28 @@ def working(
     choices = read_choices(choose)
     code = read_workers(workers, stragglers)
     workload = _on(load_app(app), device)
-    silo = contextlib.ExitStack()
-    if code is not None:
-        workload = with_workers(workload, app, device, code, silo)
-    model = _advised(workload.flat())
-    store = ClientStore(state)
-    member = Membership(
-        address,
-        model,
-        store,
-        Identity(name=name, index=index, count=count, code=code_hash(app)),
-        give_up,
-        checkpoint,
-        choices,
-    )
-    client = Client(name or store.name() or "", index, count, args)
-    try:
+    # At the end the workers stop first, and the file of the trace is closed last.
+    with contextlib.ExitStack() as closing, contextlib.ExitStack() as silo:
+        if code is not None:
+            workload = with_workers(workload, app, device, code, silo)
+        model = _advised(workload.flat())
+        store = ClientStore(state)
+        member = Membership(
+            address,
+            model,
+            store,
+            Identity(name=name, index=index, count=count, code=code_hash(app)),
+            give_up,
+            checkpoint,
+            choices,
+        )
+        closing.callback(lambda: member.connection.phases.close())
+        closing.callback(member.close)
+        client = Client(name or store.name() or "", index, count, args)
         if trace is not None:
             connection = member.connection
             connection.phases = PhaseLog(trace, connection.transferred)
-        with silo:
-            yield Worker(member, workload, model, client, updates=updates, pace=paces)
-    finally:
-        member.close()
-        member.connection.phases.close()
+        yield Worker(member, workload, model, client, updates=updates, pace=paces)
 
 
 def run_evaluator(

@@ -52,7 +52,7 @@ class Phases:
         """Says which version the call has brought."""
 
     def close(self) -> None:
-        """Closes the file."""
+        """Ends the recording; closes the file if there is one."""
 
 
 OFF = Phases()

@@ -29,7 +29,7 @@ def loss_of(w_D: Floats, x_BD: Floats, y_B: Floats) -> float:
 
 
 def gradient_of(w_D: Floats, x_BD: Floats, y_B: Floats) -> Floats:
-    """Its gradient."""
+    """The gradient (D,) of :func:`loss_of` at the weights ``w_D``."""
     missed_B = 1 / (1 + np.exp(-x_BD @ w_D)) - y_B
     slope_D: Floats = x_BD.T @ missed_B / len(y_B) + RIDGE * w_D
     return slope_D

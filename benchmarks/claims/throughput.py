@@ -50,10 +50,10 @@ SYNCHRONOUS, BUFFERED = "rounds of all", "versions of 2"
 
 
 class Measured(NamedTuple):
-    """What real processes did."""
+    """What a real federation of some clients came to."""
 
     rate: float
-    """Updates a second."""
+    """Accepted updates a second, after the first ones."""
     uplink: float
     downlink: float
     """The shares of the link that were used."""

@@ -41,7 +41,7 @@ CHECKS = 20
 
 
 class Job(NamedTuple):
-    """What is planned."""
+    """A question for the planner: a target, a deadline, and what may be rented."""
 
     loss: float
     batch: int  # samples a worker
@@ -70,7 +70,7 @@ FEDERATION = {
 
 
 class Found(NamedTuple):
-    """What a seed shows."""
+    """What was measured with one seed: the floors, and the plans with their checks."""
 
     fit: tuple[float, float, float]
     rows: dict[str, dict[str, dict[str, float]]]
@@ -243,7 +243,7 @@ def planned(
 
 
 def row(outcome: PlanOutcome, name: str) -> dict[str, float]:
-    """A row of the checks."""
+    """The checks of the plan with this name, by column."""
     table = outcome.checks
     place = 0 if name == CHOICE else table["plan"].index(name)
     return {key: table[key][place] for key in table}

@@ -1,6 +1,6 @@
 """Reads the YAML; every mistake is reported at once, in sentences."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.distributions import Empirical
 from fedcore.errors import ConfigError
 from fedcore.recipes import AnyRecipe
-from fedrun.config.explain import explain
 from fedrun.config.model import FederationConfig
 from fedrun.config.values import map_values
+from fedrun.config.yaml_text import checked, mapping_of, text_of
 from fedrun.methods import load_installed, missing, name_files, require_named
 
 
@@ -26,20 +26,8 @@ def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
         ConfigError: one line for each mistake: the field, what was given, what is
             allowed.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text in UTF-8") from error
-    try:
-        raw = yaml.load(text, Loader=_Loader) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(_not_yaml(path, error)) from error
-    if not isinstance(raw, dict):
-        raise ConfigError(
-            f"{path}: expected keys and values, found {type(raw).__name__}"
-        )
+    text = text_of(path)
+    raw = mapping_of(text, str(path))
     for change in changes:
         change_config(raw, change)
     folder = path.resolve().parent
@@ -57,11 +45,7 @@ def parse_config(raw: Any, source: str = "config", text: str = "") -> Federation
     """
     load_installed()
     require_named(raw)
-    try:
-        return FederationConfig.model_validate(raw)
-    except ValidationError as error:
-        lines = explain(error, raw, FederationConfig, source, text)
-        raise ConfigError("\n".join(lines)) from error
+    return checked(FederationConfig, raw, source, text)
 
 
 def parse_algorithm(text: str) -> AlgorithmConfig:
@@ -110,29 +94,6 @@ def change_config(raw: dict[str, Any], change: str) -> None:
     if last == "kind" and parents != ["algorithm"] and place.get("kind") != given:
         place.clear()  # another method has other settings
     place[last] = given
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses two values under one key, of which plain YAML would take the last."""
-
-    def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
-    ) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
-                )
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _not_yaml(path: Path, error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{path}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
-    return f"{path}: not YAML: {' '.join(str(error).split())}"
 
 
 def _in_folder(config: FederationConfig, folder: Path) -> FederationConfig:

@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedcore.workload import Workload
 from fedrun.app import load_app
+from fedrun.config.yaml_text import changes_of
 from fedrun.evaluation import evaluate_files
 from fedrun.what_if.compare import compare
 from fedrun.what_if.counterfactual import Counterfactual
@@ -51,7 +50,7 @@ def replay(
     """
     names = (without,) if isinstance(without, str) else tuple(without)
     evaluate = _evaluate(app)
-    found = compare(Path(run), _lines(changes), names)
+    found = compare(Path(run), changes_of(changes), names)
     if evaluate is not None:
         found = evaluate_both(found, evaluate)
     if out is not None:
@@ -87,7 +86,7 @@ def leave_one_out(
         JournalError: there is no run, or its journal does not hold all updates.
         WorkloadError: the app has no test data.
     """
-    found = rank(Path(run), _lines(changes), _evaluate(app), metric)
+    found = rank(Path(run), changes_of(changes), _evaluate(app), metric)
     if page is not None:
         write_page(found, Path(page))
     return found
@@ -99,15 +98,3 @@ def _evaluate(app: str | Workload | None) -> EvaluateFiles | None:
     workload = load_app(app) if isinstance(app, str) else app
     name = app if isinstance(app, str) else "the workload"
     return partial(evaluate_files, workload, app=name)
-
-
-def _lines(changes: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Changes as ``field=value`` lines, whose values are YAML on one line."""
-    return tuple(
-        f"{name}={_one_line(value)}" for name, value in (changes or {}).items()
-    )
-
-
-def _one_line(value: Any) -> str:
-    told = yaml.safe_dump(value, default_flow_style=True, width=10**6)
-    return told.removesuffix("\n").removesuffix("\n...")

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedrun.config.yaml_text import changes_of, value_text
 from fedrun.results import Results
+from fedsim.experiments.arguments import expect_count, file_of, path_of
 from fedsim.experiments.codecs.command import CodecsOptions, compute_codecs
 from fedsim.experiments.codecs.comparison import Comparison as CodecComparison
 from fedsim.experiments.compare.command import write_page
@@ -13,7 +15,6 @@ from fedsim.experiments.compare.comparison import Comparison, compare
 from fedsim.experiments.compare.sides import read_sides
 from fedsim.experiments.sweep.command import SweepOptions, compute_sweep
 from fedsim.experiments.sweep.outcome import Outcome
-from fedsim.experiments.terminal import one_line
 
 
 def run_sweep(
@@ -68,19 +69,19 @@ def run_sweep(
                 f"{name}: expected a mapping by field, such as "
                 f"{{'algorithm.buffer': ...}}, got {type(given).__name__}"
             )
-    _check_count("seeds", seeds)
+    expect_count(seeds=seeds)
     spans = (ranges or {}).items()
     return compute_sweep(
         SweepOptions(
-            config=_file(config),
+            config=file_of(config),
             app=app,
-            changes=_changes(changes),
+            changes=changes_of(changes),
             grids=[_axis(field, values) for field, values in (grid or {}).items()],
             ranges=[f"{field}={':'.join(map(str, span))}" for field, span in spans],
             random=random,
             seeds=seeds,
             metric=metric,
-            out=_path(out),
+            out=path_of(out),
             fresh=fresh,
             keep=keep,
             jobs=jobs,
@@ -128,19 +129,18 @@ def compare_codecs(
     for name, codecs in (("uplinks", uplinks), ("downlinks", downlinks)):
         if isinstance(codecs, str):
             raise ConfigError(f"{name}: expected a list of codecs, got {codecs!r}")
-    _check_count("seeds", seeds)
-    _check_count("versions", versions)
+    expect_count(seeds=seeds, versions=versions)
     return compute_codecs(
         CodecsOptions(
-            config=None if config is None else _file(config),
+            config=None if config is None else file_of(config),
             app=app,
-            changes=_changes(changes),
+            changes=changes_of(changes),
             uplinks=uplinks,
             downlinks=downlinks,
             versions=versions,
             seeds=seeds,
             tolerance=tolerance,
-            out=_path(out),
+            out=path_of(out),
             jobs=jobs,
             verbose=False,
         )
@@ -184,29 +184,6 @@ def compare_runs(
     return comparison
 
 
-def _file(config: object) -> Path:
-    """The config as a path, since other processes read it too."""
-    if not isinstance(config, str | Path):
-        raise ConfigError(
-            "config: expected the path of a YAML file, which names the app, got "
-            f"{type(config).__name__}"
-        )
-    return Path(config)
-
-
-def _check_count(name: str, given: object) -> None:
-    if not isinstance(given, int) or given < 1:
-        raise ConfigError(f"{name}: expected 1 or more, got {given!r}")
-
-
-def _path(given: str | Path | None) -> Path | None:
-    return None if given is None else Path(given)
-
-
-def _changes(changes: Mapping[str, Any] | None) -> list[str]:
-    return [f"{field}={_text(value)}" for field, value in (changes or {}).items()]
-
-
 def _axis(field: str, values: Sequence[Any]) -> str:
     """A field and its values, written as ``--grid`` takes them."""
     is_list = hasattr(values, "__len__") and not isinstance(values, str | Mapping)
@@ -214,11 +191,4 @@ def _axis(field: str, values: Sequence[Any]) -> str:
         raise ConfigError(
             f"grid: {field}: expected a list of values such as [4, 8], got {values!r}"
         )
-    return f"{field}={','.join(map(_text, values))}"
-
-
-def _text(value: Any) -> str:
-    """A value as one line of YAML, as ``--set`` takes it."""
-    if isinstance(value, str):
-        return value
-    return one_line(value.item() if hasattr(value, "item") else value)
+    return f"{field}={','.join(map(value_text, values))}"

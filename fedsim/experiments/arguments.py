@@ -60,4 +60,36 @@ def expect_config(config: object, app: object, changes: object) -> None:
         raise ConfigError("config: expected the path of a YAML file, got None")
     expect_paths(config=config)
     expect_type("a text such as 'my_app:workload'", str, app=app)
-    expect_type("values by field, such as {'server.seed': 1}", dict, changes=changes)
+    expect_type(
+        "values by field, such as {'algorithm.buffer': 8}", dict, changes=changes
+    )
+
+
+def expect_count(**given: object) -> None:
+    """Checks that arguments are whole numbers from 1 on.
+
+    Raises:
+        ConfigError: an argument is something else.
+    """
+    for name, value in given.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name}: expected 1 or more, got {value!r}")
+
+
+def file_of(config: object) -> Path:
+    """Returns the config as a path, since other processes read it too.
+
+    Raises:
+        ConfigError: it is no path and no text.
+    """
+    if not isinstance(config, str | Path):
+        raise ConfigError(
+            "config: expected the path of a YAML file, which names the app, got "
+            f"{type(config).__name__}"
+        )
+    return Path(config)
+
+
+def path_of(given: str | Path | None) -> Path | None:
+    """Returns a path, or None where none was given."""
+    return None if given is None else Path(given)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from fedcore.errors import ConfigError
+from fedsim.experiments.files import require_folder
 from fedsim.experiments.terminal import bars, tell
 
 QUIET = Console(quiet=True, force_terminal=False)
@@ -32,10 +32,7 @@ class Options:
         Raises:
             ConfigError: it is a file.
         """
-        folder = self.out or usual
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"--out {folder}: is a file, not a folder")
-        return folder
+        return require_folder(self.out or usual)
 
 
 class Progress(NamedTuple):

@@ -1,9 +1,8 @@
 """What experiments read from a command line, and print: numbers, bars and tables."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
 from rich import box
 from rich.console import Console
 from rich.progress import (
@@ -16,6 +15,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from fedcore.errors import ConfigError
 from fedrun import units
 from fedrun.report import page
 from fedsim.experiments.statistics import Estimate
@@ -35,10 +35,29 @@ def split(text: str) -> list[str]:
     return parts
 
 
-def one_line(value: Any) -> str:
-    """A value as one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
-    return str(text).removesuffix("\n").removesuffix("\n...")
+def whole_numbers(
+    option: str, text: str, expected: str, *, least: int = 1, most: int = 2**31 - 1
+) -> list[int]:
+    """Reads whole numbers with commas between them.
+
+    Args:
+        option: of the command line, for errors.
+        text: what was given.
+        expected: what could have been given, in words.
+        least: the smallest number that is allowed.
+        most: the largest.
+
+    Raises:
+        ConfigError: a part is no such number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    digits = len(str(most))  # longer ones need not be read
+    if not all(
+        part.isdecimal() and len(part) <= digits and least <= int(part) <= most
+        for part in parts
+    ):
+        raise ConfigError(f"{option} {text}: expected {expected}")
+    return [int(part) for part in parts]
 
 
 def with_interval(found: Estimate) -> str:

@@ -16,7 +16,8 @@ from fedcore.compressors import CompressorConfig, ErrorFeedback, Identity
 from fedcore.config import Method, kind_of
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
-from fedsim.experiments.terminal import one_line, split
+from fedrun.config.yaml_text import one_line
+from fedsim.experiments.terminal import split
 
 # Each uplink with the downlinks that it is tried with.
 GRID: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -1,13 +1,12 @@
 """What ``fedsim coding`` does: from a command line to tables and a page."""
 
-import json
 from collections.abc import Generator
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from fedcore.errors import ConfigError
+from fedrun.cli.plain_json import to_json
 from fedsim.experiments.coding.page import (
     WARNING,
     coding_page,
@@ -16,6 +15,7 @@ from fedsim.experiments.coding.page import (
     time_cells,
 )
 from fedsim.experiments.coding.study import CodingStudy
+from fedsim.experiments.files import require_folder, write_files
 from fedsim.experiments.frame import Progress, follow
 from fedsim.experiments.terminal import screen, tell
 
@@ -31,8 +31,7 @@ def show_coding(study: CodingStudy, out: Path, *, as_json: bool) -> None:
     Raises:
         ConfigError: the folder is a file.
     """
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file, not a folder")
+    require_folder(out)
     console = Console(stderr=True)
 
     def computed() -> Generator[Progress]:
@@ -44,13 +43,9 @@ def show_coding(study: CodingStudy, out: Path, *, as_json: bool) -> None:
     except KeyboardInterrupt:
         console.print("stopped")
         return
-    out.mkdir(parents=True, exist_ok=True)
-    page, numbers = out / "coding.html", out / "coding.json"
-    page.write_text(coding_page(study), encoding="utf-8")
-    written = json.dumps(study.as_json(), indent=1)
-    numbers.write_text(written + "\n", encoding="utf-8")
+    files = write_files(out, "coding", coding_page(study), study.as_json())
     if as_json:
-        click.echo(written)
+        click.echo(to_json(study.as_json(), indent=1))
         return
     shown = screen()
     shown.print(time_cells(study, every=False).on_screen(title=study.heading))
@@ -58,7 +53,7 @@ def show_coding(study: CodingStudy, out: Path, *, as_json: bool) -> None:
         title = f"Coded shuffling, multicast gain {study.gain:g}"
         shown.print(shuffle_cells(study).on_screen(title=title))
         tell(shown, demonstrated(study))
-    tell(shown, f"page: {page}")
-    tell(shown, f"numbers: {numbers}")
+    for line in files.lines:
+        tell(shown, line)
     click.echo(WARNING)
     click.echo(study.verdict)

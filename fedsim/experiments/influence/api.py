@@ -7,10 +7,11 @@ from typing import Any
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.influence.fisher import SAMPLES
 from fedcore.workload import Workload
+from fedrun.config.yaml_text import changes_of
+from fedsim.experiments.arguments import expect_count, file_of, path_of
 from fedsim.experiments.influence.command import InfluenceOptions, compute_influence
 from fedsim.experiments.influence.estimate import ESTIMATORS, Estimator
 from fedsim.experiments.influence.outcome import Audit
-from fedsim.experiments.terminal import one_line
 
 
 def influence(
@@ -71,18 +72,17 @@ def influence(
         )
     if isinstance(clients, str):
         raise ConfigError(f"clients: expected a list of names, got {clients!r}")
-    for name, count in (("samples", samples), ("versions", versions), ("jobs", jobs)):
-        if count is not None and (not isinstance(count, int) or count < 1):
-            raise ConfigError(f"{name}: expected 1 or more, got {count!r}")
-    fields = (changes or {}).items()
+    expect_count(samples=samples, jobs=jobs)
+    if versions is not None:
+        expect_count(versions=versions)
     options = InfluenceOptions(
-        config=Path(config),
+        config=file_of(config),
         app=app,
-        changes=[f"{field}={one_line(value)}" for field, value in fields],
-        out=None if out is None else Path(out),
+        changes=changes_of(changes),
+        out=path_of(out),
         jobs=jobs,
         verbose=False,
-        run=None if run is None else Path(run),
+        run=path_of(run),
         versions=versions,
         estimator=estimator,
         samples=samples,

@@ -1,6 +1,5 @@
 """What ``fedsim influence`` does: from a command line to a table and a page."""
 
-import json
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,10 +12,12 @@ from fedcore.errors import ConfigError
 from fedcore.workload import Workload
 from fedrun import units
 from fedrun.app import app_of, load_app
+from fedrun.cli.plain_json import to_json
 from fedrun.config import FederationConfig, load_config
 from fedrun.config.engine import EngineConfig
 from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
+from fedsim.experiments.files import write_files
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
 from fedsim.experiments.influence.allowed import require_auditable
 from fedsim.experiments.influence.audit import (
@@ -70,14 +71,11 @@ def show_influence(options: InfluenceOptions) -> None:
     except KeyboardInterrupt:
         console.print("stopped: the audit needs the whole run, so nothing is written")
         return
-    page, numbers = out / "influence.html", out / "influence.json"
-    page.write_text(influence_page(audit), encoding="utf-8")
-    text = json.dumps(audit.as_json(), indent=1)
-    numbers.write_text(text, encoding="utf-8")
-    tell(console, f"page: {page}")
-    tell(console, f"numbers: {numbers}")
+    files = write_files(out, "influence", influence_page(audit), audit.as_json())
+    for line in files.lines:
+        tell(console, line)
     if options.as_json:
-        click.echo(text)
+        click.echo(to_json(audit.as_json(), indent=1))
         return
     screen().print(audit.cells().on_screen(title=audit.heading))
     for doubt in audit.doubts:

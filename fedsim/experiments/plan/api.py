@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedrun.config.yaml_text import changes_of
 from fedsim.experiments.arguments import (
     expect_config,
+    expect_count,
     expect_list,
     expect_paths,
     expect_type,
+    path_of,
 )
 from fedsim.experiments.plan.command import PlanOptions, compute_plan, write_plan
 from fedsim.experiments.plan.outcome import PlanOutcome
-from fedsim.experiments.terminal import one_line
 
 
 def plan(
@@ -79,23 +81,14 @@ def plan(
             f"target: expected one metric, such as {{'accuracy': 0.9}}, got {target!r}"
         )
     ((metric, value),) = target.items()
-    for name, count in (
-        ("seeds", seeds),
-        ("checks", checks),
-        ("pilot_versions", pilot_versions),
-    ):
-        if not isinstance(count, int) or count < 1:
-            raise ConfigError(f"{name}: expected 1 or more, got {count!r}")
+    expect_count(seeds=seeds, checks=checks, pilot_versions=pilot_versions)
     outcome, folder = compute_plan(
         PlanOptions(
             config=Path(config),
             app=app,
-            changes=[
-                f"{field}={given if isinstance(given, str) else one_line(given)}"
-                for field, given in (changes or {}).items()
-            ],
+            changes=changes_of(changes),
             seeds=seeds,
-            out=None if out is None else Path(out),
+            out=path_of(out),
             jobs=jobs,
             verbose=False,
             prices=Path(prices),

@@ -1,6 +1,5 @@
 """What ``fedsim plan`` does: from a command line to a plan and a page."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,8 +11,10 @@ from rich.console import Console
 from fedcore.errors import ConfigError
 from fedcore.planning.volatile_workers import Question
 from fedrun.app import app_of, load_app
+from fedrun.cli.plain_json import to_json
 from fedrun.config import load_config
 from fedsim.api import free_folder
+from fedsim.experiments.files import Files, write_files
 from fedsim.experiments.frame import QUIET, Options, follow
 from fedsim.experiments.plan.goal import check_budget, read_duration, read_target
 from fedsim.experiments.plan.measure import Federation, PilotRuns
@@ -22,7 +23,7 @@ from fedsim.experiments.plan.page import check_cells, frontier_cells, plan_page
 from fedsim.experiments.plan.planner import CHECKED, Planner
 from fedsim.experiments.plan.price_file import read_prices
 from fedsim.experiments.runner import require_measured
-from fedsim.experiments.terminal import screen, tell
+from fedsim.experiments.terminal import screen, tell, whole_numbers
 
 MOST_WORKERS = 16  # that are tried unless --workers says otherwise
 
@@ -54,17 +55,17 @@ def show_plan(options: PlanOptions) -> None:
     except KeyboardInterrupt:
         click.echo(f"stopped; with -o {folder} the pilots that have ended are kept")
         return
-    page, numbers = write_plan(outcome, out)
+    files = write_plan(outcome, out)
     if options.as_json:
-        click.echo(json.dumps(outcome.as_json(), indent=1))
+        click.echo(to_json(outcome.as_json(), indent=1))
         return
     shown = screen()
     shown.print(frontier_cells(outcome).on_screen(title="Cost and time: the frontier"))
     shown.print(check_cells(outcome).on_screen(title="Predicted and simulated"))
     for doubt in outcome.doubts:
         tell(shown, doubt)
-    tell(shown, f"page: {page}")
-    tell(shown, f"numbers: {numbers}")
+    for line in files.lines:
+        tell(shown, line)
     for sentence in outcome.sentences():
         click.echo(sentence)
 
@@ -142,13 +143,9 @@ def _made(folder: Path) -> Iterator[None]:
         raise
 
 
-def write_plan(outcome: PlanOutcome, out: Path) -> tuple[Path, Path]:
-    """Writes the page and the numbers; returns their paths."""
-    page, numbers = out / "plan.html", out / "plan.json"
-    page.write_text(plan_page(outcome), encoding="utf-8")
-    text = json.dumps(outcome.as_json(), indent=1)
-    numbers.write_text(text + "\n", encoding="utf-8")
-    return page, numbers
+def write_plan(outcome: PlanOutcome, out: Path) -> Files:
+    """Writes the page and the numbers of a plan."""
+    return write_files(out, "plan", plan_page(outcome), outcome.as_json())
 
 
 def _steps(given: str | None, usual: int | None) -> list[int | None]:
@@ -159,14 +156,11 @@ def _steps(given: str | None, usual: int | None) -> list[int | None]:
     """
     if given is None:
         return [usual]
-    parts = [part.strip() for part in given.split(",")]
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise ConfigError(
-            f"--local-steps {given}: expected numbers from 1, such as 1,5"
-        )
+    expected = "numbers from 1, such as 1,5"
+    steps = whole_numbers("--local-steps", given, expected)
     if usual is None:
         raise ConfigError(
             "--local-steps: the config's clients do not train for a number of steps; "
             "give algorithm.client.steps"
         )
-    return [*sorted({int(part) for part in parts})]
+    return [*sorted({*steps})]

@@ -5,13 +5,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Self
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from fedcore.config import Config, Duration
 from fedcore.errors import ConfigError
 from fedcore.planning.volatile_workers import HOUR, Offer
-from fedrun.config.explain import explain
+from fedrun.config.yaml_text import checked, mapping_of, text_of
 
 Price = Annotated[float, Field(gt=0)]
 EXAMPLES = files("fedsim.experiments.plan") / "prices"
@@ -115,31 +114,14 @@ def read_prices(path: Path | str) -> PricesConfig:
         for file in EXAMPLES.iterdir()
         if file.name.endswith(".yaml")
     )
-    try:
-        if not path.exists() and str(path) in known:
-            text = (EXAMPLES / f"{path}.yaml").read_text(encoding="utf-8")
-        else:
-            text = path.read_text(encoding="utf-8")
-    except OSError as error:
+    if path.exists():
+        text = text_of(path)
+    elif str(path) in known:
+        text = (EXAMPLES / f"{path}.yaml").read_text(encoding="utf-8")
+    else:
         raise ConfigError(
-            f"--prices {path}: {error.strerror or error}; expected a file, or one of "
-            f"those that come with the program: {', '.join(known)}"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--prices {path}: not a text in UTF-8") from error
-    try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(
-            f"--prices {path}: not YAML: {' '.join(str(error).split())}"
-        ) from error
-    if not isinstance(raw, dict):
-        raise ConfigError(
-            f"--prices {path}: expected on_demand and preemptible, found "
-            f"{type(raw).__name__}"
+            f"--prices {path}: there is no such file; expected one, or one of those "
+            f"that come with the program: {', '.join(known)}"
         )
-    try:
-        return PricesConfig.model_validate(raw)
-    except ValidationError as error:
-        lines = explain(error, raw, PricesConfig, str(path), text)
-        raise ConfigError("\n".join(lines)) from error
+    raw = mapping_of(text, str(path), "on_demand and preemptible")
+    return checked(PricesConfig, raw, str(path), text)

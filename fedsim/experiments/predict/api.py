@@ -5,7 +5,11 @@ from pathlib import Path
 
 from fedcore.errors import ConfigError
 from fedsim.experiments.arguments import expect_paths, expect_type
-from fedsim.experiments.predict.command import PredictOptions, compute_forecast
+from fedsim.experiments.predict.command import (
+    PredictOptions,
+    compute_forecast,
+    write_forecast,
+)
 from fedsim.experiments.predict.forecast import Forecast
 
 
@@ -67,7 +71,8 @@ def predict(
         server_ms=server_ms,
     )
     expect_paths(out=out)
-    return compute_forecast(
+    folder = None if out is None else Path(out)
+    forecast = compute_forecast(
         PredictOptions(
             trace=Path(trace),
             client=client,
@@ -78,6 +83,8 @@ def predict(
             down_mbit=server_down_mbit,
             server_ms=server_ms,
             seed=seed,
-            out=None if out is None else Path(out),
+            out=folder,
         )
     )
+    write_forecast(forecast, folder)
+    return forecast

@@ -1,6 +1,5 @@
 """What ``fedsim predict`` does: from a trace to a table and a page."""
 
-import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,17 @@ from fedcore.planning.throughput import UPDATES, Pace, Prediction, predict
 from fedcore.planning.trace import Trace
 from fedcore.rng import Key
 from fedcore.typing import Seconds
+from fedrun.cli.plain_json import to_json
 from fedrun.phase_file import read_phases
 from fedrun.results import Results
+from fedsim.experiments.files import Files, require_folder, write_files
 from fedsim.experiments.frame import QUIET, Progress, follow
 from fedsim.experiments.predict.forecast import Forecast
 from fedsim.experiments.predict.journal import journal_trace
 from fedsim.experiments.predict.page import forecast_page
-from fedsim.experiments.terminal import screen, tell
+from fedsim.experiments.terminal import screen, tell, whole_numbers
 
 MOST_CLIENTS = 10_000
-_DIGITS = 9  # of a number of clients; more need not be read
 BUFFER = 10
 _MBIT = 1e6 / 8  # bytes a second
 
@@ -56,27 +56,27 @@ def show_forecast(options: PredictOptions, *, as_json: bool) -> None:
     """Predicts; prints a table and a sentence, or JSON, and writes a page."""
     console = Console(stderr=True)
     forecast = compute_forecast(options, console)
+    files = write_forecast(forecast, options.out)
     if as_json:
-        click.echo(json.dumps(forecast.as_json()))
+        click.echo(to_json(forecast.as_json()))
         return
     shown = screen()
     shown.print(forecast.cells().on_screen(title=forecast.heading))
-    if options.out is not None:
-        tell(shown, f"page: {options.out / 'predict.html'}")
-        tell(shown, f"numbers: {options.out / 'predict.json'}")
+    for line in files.lines if files is not None else ():
+        tell(shown, line)
     for doubt in forecast.doubts:
         click.echo(doubt)
     click.echo(forecast.verdict)
 
 
 def compute_forecast(options: PredictOptions, console: Console = QUIET) -> Forecast:
-    """Predicts for each number of clients, and for one; writes what was asked for.
+    """Predicts for each number of clients, and for one.
 
     Raises:
         ConfigError: an option is wrong, or the trace cannot support a prediction.
     """
-    if options.out is not None and options.out.exists() and not options.out.is_dir():
-        raise ConfigError(f"--out {options.out}: is a file, not a folder")
+    if options.out is not None:
+        require_folder(options.out)
     workers = _counts(options)
     up, down = (
         _rate(name, mbit)
@@ -102,13 +102,14 @@ def compute_forecast(options: PredictOptions, console: Console = QUIET) -> Forec
     follow(predicted(), "predictions", len(workers), console)
     doubts = [*trace.doubts, *assumed]
     source = options.trace.name
-    forecast = Forecast(source, trace, demands, options.pace, rows, doubts)
-    if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)
-        page, numbers = options.out / "predict.html", options.out / "predict.json"
-        page.write_text(forecast_page(forecast), encoding="utf-8")
-        numbers.write_text(json.dumps(forecast.as_json(), indent=1), encoding="utf-8")
-    return forecast
+    return Forecast(source, trace, demands, options.pace, rows, doubts)
+
+
+def write_forecast(forecast: Forecast, out: Path | None) -> Files | None:
+    """Writes the page and the numbers, if there is a folder for them."""
+    if out is None:
+        return None
+    return write_files(out, "predict", forecast_page(forecast), forecast.as_json())
 
 
 def read_trace(
@@ -141,15 +142,10 @@ def counts_of(text: str) -> list[int]:
     """The numbers of clients that ``--workers`` names.
 
     Raises:
-        ConfigError: one of them is no whole number from 1 on.
+        ConfigError: one of them is no whole number.
     """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) <= _DIGITS for part in parts):
-        raise ConfigError(
-            f"--workers {text}: expected numbers of clients from 1 to "
-            f"{MOST_CLIENTS:,}, such as 2,4,8"
-        )
-    return [int(part) for part in parts]
+    expected = f"numbers of clients from 1 to {MOST_CLIENTS:,}, such as 2,4,8"
+    return whole_numbers("--workers", text, expected, least=0)
 
 
 def _counts(options: PredictOptions) -> list[int]:

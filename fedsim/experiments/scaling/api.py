@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedrun.config.yaml_text import changes_of
 from fedsim.experiments.arguments import (
     expect_config,
     expect_list,
     expect_paths,
     expect_type,
+    file_of,
+    path_of,
 )
 from fedsim.experiments.scaling.command import ScaleOptions, compute_scale, write_scale
 from fedsim.experiments.scaling.report import ScaleReport
-from fedsim.experiments.terminal import one_line
 
 
 def scale(
@@ -49,11 +51,6 @@ def scale(
         UserCodeError: the user's code raised.
         JournalError: a folder holds no run.
     """
-    if not isinstance(config, str | Path):
-        raise ConfigError(
-            "config: expected the path of a YAML file, which names the app, got "
-            f"{type(config).__name__}"
-        )
     for name, given in (("workers", workers), ("runs", runs)):
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise ConfigError(f"{name}: expected a list, got {given!r}")
@@ -63,15 +60,15 @@ def scale(
     expect_type("a text such as 'up=10,down=50'", str, link=link)
     report = compute_scale(
         ScaleOptions(
-            config=Path(config),
+            config=file_of(config),
             app=app,
-            changes=[f"{f}={one_line(v)}" for f, v in (changes or {}).items()],
+            changes=changes_of(changes),
             workers=",".join(map(str, workers)),
-            device=None if device is None else Path(device),
+            device=path_of(device),
             measure=False,
             link=link,
             runs=[Path(run) for run in runs],
-            out=None if out is None else Path(out),
+            out=path_of(out),
             verbose=False,
         )
     )

@@ -1,6 +1,5 @@
 """What ``fedsim scale`` does: from a command line to tables, a page and numbers."""
 
-import json
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,11 @@ from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
+from fedrun.cli.plain_json import to_json
 from fedrun.config import FederationConfig, load_config
 from fedrun.results import Results
 from fedsim.api import free_folder
+from fedsim.experiments.files import Files, write_files
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
 from fedsim.experiments.scaling.exchange import exchange_of
 from fedsim.experiments.scaling.given import link_of, read_device, workers_of
@@ -65,9 +66,9 @@ def show_scale(options: ScaleOptions) -> None:
     out = options.folder(free_folder(config, "scale"))
     report = compute_scale(options, console)
     if options.as_json:
-        click.echo(json.dumps(report.as_json(), indent=1))
+        click.echo(to_json(report.as_json(), indent=1))
         return
-    page, numbers = write_scale(report, out)
+    files = write_scale(report, out)
     shown = screen()
     if report.layer_times:
         shown.print(layer_cells(report).on_screen(title="A training step"))
@@ -78,20 +79,16 @@ def show_scale(options: ScaleOptions) -> None:
         cells = scaling_cells(report.measured)
         shown.print(cells.on_screen(title="Measured scaling"))
     shown.print(limit_cells(report).on_screen(title="Batch limit"))
-    tell(shown, f"page: {page}")
-    tell(shown, f"numbers: {numbers}")
+    for line in files.lines:
+        tell(shown, line)
     for sentence in report.sentences:
         click.echo(sentence)
     click.echo(report.verdict)
 
 
-def write_scale(report: ScaleReport, out: Path) -> tuple[Path, Path]:
-    """Writes the page and the numbers; returns their paths."""
-    out.mkdir(parents=True, exist_ok=True)
-    page, numbers = out / "scale.html", out / "scale.json"
-    page.write_text(scale_page(report), encoding="utf-8")
-    numbers.write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
-    return page, numbers
+def write_scale(report: ScaleReport, out: Path) -> Files:
+    """Writes the page and the numbers of a report."""
+    return write_files(out, "scale", scale_page(report), report.as_json())
 
 
 def compute_scale(options: ScaleOptions, console: Console = QUIET) -> ScaleReport:

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import yaml
-from pydantic import ValidationError
-
 from fedcore.errors import ConfigError
 from fedcore.planning.paleo import Device, Link
 from fedrun.config import FederationConfig
-from fedrun.config.explain import explain
+from fedrun.config.yaml_text import checked, mapping_of, text_of
+from fedsim.experiments.terminal import whole_numbers
 
-_DIGITS = 6  # of a number of workers, at most
+_MOST = 999_999  # workers
 _MBIT = 125_000  # bytes
 _SERVER_MBIT = 1000.0  # where nobody says what the server's link carries
 _LINK = ("up", "down", "server")
@@ -22,15 +20,8 @@ def workers_of(text: str) -> list[int]:
     Raises:
         ConfigError: one of them is no whole number, 0, or too large.
     """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(
-        part.isdecimal() and len(part) <= _DIGITS and int(part) for part in parts
-    ):
-        raise ConfigError(
-            f"--workers {text}: expected whole numbers from 1 to {10**_DIGITS - 1:,}, "
-            "such as 1,2,4,8"
-        )
-    return sorted({1, *map(int, parts)})
+    example = f"whole numbers from 1 to {_MOST:,}, such as 1,2,4,8"
+    return sorted({1, *whole_numbers("--workers", text, example, most=_MOST)})
 
 
 def read_device(path: Path) -> Device:
@@ -39,24 +30,9 @@ def read_device(path: Path) -> Device:
     Raises:
         ConfigError: the file cannot be read, or a field is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        raw = yaml.safe_load(text)
-    except OSError as error:
-        raise ConfigError(f"--device {path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        words = " ".join(str(error).split())
-        raise ConfigError(f"--device {path}: not YAML: {words}") from error
-    if not isinstance(raw, dict):
-        raise ConfigError(
-            f"--device {path}: expected keys and values such as peak_gflops: 50, found "
-            f"{type(raw).__name__}"
-        )
-    try:
-        return Device.model_validate(raw)
-    except ValidationError as error:
-        lines = explain(error, raw, Device, str(path), text)
-        raise ConfigError("\n".join(lines)) from error
+    text = text_of(path)
+    raw = mapping_of(text, str(path), "keys and values such as peak_gflops: 50")
+    return checked(Device, raw, str(path), text)
 
 
 def link_of(text: str | None, config: FederationConfig) -> Link:

@@ -1,6 +1,5 @@
 """What ``fedsim staleness`` does: from a command line to a table and a page."""
 
-import json
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ from fedcore.errors import ConfigError
 from fedrun.app import app_of, load_app
 from fedrun.config import load_config
 from fedsim.api import free_folder
+from fedsim.experiments.files import write_files
 from fedsim.experiments.frame import Options, Progress, follow
 from fedsim.experiments.staleness.matrix import Matrix
 from fedsim.experiments.staleness.page import staleness_page
 from fedsim.experiments.staleness.problem import Goal, problem_of
 from fedsim.experiments.staleness.slowdown import Row
 from fedsim.experiments.staleness.study import OPTIMIZERS, Optimizer
-from fedsim.experiments.terminal import screen, split, tell
+from fedsim.experiments.terminal import screen, split, tell, whole_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +94,11 @@ def show_staleness(options: StalenessOptions) -> None:
 
 def _tell(matrix: Matrix, out: Path) -> None:
     """Prints the table, the names of files, and last the result."""
-    out.mkdir(parents=True, exist_ok=True)
-    page, numbers = out / "staleness.html", out / "staleness.json"
-    page.write_text(staleness_page(matrix), encoding="utf-8")
-    numbers.write_text(json.dumps(matrix.as_json(), indent=1), encoding="utf-8")
+    files = write_files(out, "staleness", staleness_page(matrix), matrix.as_json())
     shown = screen()
     shown.print(matrix.cells().on_screen(title=matrix.heading))
-    tell(shown, f"page: {page}")
-    tell(shown, f"numbers: {numbers}")
+    for line in files.lines:
+        tell(shown, line)
     for doubt in matrix.doubts:
         click.echo(doubt)
     click.echo(matrix.verdict)
@@ -113,12 +110,9 @@ def delays(text: str) -> list[int]:
     Raises:
         ConfigError: one of them is no whole number from 0 on.
     """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise ConfigError(
-            f"--staleness {text}: expected iterations from 0 on, such as 0,4,16"
-        )
-    return sorted({0, *map(int, parts)})
+    expected = "iterations from 0 on, such as 0,4,16"
+    given = whole_numbers("--staleness", text, expected, least=0)
+    return sorted({0, *given})
 
 
 def optimizer_of(text: str) -> tuple[str, Optimizer]:

@@ -1,0 +1,109 @@
+"""Reads YAML files of the user with a sentence for each mistake, and writes values."""
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from fedcore.errors import ConfigError
+from fedrun.config.explain import explain
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def text_of(path: Path) -> str:
+    """Returns what a file holds.
+
+    Raises:
+        ConfigError: it cannot be read, or is no text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text in UTF-8") from error
+
+
+def mapping_of(
+    text: str, source: str, expected: str = "keys and values"
+) -> dict[str, Any]:
+    """Returns the keys and values of a YAML text; those of an empty one are none.
+
+    Args:
+        text: the YAML.
+        source: where it is from, for errors.
+        expected: what should be there, in words.
+
+    Raises:
+        ConfigError: it is no YAML, holds something else, or has a key twice.
+    """
+    try:
+        raw = yaml.load(text, Loader=_Loader) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(_not_yaml(source, error)) from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{source}: expected {expected}, found {type(raw).__name__}")
+    return raw
+
+
+def checked(model: type[Model], raw: Any, source: str, text: str) -> Model:
+    """Returns plain data as a model.
+
+    Args:
+        model: the class.
+        raw: the data.
+        source: where they are from, for errors.
+        text: the YAML that they were read from, for the lines of mistakes.
+
+    Raises:
+        ConfigError: one line for each mistake.
+    """
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        lines = explain(error, raw, model, source, text)
+        raise ConfigError("\n".join(lines)) from error
+
+
+def one_line(value: Any) -> str:
+    """A value as one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
+    return str(text).removesuffix("\n").removesuffix("\n...")
+
+
+def changes_of(values: Mapping[str, Any] | None) -> list[str]:
+    """Returns values by field as ``field=value`` changes, as ``--set`` takes them."""
+    return [f"{field}={value_text(value)}" for field, value in (values or {}).items()]
+
+
+def value_text(value: Any) -> str:
+    """A value as ``--set`` takes it: a text as it is, else one line of YAML."""
+    if isinstance(value, str):
+        return value
+    return one_line(value.item() if hasattr(value, "item") else value)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses two values under one key, of which plain YAML would take the last."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
+                )
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _not_yaml(source: str, error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{source}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
+    return f"{source}: not YAML: {' '.join(str(error).split())}"
