@@ -81,8 +81,8 @@ class Planner:
             raise ConfigError(
                 f"--target {self.target}: {self.most} workers come to an error of "
                 f"{floor:.3g} by the fitted model, and the target is an error of "
-                f"{self.target.error:.3g}; make the target easier, the pilots longer, or "
-                "--workers larger"
+                f"{self.target.error:.3g}; make the target easier, the pilots longer, "
+                "or --workers larger"
             )
 
     def examine(self) -> Generator[Progress]:
