@@ -1,9 +1,10 @@
 """Evaluates model files on an app's test data."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -28,6 +29,15 @@ class Evaluation(NamedTuple):
     def to_json(self) -> JSON:
         """The same as plain data."""
         return {"samples": self.samples, "metrics": self.metrics}
+
+    @classmethod
+    def from_json(cls, told: JSON) -> Self:
+        """Returns what :meth:`to_json` told; null, which strict JSON has, is NaN."""
+        metrics = {
+            name: math.nan if value is None else float(value)
+            for name, value in told["metrics"].items()
+        }
+        return cls(int(told["samples"]), metrics)
 
 
 def evaluate_files(

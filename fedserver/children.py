@@ -74,7 +74,7 @@ def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:
             "\n".join(said) or f"app {app!r} could not evaluate the models"
         )
     lines = map(json.loads, done.stdout.splitlines())
-    return [Evaluation(line["samples"], line["metrics"]) for line in lines]
+    return list(map(Evaluation.from_json, lines))
 
 
 async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> None:
