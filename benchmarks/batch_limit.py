@@ -20,6 +20,7 @@ from torch import nn
 import latecomer
 from benchmarks.series import add
 from benchmarks.speed.measure import machine
+from fedcore.errors import DivergedError
 from fedcore.partitions import dirichlet
 from fedcore.training import initial_model
 from fedcore.workload import Client
@@ -75,10 +76,12 @@ def settings(cohort: int, rate: float, seed: int) -> dict[str, Any]:
 
 def rounds_of(app: TorchWorkload, cohort: int, rate: float, seed: int) -> int | None:
     """The rounds until the target; None where it was not reached."""
+    told = settings(cohort, rate, seed)
     with tempfile.TemporaryDirectory() as folder:
-        run = latecomer.run(
-            settings(cohort, rate, seed), app, folder=Path(folder) / "run"
-        )
+        try:
+            run = latecomer.run(told, app, folder=Path(folder) / "run")
+        except DivergedError:
+            return None
         central = run.central
     for version, value in zip(central["version"], central["accuracy"], strict=True):
         if value >= TARGET:

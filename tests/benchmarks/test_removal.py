@@ -13,7 +13,7 @@ def test_the_command_removes_and_saves_beside_what_was_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(removal, "RESULTS", tmp_path / "removal.json")
-    monkeypatch.setattr(removal, "VERSIONS", (4,))
+    monkeypatch.setattr(removal, "VERSIONS", (20,))
     monkeypatch.setattr(removal, "SEEDS", (0,))
     for _ in range(2):
         assert removal.main(["--save"]) == 0
@@ -23,5 +23,5 @@ def test_the_command_removes_and_saves_beside_what_was_saved(
     once, more = last["rows"]
     assert once["versions"] == 1
     assert once["equal"]
-    assert more["versions"] == 4
+    assert more["versions"] == 20
     assert more["relative"] > 0
