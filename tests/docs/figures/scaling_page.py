@@ -27,7 +27,8 @@ def quotes() -> Iterator[Quote]:
     for cohort in limits["alike"]["rounds"]:
         found = [limits[way]["rounds"].get(cohort, {}) for way in WAYS]
         yield Quote(f"{FLAG} / averaged", f"{cohort} client", pool(found))
-    yield Quote(FLAG, "", pool(limits))
+    rates = [[rate] for rate in limits["rates"]]
+    yield Quote(FLAG, "", pool(rates, {**limits, EARLIER: [], "machine": {}}))
 
 
 def _predicted(heading: str, run: Saved) -> Iterator[Quote]:
