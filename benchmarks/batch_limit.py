@@ -18,6 +18,9 @@ import numpy as np
 from torch import nn
 
 import latecomer
+from benchmarks.series import add
+from benchmarks.speed.measure import machine
+from fedcore.errors import DivergedError
 from fedcore.partitions import dirichlet
 from fedcore.training import initial_model
 from fedcore.workload import Client
@@ -30,7 +33,7 @@ from fedtorch.models import mlp
 RESULTS = Path(__file__).parent / "results" / "batch_limit.json"
 CLIENTS = 64
 COHORTS = (1, 2, 4, 8, 16, 32, 64)
-RATES = (0.1, 0.3, 1.0, 3.0)
+RATES = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)
 TARGET, MOST = 0.85, 400
 SKEWS = {"alike": 1000.0, "skewed": 0.1}  # Dirichlet's alpha
 
@@ -73,10 +76,12 @@ def settings(cohort: int, rate: float, seed: int) -> dict[str, Any]:
 
 def rounds_of(app: TorchWorkload, cohort: int, rate: float, seed: int) -> int | None:
     """The rounds until the target; None where it was not reached."""
+    told = settings(cohort, rate, seed)
     with tempfile.TemporaryDirectory() as folder:
-        run = latecomer.run(
-            settings(cohort, rate, seed), app, folder=Path(folder) / "run"
-        )
+        try:
+            run = latecomer.run(told, app, folder=Path(folder) / "run")
+        except DivergedError:
+            return None
         central = run.central
     for version, value in zip(central["version"], central["accuracy"], strict=True):
         if value >= TARGET:
@@ -159,14 +164,22 @@ def study(alpha: float, seeds: int) -> dict[str, Any]:
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--save", action="store_true", help=f"into {RESULTS.name}")
     options = parser.parse_args(words)
+    where = machine()
     found = {name: study(alpha, options.seeds) for name, alpha in SKEWS.items()}
-    result = {"clients": CLIENTS, "target": TARGET, "seeds": options.seeds, **found}
+    run = {
+        "machine": where,
+        "clients": CLIENTS,
+        "target": TARGET,
+        "seeds": options.seeds,
+        "rates": list(RATES),
+        **found,
+    }
     for name, row in found.items():
         print(name, json.dumps(row["limits"]), f"fitted {row['fitted']:.3g}")
     if options.save:
-        RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        add(RESULTS, run)
 
 
 if __name__ == "__main__":

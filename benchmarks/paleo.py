@@ -7,7 +7,6 @@ that we add to it.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from benchmarks.series import add
+from benchmarks.speed.measure import machine
 from fedcore.model import FlatModel
 from fedcore.planning.paleo import Device, optimizer_layer, step_time
 from fedcore.rng import Key
@@ -79,8 +80,9 @@ def measured(model: FlatModel, case: Case) -> tuple[float, float]:
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--save", action="store_true", help=f"into {RESULTS.name}")
     options = parser.parse_args(words)
+    where = machine()
     rows: dict[str, list[dict[str, Any]]] = {}
     devices: list[Device] = []
     loss = nn.CrossEntropyLoss()
@@ -114,14 +116,15 @@ def main(words: Sequence[str] | None = None) -> None:
                 f"{name:36} {kind:11} predicted / measured "
                 f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
             )
-    result = {
+    run = {
+        "machine": where,
         "repetitions": options.repetitions,
         "threads": 1,
         "devices": [device.model_dump() for device in devices],
         "models": rows,
     }
     if options.save:
-        RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        add(RESULTS, run)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from rich.console import Console
 from torch import nn
 
 import latecomer
+from benchmarks.series import add
+from benchmarks.speed.measure import machine
 from fedcore.partitions import dirichlet
 from fedrun.data import digits
 from fedrun.files import load_model
@@ -102,14 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--save", action="store_true", help=f"into {RESULTS.name}")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    console, rows = Console(highlight=False), []
+    console, where, rows = Console(highlight=False), machine(), []
     for versions in (FIRST, *VERSIONS):
         for seed in SEEDS:
             rows.append(remove(versions, seed))
             console.print(json.dumps(rows[-1]), soft_wrap=True)
     if options.save:
-        text = json.dumps({"rows": rows}, indent=1)
-        RESULTS.write_text(text + "\n", encoding="utf-8")
+        add(RESULTS, {"machine": where, "rows": rows})
     return 0
 
 

@@ -18,13 +18,28 @@ def after(before: JSON, run: JSON) -> JSON:
 
 def join(path: Path, found: JSON) -> None:
     """Puts runs into a file, each by its name beside those that it had before."""
-    kept = json.loads(path.read_text()) if path.is_file() else {}
+    kept = _read(path)
     kept |= {name: after(kept.get(name), run) for name, run in found.items()}
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    _write(path, kept)
+
+
+def add(path: Path, run: JSON) -> None:
+    """Saves a run in a file that holds one kind of run, with those saved before it."""
+    _write(path, after(_read(path), run))
 
 
 def runs(kept: JSON) -> list[JSON]:
     """Every run, in the order in which they were saved."""
     last = {name: value for name, value in kept.items() if name != EARLIER}
     return [*kept.get(EARLIER, []), last]
+
+
+def _read(path: Path) -> JSON:
+    found: JSON = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return found
+
+
+def _write(path: Path, kept: JSON) -> None:
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(kept, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")

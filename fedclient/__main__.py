@@ -1,5 +1,12 @@
-"""``python -m fedclient``."""
+"""``python -m fedclient``, and the command ``fedclient``."""
 
-from fedclient.cli import main
+from fedrun.cli.entry import start
 
-main()
+
+def main() -> None:
+    """Runs the command."""
+    start("fedclient.cli")
+
+
+if __name__ == "__main__":
+    main()

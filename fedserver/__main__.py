@@ -1,5 +1,12 @@
-"""``python -m fedserver``."""
+"""``python -m fedserver``, and the command ``fedserver``."""
 
-from fedserver.cli import main
+from fedrun.cli.entry import start
 
-main()
+
+def main() -> None:
+    """Runs the command."""
+    start("fedserver.cli")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,12 @@
-"""``python -m fedsim``."""
+"""``python -m fedsim``, and the command ``fedsim``."""
 
-from fedsim.cli import main
+from fedrun.cli.entry import start
 
-main()
+
+def main() -> None:
+    """Runs the command."""
+    start("fedsim.cli")
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
+from fedtorch.in_double import InDouble
 from fedtorch.layout import Buffers, layout
 from fedtorch.modules import check_module
 from fedtorch.raised import needing_batches
@@ -116,7 +117,16 @@ class FlatModule:
     def parameters(self) -> list[torch.Tensor]:
         """Returns the trained parameters, in the order of the flat vector."""
         known = dict(self._module.named_parameters())
-        return [known[spec.name] for spec in self.spec.tensors if spec.name in known]
+        return [known[name] for name in self._names()]
+
+    def _names(self) -> list[str]:
+        known = dict(self._module.named_parameters())
+        return [spec.name for spec in self.spec.tensors if spec.name in known]
+
+    def in_double(self) -> InDouble:
+        """Returns a copy of the module in training, which computes in float64."""
+        self._whole.train()
+        return InDouble(self._module, self._loss, self._names())
 
     def weighted_gradient(
         self, w_D: Vector, x: Any, y: Any, weights_B: Vector

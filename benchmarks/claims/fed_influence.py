@@ -239,6 +239,9 @@ class Scaled:
             return found._replace(product=np.zeros_like)
         return found._replace(product=lambda v_CD: factor * product(v_CD))
 
+    def check(self, w_D: Vector, x: Any, y: Any) -> None:
+        """Accepts its own mistake."""
+
     def sample_gradients(self, w_D: Vector, x: Any, y: Any, rows_B: Indices) -> Array:
         """Returns the right gradients of samples."""
         return self._inner.sample_gradients(w_D, x, y, rows_B)

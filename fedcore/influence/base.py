@@ -38,6 +38,18 @@ class Curvature(Protocol):
             y: its targets.
         """
 
+    def check(self, w_D: Vector, x: Any, y: Any) -> None:
+        """Checks that the Hessian's product matches the gradients.
+
+        Args:
+            w_D: the model, shape (D,).
+            x: the inputs of a few samples.
+            y: their targets.
+
+        Raises:
+            ModelError: it does not.
+        """
+
     def sample_gradients(self, w_D: Vector, x: Any, y: Any, rows_B: Indices) -> Array:
         """Returns the gradient of each of these samples' losses, shape (B, D).
 

@@ -49,6 +49,9 @@ class FiniteDifferences:
 
         return Curved(loss, g_D, product)
 
+    def check(self, w_D: Vector, x: Any, y: Any) -> None:
+        """Accepts all: the products are differences of gradients."""
+
     def sample_gradients(self, w_D: Vector, x: Any, y: Any, rows_B: Indices) -> Array:
         """Returns the gradients of these samples, asked for one by one."""
         return one_by_one(self._gradient, w_D, x, y, rows_B)

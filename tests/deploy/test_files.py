@@ -80,7 +80,7 @@ def test_an_image_starts_a_command_of_the_package(image: str) -> None:
     [entry] = instructions(image, "ENTRYPOINT")
     (script,) = yaml.safe_load(entry)
     module, _, attribute = project()["project"]["scripts"][script].partition(":")
-    assert (module, attribute) == (f"fed{image}.cli", "main")
+    assert (module, attribute) == (f"fed{image}.__main__", "main")
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from fedcore.errors import ModelError
 from fedcore.influence.base import Curvature
@@ -16,7 +17,10 @@ from fedcore.rng import Key
 from fedcore.workload import Workload
 from fedtorch import TorchWorkload
 from fedtorch.curvature import ModuleCurvature
+from tests.fedtorch import stacks
+from tests.fedtorch.test_models import READY, drawn
 
+DRAWS = torch.Generator().manual_seed(0)
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 5)).astype(np.float32)
 Y = RNG.integers(0, 3, 6)
@@ -132,6 +136,113 @@ def test_an_operation_that_is_differentiable_once_is_told() -> None:
         found.product(np.ones((1, len(w_D))))
 
 
+class _Bent(torch.autograd.Function):
+    """tanh, whose backward pass hides from autograd how it depends on its input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return torch.tanh(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return grads[0] * (1 - torch.tanh(x.detach()) ** 2)
+
+
+class _Once(torch.autograd.Function):
+    """x²/2 summed over the classes, which is differentiable once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.square().sum() / 2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return grads[0] * x
+
+
+class _Applied(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.function(x)
+        return result
+
+
+def _with(function: Any) -> Any:
+    return lambda: nn.Sequential(nn.Linear(5, 4), _Applied(function), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        _with(_Bent.apply),
+        _with(lambda x: x * torch.tanh(x).detach()),
+        lambda: nn.Sequential(nn.Dropout(0.2), _with(_Bent.apply)()),
+    ],
+    ids=["a function of its own", "a detached factor", "with dropout before it"],
+)
+def test_products_that_are_not_those_of_the_gradients_are_told(model: Any) -> None:
+    _, curvature, w_D = of(model)
+    with pytest.raises(ModelError, match=r"not match its gradients.*Fisher"):
+        curvature.check(w_D, X, Y)
+
+
+def test_a_loss_that_is_silently_differentiated_once_is_told() -> None:
+    mine = TorchWorkload(
+        model=network,
+        loss=lambda output, target: _Once.apply(output),  # type: ignore[no-untyped-call]
+        train_data=lambda client: (X, Y),
+    )
+    flat = mine.flat()
+    with pytest.raises(ModelError, match="do not match its gradients"):
+        mine.curvature(flat).check(flat.initial(Key.root(0)), X, Y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        network,
+        lambda: nn.Sequential(nn.Dropout(0.5), network()),
+        _with(torch.relu),
+        _with(lambda x: x.bfloat16().to(x.dtype)),
+        _with(lambda x: x.float().tanh().to(x.dtype)),
+        _with(lambda x: x * (1 + torch.rand(4, generator=DRAWS))),
+        _with(lambda x: torch.tanh(x) @ torch.eye(4)),
+    ],
+    ids=["smooth", "dropout", "ReLU", "bfloat16", "float32", "random", "float32 alone"],
+)
+def test_other_models_pass(model: Any) -> None:
+    _, curvature, w_D = of(model)
+    curvature.check(w_D, X, Y)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_the_ready_models_pass(name: str) -> None:
+    flat = stacks.flat(READY[name].build)
+    x, y = (each[0] for each in drawn(READY[name], 1, 4))
+    x[:2, ..., :2] = 0  # a border, where many values are equal
+    ModuleCurvature(flat).check(flat.initial(Key.root(0)), x, y)
+
+
+def test_a_check_uses_up_no_random_draws_and_changes_no_weights() -> None:
+    flat, curvature, w_D = of(network)
+    before, expected = w_D.copy(), flat.gradient(w_D, X, Y)[1].copy()
+    flat.seed(Key.root(1))
+    draws = torch.rand(3)
+    flat.seed(Key.root(1))
+    curvature.check(w_D, X, Y)
+    assert torch.equal(torch.rand(3), draws)
+    np.testing.assert_array_equal(w_D, before)
+    np.testing.assert_array_equal(flat.gradient(w_D, X, Y)[1], expected)
+
+
 def test_named_functions_have_a_curvature_too() -> None:
     def gradient(params: Any, x: Any, y: Any) -> tuple[float, dict[str, Any]]:
         return float(params["w"] ** 2 @ x[0]), {"w": 2 * params["w"] * x[0]}
@@ -145,6 +256,7 @@ def test_named_functions_have_a_curvature_too() -> None:
     w_D = flat.initial(Key.root(0))
     found = mine.curvature(flat).hessian(w_D, X, Y).product(np.eye(5))
     np.testing.assert_allclose(found, np.diag(2 * X[0]), atol=1e-3)
+    mine.curvature(flat).check(w_D, X, Y)
 
 
 def test_second_derivatives_import_no_compiler() -> None:

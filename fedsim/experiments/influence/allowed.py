@@ -2,12 +2,19 @@
 
 import math
 
+import numpy as np
+
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig, LocalSGD, every
 from fedcore.errors import ConfigError
+from fedcore.influence.base import Curvature
 from fedcore.model import FlatModel
+from fedcore.samples import Samples
 from fedcore.server_optimizers import SGD
+from fedcore.typing import Vector
+from fedcore.user_code import user_code
 
+FEW = 4  # samples, by which products are compared with gradients
 _STEPS = "local_sgd without momentum, clip_norm, clip_value and frozen tensors"
 
 
@@ -70,3 +77,20 @@ def require_smooth(model: FlatModel) -> None:
             "influence: this model has batch statistics or tensors that stay on "
             "clients; the estimator is for models of weights alone (buffers: frozen)"
         )
+
+
+def require_curved(curvature: Curvature, w_D: Vector, samples: Samples) -> None:
+    """Checks that the products with a model's Hessian match its gradients.
+
+    Args:
+        curvature: the model's.
+        w_D: a model.
+        samples: a client's; the first ones are used.
+
+    Raises:
+        ModelError: they do not match; the message names the estimator that needs none.
+    """
+    if count := min(FEW, len(samples)):
+        x, y = samples.batch(np.arange(count))
+        with user_code("the model"):
+            curvature.check(w_D, x, y)

@@ -60,6 +60,7 @@ def influence(
     Raises:
         ConfigError: a setting is wrong, or the run cannot be audited.
         WorkloadError: the workload is none.
+        ModelError: the model's Hessian products do not match its gradients.
         LatecomerError: the app or the data are not those of the recorded run.
     """
     if workload is not None and not isinstance(workload, Workload):

@@ -9,7 +9,9 @@ import click
 from rich.console import Console
 
 from fedcore.errors import ConfigError
-from fedcore.workload import Workload
+from fedcore.training import initial_model
+from fedcore.user_code import user_code
+from fedcore.workload import Client, Workload
 from fedrun import units
 from fedrun.app import app_of, load_app
 from fedrun.cli.plain_json import to_json
@@ -19,7 +21,11 @@ from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.experiments.files import write_files
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
-from fedsim.experiments.influence.allowed import require_auditable
+from fedsim.experiments.influence.allowed import (
+    require_auditable,
+    require_curved,
+    require_smooth,
+)
 from fedsim.experiments.influence.audit import (
     Auditor,
     Retraining,
@@ -96,6 +102,7 @@ def compute_influence(
 
     Raises:
         ConfigError: the run cannot be audited, or a setting is wrong.
+        ModelError: the model's Hessian products do not match its gradients.
     """
     config = load_config(options.config, options.changes)
     given, app, place = workload, "", Path()
@@ -114,7 +121,10 @@ def compute_influence(
     schedule = read_schedule(recorded, config.simulate.args, options.versions)
     watched = chosen(list(schedule.clients), options.wanted)
     settings = Settings(options.estimator, options.samples, options.truncate)
-    auditor = Auditor(Repetition(given, schedule), watched, settings, recorded.name)
+    repetition = Repetition(given, schedule)
+    if options.estimator == "hessian":
+        repetition.require_curved()
+    auditor = Auditor(repetition, watched, settings, recorded.name)
 
     def estimated() -> Generator[Progress]:
         for version in auditor.estimate():
@@ -156,9 +166,9 @@ def _simulated(
     """
     require_auditable(config.algorithm)
     if config.simulate.arrivals is None:
-        names = Population(config.simulate, config.seed).names
-        chosen(names, options.wanted)
-    workload.curvature(workload.flat())
+        population = Population(config.simulate, config.seed)
+        chosen(population.names, options.wanted)
+        _require_model(config, workload, options, population.client(0))
     simulate = config.simulate.model_copy(update={"engine": EngineConfig(kind="exact")})
     changed = {"simulate": simulate}
     stop = config.stop
@@ -169,3 +179,22 @@ def _simulated(
     tell(console, f"simulates {units.counted(simulate.clients, 'client')}: {folder}")
     run_simulation(config, workload, folder=folder, progress=console.is_terminal)
     return folder
+
+
+def _require_model(
+    config: FederationConfig,
+    workload: Workload,
+    options: InfluenceOptions,
+    client: Client,
+) -> None:
+    """Checks that the model can be audited, on the data of one client."""
+    with user_code("the model"):
+        model = workload.flat()
+    require_smooth(model)
+    curvature = workload.curvature(model)
+    if options.estimator != "hessian":
+        return
+    whose = f"train_data of {client.name}"
+    with user_code(whose):
+        samples = workload.samples(workload.train_data(client), whose)
+    require_curved(curvature, initial_model(model, config.seed), samples)

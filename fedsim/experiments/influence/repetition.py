@@ -20,7 +20,11 @@ from fedcore.training import Trainer, task_key
 from fedcore.typing import Array, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
-from fedsim.experiments.influence.allowed import require_auditable, require_smooth
+from fedsim.experiments.influence.allowed import (
+    require_auditable,
+    require_curved,
+    require_smooth,
+)
 from fedsim.experiments.influence.schedule import Schedule, Task
 
 TOLERANCE = 1e-3  # of the distance that the run covered
@@ -159,6 +163,15 @@ class Repetition:
         with user_code("evaluation"):
             values, _ = self.model.evaluate(w_D.astype(np.float32), self._test)
         return {name: float(value) for name, value in values.items()}
+
+    def require_curved(self) -> None:
+        """Checks that the products with the Hessian match the gradients.
+
+        Raises:
+            ModelError: they do not.
+        """
+        samples = self.samples(next(iter(self.schedule.clients)))
+        require_curved(self.curvature, self.schedule.initial_D, samples)
 
     def require_same(self, w_D: Vector) -> None:
         """Checks that a model is the recorded one.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.errors import ConfigError, LatecomerError, WorkloadError
+from fedcore.errors import ConfigError, LatecomerError, ModelError, WorkloadError
 from fedsim.experiments.influence.audit import Auditor, last_of
 from fedsim.experiments.influence.estimate import Settings, estimate
 from fedsim.experiments.influence.outcome import Audit, pearson, spearman
@@ -167,6 +167,34 @@ def test_clients_that_took_no_part_decide_nothing() -> None:
     absent = next(row.client for row in whole.rows if not row.updates)
     found = latecomer.influence("fed.yaml", run="out/run", versions=1, clients=[absent])
     assert found.verdict.startswith("none of these clients took part")
+
+
+def bent() -> Any:
+    """A model with a factor that autograd takes for a constant."""
+    torch = pytest.importorskip("torch")
+
+    class Bent(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            return x * torch.tanh(x).detach()
+
+    def build() -> Any:
+        first, last = torch.nn.Linear(6, 3), torch.nn.Linear(3, 1)
+        return torch.nn.Sequential(first, Bent(), last, torch.nn.Flatten(0))
+
+    return linear(model=build)
+
+
+def test_a_model_with_wrong_second_derivatives_is_refused_but_for_fisher(
+    folder: Path,
+) -> None:
+    says = r"Hessian products of this model do not match.*--estimator fisher"
+    with pytest.raises(ModelError, match=says):
+        latecomer.influence("fed.yaml", bent(), versions=2, out="out")
+    assert not Path("out").exists()
+    found = latecomer.influence("fed.yaml", bent(), out="out", estimator="fisher")
+    assert found.versions == 6
+    with pytest.raises(ModelError, match=says):
+        latecomer.influence("fed.yaml", bent(), run="out/run")
 
 
 def test_an_estimate_that_has_grown_too_large_is_told(folder: Path) -> None:

@@ -1,0 +1,84 @@
+"""Ctrl-C while a command is imported: one sentence, and no traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedrun.cli import entry
+
+pytestmark = pytest.mark.processes
+
+SLOW = """
+import time
+print("imports", flush=True)
+try:
+    time.sleep(60)
+except BaseException as error:
+    raise ImportError("numpy is broken") from error
+"""
+
+
+def command(name: str, folder: Path) -> "subprocess.Popen[str]":
+    """A command whose imports take long; ``click`` comes from the folder."""
+    (folder / "click.py").write_text(SLOW)
+    before = os.environ.get("PYTHONPATH", "")
+    env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{before}"}
+    return subprocess.Popen(
+        [sys.executable, "-m", name, "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
+
+
+@pytest.mark.parametrize("name", ["fedserver", "fedclient", "fedsim"])
+def test_an_interruption_of_the_imports_is_one_sentence(
+    name: str, tmp_path: Path
+) -> None:
+    process = command(name, tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "imports\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (1, entry.SENTENCE.decode())
+
+
+def test_after_the_imports_an_interruption_is_the_commands_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import signal\n"
+        "during = signal.getsignal(signal.SIGINT)\n"
+        "def main():\n"
+        "    raise SystemExit(signal.getsignal(signal.SIGINT) is not during)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        entry.start("mine")
+    assert ended.value.code is True
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_ignored_interruption_stays_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deaf.py").write_text(
+        "import signal\n"
+        "during = signal.getsignal(signal.SIGINT)\n"
+        "def main():\n"
+        "    raise SystemExit(during is signal.SIG_IGN)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            entry.start("deaf")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.code is True
