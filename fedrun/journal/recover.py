@@ -77,7 +77,7 @@ def recover_from(
     if (start or 0) < min(first, first if until is None else until):
         raise JournalError(
             f"{journal.folder}: payloads up to record {first} were dropped "
-            f"(journal.keep_bytes), and no snapshot covers them"
+            f"(journal.keep_bytes, or a repair), and no snapshot covers them"
         )
     told = journal.configurations()
     newest = told[-1][1]

@@ -60,8 +60,8 @@ class Replay:
         if journal.store.first_payload():
             raise JournalError(
                 f"{journal.folder}: payloads up to record "
-                f"{journal.store.first_payload()} were dropped (journal.keep_bytes); "
-                "a replay needs them all"
+                f"{journal.store.first_payload()} were dropped (journal.keep_bytes, "
+                "or a repair); a replay needs them all"
             )
         told = journal.configurations()
         require_same(told[-1][1].config)
