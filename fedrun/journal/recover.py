@@ -34,8 +34,10 @@ def new_coordinator(
     initial_D: Vector,
     epoch: Epoch,
     secret: bytes | None = None,
+    *,
+    served: bool = True,
 ) -> Coordinator:
-    """Makes a coordinator at version 0."""
+    """Makes a coordinator at version 0; ``served`` as in :class:`Coordinator`."""
     return Coordinator(
         config.algorithm.build(spec),
         initial_D,
@@ -45,6 +47,7 @@ def new_coordinator(
         evaluate=config.evaluate,
         timeouts=config.timeouts,
         secret=secret,
+        served=served,
     )
 
 
