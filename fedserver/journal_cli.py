@@ -110,6 +110,7 @@ def repair(run: Path) -> None:
     """Cut off a damaged end, and start a new history.
 
     The damaged records are kept aside, and clients take back the updates that are lost.
+    Damaged payloads before the newest snapshot are let go; no model is lost with them.
     If there is a backup from after the damage, restore that instead.
     """
     from fedrun.journal import repair as mend

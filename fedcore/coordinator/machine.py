@@ -42,6 +42,7 @@ class Coordinator:
         evaluate: EvaluateConfig | None = None,
         timeouts: TimeoutsConfig | None = None,
         secret: bytes | None = None,
+        served: bool = True,
     ) -> None:
         """A run at version 0; no record is made before :meth:`begin`.
 
@@ -55,8 +56,12 @@ class Coordinator:
             timeouts: how long to wait for what.
             secret: of the run, to make proofs with. Without one, no client can prove
                 that this server was set back to an older state.
+            served: clients ask for versions, and somebody reads their records; not in
+                a replay that only asks for the last model.
         """
-        self.rounds = Rounds(algorithm, initial_D, epoch=epoch, seed=seed, stop=stop)
+        self.rounds = Rounds(
+            algorithm, initial_D, epoch=epoch, seed=seed, stop=stop, served=served
+        )
         self.state = self.rounds.state
         self.evaluations = Evaluations(evaluate or EvaluateConfig())
         self.proofs = Authenticator(secret)

@@ -52,16 +52,35 @@ class Entry:
 class Published:
     """W and its last versions. A step makes a new model and writes into none."""
 
-    def __init__(self, public_D: Vector, *, epoch: Epoch, layout: Layout) -> None:
+    def __init__(
+        self, public_D: Vector, *, epoch: Epoch, layout: Layout, served: bool = True
+    ) -> None:
+        """Starts with version 0.
+
+        Args:
+            public_D: version 0.
+            epoch: the name of the first history.
+            layout: the values of each tensor.
+            served: clients ask for versions. If not, no patches can be made, and a
+                digest is computed only if somebody asks for it.
+        """
+        self._served = served
         self.epoch = epoch
         self.version = 0
         self.public_D = public_D
-        self.origin = self.digest = digest(public_D)
+        self.origin = self._digest = digest(public_D)
         self.layout = layout
         self.keep(None)
         # Coordinates touched since version 0; None: all.
         self.touched_D: npt.NDArray[np.bool_] | None = np.zeros(len(public_D), bool)
         self._start_ring([Entry(0, self.digest)])
+
+    @property
+    def digest(self) -> str:
+        """The digest of the newest version."""
+        if not self._digest:
+            self._digest = digest(self.public_D)
+        return self._digest
 
     @property
     def model_bytes(self) -> int:
@@ -83,9 +102,13 @@ class Published:
             message: the same message, decoded.
         """
         self.version += 1
+        if not self._served:
+            self.public_D, self._digest = public_D, ""
+            self._start_ring([Entry(self.version, "", packed)])
+            return
         support = None if message is None else payloads.support(message)
         exact = moved_exactly(self.public_D, message, public_D)
-        self.public_D, self.digest = public_D, digest(public_D)
+        self.public_D, self._digest = public_D, digest(public_D)
         if support is None:
             self.touched_D = None
         elif self.touched_D is not None:
@@ -128,7 +151,7 @@ class Published:
         """Takes over the state that :meth:`dump` returned."""
         self.epoch, self.version = scalars["epoch"], scalars["version"]
         self.origin, self.public_D = scalars["origin"], arrays["public"]
-        self.digest = digest(self.public_D)
+        self._digest = digest(self.public_D)
         touched, dim = arrays.get("touched"), len(self.public_D)
         self.touched_D = (
             None if touched is None else np.unpackbits(touched, count=dim).view(bool)

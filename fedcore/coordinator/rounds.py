@@ -50,6 +50,7 @@ class Rounds:
         epoch: Epoch,
         seed: int = 0,
         stop: StopConfig | None = None,
+        served: bool = True,
     ) -> None:
         """A run at version 0.
 
@@ -59,8 +60,11 @@ class Rounds:
             epoch: the name of the first history.
             seed: of all random choices.
             stop: when the run ends.
+            served: clients ask for versions, and somebody reads their records. If not,
+                the records tell no digest and no norm of W - X.
         """
-        self.state = ServerState(algorithm, initial_D, epoch)
+        self.state = ServerState(algorithm, initial_D, epoch, served=served)
+        self._served = served
         self.stop = stop or StopConfig()
         self.key = Key.root(seed).fold_in("server")
         self._deadline: SetTimer | None = None  # of the present cohort
@@ -271,9 +275,11 @@ class Rounds:
     def _step(self, reason: StepReason) -> list[Action]:
         state, count, samples = self.state, self.state.count, self.state.samples
         packed = state.step(self._message)
-        gap = 0.0
-        if packed:
-            gap = norm(state.published.public_D - state.exact_D)
+        digest, gap = "", 0.0
+        if self._served:
+            digest = state.published.digest
+            if packed:
+                gap = norm(state.published.public_D - state.exact_D)
         self._deadline = None
         self.leases.new_cohort(same_version=False)
         record = Stepped(
@@ -282,7 +288,7 @@ class Rounds:
             reason=reason,
             count=count,
             samples=samples,
-            digest=state.published.digest,
+            digest=digest,
             gap_norm=gap,
             nbytes=len(packed) or state.published.model_bytes,
             payload=packed,

@@ -30,13 +30,22 @@ from fedcore.typing import JSON, Row, Seconds, State, Vector
 class ServerState:
     """All that a restart restores: X, W, the buffer, clients, and states of roles."""
 
-    def __init__(self, algorithm: Algorithm, initial_D: Vector, epoch: Epoch) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        initial_D: Vector,
+        epoch: Epoch,
+        *,
+        served: bool = True,
+    ) -> None:
         initial_D = algorithm.spec.extend(initial_D)
         self.algorithm = algorithm
         self.at: Seconds = 0.0
         self.started: Seconds | None = None
         self.exact_D = initial_D
-        self.published = Published(initial_D, epoch=epoch, layout=algorithm.spec.sizes)
+        self.published = Published(
+            initial_D, epoch=epoch, layout=algorithm.spec.sizes, served=served
+        )
         self.published.keep(algorithm.config.ring_bytes)
         self.optimizer = algorithm.server.init(algorithm.model.dim)
         self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
@@ -67,11 +76,15 @@ class ServerState:
         """The name of this history."""
         return self.published.epoch
 
-    def restore(self, record: Record) -> None:
-        """Applies a record of the journal."""
+    def restore(self, record: Record, payload: Payload | None = None) -> None:
+        """Applies a record of the journal.
+
+        Args:
+            record: to apply.
+            payload: of an update, if it was unpacked before.
+        """
         if isinstance(record, Decided):
-            payload = None
-            if record.verdict is Verdict.ACCEPTED:
+            if record.verdict is Verdict.ACCEPTED and payload is None:
                 payload = payloads.unpack(record.payload, self.algorithm.spec.sizes)
             self.decide(record, payload)
         elif isinstance(record, Stepped):

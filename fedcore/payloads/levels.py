@@ -147,7 +147,8 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
         if count and int(levels_K.max()) >= MOST:
             raise PayloadError(f"a magnitude above {MOST}")
         levels_K += np.int32(1)
-    np.negative(levels_K, where=~plus_K, out=levels_K)
+    signs_K = 2 * plus_K.view(np.int8) - np.int8(1)
+    levels_K *= signs_K  # a masked np.negative takes ten times as long
     sizes = layout if parts > 1 or len(layout) == 1 else (dim,)
     return {
         "indices": indices_K,

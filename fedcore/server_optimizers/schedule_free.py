@@ -56,6 +56,9 @@ class ScheduleFree(ServerOptimizerConfig):
         share = np.float32((self.power + 1) / (state.steps + self.power + 1))
         average_D = exact_D - part * state.ahead_D
         ahead_D = state.ahead_D - np.float32(self.lr) * agg_D
-        average_D += share * ahead_D
-        ahead_D -= share * ahead_D
-        return average_D + part * ahead_D, Averaging(state.steps + 1, ahead_D)
+        caught_up_D = share * ahead_D
+        average_D += caught_up_D
+        ahead_D -= caught_up_D
+        # In place: at a million values, each array more costs a tenth of the step.
+        average_D += np.multiply(part, ahead_D, out=caught_up_D)
+        return average_D, Averaging(state.steps + 1, ahead_D)

@@ -25,13 +25,13 @@ from fedrun.journal.folder import exists
 from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.soundness import (
     BEING_CUT,
-    damage_as_loss,
     examine,
     gap_as_loss,
     log_gap,
     lost,
     refusal,
     snapshots_of,
+    unsound,
 )
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.store import NO_FACTS, Entry, Facts, Loss
@@ -201,17 +201,9 @@ class Journal:
         Raises:
             CorruptJournalError: a record is damaged or missing.
         """
-        damage = self.store.damage()
-        if damage is not None:
-            loss = damage_as_loss(damage, self.store.last)
-            raise CorruptJournalError(
-                f"{self.folder}: {loss.reason}; the next start cuts it off, keeps it "
-                "aside and begins a new history"
-                if loss.at_end
-                else refusal(self.folder, loss)
-            )
-        if self.loss is not None:
-            raise CorruptJournalError(refusal(self.folder, self.loss))
+        wrong = unsound(self.folder, self.store, self.snapshots, self.loss)
+        if wrong is not None:
+            raise CorruptJournalError(wrong)
 
     def append(self, records: Sequence[Row]) -> int:
         """Appends records in one durable transaction; returns the last one's number."""

@@ -34,8 +34,10 @@ def new_coordinator(
     initial_D: Vector,
     epoch: Epoch,
     secret: bytes | None = None,
+    *,
+    served: bool = True,
 ) -> Coordinator:
-    """Makes a coordinator at version 0."""
+    """Makes a coordinator at version 0; ``served`` as in :class:`Coordinator`."""
     return Coordinator(
         config.algorithm.build(spec),
         initial_D,
@@ -45,6 +47,7 @@ def new_coordinator(
         evaluate=config.evaluate,
         timeouts=config.timeouts,
         secret=secret,
+        served=served,
     )
 
 
@@ -77,7 +80,7 @@ def recover_from(
     if (start or 0) < min(first, first if until is None else until):
         raise JournalError(
             f"{journal.folder}: payloads up to record {first} were dropped "
-            f"(journal.keep_bytes), and no snapshot covers them"
+            f"(journal.keep_bytes, or a repair), and no snapshot covers them"
         )
     told = journal.configurations()
     newest = told[-1][1]

@@ -18,6 +18,7 @@ from fedcore.coordinator.events import (
     StopRequested,
     UpdatePushed,
 )
+from fedcore.coordinator.opened import Opened
 from fedcore.coordinator.records import (
     Closed,
     Decided,
@@ -50,8 +51,17 @@ class Replay:
         journal: Journal,
         config: FederationConfig | None = None,
         without: Collection[str] = (),
+        *,
+        whole_records: bool = True,
     ) -> None:
-        """Prepares a replay with ``config`` or the run's own, without some clients.
+        """Prepares a replay.
+
+        Args:
+            journal: of the run.
+            config: the settings; None: the run's own.
+            without: the names of clients to leave out.
+            whole_records: records of versions hold digests and norms, as the run's do.
+                Without them, the same models are made in less time.
 
         Raises:
             JournalError: payloads of the beginning were dropped, or the run kept none.
@@ -60,8 +70,8 @@ class Replay:
         if journal.store.first_payload():
             raise JournalError(
                 f"{journal.folder}: payloads up to record "
-                f"{journal.store.first_payload()} were dropped (journal.keep_bytes); "
-                "a replay needs them all"
+                f"{journal.store.first_payload()} were dropped (journal.keep_bytes, "
+                "or a repair); a replay needs them all"
             )
         told = journal.configurations()
         require_same(told[-1][1].config)
@@ -71,7 +81,7 @@ class Replay:
         chosen = config or parse_config(first.config)
         endless = chosen.model_copy(update={"stop": StopConfig()})
         self.coordinator: Coordinator = new_coordinator(
-            endless, spec, initial_D, first.epoch
+            endless, spec, initial_D, first.epoch, served=whole_records
         )
         self._journal, self._config = journal, config
         self._without = set(without)
@@ -85,12 +95,17 @@ class Replay:
             if not isinstance(record, Configured):
                 yield record, decided
 
-    def take(self, record: Row) -> list[Record]:
-        """Replays the next record; returns the records that its input leads to now."""
+    def take(self, record: Row, opened: Opened | None = None) -> list[Record]:
+        """Replays the next record; returns the records that its input leads to now.
+
+        Args:
+            record: of the journal.
+            opened: the payload of an update, if it was unpacked before.
+        """
         if isinstance(record, Configured):
             self._amend(record)
             return []
-        decided = divided(self._feed(record))[0]
+        decided = divided(self._feed(record, opened))[0]
         if isinstance(record, Stepped):
             self._versions[record.version] = self.coordinator.state.version
         return decided
@@ -107,7 +122,7 @@ class Replay:
                 config.timeouts,
             )
 
-    def _feed(self, record: Record) -> list[Action]:
+    def _feed(self, record: Record, opened: Opened | None) -> list[Action]:
         match record:
             case Enrolled():
                 if record.name in self._without:
@@ -130,7 +145,7 @@ class Replay:
                     NameFreed(at=record.at, name=record.name)
                 )
             case Decided():
-                return self._feed_update(record)
+                return self._feed_update(record, opened)
             case Stepped():
                 if record.reason == "buffer":
                     return []  # a full buffer steps by itself
@@ -170,7 +185,7 @@ class Replay:
     def _has_recorded_filter(self) -> bool:
         return self.coordinator.algorithm.config.update_filter == self._filter
 
-    def _feed_update(self, record: Decided) -> list[Action]:
+    def _feed_update(self, record: Decided, opened: Opened | None) -> list[Action]:
         if record.cid in self._left_out:
             return []
         if record.verdict is Verdict.REJECTED_MALFORMED:
@@ -196,14 +211,16 @@ class Replay:
             loss=record.loss,
             measured=record.measured,
         )
-        return self.coordinator.handle(UpdatePushed(at=record.at, push=push))
+        return self.coordinator.handle(
+            UpdatePushed(at=record.at, push=push, opened=opened)
+        )
 
 
 def what_if(
     journal: Journal, config: FederationConfig, without: Collection[str] = ()
 ) -> Coordinator:
     """Replays a run under another config, or without some clients."""
-    replay = Replay(journal, config, without)
+    replay = Replay(journal, config, without, whole_records=False)
     for _ in replay.run():
         pass
     replay.coordinator.flush(replay.coordinator.state.at)

@@ -1,5 +1,6 @@
 """Snapshots of the server's state: safetensors files that bound a restart."""
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -51,6 +52,15 @@ class Snapshots:
         """Returns the snapshots that exist, oldest first."""
         numbers = sorted(int(path.stem) for path in self._folder.glob("*.safetensors"))
         return [n for n in numbers if self._before is None or n < self._before]
+
+    def newest_sound(self, limit: int) -> int:
+        """Returns the newest snapshot up to a record that can be read; 0: none can."""
+        for number in reversed(self.numbers()):
+            if number <= limit:
+                with contextlib.suppress(CorruptJournalError):
+                    self.load(number)
+                    return number
+        return 0
 
     def remove(self, number: int) -> None:
         """Removes a snapshot."""

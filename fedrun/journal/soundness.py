@@ -1,18 +1,20 @@
 """Finds what is damaged or missing in the folder of a run."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from fedcore.errors import CorruptJournalError
 from fedrun.journal import wal
 from fedrun.journal.aside import copy_file, keep_aside
+from fedrun.journal.codec import Configured
 from fedrun.journal.database import FILE
 from fedrun.journal.disk import reading, writing
 from fedrun.journal.mark import read_marks
 from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import SqliteStore
-from fedrun.journal.store import Damage, Loss
+from fedrun.journal.store import Damage, Loss, Spoilt
 
 BEING_CUT = "being cut"  # the fact that names the first record that was cut off
 
@@ -45,7 +47,10 @@ def examine(folder: Path, *, repairing: bool) -> Loss | None:
             found = gap_as_loss(folder, gap)
             _keep_database(folder)
             store.prove_loss()
-        start = max((n for n in snapshots.numbers() if n <= store.last), default=0)
+        if repairing:
+            start = snapshots.newest_sound(store.last)
+        else:
+            start = max((n for n in snapshots.numbers() if n <= store.last), default=0)
         damage = store.damage(start, unreadable=repairing)
     if gap is not None:
         _end_log(folder, gap)
@@ -53,6 +58,77 @@ def examine(folder: Path, *, repairing: bool) -> Loss | None:
         return found
     loss = damage_as_loss(damage, max(store.last, found.last if found else 0))
     return loss._replace(at_end=loss.at_end and found is None)
+
+
+def unsound(
+    folder: Path, store: SqliteStore, snapshots: Snapshots, loss: Loss | None
+) -> str | None:
+    """Reads all records of a run; returns a sentence about what is damaged or missing.
+
+    Args:
+        folder: of the run.
+        store: of its records.
+        snapshots: of its states.
+        loss: what was found when it was opened.
+    """
+    start, damage = 0, store.damage()
+    if damage is not None:
+        start = snapshots.newest_sound(store.last)
+        damage = store.damage(start)  # which stops a start
+    if damage is not None:
+        found = damage_as_loss(damage, store.last)
+        if found.at_end:
+            return (
+                f"{folder}: {found.reason}; the next start cuts it off, keeps it aside "
+                "and begins a new history"
+            )
+        return refusal(folder, found)
+    if loss is not None:
+        return refusal(folder, loss)
+    spoilt = store.spoilt(start)
+    return covered(folder, store, spoilt, start) if spoilt else None
+
+
+def covered(
+    folder: Path, store: SqliteStore, spoilt: Sequence[Spoilt], start: int
+) -> str:
+    """Returns a sentence about damage before the snapshot that a start begins with.
+
+    Args:
+        folder: of the run.
+        store: of its records.
+        spoilt: the damaged rows.
+        start: the snapshot's number.
+    """
+    silent = [each for each in spoilt if not each.tells]
+    worst = (silent or spoilt)[0]
+    wrong = f"damaged: {worst.reason}" if worst.reason else "missing"
+    wrong = f"{folder}: record {worst.number} is {wrong}"
+    if not _can_start(store):
+        return (
+            f"{wrong}; a start needs what it says, and no repair can tell; bring back "
+            "a backup with fedserver restore, or begin another run with a model in "
+            f"{folder / 'models'}"
+        )
+    wrong += (
+        f"; the server still starts, with snapshot {start}, and its model loses "
+        "nothing, but verify, replay and backup need this record; bring back a backup "
+        "with fedserver restore"
+    )
+    if silent:
+        return f"{wrong}; repair cannot help, since it cannot tell what the record said"
+    return f"{wrong}, or go on without its payload: fedserver journal repair {folder}"
+
+
+def _can_start(store: SqliteStore) -> bool:
+    """Returns whether all is readable that a start reads, with a snapshot."""
+    try:
+        store.find(Configured.__name__)
+        for _ in store.entries(payloads=False):
+            pass
+    except CorruptJournalError:
+        return False
+    return True
 
 
 def damage_as_loss(damage: Damage, last: int) -> Loss:

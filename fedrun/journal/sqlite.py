@@ -18,7 +18,15 @@ from fedrun.journal.mark import FILE as MARK
 from fedrun.journal.mark import Mark, MarkFile, read_marks
 from fedrun.journal.rows import Rows
 from fedrun.journal.segments import Segments
-from fedrun.journal.store import NO_FACTS, Damage, Entry, Facts, Loss, WholeRow
+from fedrun.journal.store import (
+    NO_FACTS,
+    Damage,
+    Entry,
+    Facts,
+    Loss,
+    Spoilt,
+    WholeRow,
+)
 
 HISTORY = "history"  # the fact with the name of the records' numbering
 _VOLATILE = "volatile"  # the fact of a run that never waited for the disk
@@ -243,6 +251,10 @@ class SqliteStore:
         """
         return self._rows.damage(after, self._last, unreadable=unreadable)
 
+    def spoilt(self, up_to: int) -> list[Spoilt]:
+        """Returns all damaged or missing rows up to a number."""
+        return list(self._rows.spoilt(up_to))
+
     def check_pages(self) -> None:
         """Checks that the pages fit together, as far as SQLite can tell.
 
@@ -287,6 +299,11 @@ class SqliteStore:
         self._advance(self._last + len(rows))
         return self._last
 
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Marks the payloads of these records as dropped."""
+        with self._transaction():
+            self._rows.forget(numbers)
+
     def forget_unreadable(self) -> int:
         """Marks payloads whose segment is gone as dropped; returns how many."""
         with self._transaction():
@@ -300,6 +317,10 @@ class SqliteStore:
         The file is on disk once it is synced.
         """
         self._rows.copy_end(number, target)
+
+    def copy_these(self, numbers: Sequence[int], target: Path) -> None:
+        """Copies records unchanged, with what can be read of their payloads."""
+        self._rows.copy_these(numbers, target)
 
     def whole_rows(self, after: int) -> Iterator[WholeRow]:
         """Yields the rows after a number with their payloads, also while a run goes on.

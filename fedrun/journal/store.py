@@ -51,6 +51,14 @@ class Damage(NamedTuple):
     at_end: bool  # nothing sound comes after it
 
 
+class Spoilt(NamedTuple):
+    """A damaged or missing row, and whether the run can go on without its payload."""
+
+    number: int
+    reason: str  # empty: there is no such row
+    tells: bool  # only the payload is wrong; what the row says can be read
+
+
 class Loss(NamedTuple):
     """Records that are missing, or differ from what was written."""
 

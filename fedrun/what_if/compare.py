@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedcore.arrays import norm
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided, Stepped
 from fedcore.errors import ConfigError, CorruptJournalError
 from fedcore.typing import Vector
@@ -62,22 +63,26 @@ class _Pair:
         without: Collection[str],
     ) -> None:
         self._journal = journal
-        self._replay = Replay(journal, config, without)
+        self._replay = Replay(journal, config, without, whole_records=False)
         spec, initial_D = journal.initial()
         first = journal.configurations()[0][1]
         self._recorded: Coordinator = new_coordinator(
-            parse_config(first.config), spec, initial_D, first.epoch
+            parse_config(first.config), spec, initial_D, first.epoch, served=False
         )
         newest = newest_config(journal)
         self._before = Coverage(newest.algorithm.counted)
         self._after = Coverage((config or newest).algorithm.counted)
         self._decisions, self._versions = Decisions(), Versions()
+        self._digest = ""  # of the newest recorded version; later ones build on it
         self._dim = spec.dim  # without the vectors that travel beside the model
 
     def take(self, record: Row) -> None:
         """Applies a record to both."""
-        replayed = self._replay.take(record)
-        self._restore(record)
+        opened = None
+        if isinstance(record, Decided) and record.payload:
+            opened = open_update(record.payload, self._recorded.algorithm.spec)
+        replayed = self._replay.take(record, opened)
+        self._restore(record, opened)
         for each in replayed:
             self._after.observe(each)
         if isinstance(record, Decided):
@@ -86,12 +91,8 @@ class _Pair:
         if isinstance(record, Stepped):
             self._note_version(record)
 
-    def _restore(self, record: Row) -> None:
-        """Applies the recorded decision.
-
-        Raises:
-            CorruptJournalError: a version differs from the recorded one.
-        """
+    def _restore(self, record: Row, opened: Opened | None) -> None:
+        """Applies the recorded decision."""
         if isinstance(record, Configured):
             config = parse_config(record.config)
             algorithm = config.algorithm.build(self._recorded.algorithm.model)
@@ -100,13 +101,10 @@ class _Pair:
             )
             return
         self._before.observe(record)
-        state = self._recorded.state
-        state.restore(record)
-        if isinstance(record, Stepped) and state.published.digest != record.digest:
-            raise CorruptJournalError(
-                f"{self._journal.folder}: version {record.version} should have digest "
-                f"{record.digest}, the replay has {state.published.digest}"
-            )
+        payload = None if opened is None else opened.payload
+        self._recorded.state.restore(record, payload)
+        if isinstance(record, Stepped):
+            self._digest = record.digest
 
     def _note_version(self, record: Stepped) -> None:
         then, now = self._replay.coordinator.state, self._recorded.state
@@ -128,7 +126,19 @@ class _Pair:
     def finish(
         self, run: Path, changes: tuple[str, ...], without: tuple[str, ...]
     ) -> Counterfactual:
-        """Lets the waiting updates count; returns the comparison."""
+        """Lets the waiting updates count; returns the comparison.
+
+        Raises:
+            ConfigError: no update is left.
+            CorruptJournalError: the last version is not the recorded one.
+        """
+        state = self._recorded.state
+        if self._digest not in ("", state.published.digest):
+            raise CorruptJournalError(
+                f"{self._journal.folder}: version {state.version} should have digest "
+                f"{self._digest}, the replay has {state.published.digest}; fedserver "
+                "journal verify names the first version that differs"
+            )
         recorded = self._outcome(self._recorded, self._before)
         replayed = self._outcome(self._replay.coordinator, self._after)
         if without and recorded.updates and not replayed.updates:

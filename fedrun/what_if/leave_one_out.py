@@ -195,7 +195,7 @@ def _replayed(
     steps: _Steps,
 ) -> tuple[Vector, Coverage]:
     """Returns the last model of a replay, (D,), and the shares in it."""
-    replay = Replay(journal, config, without)
+    replay = Replay(journal, config, without, whole_records=False)
     coverage = Coverage((config or newest_config(journal)).algorithm.counted)
     for _, record in journal.entries():
         for each in replay.take(record):

@@ -1,5 +1,7 @@
 """The model of a run beside what it would have been."""
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,15 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.errors import ConfigError, JournalError, WorkloadError
+from fedcore.coordinator.records import Stepped
+from fedcore.errors import (
+    ConfigError,
+    CorruptJournalError,
+    JournalError,
+    WorkloadError,
+)
 from fedrun.files import load_model
+from fedrun.journal.sqlite import SqliteStore
 from fedrun.results import Results
 from fedrun.run import open_run
 from fedrun.what_if import compare, rank
@@ -167,6 +176,22 @@ def test_a_stacked_simulation_kept_no_updates(tmp_path: Path) -> None:
     written.close()
     with pytest.raises(JournalError, match=r"simulate\.engine\.kind=exact"):
         compare(written.folder, without=["ann"])
+
+
+def test_a_run_that_ended_with_another_version_is_told(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    for _ in range(2):
+        written.push("ann")
+    written.close()
+    wrong = "0" * 32
+    with closing(SqliteStore(written.folder)) as store:
+        *before, last = [entry.record for entry in store.entries()]
+        assert isinstance(last, Stepped)
+        store.cut(1, [*before, replace(last, digest=wrong)])
+    with pytest.raises(CorruptJournalError) as caught:
+        compare(written.folder)
+    assert f"version 2 should have digest {wrong}, the replay has" in str(caught.value)
+    assert "fedserver journal verify names the first" in str(caught.value)
 
 
 def test_an_app_without_test_data_is_told(run: Path) -> None:
