@@ -2,13 +2,14 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedcore.errors import ConfigError
-from fedcore.planning.error_model import fit_error_model
+from fedcore.planning.error_model import fit_error_model, fit_lowest_limit
 from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig, parse_config
@@ -48,6 +49,7 @@ class PilotRuns:
     """The pilots of a federation: few and many workers, and some that leave."""
 
     federation: Federation
+    target: Target
     most: int
     """The largest number of workers."""
     versions: int
@@ -134,7 +136,7 @@ class PilotRuns:
         if done:
             yield done
         results = simulate_all(
-            simulate_pilot,
+            partial(simulate_pilot, target=self.target),
             lambda scratch: self.federation.tasks(todo, scratch),
             self.federation.folder,
             self.federation.jobs,
@@ -169,9 +171,10 @@ def ways_of(pilots: Sequence[Measured], target: Target) -> tuple[list[Way], list
         updates = sum(pilot.trial.updates for pilot in own)
         ways.append(
             Way(
-                "synchronous" if protocol == "synchronous" else "buffered",
+                protocol,
                 steps,
                 model,
+                fit_lowest_limit(fitted),
                 np.concatenate([pilot.task_seconds for pilot in own]).tolist(),
                 sum(pilot.trial.nbytes for pilot in own) / max(1, updates),
             )
