@@ -37,7 +37,7 @@ class ErrorModel(NamedTuple):
     rho: float
     b: float
     r_squared: float
-    """The share of the variance of the pilots' errors that the model explains."""
+    """The share of the variance of the fitted errors that the model explains."""
     inverse_low: float
     """The least E[1/y] of a pilot; plans below it are extrapolated."""
     inverse_high: float

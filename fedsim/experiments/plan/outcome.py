@@ -13,7 +13,6 @@ from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.price_file import PricesConfig
 
 ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
-MORE_HOURS = 1.05  # times those of a baseline, which are worth telling
 LITTLE = {ON_DEMAND: 0.4, HALF: 0.1}  # a saving that needs a reason
 
 
@@ -113,11 +112,11 @@ class PlanOutcome:
         words += f": the recommended plan costs {abs(saved):.0%} {more_or_less}"
         if saved >= LITTLE[name] or self.question.seeks_soonest:
             return words
-        words += f"; {self._most_saved(other.plan)}"
         hours = found.plan.worker_seconds / other.plan.worker_seconds
-        if hours < MORE_HOURS:
-            return words
-        return f"{words}, and it pays for {hours:.2g} times as many worker-hours"
+        return (
+            f"{words}; {self._most_saved(other.plan)}, and it is predicted to pay for "
+            f"{hours:.2f} times as many worker-hours"
+        )
 
     def _why_none(self, plan: Plan) -> str:
         """Why no preemptible worker is rented."""
@@ -137,7 +136,7 @@ class PlanOutcome:
     def _most_saved(self, plan: Plan) -> str:
         most = most_saved(plan, self.prices.preemptible.offers())
         less = f"at most {most:.0%} less" if most else "no less"
-        return f"at these prices and preemptions the same tasks cost {less}"
+        return f"the same tasks should cost {less} at these prices and preemptions"
 
     def money(self, amount: float) -> str:
         """An amount in the currency of the prices."""

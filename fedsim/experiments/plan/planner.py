@@ -34,7 +34,6 @@ from fedsim.experiments.plan.price_file import PricesConfig
 ATTEMPTS = 4  # plans that are checked before none is recommended
 CHECKED = 3  # plans, if the first one holds: it and the two baselines
 GOOD_FIT = 0.9  # R² below which the fit is doubted
-UNCERTAIN = 0.1  # of the target: a limit that may be lower by as much is doubted
 PATIENCE = 3.0  # without a deadline, a run is checked up to this many times its time
 
 
@@ -187,22 +186,18 @@ class Planner:
         if self.check is None:
             return found
         plan = self.check.plan
-        model, lowest = plan.way.model, plan.way.lowest.limit
-        if self.is_lowest or model.limit - lowest > UNCERTAIN * self.question.error:
-            found.append(
-                "The pilots are too short to tell the limit of the error, which may be "
-                f"as low as {lowest:.3g}."
-            )
+        model = plan.way.model
         found.append(
             f"The error model explains {model.r_squared:.1%} of the variance of the "
-            "pilots' errors."
+            "pilots' errors that it is fitted to."
         )
         if model.r_squared < GOOD_FIT:
             found.append("That is little: trust the checks rather than predictions.")
         if plan.versions > model.versions:
             found.append(
                 f"The plan has {plan.versions:,} versions and the longest pilot "
-                f"{model.versions:,}: the error beyond is extrapolated."
+                f"{model.versions:,}: the error beyond is extrapolated, to a limit of "
+                f"{model.limit:.3g}; as low as {plan.way.lowest.limit:.3g} is possible."
             )
         if not model.inverse_low * 0.99 <= plan.inverse <= model.inverse_high * 1.01:
             found.append(

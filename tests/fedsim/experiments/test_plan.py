@@ -1,6 +1,7 @@
 """Plans of volatile workers: prices, pilots, checks, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,26 +118,6 @@ def test_a_plan_is_checked_and_says_what_it_costs() -> None:
     assert json.loads(again.out)["recommendation"] == numbers["recommendation"]
 
 
-def test_a_choice_says_what_it_saves_against_both_baselines() -> None:
-    found = plan_for()
-    alone, half = found.sentences()[2:4]
-    assert alone.startswith("all on demand (")
-    assert half.startswith("half and half (")
-    for sentence in (alone, half):
-        assert "less" in sentence or "and is the recommended plan" in sentence
-    # A third off an hour: no plan can save 40 %, and the command says so.
-    near = plan_for(prices_of(price=2.0))
-    alone = near.sentences()[2]
-    assert "the same tasks cost at most 33% less" in " ".join(near.sentences()), alone
-
-
-def test_baselines_that_nobody_predicts_are_said() -> None:
-    found = plan_for(deadline="20m", prices=prices_of(price=0.01))
-    names = {check.name for check in found.baselines}
-    for name in {"all on demand", "half and half"} - names:
-        assert f"{name}: no plan is predicted to do it" in " ".join(found.sentences())
-
-
 def test_bids_in_a_market_are_tried_and_checked() -> None:
     points = [(0.5, 0.5), (0.9, 1.0), (1.0, 6.0)]
     market = {
@@ -155,12 +136,11 @@ def test_bids_in_a_market_are_tried_and_checked() -> None:
     alone = found.checks["plan"].index("all on demand")
     assert found.checks["cost"][0] < found.checks["cost"][alone]
     assert {bid for bid in found.frontier["bid"] if bid} <= {0.5, 1.0, 6.0}
-    # All bidders leave together: in each seed, everybody is paid for the same time.
-    assert found.check.holds
+    assert any("formula of the uniform bid" in doubt for doubt in found.doubts)
 
 
 def test_several_numbers_of_local_steps_are_compared() -> None:
-    found = plan_for(local_steps=[1, 4])
+    found = plan_for(local_steps=[1, 4], seeds=1)
     ways = {(way.protocol, way.local_steps) for way in found.ways}
     assert ways == {(p, n) for p in ("synchronous", "buffered") for n in (1, 4)}
     steps = found.recommendation["local_steps"]
@@ -178,12 +158,46 @@ def test_several_numbers_of_local_steps_are_compared() -> None:
 def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
     usual = plan_for()
     assert usual.recommendation["preemptible"] > 0
+    alone, half = usual.sentences()[2:4]
+    assert alone.startswith("all on demand (")
+    assert half.startswith("half and half (")
+    assert alone.endswith("% less")
+    # Without a plan on demand, that is said.
+    words = "all on demand: no plan is predicted to do it within 30 min 0 s"
+    assert words in replace(usual, baselines=[]).sentences()
+    # An hour costs a third less: 40 % cannot be expected.
+    near = plan_for(prices_of(price=2.0))
+    assert "should cost at most 33% less" in near.sentences()[2]
     dear = plan_for(prices_of(price=9.0))
     assert dear.recommendation["preemptible"] == 0
+    assert dear.sentences()[2].endswith("and is the recommended plan")
     assert "save nothing" in " ".join(dear.sentences())
+    assert "should cost no less" in " ".join(dear.sentences())
     # A preemption every 4 s, in the middle of a task of 10 s.
     fleeting = plan_for(prices_of(preemptions_per_hour=900.0))
     assert fleeting.recommendation["preemptible"] == 0
+
+
+def test_a_target_that_short_pilots_hide_is_reached() -> None:
+    Path("app.py").write_text(
+        "from dataclasses import replace\n"
+        "from tests.fedsim.experiments.test_plan import bowl\n"
+        "def slow(params, x, y):\n"
+        "    loss, gradient = bowl().gradient(params, x, y)\n"
+        "    return loss, {'w': gradient['w'] * ([1] * 6 + [0.05] * 2)}\n"
+        "workload = replace(bowl(), gradient=slow)\n"
+    )
+    found = plan_for(target={"loss": 0.35}, deadline="4h", seeds=1)
+    # The best fit takes the loss of the slow weights for one that stays.
+    assert all(way.model.floor(1 / 4) > 0.35 for way in found.ways)
+    assert any("By the best fit to the pilots no plan" in each for each in found.doubts)
+    assert found.checks["in_time"][0] == 1.0
+    assert found.recommendation["versions"] > 2 * QUICK["pilot_versions"]
+
+
+def test_a_target_below_what_flat_pilots_show_is_refused() -> None:
+    with pytest.raises(ConfigError, match="4 workers come to an error of"):
+        plan_for(target={"loss": 0.015}, seeds=1)
 
 
 def test_tables_are_columns_and_the_frontier_falls() -> None:
