@@ -110,6 +110,11 @@ class Plan:
         return self.on_demand + self.preemptible
 
     @property
+    def bid(self) -> float | None:
+        """The bid of its preemptible workers; None: nobody bids."""
+        return self.offer.bid if self.preemptible else None
+
+    @property
     def worker_seconds(self) -> Seconds:
         """The time that is paid, of all workers together."""
         there = self.on_demand + self.preemptible * (1 - self.offer.away)

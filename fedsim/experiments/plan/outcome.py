@@ -162,7 +162,6 @@ class PlanOutcome:
             "target": {self.target.metric: self.target.value},
             "deadline": self.question.deadline,
             "budget": self.question.budget,
-            "margin": self.question.margin,
             "prices": self.prices.model_dump(mode="json"),
             "recommendation": self.recommendation,
             "sentences": self.sentences(),
@@ -197,7 +196,7 @@ def as_row(plan: Plan) -> dict[str, Any]:
         "protocol": plan.way.protocol,
         "on_demand": plan.on_demand,
         "preemptible": plan.preemptible,
-        "bid": plan.offer.bid if plan.preemptible else None,
+        "bid": plan.bid,
         "buffer": plan.buffer,
         "local_steps": plan.way.local_steps,
         "versions": plan.versions,
@@ -232,7 +231,7 @@ def workers_in_words(plan: Plan) -> str:
         words.append(f"{units.counted(plan.on_demand, 'worker')} on demand")
     if plan.preemptible:
         kind = f"preemptible worker{'s' * (plan.preemptible > 1)}"
-        bid = "" if plan.offer.bid is None else f" at a bid of {plan.offer.bid:g}"
+        bid = "" if plan.bid is None else f" at a bid of {plan.bid:g}"
         words.append(f"{plan.preemptible} {kind}{bid}")
     return " and ".join(words)
 

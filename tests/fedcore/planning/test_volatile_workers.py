@@ -101,6 +101,13 @@ def test_the_most_that_can_be_saved_follows_the_price_and_the_lost_tasks() -> No
     assert most_saved(alone, [Offer(0.25, 1e-4, 9.0)]) == 0
 
 
+def test_only_preemptible_workers_bid() -> None:
+    offer = CHEAP._replace(bid=0.4)
+    found = {plan.bid for plan in on_demand_only(plans(offer=offer))}
+    assert found == {None}
+    assert {plan.bid for plan in with_preemptible(plans(offer=offer))} == {0.4}
+
+
 def test_plans_count_the_tasks_of_workers_that_are_there() -> None:
     offer = Offer(0.3, 1e9, 1e9)
     rounds = plan_of(QUESTION._replace(error=0.5), ROUNDS, offer, 1, 1)
