@@ -15,32 +15,18 @@ within reach.
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedcore.errors import ConfigError
-
-Floats = npt.NDArray[np.float64]
+from fedcore.planning.error_curves import Curves, Fit, Pilot
 
 LEAST_EVALUATIONS = 6  # of all pilots together, per fitted number and half again
 LEAST_SPREAD = 1.25  # of E[1/y] between pilots, as a ratio
 NEAR = 0.8  # the share of the way to the target that a pilot must have gone
 NEAR_RATIO = 4.0  # and how many times the target its error may be at best
-_RATES = 160
-
-
-class Pilot(NamedTuple):
-    """One short run."""
-
-    versions_E: Sequence[int]
-    """The version of each evaluation, rising."""
-    errors_E: Sequence[float]
-    """Its error: the loss, or 1 minus the accuracy."""
-    inverse_J: Sequence[float]
-    """1/y of each version from the first one on."""
+_HALVINGS = 12
 
 
 class ErrorModel(NamedTuple):
@@ -51,7 +37,7 @@ class ErrorModel(NamedTuple):
     rho: float
     b: float
     r_squared: float
-    """The share of the variance of the pilots' errors that the model explains."""
+    """The share of the variance of the fitted errors that the model explains."""
     inverse_low: float
     """The least E[1/y] of a pilot; plans below it are extrapolated."""
     inverse_high: float
@@ -76,9 +62,9 @@ class ErrorModel(NamedTuple):
         if self.error(1, inverse) <= error:
             return 1
         room = error - self.floor(inverse)
-        slope = self.a - self.b * inverse
-        if room <= 0 or slope <= 0:
+        if room <= 0:
             return None
+        slope = self.a - self.b * inverse  # above 0, since the error has to fall
         versions = max(1, math.ceil(math.log(room / slope) / math.log(self.rho)))
         while self.error(versions, inverse) > error:  # by rounding
             versions += 1
@@ -96,66 +82,54 @@ def fit_error_model(pilots: Sequence[Pilot], target: float) -> ErrorModel:
         ConfigError: the pilots cannot support a conclusion; says why.
     """
     _check(pilots, target)
-    longest = max(pilot.versions_E[-1] for pilot in pilots)
     # Half-lives from half a version to four times the longest pilot.
-    rho_R = 0.5 ** (1 / np.geomspace(0.5, 4 * longest, _RATES))
-    left_RE, noise_RE = map(
-        np.hstack, zip(*(_terms(pilot, rho_R) for pilot in pilots), strict=True)
-    )
-    errors_E = np.concatenate([np.asarray(p.errors_E, np.float64) for p in pilots])
-    best, found = math.inf, (0.0, 0.0, 0.0, 0.0)
-    for rho, left_E, noise_E in zip(rho_R, left_RE, noise_RE, strict=True):
-        columns_E3 = np.stack([np.ones_like(left_E), left_E, noise_E], axis=1)
-        numbers, loss = _not_negative(columns_E3, errors_E)
-        if loss < best:
-            best, found = loss, (*numbers, float(rho))
-    spread = float(((errors_E - errors_E.mean()) ** 2).sum())
+    curves = Curves.of(pilots, slowest=4.0)
+    return _model(pilots, curves, curves.fit())
+
+
+def fit_lowest_limit(pilots: Sequence[Pilot]) -> ErrorModel:
+    """Fits the model with the lowest limit that the pilots leave possible.
+
+    A loss falls fast first and slowly later, and the model has one rate. A short pilot
+    shows the fast rate, by which the limit comes out too high. So only the second half
+    of the pilots is fitted, where the fast part is over; and of all limits whose sum of
+    squares is not significantly larger than the least one (the profile likelihood, at
+    95 %), the lowest is taken. If the pilots have flattened, it is near the best one.
+
+    Args:
+        pilots: those that :func:`fit_error_model` takes.
+    """
+    # What is slower than the pilots are long cannot be told from a limit.
+    curves = Curves.of(pilots, slowest=1.0, begin=0.5)
+    best = curves.fit()
+    allowed = curves.allowed(best)
+    low, high = 0.0, best.limit
+    lowest = curves.fit(low)
+    if lowest.loss <= allowed:
+        return _model(pilots, curves, lowest)
+    lowest = best
+    for _ in range(_HALVINGS):
+        found = curves.fit((low + high) / 2)
+        if found.loss <= allowed:
+            lowest, high = found, found.limit
+        else:
+            low = found.limit
+    return _model(pilots, curves, lowest)
+
+
+def _model(pilots: Sequence[Pilot], curves: Curves, fit: Fit) -> ErrorModel:
     inverses = [float(np.mean(pilot.inverse_J)) for pilot in pilots]
-    limit, a, b, rho = found
+    spread = float(((curves.errors_E - curves.errors_E.mean()) ** 2).sum())
     return ErrorModel(
-        limit=limit,
-        a=a,
-        rho=rho,
-        b=b,
-        r_squared=1 - best / spread if spread else 0.0,
+        limit=fit.limit,
+        a=fit.a,
+        rho=float(curves.rho_R[fit.place]),
+        b=fit.b,
+        r_squared=1 - fit.loss / spread if spread else 0.0,
         inverse_low=min(inverses),
         inverse_high=max(inverses),
-        versions=longest,
+        versions=max(pilot.versions_E[-1] for pilot in pilots),
     )
-
-
-def _terms(pilot: Pilot, rho_R: Floats) -> tuple[Floats, Floats]:
-    """ρ^J and (1 - ρ) Σ_j ρ^(J-j) / y_j for each rate and evaluation, (R, E) each."""
-    at_E = np.asarray(pilot.versions_E)
-    noise_RE = np.zeros((len(rho_R), len(at_E)))
-    noise_R, place = np.zeros_like(rho_R), 0
-    for version in range(at_E[-1] + 1):
-        if version:
-            noise_R = rho_R * noise_R + (1 - rho_R) * pilot.inverse_J[version - 1]
-        while place < len(at_E) and at_E[place] == version:
-            noise_RE[:, place] = noise_R
-            place += 1
-    return rho_R[:, None] ** at_E, noise_RE
-
-
-def _not_negative(
-    columns_E3: Floats, errors_E: Floats
-) -> tuple[tuple[float, float, float], float]:
-    """Least squares without negative numbers: the best of all sets of columns."""
-    best, found = math.inf, (0.0, 0.0, 0.0)
-    for size in (1, 2, 3):
-        for chosen in combinations(range(3), size):
-            part = columns_E3[:, chosen]
-            numbers, *_ = np.linalg.lstsq(part, errors_E, rcond=None)
-            if numbers.min() < 0:
-                continue
-            loss = float(((part @ numbers - errors_E) ** 2).sum())
-            if loss < best:
-                whole = [0.0, 0.0, 0.0]
-                for place, number in zip(chosen, numbers, strict=True):
-                    whole[place] = float(number)
-                best, found = loss, (whole[0], whole[1], whole[2])
-    return found, best
 
 
 def _check(pilots: Sequence[Pilot], target: float) -> None:

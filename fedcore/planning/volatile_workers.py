@@ -55,6 +55,10 @@ class Offer(NamedTuple):
         """Whether all come and go together, as bidders in one market do."""
         return self.bid is not None
 
+    def finished(self, task: Seconds) -> float:
+        """The share of begun tasks of this length before whose end nobody leaves."""
+        return math.exp(-task / self.up)
+
 
 class Way(NamedTuple):
     """A way to train that pilots have measured."""
@@ -63,10 +67,18 @@ class Way(NamedTuple):
     local_steps: int | None
     """The communication period; None: as the config says."""
     model: ErrorModel
+    """The best fit to the pilots."""
+    lowest: ErrorModel
+    """The fit with the lowest limit of the error that they leave possible."""
     task_seconds: Sequence[Seconds]
     """Measured durations of tasks."""
     message_bytes: float = 0.0
     """Bytes up and down of an update, on average."""
+
+    @property
+    def task(self) -> Seconds:
+        """The mean duration of a task."""
+        return expected_slowest(self.task_seconds, 1)
 
     @property
     def round_deadline(self) -> Seconds:
@@ -87,6 +99,8 @@ class Plan:
     error: float
     inverse: float
     """E[1/y]."""
+    tasks: float
+    """Tasks that are finished."""
     seconds: Seconds
     cost: float
 
@@ -94,6 +108,17 @@ class Plan:
     def workers(self) -> int:
         """All workers."""
         return self.on_demand + self.preemptible
+
+    @property
+    def bid(self) -> float | None:
+        """The bid of its preemptible workers; None: nobody bids."""
+        return self.offer.bid if self.preemptible else None
+
+    @property
+    def worker_seconds(self) -> Seconds:
+        """The time that is paid, of all workers together."""
+        there = self.on_demand + self.preemptible * (1 - self.offer.away)
+        return self.seconds * there
 
 
 class Question(NamedTuple):
@@ -107,6 +132,11 @@ class Question(NamedTuple):
     budget: float | None = None
     margin: float = 1.0
     """How many times its predicted time and cost a plan is given."""
+
+    @property
+    def seeks_soonest(self) -> bool:
+        """Whether the soonest plan is asked for, not the cheapest one."""
+        return self.deadline is None and self.budget is not None
 
     def keeps(self, plan: Plan) -> bool:
         """Whether a plan is within the deadline and the budget, with the margin."""
@@ -137,10 +167,9 @@ def plan_of(
         The plan, or None if it never reaches the error, or has a buffer outside of
         those of the pilots.
     """
-    task = expected_slowest(way.task_seconds, 1)
+    task = way.task
     # A task counts where its worker is there at its begin and stays until its end.
-    stays = 1.0 if math.isinf(offer.up) else math.exp(-task / offer.up)
-    away = 1 - (1 - offer.away) * stays
+    away = 1 - (1 - offer.away) * offer.finished(task)
     if preemptible and not on_demand and away >= 1:
         return None
     workers = on_demand + preemptible
@@ -152,11 +181,11 @@ def plan_of(
         slowest = expected_slowest(way.task_seconds, workers)
         wait = way.round_deadline
         each = (full * slowest + (some - full) * wait + active.idle * wait) / some
-        inverse, size = active.inverse, workers
+        inverse, count, size = active.inverse, active.mean, workers
     else:
         size = buffer or 1
         rate = (on_demand + preemptible * (1 - away)) / task
-        each, inverse = size / rate, 1 / size
+        each, inverse, count = size / rate, 1 / size, float(size)
         # Staleness changes with the buffer, so that no other one is extrapolated to.
         low, high = way.model.inverse_low, way.model.inverse_high
         if not 0.99 * low <= inverse <= 1.01 * high:
@@ -176,6 +205,7 @@ def plan_of(
         versions=versions,
         error=way.model.error(versions, inverse),
         inverse=inverse,
+        tasks=versions * count,
         seconds=seconds,
         cost=seconds / HOUR * hourly,
     )
@@ -205,10 +235,10 @@ def all_plans(
 def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
     """The cheapest plan within the deadline and the budget; the soonest of equal ones.
 
-    Where only a budget is given, it is the soonest one.
+    Where only a budget is given, the soonest one.
     """
     kept = [plan for plan in plans if question.keeps(plan)]
-    if question.deadline is None and question.budget is not None:
+    if question.seeks_soonest:
         return min(kept, key=lambda plan: (plan.seconds, plan.cost), default=None)
     return min(kept, key=lambda plan: (plan.cost, plan.seconds), default=None)
 
@@ -227,9 +257,26 @@ def on_demand_only(plans: Iterable[Plan]) -> list[Plan]:
     return [plan for plan in plans if not plan.preemptible]
 
 
+def with_preemptible(plans: Iterable[Plan]) -> list[Plan]:
+    """The plans with preemptible workers."""
+    return [plan for plan in plans if plan.preemptible]
+
+
 def half_and_half(plans: Iterable[Plan]) -> list[Plan]:
     """The plans with as many preemptible workers as on-demand ones."""
     return [plan for plan in plans if plan.preemptible == plan.on_demand]
+
+
+def most_saved(plan: Plan, offers: Iterable[Offer]) -> float:
+    """The largest share of a plan's cost that preemptible workers could save.
+
+    They would do the plan's tasks without ever waiting, at the best of the offers. What
+    they are paid for tasks that they do not finish is counted.
+    """
+    task = plan.way.task
+    finished = max(offer.finished(task) / offer.price for offer in offers)  # per cost
+    least = plan.tasks * task / HOUR / finished if finished else math.inf
+    return max(0.0, 1 - least / plan.cost)
 
 
 def uniform_share(versions: int, round_seconds: Seconds, deadline: Seconds) -> float:

@@ -105,6 +105,7 @@ def compute_plan(
         usual = getattr(config.algorithm.client, "steps", None)
         runs = PilotRuns(
             federation=federation,
+            target=target,
             most=most,
             versions=options.pilot_versions,
             seeds=range(config.seed, config.seed + options.seeds),
@@ -120,10 +121,7 @@ def compute_plan(
             journals=options.pilots,
             checks=options.checks,
         )
-        if runs.seeds and not options.pilots:
-            follow(planner.measure(), "pilots", runs.size, console)
-        else:
-            follow(planner.measure(), "pilots", len(options.pilots), console)
+        follow(planner.measure(), "pilots", len(options.pilots) or runs.size, console)
         planner.search()
         follow(planner.examine(), "checks", CHECKED * options.checks, console)
     return planner.outcome(), out

@@ -2,12 +2,14 @@
 
 import math
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 
+_PART = r"(\d+(?:\.\d+)?)\s*(min|[smhd])\s*"
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -25,6 +27,23 @@ class Target(NamedTuple):
     def error_of(self, value: float) -> float:
         """A value as an error: as it is, or 1 minus it where more is better."""
         return value if lower_is_better(self.metric) else 1 - value
+
+    def require(self, measured: Collection[str], where: str) -> None:
+        """Checks that a run evaluates the metric.
+
+        Args:
+            measured: the metrics that it evaluates.
+            where: its name.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if self.metric not in measured:
+            have = ", ".join(measured) or "nothing"
+            raise ConfigError(
+                f"--target {self}: {where} has no evaluations of {self.metric}; "
+                f"measured: {have}"
+            )
 
     def __str__(self) -> str:
         """As it is given on a command line."""
@@ -48,7 +67,7 @@ def read_target(text: str) -> Target:
         )
     target = Target(metric.strip(), value)
     if target.error <= 0:
-        below = "above 0" if lower_is_better(metric) else "below 1"
+        below = "above 0" if lower_is_better(target.metric) else "below 1"
         raise ConfigError(f"--target {text}: expected a value {below}")
     return target
 
@@ -59,15 +78,16 @@ def read_duration(option: str, given: str | float) -> Seconds:
     Raises:
         ConfigError: it is none of these, or not above 0.
     """
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", str(given))
-    rest = re.sub(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", "", str(given)).strip()
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not parts:
-        try:
-            seconds, rest = float(given), ""
-        except ValueError:
-            rest = str(given)
-    if rest or not 0 < seconds < math.inf:
+    text = str(given).strip()
+    try:
+        if re.fullmatch(f"({_PART})+", text):
+            parts = re.findall(_PART, text)
+            seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+        else:
+            seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
         raise ConfigError(
             f"{option} {given}: expected a time above 0, such as 90s, 30m, 2h or 1h30m"
         )

@@ -2,13 +2,14 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedcore.errors import ConfigError
-from fedcore.planning.error_model import fit_error_model
+from fedcore.planning.error_model import fit_error_model, fit_lowest_limit
 from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig, parse_config
@@ -20,7 +21,7 @@ from fedsim.experiments.runner import Task, simulate_all
 
 EVALUATIONS = 40  # of a pilot
 STAY_ROUNDS = 12.0  # of a preemptible worker in a pilot, which is away as long
-PROTOCOLS: tuple[Protocol, ...] = ("synchronous", "buffered")
+PILOTS = 5  # of each number of local steps and seed
 
 
 class Federation(NamedTuple):
@@ -48,32 +49,29 @@ class PilotRuns:
     """The pilots of a federation: few and many workers, and some that leave."""
 
     federation: Federation
+    target: Target
     most: int
     """The largest number of workers."""
     versions: int
     seeds: Sequence[int]
     local_steps: Sequence[int | None]
-    protocols: Sequence[Protocol] = PROTOCOLS
     found: list[Measured] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """How many pilots there are."""
-        per_way = {"synchronous": 3, "buffered": 2}
-        each = sum(per_way[protocol] for protocol in self.protocols)
-        return each * len(self.local_steps) * len(self.seeds)
+        return PILOTS * len(self.local_steps) * len(self.seeds)
 
     def simulate(self) -> Generator[int]:
         """Simulates what is not known yet; yields how many pilots have ended."""
         steady = [
             (None, Workers(protocol, workers, 0, None, buffer, steps, None))
             for steps in self.local_steps
-            for protocol in self.protocols
-            for workers, buffer in self._sizes(protocol)
+            for protocol, workers, buffer in self._steady()
         ]
         yield from self._run(steady)
         leaving = []
-        for steps in self.local_steps if "synchronous" in self.protocols else ():
+        for steps in self.local_steps:
             slowest = max(
                 max(pilot.task_seconds)
                 for pilot in self.found
@@ -93,12 +91,15 @@ class PilotRuns:
             leaving.append((10 * self.versions * deadline, workers))
         yield from self._run(leaving)
 
-    def _sizes(self, protocol: Protocol) -> list[tuple[int, int]]:
-        """The workers of the steady pilots, and the updates in a version."""
+    def _steady(self) -> list[tuple[Protocol, int, int]]:
+        """Protocol, workers and updates in a version where nobody leaves."""
         few = max(1, self.most // 4)
-        if protocol == "synchronous":
-            return [(few, few), (self.most, self.most)]
-        return [(self.most, few), (self.most, self.most)]
+        return [
+            ("synchronous", few, few),
+            ("synchronous", self.most, self.most),
+            ("buffered", self.most, few),
+            ("buffered", self.most, self.most),
+        ]
 
     def _run(self, wanted: Sequence[tuple[Seconds | None, Workers]]) -> Generator[int]:
         known = Pilots(self.federation.folder)
@@ -134,7 +135,7 @@ class PilotRuns:
         if done:
             yield done
         results = simulate_all(
-            simulate_pilot,
+            partial(simulate_pilot, target=self.target),
             lambda scratch: self.federation.tasks(todo, scratch),
             self.federation.folder,
             self.federation.jobs,
@@ -169,9 +170,10 @@ def ways_of(pilots: Sequence[Measured], target: Target) -> tuple[list[Way], list
         updates = sum(pilot.trial.updates for pilot in own)
         ways.append(
             Way(
-                "synchronous" if protocol == "synchronous" else "buffered",
+                protocol,
                 steps,
                 model,
+                fit_lowest_limit(fitted),
                 np.concatenate([pilot.task_seconds for pilot in own]).tolist(),
                 sum(pilot.trial.nbytes for pilot in own) / max(1, updates),
             )

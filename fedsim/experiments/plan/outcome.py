@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedcore.planning.volatile_workers import Plan, Question, Way
+from fedcore.planning.volatile_workers import Plan, Question, Way, most_saved
 from fedrun import units
 from fedrun.results import Table
 from fedsim.experiments.plan.check import Check
@@ -13,6 +13,7 @@ from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.price_file import PricesConfig
 
 ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
+LITTLE = {ON_DEMAND: 0.4, HALF: 0.1}  # a saving that needs a reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +27,20 @@ class PlanOutcome:
     ways: Sequence[Way]
     plans: Sequence[Plan]
     """The frontier: the soonest first, each later one cheaper."""
-    choice: Plan | None
-    """None: no plan passed its check."""
     check: Check | None
-    """Of the choice, or of the last plan that was tried."""
+    """Of the recommended plan; None: no plan passed its check."""
+    rival: Plan | None
+    """The cheapest plan with preemptible workers that is predicted to be in time."""
     tried: Sequence[Check]
     """The checks of plans that did not keep the deadline, before the choice."""
     baselines: Sequence[Check]
     doubts: Sequence[str]
     """What should be known before the result is used."""
+
+    @property
+    def choice(self) -> Plan | None:
+        """The recommended plan."""
+        return None if self.check is None else self.check.plan
 
     @property
     def recommendation(self) -> dict[str, Any]:
@@ -60,10 +66,9 @@ class PlanOutcome:
     @property
     def verdict(self) -> str:
         """The result in a sentence, without capital and full stop."""
-        if self.choice is None:
-            return self._nothing()
-        assert self.check is not None
-        plan, found = self.choice, self.check
+        if self.check is None:
+            return f"no plan reaches {self.target} {self._limits()}"
+        plan, found = self.check.plan, self.check
         return (
             f"rent {workers_in_words(plan)} and train {training_in_words(plan.way)}"
             f"{_buffer_in_words(plan)}: {self.target} within "
@@ -75,30 +80,63 @@ class PlanOutcome:
     def sentences(self) -> list[str]:
         """The recommendation, beside its baselines, in sentences without full stop."""
         lines = [self.verdict]
-        if self.choice is None or self.check is None:
-            return lines
-        lines.append(
-            f"predicted: {self.choice.versions:,} versions, "
-            f"{units.in_seconds(self.choice.seconds)}, {self.money(self.choice.cost)}"
-        )
-        for other in self.baselines:
-            if not other.costs:
-                continue
-            saved = 1 - self.check.cost / other.cost if other.cost else 0.0
-            words = f"{abs(saved):.0%} {'less' if saved >= 0 else 'more'}"
+        if self.check is not None:
+            plan = self.check.plan
             lines.append(
-                f"{other.name} ({workers_in_words(other.plan)}) costs "
-                f"{self.money(other.cost)}, {self._kept(other)}: the recommended plan "
-                f"costs {words}"
+                f"predicted: {plan.versions:,} versions, "
+                f"{units.in_seconds(plan.seconds)}, {self.money(plan.cost)}"
             )
-        if not self.choice.preemptible:
-            lines.append("at these prices preemptible workers save nothing")
+            lines += [self._beside(self.check, name) for name in LITTLE]
+            if not plan.preemptible:
+                lines.append(self._why_none(plan))
         lines += [
-            f"{workers_in_words(check.plan)} was tried first and left, since only "
+            f"{workers_in_words(check.plan)} was tried and left, since only "
             f"{self._kept(check)}"
             for check in self.tried
         ]
         return lines
+
+    def _beside(self, found: Check, name: str) -> str:
+        """What the recommended plan saves against a baseline; if it is little, why."""
+        other = next((check for check in self.baselines if check.name == name), None)
+        if other is None:
+            return f"{name}: no plan is predicted to do it {self._limits()}"
+        words = (
+            f"{name} ({workers_in_words(other.plan)}) costs {self.money(other.cost)}, "
+            f"{self._kept(other)}"
+        )
+        if other.plan == found.plan:
+            return f"{words}, and is the recommended plan"
+        saved = 1 - found.cost / other.cost if other.cost else 0.0
+        more_or_less = "less" if saved >= 0 else "more"
+        words += f": the recommended plan costs {abs(saved):.0%} {more_or_less}"
+        if saved >= LITTLE[name] or self.question.seeks_soonest:
+            return words
+        hours = found.plan.worker_seconds / other.plan.worker_seconds
+        return (
+            f"{words}; {self._most_saved(other.plan)}, and it is predicted to pay for "
+            f"{hours:.2f} times as many worker-hours"
+        )
+
+    def _why_none(self, plan: Plan) -> str:
+        """Why no preemptible worker is rented."""
+        if self.question.seeks_soonest:
+            words, what = "preemptible workers make it no sooner", "soonest"
+        else:
+            words = f"preemptible workers save nothing: {self._most_saved(plan)}"
+            what = "cheapest"
+        if self.rival is None:
+            return f"{words}, and no plan with them is predicted to do it"
+        words += (
+            f", and the {what} plan with them is predicted to take "
+            f"{units.in_seconds(self.rival.seconds)} and {self.money(self.rival.cost)}"
+        )
+        return words + ", but those that were tried were late" * bool(self.tried)
+
+    def _most_saved(self, plan: Plan) -> str:
+        most = most_saved(plan, self.prices.preemptible.offers())
+        less = f"at most {most:.0%} less" if most else "no less"
+        return f"the same tasks should cost {less} at these prices and preemptions"
 
     def money(self, amount: float) -> str:
         """An amount in the currency of the prices."""
@@ -109,13 +147,13 @@ class PlanOutcome:
         what = "in time" if self.question.deadline is not None else "at the target"
         return f"{done} of {len(check.seconds)} seeds {what}"
 
-    def _nothing(self) -> str:
+    def _limits(self) -> str:
         limits = []
         if self.question.deadline is not None:
             limits.append(f"within {units.in_seconds(self.question.deadline)}")
         if self.question.budget is not None:
             limits.append(f"for {self.money(self.question.budget)}")
-        return f"no plan reaches {self.target} {' and '.join(limits)}"
+        return " and ".join(limits)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain data for JSON; infinite numbers are null."""
@@ -124,7 +162,6 @@ class PlanOutcome:
             "target": {self.target.metric: self.target.value},
             "deadline": self.question.deadline,
             "budget": self.question.budget,
-            "margin": self.question.margin,
             "prices": self.prices.model_dump(mode="json"),
             "recommendation": self.recommendation,
             "sentences": self.sentences(),
@@ -134,6 +171,7 @@ class PlanOutcome:
                     "protocol": way.protocol,
                     "local_steps": way.local_steps,
                     **way.model._asdict(),
+                    "lowest_limit": way.lowest.limit,
                     "bytes_per_update": way.message_bytes,
                 }
                 for way in self.ways
@@ -158,7 +196,7 @@ def as_row(plan: Plan) -> dict[str, Any]:
         "protocol": plan.way.protocol,
         "on_demand": plan.on_demand,
         "preemptible": plan.preemptible,
-        "bid": plan.offer.bid if plan.preemptible else None,
+        "bid": plan.bid,
         "buffer": plan.buffer,
         "local_steps": plan.way.local_steps,
         "versions": plan.versions,
@@ -166,7 +204,7 @@ def as_row(plan: Plan) -> dict[str, Any]:
         "cost": plan.cost,
         "error": plan.error,
         "inverse": plan.inverse,
-        "bytes": plan.way.message_bytes * plan.versions / plan.inverse,
+        "bytes": plan.way.message_bytes * plan.tasks,
     }
 
 
@@ -193,7 +231,7 @@ def workers_in_words(plan: Plan) -> str:
         words.append(f"{units.counted(plan.on_demand, 'worker')} on demand")
     if plan.preemptible:
         kind = f"preemptible worker{'s' * (plan.preemptible > 1)}"
-        bid = "" if plan.offer.bid is None else f" at a bid of {plan.offer.bid:g}"
+        bid = "" if plan.bid is None else f" at a bid of {plan.bid:g}"
         words.append(f"{plan.preemptible} {kind}{bid}")
     return " and ".join(words)
 

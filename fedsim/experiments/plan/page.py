@@ -109,7 +109,7 @@ def frontier_cells(outcome: PlanOutcome) -> Cells:
             plan.way.protocol,
             str(plan.on_demand),
             str(plan.preemptible),
-            "–" if plan.offer.bid is None else f"{plan.offer.bid:g}",
+            "–" if plan.bid is None else f"{plan.bid:g}",
             str(plan.buffer),
             "–" if plan.way.local_steps is None else str(plan.way.local_steps),
             f"{plan.versions:,}",

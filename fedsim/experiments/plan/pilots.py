@@ -9,14 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.records import Decided, Stepped
 from fedcore.errors import ConfigError
-from fedcore.planning.error_model import Pilot
+from fedcore.planning.error_curves import Pilot
+from fedcore.planning.volatile_workers import Protocol
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
 from fedrun.app import load_app
+from fedrun.callbacks import Notice
 from fedrun.results import Results
+from fedrun.run import Run
 from fedsim.api import run
+from fedsim.evaluator import NAME as EVALUATOR
 from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.runner import Task
 from fedsim.experiments.trial import Trial, read_trial
@@ -28,7 +33,7 @@ MOST_TASKS = 400  # durations that are kept of a pilot
 class Measured:
     """One pilot, as plain data."""
 
-    protocol: str
+    protocol: Protocol
     local_steps: int | None
     trial: Trial
     counts: list[int]
@@ -43,18 +48,13 @@ class Measured:
         Raises:
             ConfigError: it has no evaluations of the metric.
         """
-        values = self.trial.metrics.get(target.metric)
+        target.require(self.trial.metrics, self.where)
+        values = self.trial.metrics[target.metric]
         pairs = [
             (place.version, target.error_of(value))
-            for place, value in zip(self.trial.places, values or (), strict=False)
+            for place, value in zip(self.trial.places, values, strict=True)
             if value is not None and place.version <= len(self.counts)
         ]
-        if not pairs:
-            measured = ", ".join(self.trial.metrics) or "nothing"
-            raise ConfigError(
-                f"{self.where}: has no evaluations of {target.metric}; measured: "
-                f"{measured}"
-            )
         first_of = dict(reversed(pairs))
         at = sorted(first_of)
         inverse_J = [1 / max(1, count) for count in self.counts]
@@ -70,12 +70,21 @@ class Measured:
         return cls(**{**raw, "trial": Trial.from_json(raw["trial"])})
 
 
-def simulate_pilot(task: Task[Any]) -> Measured:
-    """Simulates a pilot, and reads it."""
+def simulate_pilot(task: Task[Any], target: Target) -> Measured:
+    """Simulates a pilot, and reads it.
+
+    Raises:
+        ConfigError: its first evaluation has not the metric of the target.
+    """
+
+    def check(run: Run, event: Notice) -> None:
+        if isinstance(event, ModelEvaluated) and event.cid == EVALUATOR:
+            target.require(event.values, task.app)
+
     workload = load_app(task.app, task.place)
     with TemporaryDirectory(dir=task.scratch) as folder:
         place = Path(folder) / "run"
-        run(task.settings, workload, folder=place)
+        run(task.settings, workload, folder=place, on_event=check)
         return read_pilot(place, "a pilot")
 
 
@@ -156,9 +165,9 @@ class Pilots:
 
 def by_way(
     pilots: Sequence[Measured],
-) -> Iterator[tuple[tuple[str, int | None], list[Measured]]]:
+) -> Iterator[tuple[tuple[Protocol, int | None], list[Measured]]]:
     """The pilots of each protocol and number of local steps."""
-    ways: dict[tuple[str, int | None], list[Measured]] = {}
+    ways: dict[tuple[Protocol, int | None], list[Measured]] = {}
     for pilot in pilots:
         ways.setdefault((pilot.protocol, pilot.local_steps), []).append(pilot)
     yield from ways.items()

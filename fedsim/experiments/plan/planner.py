@@ -1,7 +1,7 @@
 """From a federation and prices to a plan: pilots, search, checks."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedcore.errors import ConfigError
@@ -15,6 +15,7 @@ from fedcore.planning.volatile_workers import (
     half_and_half,
     on_demand_only,
     uniform_share,
+    with_preemptible,
 )
 from fedrun import units
 from fedsim.experiments.frame import Progress
@@ -53,16 +54,19 @@ class Planner:
     ways: list[Way] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
-    choice: Plan | None = None
+    is_lowest: bool = False
+    """Whether the plans are of the lowest limits that the pilots leave possible."""
     check: Check | None = None
     tried: list[Check] = field(default_factory=list)
     baselines: list[Check] = field(default_factory=list)
 
     def measure(self) -> Generator[Progress]:
         """Simulates or reads the pilots, and fits the error models."""
-        if self.journals:
-            found: Sequence[Measured] = [read_pilot(each) for each in self.journals]
-        else:
+        found: list[Measured] = []
+        for each in self.journals:
+            found.append(read_pilot(each))
+            yield Progress(1, str(each))
+        if not self.journals:
             for ended in self.runs.simulate():
                 yield Progress(ended, "pilot")
             found = self.runs.found
@@ -71,32 +75,45 @@ class Planner:
     def search(self) -> None:
         """Predicts all plans.
 
+        Where the best fit has none that keeps the deadline, the plans are predicted
+        with the lowest limits of the error that the pilots leave possible.
+
         Raises:
             ConfigError: no number of workers reaches the target.
         """
-        offers = self.prices.preemptible.offers()
-        self.plans = all_plans(self.question, self.ways, offers, self.most)
+        self.plans = self._plans(self.ways)
+        if cheapest(self.plans, self.question) is None:
+            ways = [way._replace(model=way.lowest) for way in self.ways]
+            plans = self._plans(ways)
+            if plans:
+                self.plans, self.is_lowest = plans, True
         if not self.plans:
-            floor = min(way.model.floor(1 / self.most) for way in self.ways)
+            floor = min(way.lowest.floor(1 / self.most) for way in self.ways)
             raise ConfigError(
                 f"--target {self.target}: {self.most} workers come to an error of "
-                f"{floor:.3g} by the fitted model, and the target is an error of "
-                f"{self.target.error:.3g}; make the target easier, the pilots longer, "
-                "or --workers larger"
+                f"{floor:.3g} at best by the fitted model, and the target is an error "
+                f"of {self.target.error:.3g}; make the target easier, the pilots "
+                "longer, or --workers larger"
             )
 
+    def _plans(self, ways: Sequence[Way]) -> list[Plan]:
+        offers = self.prices.preemptible.offers()
+        return all_plans(self.question, ways, offers, self.most)
+
     def examine(self) -> Generator[Progress]:
-        """Simulates the choice until one keeps the deadline, and both baselines."""
+        """Simulates plans until one keeps the deadline, and both baselines.
+
+        If none does, the cheapest baseline that keeps it is taken.
+        """
         question = self.question
         for attempt in range(ATTEMPTS):
             plan = cheapest(self.plans, question)
             if plan is None or plan in [check.plan for check in self.tried]:
                 break
             name = f"{CHOICE}, attempt {attempt + 1}" if attempt else CHOICE
-            check = self._checked(name, plan)
-            yield from self._simulate(check)
+            check = yield from self._simulate(name, plan)
             if self._holds(check):
-                self.choice, self.check = plan, check
+                self.check = check
                 break
             self.tried.append(check)
             # The next one is given the time that this one took, and a little more.
@@ -109,36 +126,32 @@ class Planner:
             (HALF, half_and_half(self.plans)),
         ):
             plan = cheapest(some, self.question)
-            if plan is None:
-                continue
-            check = self._checked(name, plan)
-            yield from self._simulate(check)
-            self.baselines.append(check)
-        if self.choice is None:
-            self._fall_back()
-
-    def _fall_back(self) -> None:
-        """Takes the cheapest baseline that keeps the deadline, if one does."""
-        kept = [check for check in self.baselines if self._holds(check)]
-        if kept:
-            self.check = min(kept, key=lambda check: check.cost)
-            self.choice = self.check.plan
-
-    def _checked(self, name: str, plan: Plan) -> Check:
-        limit = self.question.deadline or PATIENCE * plan.seconds
-        first = self.federation.config.seed + 1000  # not those of the pilots
-        seeds = range(first, first + self.checks)
-        return Check(name=name, plan=plan, limit=limit, seeds=seeds)
+            if plan is not None:
+                self.baselines.append((yield from self._simulate(name, plan)))
+        if self.check is None:
+            kept = [check for check in self.baselines if self._holds(check)]
+            self.check = min(kept, key=lambda check: check.cost, default=None)
 
     def _holds(self, check: Check) -> bool:
         budget = self.question.budget
         return check.holds and (budget is None or check.cost <= budget)
 
-    def _simulate(self, check: Check) -> Generator[Progress]:
+    def _simulate(self, name: str, plan: Plan) -> Generator[Progress, None, Check]:
+        """Simulates a plan with all seeds, unless that was done; returns its check."""
+        own = [] if self.check is None else [self.check]
+        for known in [*own, *self.tried]:
+            if known.plan == plan:
+                yield Progress(self.checks, name)
+                return replace(known, name=name)
+        limit = self.question.deadline or PATIENCE * plan.seconds
+        first = self.federation.config.seed + 1000  # not those of the pilots
+        seeds = range(first, first + self.checks)
+        check = Check(name=name, plan=plan, limit=limit, seeds=seeds)
         for ended in check.simulate(
             self.federation, self.target, self.question.on_demand_price
         ):
-            yield Progress(ended, check.name)
+            yield Progress(ended, name)
+        return check
 
     def outcome(self) -> PlanOutcome:
         """The result."""
@@ -149,8 +162,8 @@ class Planner:
             prices=self.prices,
             ways=self.ways,
             plans=frontier(self.plans),
-            choice=self.choice,
             check=self.check,
+            rival=cheapest(with_preemptible(self.plans), self.question),
             tried=self.tried,
             baselines=self.baselines,
             doubts=[*self.refused, *self._doubts()],
@@ -159,26 +172,32 @@ class Planner:
     def _doubts(self) -> list[str]:
         """What the pilots cannot tell of the choice, in sentences."""
         found = []
-        plan = self.choice
         source = (
             f"{len(self.journals)} journals"
             if self.journals
             else f"seeds {', '.join(map(str, self.runs.seeds))}"
         )
         found.append(f"The pilots are {source}; the checks have seeds of their own.")
-        if plan is None:
+        if self.is_lowest:
+            found.append(
+                "By the best fit to the pilots no plan does it; all predictions assume "
+                "the lowest limit of the error that fits them about as well."
+            )
+        if self.check is None:
             return found
+        plan = self.check.plan
         model = plan.way.model
         found.append(
             f"The error model explains {model.r_squared:.1%} of the variance of the "
-            "pilots' errors."
+            "pilots' errors that it is fitted to."
         )
         if model.r_squared < GOOD_FIT:
             found.append("That is little: trust the checks rather than predictions.")
         if plan.versions > model.versions:
             found.append(
                 f"The plan has {plan.versions:,} versions and the longest pilot "
-                f"{model.versions:,}: the error beyond is extrapolated."
+                f"{model.versions:,}: the error beyond is extrapolated, to a limit of "
+                f"{model.limit:.3g}; as low as {plan.way.lowest.limit:.3g} is possible."
             )
         if not model.inverse_low * 0.99 <= plan.inverse <= model.inverse_high * 1.01:
             found.append(

@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore.errors import ConfigError
-from fedcore.planning.error_model import ErrorModel, Pilot, fit_error_model
+from fedcore.planning.error_curves import Pilot
+from fedcore.planning.error_model import (
+    ErrorModel,
+    fit_error_model,
+    fit_lowest_limit,
+)
 
 TRUE = ErrorModel(0.05, 0.6, 0.9, 0.4, 1.0, 0.1, 1.0, 100)
 
@@ -33,6 +38,64 @@ def test_workers_that_come_and_go_count_by_version() -> None:
         errors.append(error + 0.05)
     found = fit_error_model([Pilot(list(range(81)), errors, inverses), exact(1.0)], 0.2)
     assert found.b == pytest.approx(0.4, abs=0.01)
+
+
+def noisy(
+    limit: float, modes: dict[float, float], seed: int, *, noise: float = 0.01
+) -> list[Pilot]:
+    """Pilots of 100 versions whose errors fall by parts, each with its half-life.
+
+    The noise of an evaluation is a share of the error, and lasts for some evaluations.
+    """
+    rng, pilots = np.random.default_rng(seed), []
+    for inverse in [0.25, 0.125, 0.0625] * 2:
+        at, off, errors = list(range(0, 101, 2)), 0.0, []
+        for version in at:
+            off = 0.7 * off + 0.7 * rng.standard_normal()
+            error = limit + 0.3 * inverse * (1 - 0.93**version)
+            error += sum(a * 0.5 ** (version / h) for h, a in modes.items())
+            errors.append(error * (1 + noise * off))
+        pilots.append(Pilot(at, errors, [inverse] * 100))
+    return pilots
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("noise", [0.001, 0.01])
+def test_a_limit_that_a_fast_beginning_hides_is_left_possible(
+    seed: int, noise: float
+) -> None:
+    # A fast part, and one that is slower than the pilots are long.
+    pilots = noisy(0.1, {8: 0.3, 150: 0.3}, seed, noise=noise)
+    target = 0.28
+    best, lowest = fit_error_model(pilots, target), fit_lowest_limit(pilots)
+    assert best.r_squared > 0.98
+    assert best.versions_to(target, 1 / 16) is None  # which is wrong
+    versions = lowest.versions_to(target, 1 / 16)
+    assert versions is not None
+    truth = 0.1 + 0.3 / 16 + 0.3 * 0.5 ** (versions / 150)
+    assert truth == pytest.approx(target, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_limit_that_the_noise_hides_is_left_possible(seed: int) -> None:
+    pilots = noisy(0.1, {100: 0.6}, seed, noise=0.03)
+    assert fit_lowest_limit(pilots).limit < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("noise", [0.0, 0.002, 0.01])
+def test_an_unreachable_target_stays_so_where_the_pilots_are_flat(
+    seed: int, noise: float
+) -> None:
+    pilots = noisy(0.3, {10: 0.4}, seed, noise=noise)
+    for found in (fit_error_model(pilots, 0.29), fit_lowest_limit(pilots)):
+        assert found.limit == pytest.approx(0.3, rel=0.05)
+        assert found.versions_to(0.29, 1 / 16) is None
+
+
+def test_few_evaluations_leave_every_limit_possible() -> None:
+    pilots = [Pilot([0, 5, 10], [0.6, 0.4, 0.3], [i] * 10) for i in (0.5, 1.0)]
+    assert fit_lowest_limit(pilots).limit == 0
 
 
 @settings(max_examples=50)

@@ -19,13 +19,15 @@ from fedcore.planning.volatile_workers import (
     cheapest,
     frontier,
     half_and_half,
+    most_saved,
     on_demand_only,
     plan_of,
+    with_preemptible,
 )
 
 MODEL = ErrorModel(0.05, 0.6, 0.9, 0.4, 1.0, 0.1, 1.0, 100)
-ROUNDS = Way("synchronous", None, MODEL, [1.0])
-BUFFERED = Way("buffered", None, MODEL, [1.0])
+ROUNDS = Way("synchronous", None, MODEL, MODEL, [1.0])
+BUFFERED = Way("buffered", None, MODEL, MODEL, [1.0])
 CHEAP = Offer(0.3, 900.0, 300.0)
 QUESTION = Question(0.2, 1.0, deadline=600.0)
 
@@ -75,6 +77,45 @@ def test_cheap_preemptible_workers_are_chosen_and_dear_ones_are_not() -> None:
     assert dear.preemptible == 0
 
 
+@settings(max_examples=30)
+@given(st.floats(0.1, 3.0), st.floats(0.5, 1e4), st.floats(10.0, 1e4))
+def test_the_same_tasks_save_what_the_prices_allow(
+    price: float, up: float, down: float
+) -> None:
+    offer = Offer(price, up, down)
+    for alone in on_demand_only(plans(offer=offer)):
+        most = most_saved(alone, [offer])
+        same = plan_of(QUESTION, alone.way, offer, 0, alone.workers, alone.buffer)
+        if same is not None and alone.way is BUFFERED and most:
+            assert 1 - same.cost / alone.cost == pytest.approx(most, abs=1e-6)
+
+
+def test_the_most_that_can_be_saved_follows_the_price_and_the_lost_tasks() -> None:
+    alone = plan_of(QUESTION._replace(error=0.5), ROUNDS, CHEAP, 1, 0)
+    assert alone is not None
+    assert most_saved(alone, [Offer(0.25, np.inf, 9.0)]) == pytest.approx(0.75)
+    # e^-1 of the tasks are finished: each one costs e times as much.
+    often = Offer(0.25, 1.0, 9.0)
+    assert most_saved(alone, [often]) == pytest.approx(1 - 0.25 * np.e)
+    assert most_saved(alone, [often, Offer(0.5, np.inf, 0.0)]) == pytest.approx(0.5)
+    assert most_saved(alone, [Offer(0.25, 1e-4, 9.0)]) == 0
+
+
+def test_only_preemptible_workers_bid() -> None:
+    offer = CHEAP._replace(bid=0.4)
+    found = {plan.bid for plan in on_demand_only(plans(offer=offer))}
+    assert found == {None}
+    assert {plan.bid for plan in with_preemptible(plans(offer=offer))} == {0.4}
+
+
+def test_plans_count_the_tasks_of_workers_that_are_there() -> None:
+    offer = Offer(0.3, 1e9, 1e9)
+    rounds = plan_of(QUESTION._replace(error=0.5), ROUNDS, offer, 1, 1)
+    assert rounds is not None
+    assert rounds.tasks == pytest.approx(1.5 * rounds.versions)
+    assert rounds.worker_seconds == pytest.approx(1.5 * rounds.seconds)
+
+
 def test_frequent_preemption_moves_work_to_workers_on_demand() -> None:
     calm = cheapest(plans(), QUESTION)
     stormy = cheapest(plans(offer=Offer(0.3, 0.5, 300.0)), QUESTION)
@@ -103,6 +144,7 @@ def test_a_margin_makes_the_choice_faster() -> None:
 
 def test_equal_halves_are_equal() -> None:
     assert {p.on_demand - p.preemptible for p in half_and_half(plans())} == {0}
+    assert all(p.preemptible for p in with_preemptible(plans()))
 
 
 def test_an_unreachable_error_has_no_plan() -> None:

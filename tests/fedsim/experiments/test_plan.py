@@ -1,6 +1,7 @@
 """Plans of volatile workers: prices, pilots, checks, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +118,86 @@ def test_a_plan_is_checked_and_says_what_it_costs() -> None:
     assert json.loads(again.out)["recommendation"] == numbers["recommendation"]
 
 
+def test_bids_in_a_market_are_tried_and_checked() -> None:
+    points = [(0.5, 0.5), (0.9, 1.0), (1.0, 6.0)]
+    market = {
+        "change_seconds": 120,
+        "quantiles": [{"share": s, "price": p} for s, p in points],
+    }
+    Path("market.yaml").write_text(
+        yaml.safe_dump({"on_demand": 3.0, "preemptible": market})
+    )
+    found = plan_for("market.yaml")
+    choice = found.recommendation
+    assert choice["preemptible"] > 0
+    assert choice["bid"] in (0.5, 1.0)
+    assert f"at a bid of {choice['bid']:g}" in found.verdict
+    assert found.checks["in_time"][0] == 1.0
+    alone = found.checks["plan"].index("all on demand")
+    assert found.checks["cost"][0] < found.checks["cost"][alone]
+    assert {bid for bid in found.frontier["bid"] if bid} <= {0.5, 1.0, 6.0}
+    assert any("formula of the uniform bid" in doubt for doubt in found.doubts)
+
+
+def test_several_numbers_of_local_steps_are_compared() -> None:
+    found = plan_for(local_steps=[1, 4], seeds=1)
+    ways = {(way.protocol, way.local_steps) for way in found.ways}
+    assert ways == {(p, n) for p in ("synchronous", "buffered") for n in (1, 4)}
+    steps = found.recommendation["local_steps"]
+    assert f"with {steps} local step" in found.verdict
+    assert set(found.frontier["local_steps"]) <= {1, 4}
+    # Each of the pilots trained for as long as its number of steps says.
+    task = {
+        way.local_steps: way.task for way in found.ways if way.protocol == "buffered"
+    }
+    assert task[4] == pytest.approx(4 * task[1], rel=0.05)
+    numbers = json.loads(Path("out/plan.json").read_text())
+    assert {fit["local_steps"] for fit in numbers["fits"]} == {1, 4}
+
+
 def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
     usual = plan_for()
     assert usual.recommendation["preemptible"] > 0
+    alone, half = usual.sentences()[2:4]
+    assert alone.startswith("all on demand (")
+    assert half.startswith("half and half (")
+    assert alone.endswith("% less")
+    # Without a plan on demand, that is said.
+    words = "all on demand: no plan is predicted to do it within 30 min 0 s"
+    assert words in replace(usual, baselines=[]).sentences()
+    # An hour costs a third less: 40 % cannot be expected.
+    near = plan_for(prices_of(price=2.0))
+    assert "should cost at most 33% less" in near.sentences()[2]
     dear = plan_for(prices_of(price=9.0))
     assert dear.recommendation["preemptible"] == 0
+    assert dear.sentences()[2].endswith("and is the recommended plan")
     assert "save nothing" in " ".join(dear.sentences())
+    assert "should cost no less" in " ".join(dear.sentences())
     # A preemption every 4 s, in the middle of a task of 10 s.
     fleeting = plan_for(prices_of(preemptions_per_hour=900.0))
     assert fleeting.recommendation["preemptible"] == 0
+
+
+def test_a_target_that_short_pilots_hide_is_reached() -> None:
+    Path("app.py").write_text(
+        "from dataclasses import replace\n"
+        "from tests.fedsim.experiments.test_plan import bowl\n"
+        "def slow(params, x, y):\n"
+        "    loss, gradient = bowl().gradient(params, x, y)\n"
+        "    return loss, {'w': gradient['w'] * ([1] * 6 + [0.05] * 2)}\n"
+        "workload = replace(bowl(), gradient=slow)\n"
+    )
+    found = plan_for(target={"loss": 0.35}, deadline="4h", seeds=1)
+    # The best fit takes the loss of the slow weights for one that stays.
+    assert all(way.model.floor(1 / 4) > 0.35 for way in found.ways)
+    assert any("By the best fit to the pilots no plan" in each for each in found.doubts)
+    assert found.checks["in_time"][0] == 1.0
+    assert found.recommendation["versions"] > 2 * QUICK["pilot_versions"]
+
+
+def test_a_target_below_what_flat_pilots_show_is_refused() -> None:
+    with pytest.raises(ConfigError, match="4 workers come to an error of"):
+        plan_for(target={"loss": 0.015}, seeds=1)
 
 
 def test_tables_are_columns_and_the_frontier_falls() -> None:
@@ -172,7 +244,7 @@ def test_a_deadline_that_nobody_keeps_is_said() -> None:
         ({"--prices": "none.yaml"}, "come with the program: aws_v100_2023"),
         ({"--workers": "1"}, "expected at least 2"),
         ({"--local-steps": "few"}, "expected numbers from 1"),
-        ({"--target": "speed=0.5"}, "has no evaluations of speed; measured: loss"),
+        ({"--target": "speed=0.5"}, "app.py:workload has no evaluations of speed; "),
         ({"--target": "loss=0.0000001"}, "never came near the target"),
         ({"--pilot-versions": "2"}, "pilots: "),
         ({"--pilot": "nowhere"}, "nowhere"),
@@ -222,6 +294,27 @@ def test_arguments_of_the_function_are_checked() -> None:
         plan_for(target={})
     with pytest.raises(ConfigError, match="checks: expected 1 or more"):
         plan_for(checks=0)
+
+
+def test_a_metric_that_nothing_evaluates_is_told_at_the_first_evaluation() -> None:
+    seen = Path("evaluated")
+    Path("app.py").write_text(
+        "from dataclasses import replace\n"
+        "from pathlib import Path\n"
+        "from tests.fedsim.experiments.test_plan import bowl\n"
+        "def counted(params, x, y):\n"
+        "    with Path('evaluated').open('a') as file:\n"
+        "        file.write('.')\n"
+        "    return bowl().evaluate(params, x, y)\n"
+        "workload = replace(bowl(), evaluate=counted)\n"
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"--target accuray=0.9: app.py:workload has no evaluations of accuray; "
+        "measured: loss",
+    ):
+        plan_for(target={"accuray": 0.9})
+    assert seen.read_text() == "."
 
 
 # ------------------------------------------------------------------------------ parts
