@@ -73,8 +73,9 @@ class PlanOutcome:
             f"rent {workers_in_words(plan)} and train {training_in_words(plan.way)}"
             f"{_buffer_in_words(plan)}: {self.target} within "
             f"{units.in_seconds(found.mean_seconds)} for "
-            f"{self.money(found.cost)} on average over {len(found.seconds)} "
-            f"simulated seeds, {self._kept(found)}"
+            f"{self.money(found.cost)} on average over "
+            f"{units.counted(len(found.seconds), 'simulated seed')}, "
+            f"{self._kept(found)}"
         )
 
     def sentences(self) -> list[str]:
@@ -90,7 +91,7 @@ class PlanOutcome:
             if not plan.preemptible:
                 lines.append(self._why_none(plan))
         lines += [
-            f"{workers_in_words(check.plan)} was tried and left, since only "
+            f"a plan of {workers_in_words(check.plan)} was tried and left: "
             f"{self._kept(check)}"
             for check in self.tried
         ]
