@@ -211,17 +211,17 @@ class Planner:
     def _doubts_of_presence(self, plan: Plan) -> list[str]:
         offer = plan.offer
         found = []
-        if offer.up > plan.seconds:
+        if offer.away and offer.up > plan.seconds:
             found.append(
                 f"A worker stays {units.in_seconds(offer.up)} on average, longer than "
                 "the run: who is there at the beginning decides, and seeds differ."
             )
-        if not offer.together:
+        if offer.away and not offer.together:
             found.append(
                 "Workers are assumed to leave independently; real preemptions often "
                 "come together."
             )
-        elif self.question.deadline is not None and not plan.on_demand:
+        if offer.together and self.question.deadline and not plan.on_demand:
             each = plan.seconds * (1 - offer.away) / plan.versions
             share = uniform_share(plan.versions, each, self.question.deadline)
             bid = self.prices.preemptible.bid_for(share)

@@ -118,8 +118,8 @@ def test_a_plan_is_checked_and_says_what_it_costs() -> None:
     assert json.loads(again.out)["recommendation"] == numbers["recommendation"]
 
 
-def test_bids_in_a_market_are_tried_and_checked() -> None:
-    points = [(0.5, 0.5), (0.9, 1.0), (1.0, 6.0)]
+def market_of(*points: tuple[float, float]) -> str:
+    """A price file of a market with these shares and prices."""
     market = {
         "change_seconds": 120,
         "quantiles": [{"share": s, "price": p} for s, p in points],
@@ -127,7 +127,11 @@ def test_bids_in_a_market_are_tried_and_checked() -> None:
     Path("market.yaml").write_text(
         yaml.safe_dump({"on_demand": 3.0, "preemptible": market})
     )
-    found = plan_for("market.yaml")
+    return "market.yaml"
+
+
+def test_bids_in_a_market_are_tried_and_checked() -> None:
+    found = plan_for(market_of((0.5, 0.5), (0.9, 1.0), (1.0, 6.0)))
     choice = found.recommendation
     assert choice["preemptible"] > 0
     assert choice["bid"] in (0.5, 1.0)
@@ -137,6 +141,19 @@ def test_bids_in_a_market_are_tried_and_checked() -> None:
     assert found.checks["cost"][0] < found.checks["cost"][alone]
     assert {bid for bid in found.frontier["bid"] if bid} <= {0.5, 1.0, 6.0}
     assert any("formula of the uniform bid" in doubt for doubt in found.doubts)
+
+
+@pytest.mark.parametrize("prices", ["the highest bid", "no preemptions"])
+def test_preemptible_workers_that_never_leave_are_planned(prices: str) -> None:
+    if prices == "no preemptions":
+        found = plan_for(prices_of(preemptions_per_hour=0))
+    else:
+        found = plan_for(market_of((0.01, 0.5), (1.0, 0.6)))
+        assert found.recommendation["bid"] == 0.6
+    assert found.recommendation["preemptible"] > 0
+    assert found.checks["in_time"][0] == 1.0
+    assert "who is there" not in " ".join(found.doubts)
+    assert "to leave" not in " ".join(found.doubts)
 
 
 def test_several_numbers_of_local_steps_are_compared() -> None:
