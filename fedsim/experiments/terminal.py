@@ -1,10 +1,11 @@
 """What experiments read from a command line, and print: numbers, bars and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -122,14 +123,82 @@ class Cells(NamedTuple):
 
     def on_screen(
         self, *, title: str = "", caption: str = "", highlighted: int | None = None
-    ) -> Table:
+    ) -> RenderableType:
         """The table for a terminal.
+
+        Where it is too wide for the terminal, it is printed in parts, one below the
+        other, and each of them begins with the first column.
 
         Args:
             title: a line above it.
             caption: a line below it.
             highlighted: the number of the row that is shown in green.
         """
+        return _OnScreen(self, title, caption, highlighted)
+
+    def on_page(self) -> str:
+        """The table as HTML, escaped."""
+        rows = [[page.text(cell) for cell in row] for row in self.rows]
+        align = self.align.replace("n", "r")
+        return page.table([page.text(name) for name in self.head], rows, align)
+
+
+_EDGE = 1  # to the left of a table
+_GAP = 2  # to the right of each column
+
+
+class _OnScreen(NamedTuple):
+    """A table that is laid out for the width of the terminal."""
+
+    cells: Cells
+    title: str
+    caption: str
+    highlighted: int | None
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[Table]:
+        """Yields the parts of the table."""
+        room = options.max_width - _EDGE
+        parts = self._parts(room)
+        for number, part in enumerate(parts):
+            title = self.title if number == 0 else ""
+            caption = self.caption if number == len(parts) - 1 else ""
+            yield self._table(part, room, title, caption)
+
+    def _parts(self, room: int) -> list[list[int]]:
+        """The columns of each part, by their places."""
+        parts: list[list[int]] = [[]]
+        for place in range(len(self.cells.head)):
+            used = sum(self._least(each) + _GAP for each in [*parts[-1], place])
+            if used > room and len(parts[-1]) > 1:
+                parts.append([0])
+            parts[-1].append(place)
+        return parts
+
+    def _texts(self, place: int) -> list[str]:
+        return [self.cells.head[place], *(row[place] for row in self.cells.rows)]
+
+    def _least(self, place: int) -> int:
+        """The least width of a column: no word is broken, and no number."""
+        head, *texts = self._texts(place)
+        if self.cells.align[place] != "n":
+            texts = [word for text in texts for word in text.split()]
+        return max(map(cell_len, [*texts, *head.split()]), default=0)
+
+    def _widths(self, part: Sequence[int], room: int) -> list[int]:
+        """The width of each column: the first ones get the room that is left."""
+        widths = [self._least(place) for place in part]
+        left = room - sum(width + _GAP for width in widths)
+        for number, place in enumerate(part):
+            lines = [each for text in self._texts(place) for each in text.splitlines()]
+            whole = max(map(cell_len, lines), default=0)
+            more = max(0, min(whole - widths[number], left))
+            widths[number] += more
+            left -= more
+        return widths
+
+    def _table(self, part: Sequence[int], room: int, title: str, caption: str) -> Table:
         table = Table(
             title=Text(title) if title else None,
             title_justify="left",
@@ -138,20 +207,14 @@ class Cells(NamedTuple):
             box=box.SIMPLE,
             padding=(0, 1, 0, 0),
         )
-        for name, mark in zip(self.head, self.align, strict=True):
+        for place, width in zip(part, self._widths(part, room), strict=True):
             table.add_column(
-                Text(name),
-                justify="left" if mark == " " else "right",
-                overflow="ellipsis" if mark == "n" else "fold",
-                no_wrap=mark == "n",
+                Text(self.cells.head[place]),
+                justify="left" if self.cells.align[place] == " " else "right",
+                overflow="fold",
+                width=width,
             )
-        for place, row in enumerate(self.rows):
-            style = "bold green" if place == highlighted else ""
-            table.add_row(*map(Text, row), style=style)
+        for number, row in enumerate(self.cells.rows):
+            style = "bold green" if number == self.highlighted else ""
+            table.add_row(*(Text(row[place]) for place in part), style=style)
         return table
-
-    def on_page(self) -> str:
-        """The table as HTML, escaped."""
-        rows = [[page.text(cell) for cell in row] for row in self.rows]
-        align = self.align.replace("n", "r")
-        return page.table([page.text(name) for name in self.head], rows, align)

@@ -3,7 +3,7 @@
 import math
 import re
 
-from rich.table import Table
+from rich.console import RenderableType
 
 from fedrun import units
 from fedsim.experiments.codecs.comparison import Comparison
@@ -19,7 +19,7 @@ NARROW = 120  # on a screen with fewer columns, names are broken
 _HEAD = ("bytes up", "bytes down", "times fewer", "encode ms", "decode ms")
 
 
-def codecs_table(comparison: Comparison, width: int) -> Table:
+def codecs_table(comparison: Comparison, width: int) -> RenderableType:
     """The table for a screen with ``width`` columns: a row for each pair, in order.
 
     On a narrow screen the names are broken between their settings.

@@ -1,6 +1,6 @@
 """A sweep in the terminal, and as cells of a page."""
 
-from rich.table import Table
+from rich.console import RenderableType
 
 from fedrun import units
 from fedsim.experiments.group import cost_columns
@@ -13,7 +13,7 @@ CAPTION = (
 )
 
 
-def sweep_table(outcome: Outcome) -> Table:
+def sweep_table(outcome: Outcome) -> RenderableType:
     """A row for each point, for a terminal."""
     title = heading(outcome)
     return cells(outcome).on_screen(title=title, caption=CAPTION, highlighted=0)
