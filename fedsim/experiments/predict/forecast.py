@@ -10,6 +10,7 @@ from fedcore.planning.throughput import Pace, Prediction
 from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
 from fedrun import units
+from fedrun.cli.plain_json import finite
 from fedsim.experiments.terminal import Cells
 
 
@@ -126,7 +127,7 @@ class Forecast:
                     "updates_per_second": row.updates_per_second,
                     "versions_per_second": row.versions_per_second,
                     "utilisation": dict(row.utilisation),
-                    "bounds": {n: finite(v) for n, v in row.bounds.items()},
+                    "bounds": finite(dict(row.bounds)),
                     "bound_by": row.limit,
                     "staleness": row.staleness_T.tolist(),
                     "seconds": dict(row.seconds),
@@ -147,8 +148,3 @@ def late_staleness(row: Prediction) -> int:
     """The staleness that 95 % of the updates do not exceed."""
     shares_T = np.cumsum(row.staleness_T) / max(1, row.staleness_T.sum())
     return int(np.searchsorted(shares_T, 0.95 - 1e-12))
-
-
-def finite(value: float) -> float | None:
-    """A number for JSON; None: infinite."""
-    return value if np.isfinite(value) else None

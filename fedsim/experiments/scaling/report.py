@@ -18,6 +18,7 @@ from fedcore.planning.paleo import (
 from fedcore.planning.scaling import Scaling, best_workers, scaling
 from fedcore.typing import Seconds
 from fedrun import units
+from fedrun.cli.plain_json import finite
 from fedsim.experiments.scaling.gradients import Limits
 from fedsim.experiments.scaling.layers import Step
 
@@ -169,7 +170,7 @@ class ScaleReport:
                 for where, limits in self.limits.items()
             },
         }
-        found: dict[str, Any] = _finite(value)
+        found: dict[str, Any] = finite(value)
         return found
 
 
@@ -198,14 +199,3 @@ def _limit_json(found: BatchLimit | None) -> dict[str, Any] | None:
         "noise_scale": found.noise_scale,
         "beyond": found.beyond,
     }
-
-
-def _finite(value: Any) -> Any:
-    """The value with None for what JSON lacks: infinity and NaN."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
