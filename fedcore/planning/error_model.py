@@ -157,12 +157,18 @@ def _check(pilots: Sequence[Pilot], target: float) -> None:
             f"{min(inverses):.3g} to {max(inverses):.3g}), so they cannot tell what "
             "another worker is worth"
         )
-    first = max(pilot.errors_E[0] for pilot in pilots)
-    least = min(min(pilot.errors_E) for pilot in pilots)
+    if all(pilot.errors_E[0] <= target for pilot in pilots):
+        raise ConfigError(
+            f"pilots: the first models have reached the target already: an error of "
+            f"{max(pilot.errors_E[0] for pilot in pilots):.3g}, where {target:.3g} is "
+            "enough; there is nothing to plan"
+        )
+    nearest = min(pilots, key=lambda pilot: min(pilot.errors_E))
+    first, least = nearest.errors_E[0], min(nearest.errors_E)
     is_far = first - least < NEAR * (first - target) or least > NEAR_RATIO * target
     if first > target and is_far:
         raise ConfigError(
-            f"pilots: never came near the target: the error went from {first:.3g} to "
-            f"{least:.3g} and should reach {target:.3g}; make the pilots longer, or "
-            "the target easier"
+            f"pilots: never came near the target: in the best one the error went from "
+            f"{first:.3g} to {least:.3g}, and should reach {target:.3g}; make the "
+            "pilots longer, or the target easier"
         )

@@ -130,8 +130,6 @@ class Question(NamedTuple):
     """Of a worker for an hour."""
     deadline: Seconds | None = None
     budget: float | None = None
-    margin: float = 1.0
-    """How many times its predicted time and cost a plan is given."""
 
     @property
     def seeks_soonest(self) -> bool:
@@ -139,10 +137,20 @@ class Question(NamedTuple):
         return self.deadline is None and self.budget is not None
 
     def keeps(self, plan: Plan) -> bool:
-        """Whether a plan is within the deadline and the budget, with the margin."""
-        return (
-            self.deadline is None or plan.seconds * self.margin <= self.deadline
-        ) and (self.budget is None or plan.cost * self.margin <= self.budget)
+        """Whether a plan is within the deadline and the budget."""
+        return (self.deadline is None or plan.seconds <= self.deadline) and (
+            self.budget is None or plan.cost <= self.budget
+        )
+
+    def ordered(self, plans: Iterable["Plan"]) -> list["Plan"]:
+        """The frontier of the plans that keep the limits, from the best plan on.
+
+        The best one is the cheapest, and each other one is sooner and costs more. Where
+        only a budget is given, the best one is the soonest, and each other one is later
+        and cheaper.
+        """
+        found = frontier(plan for plan in plans if self.keeps(plan))
+        return found if self.seeks_soonest else found[::-1]
 
 
 def plan_of(
@@ -237,10 +245,7 @@ def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
 
     Where only a budget is given, the soonest one.
     """
-    kept = [plan for plan in plans if question.keeps(plan)]
-    if question.seeks_soonest:
-        return min(kept, key=lambda plan: (plan.seconds, plan.cost), default=None)
-    return min(kept, key=lambda plan: (plan.cost, plan.seconds), default=None)
+    return next(iter(question.ordered(plans)), None)
 
 
 def frontier(plans: Iterable[Plan]) -> list[Plan]:

@@ -54,12 +54,14 @@ def follow(
     Args:
         results: the progress so far. The generator is closed in any case.
         what: the title of the bar.
-        total: the steps until all is done.
+        total: the steps until all is done, as far as that is known.
         console: where progress is shown.
     """
     with closing(results), bars(console) as bar:
-        task = bar.add_task(what, total=total, last="")
+        task, done = bar.add_task(what, total=total, last=""), 0
         for progress in results:
-            bar.update(task, advance=progress.steps, last=progress.last)
+            done += progress.steps
+            whole = max(total, done)
+            bar.update(task, completed=done, total=whole, last=progress.last)
             if progress.line and not console.is_terminal:
                 tell(console, progress.line)

@@ -54,7 +54,7 @@ class Failure:
     """The end of the traceback of the user's code."""
 
 
-class _BrokenDownError(LatecomerError):
+class BrokenDownError(LatecomerError):
     """The federation makes no versions any more."""
 
 
@@ -144,13 +144,13 @@ def simulate_in(folder: Path, workload: Workload, settings: dict[str, Any]) -> T
     """
     broken = False
     try:
-        run(settings, workload, folder=folder, on_event=_Patience(settings))
-    except (_BrokenDownError, DivergedError):
+        run(settings, workload, folder=folder, on_event=Patience(settings))
+    except (BrokenDownError, DivergedError):
         broken = True
     return read_trial(Results(folder), broken=broken)
 
 
-class _Patience:
+class Patience:
     """Ends a simulation that makes no versions any more."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -164,4 +164,4 @@ class _Patience:
             self._version, self._events = version, 0
         self._events += 1
         if self._events > self._most and run.coordinator.state.closed is None:
-            raise _BrokenDownError(f"no version after {version}")
+            raise BrokenDownError(f"no version after {version}")

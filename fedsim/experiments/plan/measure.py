@@ -13,6 +13,7 @@ from fedcore.planning.error_model import fit_error_model, fit_lowest_limit
 from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig, parse_config
+from fedrun.units import counted
 from fedsim.experiments.identity import identity, program, sources
 from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.pilots import Measured, Pilots, by_way, simulate_pilot
@@ -156,16 +157,18 @@ def ways_of(pilots: Sequence[Measured], target: Target) -> tuple[list[Way], list
     Raises:
         ConfigError: they cannot tell about any.
     """
-    ways, refused = [], []
-    first: ConfigError | None = None
+    ways: list[Way] = []
+    refused: dict[str, list[str]] = {}  # the names of ways, by what is wrong
     for (protocol, steps), own in by_way(pilots):
-        name = protocol if steps is None else f"{protocol}, {steps} local steps"
+        name: str = protocol
+        if steps is not None:
+            name += f" with {counted(steps, 'local step')}"
+        fitted = [pilot.as_pilot(target) for pilot in own]
         try:
-            fitted = [pilot.as_pilot(target) for pilot in own]
             model = fit_error_model(fitted, target.error)
         except ConfigError as error:
-            first = first or error
-            refused.append(f"{name} is left out: {error}")
+            words = str(error).removeprefix("pilots: ")
+            refused.setdefault(words, []).append(name)
             continue
         updates = sum(pilot.trial.updates for pilot in own)
         ways.append(
@@ -178,6 +181,9 @@ def ways_of(pilots: Sequence[Measured], target: Target) -> tuple[list[Way], list
                 sum(pilot.trial.nbytes for pilot in own) / max(1, updates),
             )
         )
+    said = [
+        f"pilots, {' and '.join(names)}: {words}" for words, names in refused.items()
+    ]
     if not ways:
-        raise first or ConfigError("pilots: there are none")
-    return ways, refused
+        raise ConfigError(said[0] if said else "pilots: there are none")
+    return ways, [f"Left out: {why}." for why in said]

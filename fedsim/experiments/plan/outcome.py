@@ -1,12 +1,12 @@
 """The result of planning: a recommendation, the frontier and the checks."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedcore.planning.volatile_workers import Plan, Question, Way, most_saved
 from fedrun import units
+from fedrun.cli.plain_json import finite
 from fedrun.results import Table
 from fedsim.experiments.plan.check import Check
 from fedsim.experiments.plan.goal import Target
@@ -32,7 +32,7 @@ class PlanOutcome:
     rival: Plan | None
     """The cheapest plan with preemptible workers that is predicted to be in time."""
     tried: Sequence[Check]
-    """The checks of plans that did not keep the deadline, before the choice."""
+    """The checks of other plans, which did not hold or were no better."""
     baselines: Sequence[Check]
     doubts: Sequence[str]
     """What should be known before the result is used."""
@@ -60,7 +60,7 @@ class PlanOutcome:
     @property
     def all_checks(self) -> list[Check]:
         """The choice, the baselines, and what was tried before."""
-        own = [] if self.check is None or self.check in self.baselines else [self.check]
+        own = [] if self.check is None else [self.check]
         return [*own, *self.baselines, *self.tried]
 
     @property
@@ -84,17 +84,19 @@ class PlanOutcome:
         if self.check is not None:
             plan = self.check.plan
             lines.append(
-                f"predicted: {plan.versions:,} versions, "
+                f"predicted: {units.counted(plan.versions, 'version')}, "
                 f"{units.in_seconds(plan.seconds)}, {self.money(plan.cost)}"
             )
             lines += [self._beside(self.check, name) for name in LITTLE]
             if not plan.preemptible:
                 lines.append(self._why_none(plan))
-        lines += [
-            f"a plan of {workers_in_words(check.plan)} was tried and left: "
-            f"{self._kept(check)}"
-            for check in self.tried
-        ]
+        if self.tried:
+            others = (
+                f"{workers_in_words(check.plan)} ({self._kept(check)}, "
+                f"{self.money(check.cost)})"
+                for check in self.tried
+            )
+            lines.append(f"also simulated: {'; '.join(others)}")
         return lines
 
     def _beside(self, found: Check, name: str) -> str:
@@ -115,8 +117,8 @@ class PlanOutcome:
             return words
         hours = found.plan.worker_seconds / other.plan.worker_seconds
         return (
-            f"{words}; {self._most_saved(other.plan)}, and it is predicted to pay for "
-            f"{hours:.2f} times as many worker-hours"
+            f"{words}; preemptible workers {self._most_saved(other.plan)}, and the "
+            f"plan is predicted to need {hours:.2f} times as many hours of workers"
         )
 
     def _why_none(self, plan: Plan) -> str:
@@ -124,7 +126,7 @@ class PlanOutcome:
         if self.question.seeks_soonest:
             words, what = "preemptible workers make it no sooner", "soonest"
         else:
-            words = f"preemptible workers save nothing: {self._most_saved(plan)}"
+            words = f"preemptible workers save nothing: they {self._most_saved(plan)}"
             what = "cheapest"
         if self.rival is None:
             return f"{words}, and no plan with them is predicted to do it"
@@ -132,12 +134,15 @@ class PlanOutcome:
             f", and the {what} plan with them is predicted to take "
             f"{units.in_seconds(self.rival.seconds)} and {self.money(self.rival.cost)}"
         )
-        return words + ", but those that were tried were late" * bool(self.tried)
+        if any(check.plan.preemptible for check in self.tried):
+            limit = "late" if self.question.deadline is not None else "not done"
+            words += f", but those that were simulated were {limit} or cost more"
+        return words
 
     def _most_saved(self, plan: Plan) -> str:
         most = most_saved(plan, self.prices.preemptible.offers())
         less = f"at most {most:.0%} less" if most else "no less"
-        return f"the same tasks should cost {less} at these prices and preemptions"
+        return f"should do the same tasks for {less} at these prices and preemptions"
 
     def money(self, amount: float) -> str:
         """An amount in the currency of the prices."""
@@ -181,9 +186,7 @@ class PlanOutcome:
             "checks": [
                 {
                     **check_row(check),
-                    "seconds_by_seed": {
-                        s: _finite(v) for s, v in check.seconds.items()
-                    },
+                    "seconds_by_seed": finite(check.seconds),
                     "cost_by_seed": dict(check.costs),
                 }
                 for check in self.all_checks
@@ -213,12 +216,16 @@ def check_row(check: Check) -> dict[str, Any]:
     """A check as plain data."""
     return {
         "plan": check.name,
+        "protocol": check.plan.way.protocol,
         "on_demand": check.plan.on_demand,
         "preemptible": check.plan.preemptible,
+        "bid": check.plan.bid,
+        "buffer": check.plan.buffer,
+        "local_steps": check.plan.way.local_steps,
         "predicted_seconds": check.plan.seconds,
-        "seconds": _finite(check.mean_seconds),
+        "seconds": finite(check.mean_seconds),
         "predicted_cost": check.plan.cost,
-        "cost": _finite(check.cost),
+        "cost": finite(check.cost),
         "seeds": len(check.seconds),
         "in_time": check.in_time,
         "reached": check.reached,
@@ -249,10 +256,6 @@ def _buffer_in_words(plan: Plan) -> str:
     if plan.way.protocol == "synchronous":
         return ""
     return f" and a buffer of {plan.buffer}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Table:

@@ -1,17 +1,22 @@
 """The plan as one self-contained page: frontier, checks, and what is unknown."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedcore.planning.volatile_workers import Plan
 from fedrun import units
 from fedrun.report import theme
 from fedrun.report.page import Section, note, page, plot, text
 from fedsim.experiments.intro import intro
+from fedsim.experiments.plan.check import Check
 from fedsim.experiments.plan.outcome import PlanOutcome, workers_in_words
 from fedsim.experiments.terminal import Cells
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+Columns = dict[str, list[str]]
+FAR = 2.0  # times the latest plan: a deadline beyond would flatten the drawing
 _FRONTIER = (
     "Each point is a plan that no other one beats in both time and cost, as the fitted "
     "model predicts them. Crosses are means of simulated runs."
@@ -77,25 +82,27 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
             "<extra></extra>",
         )
     )
-    for colour, check in zip(
-        (theme.GREEN, theme.VERMILION, theme.ORANGE, theme.GREY),
-        outcome.all_checks,
-        strict=False,
-    ):
-        if check.reached:
+    own = [] if outcome.check is None else [outcome.check]
+    groups = [*([check] for check in [*own, *outcome.baselines]), outcome.tried]
+    colours = (theme.GREEN, theme.VERMILION, theme.ORANGE, theme.GREY)
+    for colour, checks in zip(colours, groups, strict=False):
+        shown = [check for check in checks if check.reached]
+        if shown:
             figure.add_trace(
                 Scatter(
-                    x=[check.mean_seconds / unit.size],
-                    y=[check.cost],
-                    name=check.name,
+                    x=[check.mean_seconds / unit.size for check in shown],
+                    y=[check.cost for check in shown],
+                    name=shown[0].name if len(checks) == 1 else "tried",
                     mode="markers",
                     marker={"color": colour, "size": 11, "symbol": "x"},
                 )
             )
-    if outcome.question.deadline is not None:
+    deadline = outcome.question.deadline
+    if deadline is not None and deadline <= FAR * longest:
         figure.add_vline(
-            x=outcome.question.deadline / unit.size,
+            x=deadline / unit.size,
             line={"dash": "dot", "width": 1.5, "color": theme.GREY},
+            annotation_text="deadline",
         )
     figure.update_xaxes(title_text=unit.name, rangemode="tozero")
     figure.update_yaxes(title_text=outcome.prices.currency, rangemode="tozero")
@@ -104,42 +111,54 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
 
 def frontier_cells(outcome: PlanOutcome) -> Cells:
     """The frontier as a table."""
-    rows = [
-        [
-            plan.way.protocol,
-            str(plan.on_demand),
-            str(plan.preemptible),
-            "–" if plan.bid is None else f"{plan.bid:g}",
-            str(plan.buffer),
-            "–" if plan.way.local_steps is None else str(plan.way.local_steps),
-            f"{plan.versions:,}",
-            units.in_seconds(plan.seconds),
-            units.digits(plan.cost),
-        ]
-        for plan in outcome.plans
-    ]
-    head = ["training", "on demand", "preemptible", "bid", "buffer", "local steps"]
-    head += ["versions", "time", outcome.prices.currency]
-    return Cells(head, rows, " rrrrrrrr")
+    plans = outcome.plans
+    columns: Columns = {
+        "training": [plan.way.protocol for plan in plans],
+        **_workers(outcome, plans),
+        "buffer": [str(plan.buffer) for plan in plans],
+        "local steps": [str(plan.way.local_steps or "–") for plan in plans],
+        "versions": [f"{plan.versions:,}" for plan in plans],
+        "time": [units.in_seconds(plan.seconds) for plan in plans],
+        outcome.prices.currency: [units.digits(plan.cost) for plan in plans],
+    }
+    return _cells(columns)
 
 
 def check_cells(outcome: PlanOutcome) -> Cells:
     """The checks as a table."""
-    rows = []
-    for check in outcome.all_checks:
-        count = len(check.seconds)
-        rows.append(
-            [
-                check.name,
-                workers_in_words(check.plan),
-                units.in_seconds(check.plan.seconds),
-                units.in_seconds(check.mean_seconds) if check.reached else "–",
-                units.digits(check.plan.cost),
-                units.digits(check.cost),
-                f"{round(check.in_time * count)} of {count}",
-                f"{round(check.reached * count)} of {count}",
-            ]
-        )
-    head = ["plan", "workers", "predicted time", "time"]
-    head += [f"predicted {outcome.prices.currency}", outcome.prices.currency]
-    return Cells([*head, "in time", "at the target"], rows, "  rrrrrr")
+    checks, currency = outcome.all_checks, outcome.prices.currency
+    columns: Columns = {
+        "plan": [check.name for check in checks],
+        **_workers(outcome, [check.plan for check in checks]),
+        "predicted time": [units.in_seconds(check.plan.seconds) for check in checks],
+        "time": [
+            units.in_seconds(check.mean_seconds) if check.reached else "–"
+            for check in checks
+        ],
+        f"predicted {currency}": [units.digits(check.plan.cost) for check in checks],
+        currency: [units.digits(check.cost) for check in checks],
+        "in time": [_seeds(check, check.in_time) for check in checks],
+        "at the target": [_seeds(check, check.reached) for check in checks],
+    }
+    return _cells(columns)
+
+
+def _workers(outcome: PlanOutcome, plans: Sequence[Plan]) -> Columns:
+    """The columns that say which workers plans have."""
+    columns: Columns = {
+        "on demand": [str(plan.on_demand) for plan in plans],
+        "preemptible": [str(plan.preemptible) for plan in plans],
+    }
+    if outcome.prices.preemptible.quantiles:  # there is a market
+        columns["bid"] = ["–" if p.bid is None else f"{p.bid:g}" for p in plans]
+    return columns
+
+
+def _seeds(check: Check, share: float) -> str:
+    count = len(check.seconds)
+    return f"{round(share * count)} of {count}"
+
+
+def _cells(columns: Columns) -> Cells:
+    rows = [*zip(*columns.values(), strict=True)]
+    return Cells([*columns], rows, " " + "n" * (len(columns) - 1))

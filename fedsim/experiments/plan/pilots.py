@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.records import Decided, Stepped
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, DivergedError
 from fedcore.planning.error_curves import Pilot
 from fedcore.planning.volatile_workers import Protocol
 from fedcore.protocol import Verdict
@@ -23,7 +23,7 @@ from fedrun.run import Run
 from fedsim.api import run
 from fedsim.evaluator import NAME as EVALUATOR
 from fedsim.experiments.plan.goal import Target
-from fedsim.experiments.runner import Task
+from fedsim.experiments.runner import BrokenDownError, Patience, Task
 from fedsim.experiments.trial import Trial, read_trial
 
 MOST_TASKS = 400  # durations that are kept of a pilot
@@ -74,17 +74,25 @@ def simulate_pilot(task: Task[Any], target: Target) -> Measured:
     """Simulates a pilot, and reads it.
 
     Raises:
-        ConfigError: its first evaluation has not the metric of the target.
+        ConfigError: its first evaluation has not the metric of the target, or it broke
+            down.
     """
+    patience = Patience(task.settings)
 
     def check(run: Run, event: Notice) -> None:
+        patience(run, event)
         if isinstance(event, ModelEvaluated) and event.cid == EVALUATOR:
             target.require(event.values, task.app)
 
     workload = load_app(task.app, task.place)
     with TemporaryDirectory(dir=task.scratch) as folder:
         place = Path(folder) / "run"
-        run(task.settings, workload, folder=place, on_event=check)
+        try:
+            run(task.settings, workload, folder=place, on_event=check)
+        except (BrokenDownError, DivergedError) as error:
+            raise ConfigError(
+                f"pilots: one of them broke down; lower the learning rate ({error})"
+            ) from error
         return read_pilot(place, "a pilot")
 
 

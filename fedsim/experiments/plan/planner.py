@@ -19,7 +19,7 @@ from fedcore.planning.volatile_workers import (
 )
 from fedrun import units
 from fedsim.experiments.frame import Progress
-from fedsim.experiments.plan.check import KEPT, Check
+from fedsim.experiments.plan.check import Check
 from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.measure import Federation, PilotRuns, ways_of
 from fedsim.experiments.plan.outcome import (
@@ -30,10 +30,12 @@ from fedsim.experiments.plan.outcome import (
 )
 from fedsim.experiments.plan.pilots import Measured, read_pilot
 from fedsim.experiments.plan.price_file import PricesConfig
+from fedsim.experiments.statistics import paired
 
-ATTEMPTS = 4  # plans that are checked before none is recommended
+ATTEMPTS = 6  # plans that are checked beside the baselines
 CHECKED = 3  # plans, if the first one holds: it and the two baselines
 GOOD_FIT = 0.9  # R² below which the fit is doubted
+FAR = 1.5  # the ratio of simulated and predicted time from which on that is doubted
 PATIENCE = 3.0  # without a deadline, a run is checked up to this many times its time
 
 
@@ -101,45 +103,63 @@ class Planner:
         return all_plans(self.question, ways, offers, self.most)
 
     def examine(self) -> Generator[Progress]:
-        """Simulates plans until one keeps the deadline, and both baselines.
+        """Simulates plans and both baselines, and takes the best one that holds.
 
-        If none does, the cheapest baseline that keeps it is taken.
+        The plan that is predicted to be the best one comes first. If it does not hold,
+        the others of the frontier are halved again and again: one that holds makes
+        way for cheaper ones, and one that does not for sooner ones.
         """
-        question = self.question
-        for attempt in range(ATTEMPTS):
-            plan = cheapest(self.plans, question)
-            if plan is None or plan in [check.plan for check in self.tried]:
-                break
-            name = f"{CHOICE}, attempt {attempt + 1}" if attempt else CHOICE
-            check = yield from self._simulate(name, plan)
-            if self._holds(check):
-                self.check = check
-                break
-            self.tried.append(check)
-            # The next one is given the time that this one took, and a little more.
-            ratio = min(check.quantile(KEPT), 2 * check.limit) / plan.seconds
-            question = question._replace(
-                margin=max(1.15 * question.margin, min(ratio, 4.0))
-            )
+        checked: list[Check] = []
+        left, place = self.question.ordered(self.plans), 0
+        while left and len(checked) < ATTEMPTS:
+            name = f"plan {len(checked) + 1}"
+            checked.append((yield from self._simulate(name, left[place], checked)))
+            holds = self._holds(checked[-1])
+            left = left[:place] if holds else left[place + 1 :]
+            place = len(left) // 2
         for name, some in (
             (ON_DEMAND, on_demand_only(self.plans)),
             (HALF, half_and_half(self.plans)),
         ):
             plan = cheapest(some, self.question)
             if plan is not None:
-                self.baselines.append((yield from self._simulate(name, plan)))
-        if self.check is None:
-            kept = [check for check in self.baselines if self._holds(check)]
-            self.check = min(kept, key=lambda check: check.cost, default=None)
+                check = yield from self._simulate(name, plan, checked)
+                self.baselines.append(check)
+        # What is predicted to be the best comes first, and stays without good reason.
+        best: Check | None = None
+        for each in filter(self._holds, [*reversed(checked), *self.baselines]):
+            if best is None or self._is_clearly_better(each, best):
+                best = each
+        if best is not None:
+            self.check = replace(best, name=CHOICE)
+        others = [each for each in checked if each.plan != self.chosen]
+        self.tried = [
+            replace(each, name=f"tried {number}")
+            for number, each in enumerate(others, start=1)
+        ]
+
+    @property
+    def chosen(self) -> Plan | None:
+        """The plan that is recommended."""
+        return None if self.check is None else self.check.plan
 
     def _holds(self, check: Check) -> bool:
         budget = self.question.budget
         return check.holds and (budget is None or check.cost <= budget)
 
-    def _simulate(self, name: str, plan: Plan) -> Generator[Progress, None, Check]:
+    def _is_clearly_better(self, one: Check, other: Check) -> bool:
+        """Whether the seeds show that a plan is cheaper, or sooner if that counts."""
+        if self.question.seeks_soonest:
+            found = paired(one.seconds, other.seconds).difference
+        else:
+            found = paired(one.costs, other.costs).difference
+        return found.half is not None and found.mean + found.half < 0
+
+    def _simulate(
+        self, name: str, plan: Plan, checked: Sequence[Check]
+    ) -> Generator[Progress, None, Check]:
         """Simulates a plan with all seeds, unless that was done; returns its check."""
-        own = [] if self.check is None else [self.check]
-        for known in [*own, *self.tried]:
+        for known in checked:
             if known.plan == plan:
                 yield Progress(self.checks, name)
                 return replace(known, name=name)
@@ -187,6 +207,11 @@ class Planner:
             return found
         plan = self.check.plan
         model = plan.way.model
+        if self.tried:
+            found.append(
+                "Several plans were simulated over the same seeds and the best one was "
+                "taken: over other seeds it may do a little worse."
+            )
         found.append(
             f"The error model explains {model.r_squared:.1%} of the variance of the "
             "pilots' errors that it is fitted to."
@@ -200,13 +225,36 @@ class Planner:
                 f"{model.limit:.3g}; as low as {plan.way.lowest.limit:.3g} is possible."
             )
         if not model.inverse_low * 0.99 <= plan.inverse <= model.inverse_high * 1.01:
+            low, high = 1 / model.inverse_high, 1 / model.inverse_low
             found.append(
-                f"E[1/y] of the plan is {plan.inverse:.3g}, outside of the pilots' "
-                f"{model.inverse_low:.3g} to {model.inverse_high:.3g}."
+                f"The pilots had {low:.3g} to {high:.3g} updates in a version, and the "
+                f"plan has {1 / plan.inverse:.3g} (harmonic means): its error is "
+                "extrapolated."
             )
+        if plan.way.protocol == "buffered":
+            found.append(
+                "The staleness of the plan's updates is taken to be that of the pilots."
+            )
+        found += self._doubts_of_time(self.check)
         if plan.preemptible:
             found += self._doubts_of_presence(plan)
         return found
+
+    def _doubts_of_time(self, check: Check) -> list[str]:
+        """Whether the simulated runs took about as long as predicted."""
+        ratio = check.mean_seconds / check.plan.seconds
+        if 1 / FAR <= ratio <= FAR:
+            return []
+        why = (
+            "; the predictions have the times of the journals and the checks those of "
+            "simulate in the config, which should describe the same workers"
+            if self.journals
+            else ""
+        )
+        return [
+            f"The simulated runs took {ratio:.2g} times as long as predicted: trust "
+            f"what was simulated{why}."
+        ]
 
     def _doubts_of_presence(self, plan: Plan) -> list[str]:
         offer = plan.offer
@@ -225,8 +273,9 @@ class Planner:
             each = plan.seconds * (1 - offer.away) / plan.versions
             share = uniform_share(plan.versions, each, self.question.deadline)
             bid = self.prices.preemptible.bid_for(share)
+            gives = "no bid keeps them" if bid is None else f"the bid would be {bid:g}"
             found.append(
-                f"The formula of the uniform bid asks for a share of {share:.2f} and "
-                f"gives a bid of {'no quantile' if bid is None else format(bid, 'g')}."
+                "The formula of the uniform bid, which counts no lost tasks, asks for "
+                f"workers that are there for {share:.0%} of the time; {gives}."
             )
         return found

@@ -133,13 +133,21 @@ def test_a_budget_alone_gets_the_soonest_plan_that_it_pays_for() -> None:
     assert best.seconds == min(p.seconds for p in found if p.cost <= 0.01)
 
 
-def test_a_margin_makes_the_choice_faster() -> None:
-    tight = Question(0.2, 1.0, deadline=20.0)
-    best = cheapest(plans(tight), tight)
-    careful = cheapest(plans(tight), tight._replace(margin=1.8))
-    assert best is not None
-    assert careful is not None
-    assert careful.seconds < best.seconds <= 20.0
+@pytest.mark.parametrize(
+    ("deadline", "budget"), [(20.0, None), (None, 0.03), (20.0, 0.03)]
+)
+def test_behind_the_best_plan_each_one_is_better_in_the_other_respect(
+    deadline: float | None, budget: float | None
+) -> None:
+    question = Question(0.2, 1.0, deadline=deadline, budget=budget)
+    found = question.ordered(plans(question))
+    assert found[0] == cheapest(plans(question), question)
+    assert len(found) > 3
+    assert all(question.keeps(plan) for plan in found)
+    costs, times = [p.cost for p in found], [p.seconds for p in found]
+    rising = deadline is not None
+    assert costs == sorted(costs, reverse=not rising)
+    assert times == sorted(times, reverse=rising)
 
 
 def test_equal_halves_are_equal() -> None:

@@ -184,15 +184,34 @@ def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
     assert words in replace(usual, baselines=[]).sentences()
     # An hour costs a third less: 40 % cannot be expected.
     near = plan_for(prices_of(price=2.0))
-    assert "should cost at most 33% less" in near.sentences()[2]
+    assert "the same tasks for at most 33% less" in near.sentences()[2]
     dear = plan_for(prices_of(price=9.0))
     assert dear.recommendation["preemptible"] == 0
     assert dear.sentences()[2].endswith("and is the recommended plan")
     assert "save nothing" in " ".join(dear.sentences())
-    assert "should cost no less" in " ".join(dear.sentences())
+    assert "the same tasks for no less" in " ".join(dear.sentences())
     # A preemption every 4 s, in the middle of a task of 10 s.
     fleeting = plan_for(prices_of(preemptions_per_hour=900.0))
     assert fleeting.recommendation["preemptible"] == 0
+
+
+def test_behind_a_plan_that_is_late_the_cheapest_one_in_time_is_found() -> None:
+    # Away half of the time, for longer than the run: sometimes all of them are.
+    prices = prices_of(preemptions_per_hour=0.6, recovery_seconds=6000)
+    found = plan_for(prices, deadline="5m", checks=10, seeds=1)
+    checks = found.checks
+    names, costs, in_time = checks["plan"], checks["cost"], checks["in_time"]
+    assert names[:3] == ["recommended", "all on demand", "half and half"]
+    assert names[3:] == [f"tried {n}" for n in range(1, len(names) - 2)]
+    # The one that is predicted to be the cheapest, which is not there when it should.
+    assert checks["predicted_cost"][3] == min(checks["predicted_cost"])
+    assert in_time[3] < 0.95 <= in_time[0]
+    held = [cost for cost, share in zip(costs, in_time, strict=True) if share >= 0.95]
+    assert costs[0] == min(held)
+    assert 0 < found.recommendation["preemptible"] < 4
+    assert found.recommendation["on_demand"] == checks["on_demand"][0]
+    assert found.sentences()[-1].startswith("also simulated: 4 preemptible workers (")
+    assert any("over the same seeds" in doubt for doubt in found.doubts)
 
 
 def test_a_target_that_short_pilots_hide_is_reached() -> None:
@@ -234,8 +253,18 @@ def test_journals_serve_as_pilots() -> None:
         latecomer.run(raw, bowl(), folder=f"run-{clients}")
     found = plan_for(pilots=["run-1", "run-4"])
     assert found.recommendation["protocol"] == "synchronous"
+    assert not any("as long as predicted" in doubt for doubt in found.doubts)
+    # The checks simulate other workers than those of the journals.
+    step = {"simulate.step_seconds": 2.0}
+    slow = plan_for(pilots=["run-1", "run-4"], changes=step)
+    assert any("describe the same workers" in doubt for doubt in slow.doubts)
     with pytest.raises(ConfigError, match="at least 2"):
         plan_for(pilots=["run-4"])
+    buffered = {**FEDERATION["algorithm"], "buffer": 2, "synchronous": False}  # type: ignore[dict-item]
+    latecomer.run({**FEDERATION, "algorithm": buffered}, bowl(), folder="other")
+    both = "pilots, synchronous with 1 local step and buffered with 1 local step: exp"
+    with pytest.raises(ConfigError, match=both):
+        plan_for(pilots=["run-4", "other"])
     with pytest.raises(ConfigError, match="no evaluations of accuracy; measured: loss"):
         plan_for(pilots=["run-1", "run-4"], target={"accuracy": 0.9})
 
@@ -304,6 +333,21 @@ def test_a_wrong_price_file_gets_a_sentence(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_prices("wrong.yaml")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e4])
+def test_pilots_that_break_down_get_one_sentence(
+    rate: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_rate = {"algorithm.client.lr": rate}
+    with pytest.raises(ConfigError, match="one of them broke down; lower the lea"):
+        plan_for(changes=set_rate, seeds=1, jobs=2)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_target_that_the_initial_model_reaches_is_told() -> None:
+    with pytest.raises(ConfigError, match="have reached the target already"):
+        plan_for(target={"loss": 1000.0}, seeds=1)
 
 
 def test_arguments_of_the_function_are_checked() -> None:
