@@ -82,8 +82,17 @@ class Demands(NamedTuple):
     @property
     def saturation(self) -> float:
         """The W at which the first shared resource is full: where the bounds cross."""
-        bounds = self.bounds(1)
-        return min(bounds[name] for name in RESOURCES) * self.cycle
+        return full_at(1, self.bounds(1))
+
+
+def full_at(clients: int, bounds: Mapping[str, float]) -> float:
+    """The number of clients at which the first shared resource is full.
+
+    Args:
+        clients: W.
+        bounds: the most updates a second that each resource and W clients allow.
+    """
+    return clients * min(bounds[name] for name in RESOURCES) / bounds["clients"]
 
 
 def demands_of(
@@ -127,6 +136,12 @@ def demands_of(
     up_J, rest_J = _divided(sent_J, push_J, min(c_up, r_up))
     if server is None:
         server_J = np.maximum(0.0, rest_J - request_J.min())
+        if server_J.any():
+            doubts.append(
+                "The server's work on an update is not known: it is taken to be the "
+                f"{1e3 * float(server_J.mean()):.3g} ms by which verdicts of the trace "
+                "took longer than the shortest answer to a request (--server-ms)."
+            )
     else:
         server_J = np.minimum(server, rest_J)
         usual = float(np.median(rest_J))

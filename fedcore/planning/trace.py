@@ -31,6 +31,10 @@ ORDER = tuple(PHASES)
 OWN = ("decode", "evaluate", "compute", "pace", "encode", "settle")
 """The phases that need neither the network nor the server."""
 LEAST_TASKS = 10
+NO_UPLOADS = "No upload has bytes: the uplink is taken to be free, whatever its rate."
+NO_DOWNLOADS = (
+    "No download has bytes: the downlink is taken to be free, whatever its rate."
+)
 _MOST_BYTES = 2**63
 
 
@@ -170,21 +174,18 @@ def _doubts(tasks: Sequence[Task], left_out: int) -> list[str]:
     """What the trace cannot support, in sentences."""
     doubts = []
     if left_out:
-        doubts.append(f"Tasks without one verdict are left out: {left_out}.")
+        doubts.append(
+            f"Tasks that had no verdict or were sent again are left out: {left_out}."
+        )
     if len({round(task.cycle, 9) for task in tasks}) == 1:
         doubts.append(
             "All tasks take exactly the same time: the prediction knows nothing of "
             "clients that are sometimes slower, and its staleness is too regular."
         )
     if not any(task.up for task in tasks):
-        doubts.append(
-            "No upload has bytes: the uplink is taken to be free, whatever its rate."
-        )
+        doubts.append(NO_UPLOADS)
     if not any(task.down for task in tasks):
-        doubts.append(
-            "No download has bytes: the downlink is taken to be free, whatever its "
-            "rate."
-        )
+        doubts.append(NO_DOWNLOADS)
     if len(tasks) < 3 * LEAST_TASKS:
         doubts.append(
             f"The trace has only {len(tasks)} tasks; rare long tasks may be missing."

@@ -1,7 +1,8 @@
-"""Wrong questions to ``fedsim predict`` get one sentence."""
+"""What ``fedsim predict`` says, and that wrong questions get one sentence."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ import latecomer
 from fedcore.errors import ConfigError
 from fedsim.cli import main
 from tests.fedrun.test_phase_file import lines, written
+from tests.fedrun.what_if.federation import simulated
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,111 @@ def test_json_is_printed_alone(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["bottleneck"] in ("uplink", "downlink", "aggregator")
     assert {row["clients"] for row in told["predictions"]} == {1, 2, 4, 8}
+
+
+def test_a_federation_in_rounds_is_not_said_to_fill_a_link(tmp_path: Path) -> None:
+    trace = written(tmp_path, lines())
+    given: dict[str, Any] = {
+        "server_up_mbit": 0.004,
+        "server_down_mbit": 100.0,
+        "server_ms": 0.0,
+    }
+    free = latecomer.predict(trace, [16], **given)
+    assert free.verdict.endswith("the uplink is full from 15 clients on")
+    rounds = latecomer.predict(trace, [16], synchronous=True, **given)
+    assert rounds.rows[-1].utilisation["uplink"] < 0.9
+    assert "if clients did not wait for each other, the uplink would be full" in (
+        rounds.verdict
+    )
+
+
+def test_the_resource_that_is_full_first_is_that_of_the_table(
+    tmp_path: Path,
+) -> None:
+    # All downloads of the trace are new models. With a large buffer few of them are.
+    rows = lines()
+    for row in rows[1:]:
+        if row["phase"] == "download":
+            row["version"] = row["task"]
+    found = latecomer.predict(
+        written(tmp_path, rows),
+        [16],
+        buffer=160,
+        server_up_mbit=0.004,
+        server_down_mbit=0.006,
+        server_ms=0.0,
+    )
+    assert found.bottleneck == found.rows[-1].limit == "uplink"
+    assert found.demands.bounds(1)["downlink"] < found.demands.bounds(1)["uplink"]
+
+
+def test_what_the_server_works_is_a_guess_that_is_told(tmp_path: Path) -> None:
+    rows = lines()
+    for row in rows[1:]:
+        if row["phase"] == "verdict":
+            row["duration"] += 0.05
+    trace = written(tmp_path, rows)
+    guessed = latecomer.predict(trace, [2]).doubts
+    assert any("(--server-ms)" in doubt for doubt in guessed)
+    given = latecomer.predict(trace, [2], server_ms=5.0).doubts
+    assert not any("(--server-ms)" in doubt for doubt in given)
+
+
+# ---------------------------------------------------------------------- from a journal
+
+SIMULATED = {
+    "clients": 3,
+    "speed": {"kind": "log_normal", "sigma": 0.3},
+    "step_seconds": 1.0,
+    "link": {"latency": 0.05},
+}
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("journal") / "run"
+    return simulated(folder, simulate=SIMULATED, stop={"versions": 40})
+
+
+def test_many_clients_are_predicted_from_the_tasks_of_one_in_a_journal(
+    journal: Path,
+) -> None:
+    summary = latecomer.Results(journal).summary
+    rate = summary["accepted"] / summary["seconds"]
+    alone = [
+        latecomer.predict(journal, [1], client=f"client-{n}")
+        .rows[-1]
+        .updates_per_second
+        for n in range(3)
+    ]
+    # The clients differ in their speed; the simulation has no link that they share.
+    assert sum(alone) == pytest.approx(rate, rel=0.05)
+    found = latecomer.predict(journal, [3], client="client-0")
+    assert found.rows[-1].updates_per_second == pytest.approx(3 * alone[0], rel=0.02)
+    assert found.verdict.endswith("nothing that clients share is ever full")
+    assert any("no link can ever be full" in doubt for doubt in found.doubts)
+    assert not any("has bytes" in doubt for doubt in found.doubts)
+
+
+def test_with_the_rates_of_the_link_a_journal_tells_when_it_is_full(
+    journal: Path,
+) -> None:
+    up = 0.002
+    found = latecomer.predict(
+        journal, [1, 200], client="client-0", server_up_mbit=up, server_down_mbit=1.0
+    )
+    few, many = found.rows
+    assert many.limit == "uplink"
+    assert many.updates_per_second < 150 * few.updates_per_second
+    assert many.utilisation["uplink"] > 0.95
+    assert any("has no training times" in doubt for doubt in found.doubts)
+
+
+def test_the_clients_of_a_journal_are_named_and_not_its_evaluator(
+    journal: Path,
+) -> None:
+    names = "client-0, client-1, client-2$"
+    with pytest.raises(ConfigError, match=f"--client says whose .* {names}"):
+        latecomer.predict(journal)
+    with pytest.raises(ConfigError, match=f"no client of this name; it has {names}"):
+        latecomer.predict(journal, client="zoe")

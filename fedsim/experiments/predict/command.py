@@ -19,7 +19,7 @@ from fedrun.results import Results
 from fedsim.experiments.files import Files, require_folder, write_files
 from fedsim.experiments.frame import QUIET, Progress, follow
 from fedsim.experiments.predict.forecast import Forecast
-from fedsim.experiments.predict.journal import journal_trace
+from fedsim.experiments.predict.journal import journal_trace, trainers_of
 from fedsim.experiments.predict.page import forecast_page
 from fedsim.experiments.terminal import screen, tell, whole_numbers
 
@@ -125,9 +125,9 @@ def read_trace(
         raise ConfigError(f"{path}: there is no such trace and no such run")
     if path.is_dir():
         if options.client is None:
-            names = ", ".join(sorted(set(Results(path).names.values()))) or "none"
             raise ConfigError(
-                f"{path}: is a run; --client says whose tasks to take: {names}"
+                f"{path}: is a run; --client says whose tasks to take: "
+                f"{trainers_of(Results(path))}"
             )
         return journal_trace(Results(path), options.client, up, down)
     trace = read_phases(path)

@@ -1,11 +1,12 @@
 """What ``fedsim predict`` finds: a prediction for each number of clients."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedcore.planning.demands import RESOURCES, Demands
+from fedcore.planning.demands import RESOURCES, Demands, full_at
 from fedcore.planning.throughput import Pace, Prediction
 from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
@@ -46,14 +47,23 @@ class Forecast:
 
     @property
     def saturation(self) -> float:
-        """The number of clients that fill the first shared resource."""
-        return self.demands.saturation
+        """The number of clients that fill the first shared resource.
+
+        Downloads are as large as those of the most clients that are predicted.
+        """
+        last = self.rows[-1]
+        return full_at(last.clients, last.bounds)
 
     @property
     def bottleneck(self) -> str:
         """The shared resource that is full first."""
-        bounds = self.demands.bounds(1)
+        bounds = self.rows[-1].bounds
         return min(RESOURCES, key=lambda name: bounds[name])
+
+    @property
+    def waits(self) -> bool:
+        """Whether clients wait for each other."""
+        return self.pace is None or self.pace.is_synchronous
 
     @property
     def verdict(self) -> str:
@@ -67,10 +77,13 @@ class Forecast:
         )
         if not np.isfinite(self.saturation):
             return f"{said}; nothing that clients share is ever full"
-        return (
-            f"{said}; the {self.bottleneck} is full from "
-            f"{units.digits(self.saturation)} clients on"
-        )
+        many = units.counted(math.ceil(self.saturation), "client")
+        if self.waits:
+            return (
+                f"{said}; if clients did not wait for each other, the "
+                f"{self.bottleneck} would be full from {many} on"
+            )
+        return f"{said}; the {self.bottleneck} is full from {many} on"
 
     def cells(self) -> Cells:
         """A row for each number of clients."""

@@ -7,9 +7,9 @@ does not know how long each transfer took.
 
 import math
 
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.records import Decided, Enrolled, Leased
 from fedcore.errors import ConfigError
-from fedcore.planning.trace import Row, Trace, trace_of
+from fedcore.planning.trace import NO_DOWNLOADS, NO_UPLOADS, Row, Trace, trace_of
 from fedcore.typing import Seconds
 from fedrun.results import Results
 
@@ -45,9 +45,9 @@ def journal_trace(
     """
     cids = [cid for cid, name in results.names.items() if name == client]
     if not cids:
-        known = ", ".join(sorted(results.names.values())) or "none"
         raise ConfigError(
-            f"--client {client}: the run has no client of this name; it has {known}"
+            f"--client {client}: the run has no client of this name; it has "
+            f"{trainers_of(results)}"
         )
     rows, lease, doubt, task, last = list[Row](), None, "", 0, -math.inf
     for record in results.records:
@@ -61,7 +61,17 @@ def journal_trace(
             rows += _rows(task, began, record, lease, *both)
             task, lease, last = task + 1, None, record.at
     trace = trace_of(client, rows)
-    return trace._replace(doubts=[doubt, *trace.doubts])
+    # Where it is blind, transfers have bytes of which nothing is made here.
+    known = (NO_UPLOADS, NO_DOWNLOADS) if doubt == _BLIND else ()
+    others = [each for each in trace.doubts if each not in known]
+    return trace._replace(doubts=[doubt, *others])
+
+
+def trainers_of(results: Results) -> str:
+    """The names of the clients that could send updates, for a message."""
+    enrolled = results.of(Enrolled)
+    names = {each.name for each in enrolled if each.role == "trainer"}
+    return ", ".join(sorted(names)) or "none"
 
 
 def _transfers(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcore.planning.demands import RESOURCES
+from fedrun import units
 from fedrun.report import theme
 from fedrun.report.page import Section, page, plot, text
 from fedsim.experiments.curves import COLOURS
@@ -91,7 +92,7 @@ def rates_figure(forecast: Forecast) -> "Figure":
                 hovertemplate=f"{name}: at most %{{y:.3g}} updates/s<extra></extra>",
             )
         )
-    if forecast.saturation <= clients[-1]:
+    if forecast.saturation <= clients[-1] and not forecast.waits:
         figure.add_vline(
             x=forecast.saturation,
             line={"color": theme.GREY, "dash": "dot"},
@@ -134,7 +135,7 @@ def staleness_figure(forecast: Forecast) -> "Figure":
             Bar(
                 x=np.arange(len(counts_T)),
                 y=100 * counts_T / max(1, counts_T.sum()),
-                name=f"{row.clients} clients",
+                name=units.counted(row.clients, "client"),
                 marker={"color": colour, "line": {"width": 0}},
                 hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
                 "versions late<extra></extra>",
