@@ -43,6 +43,8 @@ NO_DEVICE = (
     "another one."
 )
 
+SAME_CLIENTS = "All runs have the same number of clients, so no scaling is measured."
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleOptions(Options):
@@ -109,6 +111,8 @@ def compute_scale(options: ScaleOptions, console: Console = QUIET) -> ScaleRepor
     workload = load_app(name, place)
     work = _Work(config, workload, name)
     measured = measured_scaling(options.runs) if options.runs else None
+    if len(options.runs) > 1 and measured is None:
+        work.doubts.append(SAME_CLIENTS)
 
     def steps() -> Generator[Progress]:
         work.count_step()

@@ -116,7 +116,9 @@ def speedup_figure(report: ScaleReport) -> "Figure":
     lines["as many times as workers"] = [float(n) for n in workers]
     if report.measured is not None:
         lines["measured"] = report.measured.speedups
-    return _lines(report, lines, "speed-up at fixed total work")
+    figure = _lines(report, lines, "speed-up at fixed total work")
+    figure.update_yaxes(type="log")  # else the ideal hides all others
+    return figure
 
 
 def efficiency_figure(report: ScaleReport) -> "Figure":

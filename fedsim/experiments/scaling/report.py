@@ -116,14 +116,15 @@ class ScaleReport:
         """What else is to be known, in words."""
         found = [*self.doubts]
         if (ours := self.scaling()) is not None and len(self.workers) > 1:
-            most = self.workers[-1]
             times = dict(zip(ours.workers, ours.strong, strict=True))
-            best = units.counted(best_workers(times), "worker")
+            best = best_workers(times)
             found.append(
-                f"For a fixed total work, {best} of those asked for are fastest; "
-                f"{most} are {units.digits(ours.speedups[-1])} times as fast as one, "
-                "and the best Amdahl fit has a serial share of "
-                f"{units.digits(ours.serial_share)}."
+                f"For a fixed total work, {units.counted(best, 'worker')} "
+                f"{'is' if best == 1 else 'are'} the fastest of those asked for, "
+                f"{units.digits(ours.speedups[ours.workers.index(best)])} times as "
+                "fast as one; by Amdahl's law, "
+                f"{units.digits(100 * ours.serial_share)} % of the time of one worker "
+                "cannot be shared."
             )
         return found
 

@@ -50,7 +50,9 @@ def numbers(done: Ended) -> dict[str, object]:
 def test_layers_exchanges_scaling_and_the_limit_are_told_and_written() -> None:
     done = scale("--workers", "4,2", "-o", "out")
     assert (done.status, done.errors) == (0, [])
-    assert "clients a version" in done.out.splitlines()[-1]
+    *_, fastest, limit = done.out.splitlines()
+    assert "clients a version" in limit
+    assert " the fastest of those asked for, " in fastest
     saved = json.loads(Path("out", "scale.json").read_text())
     assert saved["workers"] == [1, 2, 4]
     assert [row["kind"] for row in saved["layers"]] == ["linear", "loss", "sgd"]
@@ -140,6 +142,9 @@ def test_runs_of_various_sizes_are_the_measured_scaling() -> None:
         runs += ["--run", f"run-{clients}"]
     found = numbers(scale("--json", *runs))
     assert found["measured"]["workers"] == [2, 4]  # type: ignore[index]
+    alike = numbers(scale("--json", *runs[:2], *runs[:2]))
+    assert alike["measured"] is None
+    assert "have the same number of clients" in " ".join(alike["sentences"])  # type: ignore[arg-type]
     assert list(found["limits"]) == ["initial", "run-4"]  # type: ignore[call-overload]
     assert scale(*runs, "-o", "out").status == 0
     assert "Measured scaling" in Path("out", "scale.html").read_text()
