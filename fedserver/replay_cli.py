@@ -79,7 +79,7 @@ def replay(
     if each:
         with bar("replays") as progress:
             ranked = rank(run, changes, evaluate, metric, progress)
-        _print(ranked.to_json(), [*_rows(ranked.table), *ranked.sentences], as_json)
+        _print(ranked.to_json(), [*_ranking(ranked.table), *ranked.sentences], as_json)
         if page is not None:
             click.echo(f"{write_page(ranked, page)}: the ranking", err=as_json)
         return
@@ -102,6 +102,13 @@ def _print(found: JSON, lines: Sequence[str], as_json: bool) -> None:
         return
     for line in lines:
         click.echo(printable(line))
+
+
+def _ranking(table: Table) -> list[str]:
+    """The lines of a ranking, which leaves out a column for each class."""
+    short = {name: own for name, own in table.items() if not name.startswith("recall_")}
+    where = ["--page and --json also have the recall of each class"]
+    return [*_rows(short), *(where if len(short) < len(table) else ())]
 
 
 def _rows(table: Table) -> list[str]:

@@ -98,16 +98,29 @@ class LeaveOneOut:
                 "without them; an app with test data would tell who helped (--app)"
             ]
         name, value = self.metric, self.everybody.metrics[self.metric]
-        # Alone, not all of them together.
-        harmful = [left.client for left in self.clients if self.effect(left) < 0]
         lines = [f"{name} of the model of all clients: {value:.4f}"]
-        lines += [
-            f"{name} without {left.client}: {left.metrics[name]:.4f}"
-            for left in (self.clients[0], self.clients[-1])
-        ]
+        silent = [left.client for left in self.clients if not left.updates]
+        if silent:
+            has = "has" if len(silent) == 1 else "have"
+            lines.append(f"{', '.join(silent)} {has} no update in the model")
+        heard = [left for left in self.clients if left.updates]
+        if not heard:
+            return lines
+        first, last = heard[0], heard[-1]
+        if not self.effect(first) <= 0:  # a model that is no number is worst
+            lines.append(f"{first.client} helped most: {self._without(first)}")
+        # Alone, not all of them together.
+        harmful = [left.client for left in heard if self.effect(left) < 0]
         if harmful:
+            lines.append(f"{last.client} hurt most: {self._without(last)}")
             lines.append(f"the model is better without {' or '.join(harmful)}")
+        elif last is not first:
+            without = self._without(last)
+            lines.append(f"{last.client} helped least: {without}; no client hurt")
         return lines
+
+    def _without(self, left: Left) -> str:
+        return f"the {self.metric} without it is {left.metrics[self.metric]:.4f}"
 
     def to_json(self) -> JSON:
         """The ranking as plain data."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MOST_POINTS, MOST_LISTED = 400, 30
+_BOTH = ("client", "updates", "replayed", "mean λ", "replayed", "share", "replayed")
 _GUARANTEE = (
     "The replay decides on the recorded updates once more. What the other clients "
     "learnt from models that held the left out updates stays in their updates."
@@ -50,18 +51,18 @@ def _counterfactual(found: Counterfactual) -> str:
         Section(
             "clients",
             "Clients",
-            "Accepted updates, mean weights λ and shares before and after.",
+            "Accepted updates, mean weights λ and shares, as recorded and replayed.",
             [
                 _cells(
                     found.clients,
-                    ("client", "updates", "then", "mean λ", "then", "share", "then"),
+                    _BOTH,
                     "{:,}|{:,}|{:.3g}|{:.3g}|{:.1%}|{:.1%}",
                 )
             ],
         )
     )
     if found.labels:
-        heads = ("label", "share", "then")
+        heads = ("label", "share", "replayed")
         cells = _cells(found.labels, heads, "{:.1%}|{:.1%}")
         sections.append(
             Section("labels", "Labels", "Shares of the labels in both models.", [cells])

@@ -85,6 +85,13 @@ def test_each_client_is_left_out_in_turn(run: Path) -> None:
     head, *rows = done.out.splitlines()
     assert head.split()[:3] == ["client", "updates", "share"]
     assert [row.split()[0] for row in rows[:5]][-1] == HARMFUL
+    assert "recall" not in head
+    where, everybody, best, worst, better = rows[5:]
+    assert where == "--page and --json also have the recall of each class"
+    assert everybody.startswith("loss of the model of all clients: ")
+    assert best.startswith(f"{rows[0].split()[0]} helped most: the loss without it is ")
+    assert worst.startswith(f"{HARMFUL} hurt most: the loss without it is ")
+    assert better == f"the model is better without {HARMFUL}"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import latecomer
+from fedcore.coordinator.events import ClientEnrolled
 from fedcore.errors import ConfigError
 from fedrun.evaluation import Evaluation
 from fedrun.what_if import rank
@@ -89,3 +90,25 @@ def test_a_client_without_which_the_loss_is_no_number_comes_first(run: Path) -> 
     ranked = rank(run, evaluate=evaluate).clients
     assert math.isnan(ranked[0].metrics["loss"])
     assert [left.metrics["loss"] for left in ranked[1:]] == [3.0, 2.0, 0.7, 0.5]
+
+
+def test_clients_that_do_no_harm_and_those_without_updates_are_named(
+    tmp_path: Path,
+) -> None:
+    written = Written(tmp_path)
+    for name in ("ann", "bob"):
+        written.push(name)
+    written.group.feed(ClientEnrolled(at=1.0, cid="eve", name="eve"))
+    written.group.commit()
+    written.close()
+    losses = iter([1.0, 1.5, 2.0, 1.0])
+
+    def evaluate(paths: Sequence[Path]) -> list[Evaluation]:
+        return [Evaluation(1, {"loss": next(losses)}) for _ in paths]
+
+    assert rank(written.folder, evaluate=evaluate).sentences == [
+        "loss of the model of all clients: 1.0000",
+        "eve has no update in the model",
+        "bob helped most: the loss without it is 2.0000",
+        "ann helped least: the loss without it is 1.5000; no client hurt",
+    ]
