@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-from tests.docs.figures.series import Saved, Series, pool, saved
+from tests.docs.figures.series import NUMBER, Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
 
 PAGE = "docs/replay.md"
 SAID = (  # settings
     r"\b0\.1\b|α = 0\.5|buffer of 5|[Vv]ersion 0|20 versions|100 versions",
+    r"some 300 such",
 )
 CHAPTER = "By how much a retrained model differs"
 
@@ -41,3 +42,7 @@ def quotes() -> Iterator[Quote]:
         for name in ("relative", "recorded", "replayed", "retrained")
     ]
     yield Quote(CHAPTER, "", pool(more=found))
+    replay = saved("speed")["benchmarks"]["replay"]
+    of_title = [float(n.replace(",", "")) for n in NUMBER.findall(replay["title"])]
+    measured = pool(replay["groups"]["journal"], of_title)
+    yield Quote("How long it takes", "", measured)
