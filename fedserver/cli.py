@@ -1,6 +1,5 @@
 """The command ``fedserver``."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from fedrun.cli.command import (
     trust_options,
     verbose_option,
 )
+from fedrun.cli.plain_json import to_json
 from fedserver.journal_cli import RUN, journal_commands
 
 CONFIG = click.argument("config", type=PATH)
@@ -115,7 +115,7 @@ def status(host: str, as_json: bool, **trust: Any) -> None:
 
     found = ask_status(host, **trust)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(to_json(found, indent=2))
         return
     from rich.console import Console
 

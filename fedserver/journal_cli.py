@@ -1,6 +1,5 @@
 """``fedserver journal``: commands that print, check, replay or repair a journal."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from fedrun.cli.command import (
     in_sentences,
     methods_option,
 )
+from fedrun.cli.plain_json import to_json
 from fedserver.replay_cli import replay
 
 RUN = click.argument("run", type=PATH)
@@ -67,7 +67,7 @@ def show(
         if not wanted:
             continue
         click.echo(
-            json.dumps({"number": number, **facts})
+            to_json({"number": number, **facts})
             if as_json
             else printable(_line(number, facts))
         )

@@ -23,6 +23,7 @@ from fedrun.traffic import OTHERS, Lane, Load, read_lanes
 from fedrun.units import counted
 from fedserver.listening import OPERATOR_FILE
 
+MOST_LABELS = 12  # in a line of the status
 _PATIENCE, _FREE_SECONDS = 5.0, 10.0  # seconds
 
 
@@ -94,9 +95,12 @@ def status_table(status: JSON) -> RenderableType:
         head.add_row("disk", Text(status["disk"]))
     for what, sentence in _troubles(status):
         head.add_row(what, Text(sentence))
+    if labels := _labels(status):
+        head.add_row("labels", Text(printable(labels)))
     head.add_row("ended", status["ended"] or "no")
+    names = ("client", "does", "there", "accepted", "refused", "late by", "λ")
     table = Table(
-        *("client", "does", "there", "accepted", "refused", "late by", "λ", "share"),
+        *(*names, "share", "recently"),
         box=None,
         header_style="dim",
     )
@@ -109,11 +113,25 @@ def status_table(status: JSON) -> RenderableType:
             str(client["refused"]),
             str(client["staleness"]),
             f"{client['weight']:.2f}",
-            f"{client['recent_share']:.1%}" if client.get("recent_share") else "",
+            *(_share(client, name) for name in ("share", "recent_share")),
         )
     if status["unlisted"]:
         table.add_row(f"[dim]and {status['unlisted']:,} more[/]")
     return Group(head, Text(""), table, *_bytes(status))
+
+
+def _share(client: JSON, name: str) -> str:
+    """A client's share in the model, where it has one; an older server tells none."""
+    return f"{client[name]:.1%}" if client.get(name) else ""
+
+
+def _labels(status: JSON) -> str:
+    """The shares of the labels in the model, the largest first."""
+    found = status.get("coverage", {}).get("labels", {})
+    shares = sorted(((own["share"], name) for name, own in found.items()), reverse=True)
+    said = [f"{name}: {share:.1%}" for share, name in shares[:MOST_LABELS]]
+    more = len(shares) - len(said)
+    return ", ".join(said) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _troubles(status: JSON) -> Iterator[tuple[str, str]]:

@@ -55,6 +55,23 @@ def test_the_status_tells_what_has_happened(server: Served) -> None:
     assert "ann" in shown(status_table(told))
 
 
+def test_the_status_shows_the_shares_of_clients_and_labels(server: Served) -> None:
+    work(server)
+    told = ask_status(server.address)
+    assert "labels" not in shown(status_table(told))  # nobody told any
+    told["coverage"]["labels"] = {
+        str(label): {"share": (1 + label) / 120, "recent": 0.0, "version": 1}
+        for label in range(15)
+    }
+    said = shown(status_table(told))
+    assert "labels" in said
+    words = " ".join(said.split())
+    assert "labels 14: 12.5%, 13: 11.7%" in words
+    assert "3: 3.3% and 3 more" in words
+    row, *_ = [line for line in said.splitlines() if line.split()[:1] == ["ann"]]
+    assert row.split()[-2:] == ["100.0%", "100.0%"]  # of all updates, and lately
+
+
 def test_the_commands_ask_a_running_server(server: Served) -> None:
     asked = CliRunner().invoke(main, ["status", server.address, "--json"])
     assert json.loads(asked.stdout)["run"] == server.run.run_id
