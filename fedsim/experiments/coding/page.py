@@ -19,7 +19,8 @@ WARNING = (
 _TIMES = (
     "The whole work takes an undisturbed worker the time 1. Each worker takes its "
     "share of it, and an exponential delay that is proportional to the share. The "
-    "lines are formulas, the points means of draws."
+    "lines are formulas, the points means of draws. Gradient coding is sooner where "
+    "s + 1 divides the number of workers: then one worker of each group is enough."
 )
 _SHUFFLES = (
     "Before every pass each worker gets fresh rows. One broadcast can serve several "

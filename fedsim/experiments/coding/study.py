@@ -254,7 +254,8 @@ class CodingStudy:
         """How many workers, which delays, how many trials."""
         return (
             f"{counted(self.workers, 'worker')}, straggling rate {self.straggling:g}, "
-            f"{self.trials:,} trials each"
+            f"{self.trials:,} trials each; one undisturbed worker takes the time 1 for "
+            "all of the work"
         )
 
     @property
@@ -267,6 +268,8 @@ class CodingStudy:
             f"takes {fastest:.4g}, and without a code it takes {uncoded:.4g}: "
             f"{uncoded / fastest:.2f} times as long"
         )
+        if k == self.workers:
+            words = f"no MDS code is sooner than no code, which takes {uncoded:.4g}"
         coded = self.of("gradient coding")
         if not coded:
             return words

@@ -112,9 +112,9 @@ class Audit:
         first, last = there[0], there[-1]
         parts = []
         if self.help_of(self._best(first)) > 0:
-            parts.append(f"{first.client} helps most: {self._without(first)}")
+            parts.append(f"{self._without(first)}: it helps most")
         if self.help_of(self._best(last)) < 0:
-            parts.append(f"{last.client} hurts most: {self._without(last)}")
+            parts.append(f"{self._without(last)}: it hurts most")
             spare = [r.client for r in there if self.help_of(self._best(r)) < 0]
             each = "each be" if len(spare) > 1 else "be"
             parts.append(
@@ -132,7 +132,10 @@ class Audit:
         change = self._best(row).changes[self.metric]
         way = "higher" if change > 0 else "lower"
         kind = "" if row.true else "an estimated "
-        return f"without it the {self.metric} would be {kind}{abs(change):.2g} {way}"
+        return (
+            f"without {row.client} the {self.metric} would be {kind}{abs(change):.2g} "
+            f"{way}"
+        )
 
     def cells(self) -> Cells:
         """The table of clients, the most helpful one first."""

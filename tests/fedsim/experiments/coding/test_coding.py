@@ -31,6 +31,8 @@ def test_ten_workers_gain_most_where_seven_are_waited_for() -> None:
 
 def test_gradient_coding_gains_where_delays_are_long() -> None:
     assert "gains nothing" in latecomer.coding(10, trials=200).verdict
+    soon = latecomer.coding(10, straggling=1e4, trials=200)
+    assert soon.verdict.startswith("no MDS code is sooner than no code, which takes ")
     late = latecomer.coding(10, straggling=0.1, trials=200)
     assert "gradient coding is fastest for s = " in late.verdict
 
