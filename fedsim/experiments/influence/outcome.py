@@ -115,15 +115,25 @@ class Audit:
             parts.append(f"{self._without(first)}: it helps most")
         if self.help_of(self._best(last)) < 0:
             parts.append(f"{self._without(last)}: it hurts most")
-            spare = [r.client for r in there if self.help_of(self._best(r)) < 0]
+            spare = [row for row in there if self.help_of(self._best(row)) < 0]
             each = "each be" if len(spare) > 1 else "be"
             parts.append(
-                f"by the {self.metric} on the test data, {_some(spare)} could {each} "
-                "left out"
+                f"by the {self.metric} on the test data, "
+                f"{_some([row.client for row in spare])} could {each} left out"
             )
+            parts += self._missed(spare)
         else:
             parts.append(f"no client hurts the {self.metric} on the test data")
         return "; ".join(parts)
+
+    def _missed(self, spare: Sequence[Row]) -> list[str]:
+        """Which clients the other metrics would not leave out."""
+        found = []
+        for name in self.values:
+            missed = [r.client for r in spare if help_of(name, self._best(r)) > 0]
+            if missed:
+                found.append(f"by the {name}, {_some(missed)} would be missed")
+        return found
 
     def _best(self, row: Row) -> Influence:
         return row.true or row.estimated

@@ -22,8 +22,8 @@ _FRONTIER = (
     "model predicts them. Crosses are means of simulated runs."
 )
 _CHECKS = (
-    "Each plan is simulated with preemption seeds of its own. A worker is paid while "
-    "it is there, until the target is reached."
+    "All plans are simulated with the same preemption seeds; the pilots had others. A "
+    "worker is paid while it is there, until the target is reached."
 )
 
 
@@ -83,8 +83,8 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
         )
     )
     own = [] if outcome.check is None else [outcome.check]
-    groups = [*([check] for check in [*own, *outcome.baselines]), outcome.tried]
-    colours = (theme.GREEN, theme.VERMILION, theme.ORANGE, theme.GREY)
+    groups = [outcome.tried, *([check] for check in [*own, *outcome.baselines])]
+    colours = (theme.GREY, theme.GREEN, theme.VERMILION, theme.ORANGE)
     for colour, checks in zip(colours, groups, strict=False):
         shown = [check for check in checks if check.reached]
         if shown:
@@ -92,7 +92,7 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
                 Scatter(
                     x=[check.mean_seconds / unit.size for check in shown],
                     y=[check.cost for check in shown],
-                    name=shown[0].name if len(checks) == 1 else "tried",
+                    name="tried" if checks is outcome.tried else shown[0].name,
                     mode="markers",
                     marker={"color": colour, "size": 11, "symbol": "x"},
                 )

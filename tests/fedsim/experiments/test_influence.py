@@ -12,7 +12,13 @@ import latecomer
 from fedcore.errors import ConfigError, LatecomerError, ModelError, WorkloadError
 from fedsim.experiments.influence.audit import Auditor, last_of
 from fedsim.experiments.influence.estimate import Settings, estimate
-from fedsim.experiments.influence.outcome import Audit, pearson, spearman
+from fedsim.experiments.influence.outcome import (
+    Audit,
+    Influence,
+    Row,
+    pearson,
+    spearman,
+)
 from fedsim.experiments.influence.page import bars_figure, scatter_figure
 from fedsim.experiments.influence.repetition import Repetition
 from fedsim.experiments.influence.schedule import read_schedule
@@ -80,6 +86,23 @@ def test_the_client_with_wrong_labels_hurts_by_both_measures() -> None:
     assert last.endswith("on the test data, client-2 could be left out")
     page = Path("out", "influence.html").read_text()
     assert page.count('<figure class="plot"') == 2
+
+
+def test_a_client_that_another_metric_would_miss_is_named() -> None:
+    changes = {"ann": (0.2, -0.1), "bob": (-0.1, -0.3), "eve": (-0.2, 0.1)}
+    told = Audit(
+        run="run",
+        versions=9,
+        settings=Settings("hessian", 50, truncate=False),
+        values={"loss": 0.5, "accuracy": 0.9},
+        rows=[
+            Row(name, 8, 9, Influence({"loss": loss, "accuracy": accuracy}, 1.0))
+            for name, (loss, accuracy) in changes.items()
+        ],
+    )
+    assert told.verdict.endswith(
+        "bob and eve could each be left out; by the accuracy, bob would be missed"
+    )
 
 
 def test_a_recorded_run_is_audited_as_it_was_simulated() -> None:
