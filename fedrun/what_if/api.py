@@ -5,8 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedcore.errors import ConfigError
 from fedcore.workload import Workload
 from fedrun.app import load_app
+from fedrun.arguments import expect_changes, expect_list, expect_paths, expect_type
 from fedrun.config.yaml_text import changes_of
 from fedrun.evaluation import evaluate_files
 from fedrun.what_if.compare import compare
@@ -48,9 +50,13 @@ def replay(
         JournalError: there is no run, or its journal does not hold all updates.
         WorkloadError: the app has no test data.
     """
-    names = (without,) if isinstance(without, str) else tuple(without)
+    folder = _folder(run)
+    names = (without,) if isinstance(without, str) else without
+    expect_list("names of clients", str, without=names)
+    expect_changes(changes)
+    expect_paths(out=out, page=page)
     evaluate = _evaluate(app)
-    found = compare(Path(run), changes_of(changes), names)
+    found = compare(folder, changes_of(changes), tuple(names))
     if evaluate is not None:
         found = evaluate_both(found, evaluate)
     if out is not None:
@@ -86,15 +92,28 @@ def leave_one_out(
         JournalError: there is no run, or its journal does not hold all updates.
         WorkloadError: the app has no test data.
     """
-    found = rank(Path(run), changes_of(changes), _evaluate(app), metric)
+    folder = _folder(run)
+    expect_changes(changes)
+    expect_type("the name of a metric", str, metric=metric)
+    expect_paths(page=page)
+    found = rank(folder, changes_of(changes), _evaluate(app), metric)
     if page is not None:
         write_page(found, Path(page))
     return found
 
 
+def _folder(run: str | Path) -> Path:
+    if not isinstance(run, str | Path):
+        raise ConfigError(f"run: expected the folder of a run, got {run!r}")
+    return Path(run)
+
+
 def _evaluate(app: str | Workload | None) -> EvaluateFiles | None:
     if app is None:
         return None
+    expect_type(
+        "a workload or a text such as 'my_app:workload'", str, Workload, app=app
+    )
     workload = load_app(app) if isinstance(app, str) else app
     name = app if isinstance(app, str) else "the workload"
     return partial(evaluate_files, workload, app=name)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedrun.arguments import expect_count, file_of, path_of
 from fedrun.config.yaml_text import changes_of, value_text
 from fedrun.results import Results
-from fedsim.experiments.arguments import expect_count, file_of, path_of
 from fedsim.experiments.codecs.command import CodecsOptions, compute_codecs
 from fedsim.experiments.codecs.comparison import Comparison as CodecComparison
 from fedsim.experiments.compare.command import write_page

@@ -26,8 +26,8 @@ from fedcore.distributions import Floats
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import JSON
+from fedrun.arguments import expect_type
 from fedrun.units import counted
-from fedsim.experiments.arguments import expect_type
 
 _MOST = 1000  # workers
 _MOST_DRAWS = 100_000_000  # delays in memory at a time: 0.8 GB

@@ -7,8 +7,8 @@ from typing import Any
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.influence.fisher import SAMPLES
 from fedcore.workload import Workload
+from fedrun.arguments import expect_count, file_of, path_of
 from fedrun.config.yaml_text import changes_of
-from fedsim.experiments.arguments import expect_count, file_of, path_of
 from fedsim.experiments.influence.command import InfluenceOptions, compute_influence
 from fedsim.experiments.influence.estimate import ESTIMATORS, Estimator
 from fedsim.experiments.influence.outcome import Audit

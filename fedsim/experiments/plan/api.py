@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
-from fedrun.config.yaml_text import changes_of
-from fedsim.experiments.arguments import (
+from fedrun.arguments import (
     expect_config,
     expect_count,
     expect_list,
@@ -14,6 +13,7 @@ from fedsim.experiments.arguments import (
     expect_type,
     path_of,
 )
+from fedrun.config.yaml_text import changes_of
 from fedsim.experiments.plan.command import PlanOptions, compute_plan, write_plan
 from fedsim.experiments.plan.outcome import PlanOutcome
 

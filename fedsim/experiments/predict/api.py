@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedcore.errors import ConfigError
-from fedsim.experiments.arguments import expect_paths, expect_type
+from fedrun.arguments import expect_paths, expect_type
 from fedsim.experiments.predict.command import (
     PredictOptions,
     compute_forecast,

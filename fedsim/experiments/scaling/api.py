@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
-from fedrun.config.yaml_text import changes_of
-from fedsim.experiments.arguments import (
+from fedrun.arguments import (
     expect_config,
     expect_list,
     expect_paths,
@@ -14,6 +13,7 @@ from fedsim.experiments.arguments import (
     file_of,
     path_of,
 )
+from fedrun.config.yaml_text import changes_of
 from fedsim.experiments.scaling.command import ScaleOptions, compute_scale, write_scale
 from fedsim.experiments.scaling.report import ScaleReport
 

@@ -230,3 +230,30 @@ def test_an_amended_run_is_replayed_with_the_settings_that_it_had(
     left = {each.client: each.distance for each in rank(then.folder).clients}
     assert left["bob"] == without.distance
     assert compare(then.folder, ["algorithm.buffer=2"]).replayed.version == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"run": 3}, "run: expected the folder of a run, got 3"),
+        ({"without": [3]}, "without: expected names of clients, got 3"),
+        ({"without": 3}, "without: expected names of clients, got 3"),
+        ({"changes": ["algorithm.buffer"]}, "changes: expected values by field"),
+        ({"app": 3}, "app: expected a workload or a text such as"),
+        ({"out": 3}, "out: expected a path, got 3"),
+        ({"page": 3}, "page: expected a path, got 3"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_gets_one_sentence(
+    run: Path, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        latecomer.replay(**{"run": run, **arguments})
+    if not {"without", "out"} & set(arguments):
+        with pytest.raises(ConfigError, match=words):
+            latecomer.leave_one_out(**{"run": run, **arguments})
+
+
+def test_a_metric_is_named_by_a_text(run: Path) -> None:
+    with pytest.raises(ConfigError, match="metric: expected the name of a metric"):
+        latecomer.leave_one_out(run, metric=3)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Checks the types of the arguments that scripts pass to the functions of latecomer."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from fedcore.errors import ConfigError
@@ -60,8 +61,17 @@ def expect_config(config: object, app: object, changes: object) -> None:
         raise ConfigError("config: expected the path of a YAML file, got None")
     expect_paths(config=config)
     expect_type("a text such as 'my_app:workload'", str, app=app)
+    expect_changes(changes)
+
+
+def expect_changes(changes: object) -> None:
+    """Checks the values that replace those of a config.
+
+    Raises:
+        ConfigError: they are no dict.
+    """
     expect_type(
-        "values by field, such as {'algorithm.buffer': 8}", dict, changes=changes
+        "values by field, such as {'algorithm.buffer': 8}", Mapping, changes=changes
     )
 
 
