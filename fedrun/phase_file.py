@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.errors import ConfigError
-from fedcore.planning.trace import Row, Trace, check_row, trace_of
+from fedcore.planning.trace import PHASES, Row, Trace, check_row, trace_of
 
 FORMAT = "latecomer phases 1"
 _NUMBERS = {"task": int, "start": float, "duration": float, "bytes": int}
@@ -65,7 +65,7 @@ def _rows(path: Path, lines: list[bytes], client: str) -> Iterator[Row]:
             # was started again, before an empty line or a head.
             if not after.strip() or b'"format"' in after:
                 continue
-            raise ConfigError(f"{path}:{number}: is no line of JSON")
+            raise ConfigError(f"{path}:{number}: is no JSON object; each line is one")
         if "format" in found:
             other = _head(path, number, found)["client"]
             if other != client:
@@ -117,11 +117,16 @@ def _row(path: Path, number: int, found: dict[str, Any]) -> Row:
                 f"{path}:{number}: column {name!r}: expected "
                 f"{'a whole number' if kind is int else 'seconds'}, got {value!r}"
             )
+    if not isinstance(found.get("phase"), str):
+        raise ConfigError(
+            f"{path}:{number}: column 'phase': expected one of {', '.join(PHASES)}, "
+            f"got {found.get('phase')!r}"
+        )
     version = found.get("version")
     if not (version is None or isinstance(version, int)):
         raise ConfigError(f"{path}:{number}: column 'version': got {version!r}")
     try:
-        row = Row(**{**found, "phase": str(found.get("phase"))})
+        row = Row(**found)
         check_row(row)
     except ConfigError as error:
         raise ConfigError(f"{path}:{number}: {error}") from error

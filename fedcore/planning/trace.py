@@ -126,8 +126,8 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     and one that was sent again, since its time says nothing about a task that works.
 
     Raises:
-        ConfigError: a row is wrong, phases overlap, or there are fewer than
-            ``LEAST_TASKS`` finished tasks.
+        ConfigError: a row is wrong, phases overlap, there are fewer than
+            ``LEAST_TASKS`` finished tasks, or none of them takes any time.
     """
     given = [list(own) for _, own in groupby(rows, key=lambda row: row.task)]
     found, left_out, before = list[Task](), 0, None
@@ -146,6 +146,11 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
         raise ConfigError(
             f"the trace of {client!r} has {len(found)} finished tasks after its first "
             f"one; a prediction needs at least {LEAST_TASKS}"
+        )
+    if not any(task.cycle > 0 for task in found):
+        raise ConfigError(
+            f"the trace of {client!r} has tasks that take no time at all; expected "
+            "durations above 0 s in some phase"
         )
     return Trace(client, found, _doubts(found, left_out))
 

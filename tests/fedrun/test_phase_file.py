@@ -38,6 +38,12 @@ def written(path: Path, rows: list[dict[str, Any]], end: str = "") -> Path:
     return file
 
 
+def at_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows, in none of which any time passes."""
+    still = {"start": 0.0, "duration": 0.0}
+    return [row | still if "task" in row else row for row in rows]
+
+
 def test_tasks_after_the_first_are_read(tmp_path: Path) -> None:
     file = written(tmp_path, lines())
     trace = read_phases(file)
@@ -61,6 +67,7 @@ def test_a_client_that_was_killed_and_started_again_goes_on(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
+        ({"phase": None}, "column 'phase': expected one of request, .*, got None"),
         ({"phase": "sleep"}, "unknown phase 'sleep'; the phases are request"),
         ({"duration": -1.0}, "expected a duration of at least 0 s, got -1"),
         ({"duration": "long"}, "column 'duration': expected seconds, got 'long'"),
@@ -89,6 +96,7 @@ def test_files_that_support_nothing_are_refused(tmp_path: Path) -> None:
         (lines(10), "9 finished tasks after its first one; .* needs at least 10"),
         (lines()[1:], "is no trace of fedclient join --trace"),
         ([*lines(), {**HEAD, "client": "bob"}], "mixes the clients 'ann' and 'bob'"),
+        (at_once(lines()), "the trace of 'ann' has tasks that take no time at all"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             read_phases(written(tmp_path, rows))
@@ -97,7 +105,7 @@ def test_files_that_support_nothing_are_refused(tmp_path: Path) -> None:
         read_phases(tmp_path / "phases.jsonl")
     file = written(tmp_path, lines())
     file.write_text(file.read_text().replace('{"task": 5', '"task": 5'))
-    with pytest.raises(ConfigError, match="is no line of JSON"):
+    with pytest.raises(ConfigError, match="is no JSON object"):
         read_phases(file)
 
 
