@@ -55,6 +55,12 @@ class Offer(NamedTuple):
         """Whether all come and go together, as bidders in one market do."""
         return self.bid is not None
 
+    def returns_within(self, seconds: Seconds) -> float:
+        """How often a worker comes back in a time, on average."""
+        if math.isinf(self.up) or not self.down:
+            return 0.0
+        return seconds / (self.up + self.down)
+
     def finished(self, task: Seconds) -> float:
         """The share of begun tasks of this length before whose end nobody leaves."""
         return math.exp(-task / self.up)

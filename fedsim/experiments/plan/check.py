@@ -1,13 +1,15 @@
 """Simulates a plan over many preemption seeds: its cost, and whether it is done."""
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedcore.planning.volatile_workers import Plan
+from fedcore.errors import ConfigError
+from fedcore.planning.volatile_workers import Offer, Plan
 from fedcore.typing import Seconds
+from fedrun import units
 from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.measure import Federation
 from fedsim.experiments.plan.workers import Workers, write_stays
@@ -16,6 +18,7 @@ from fedsim.experiments.runner import simulate, simulate_all
 EVALUATIONS = 60  # of a run, until the number of versions that is predicted
 LATE = 1.5  # a run is ended at this multiple of the deadline
 KEPT = 0.95  # of the seeds should be done in time
+MOST_RETURNS = 10_000  # of a worker in one simulated run
 
 
 def workers_of(plan: Plan) -> Workers:
@@ -31,6 +34,26 @@ def workers_of(plan: Plan) -> Workers:
         plan.way.local_steps,
         plan.way.round_deadline if waits else None,
     )
+
+
+def require_few_returns(offers: Iterable[Offer], limit: Seconds) -> None:
+    """Checks that the stays of preemptible workers can be drawn.
+
+    Args:
+        offers: of preemptible workers.
+        limit: the deadline of a plan.
+
+    Raises:
+        ConfigError: they come back too often until a run is ended.
+    """
+    most = max(offer.returns_within(LATE * limit) for offer in offers)
+    if most > MOST_RETURNS:
+        raise ConfigError(
+            f"--prices: a preemptible worker would come and go some {most:.2g} times "
+            f"in {units.in_seconds(LATE * limit)}, which is {LATE:g} times the limit "
+            f"of a plan; expected {MOST_RETURNS:,} times or fewer: longer stays or "
+            "absences, or an earlier --deadline"
+        )
 
 
 @dataclass(kw_only=True)
@@ -89,6 +112,8 @@ class Check:
     ) -> Generator[int]:
         """Simulates all seeds; yields 1 for each that has ended."""
         workers, horizon = workers_of(self.plan), LATE * self.limit
+        if workers.offer is not None:
+            require_few_returns([workers.offer], self.limit)
         traces = federation.folder / "stays"
         traces.mkdir(parents=True, exist_ok=True)
         stays = {seed: workers.stays(seed, 1.1 * horizon) for seed in self.seeds}

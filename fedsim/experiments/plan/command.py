@@ -16,6 +16,7 @@ from fedrun.config import load_config
 from fedsim.api import free_folder
 from fedsim.experiments.files import Files, write_files
 from fedsim.experiments.frame import QUIET, Options, follow
+from fedsim.experiments.plan.check import require_few_returns
 from fedsim.experiments.plan.goal import check_budget, read_duration, read_target
 from fedsim.experiments.plan.measure import Federation, PilotRuns
 from fedsim.experiments.plan.outcome import PlanOutcome
@@ -93,6 +94,8 @@ def compute_plan(
         else read_duration("--deadline", options.deadline),
         budget=None if options.budget is None else check_budget(options.budget),
     )
+    if question.deadline is not None:
+        require_few_returns(prices.preemptible.offers(), question.deadline)
     config = load_config(options.config, options.changes)
     app, place = app_of(options.app, config, options.config)
     require_measured(load_app(app, place), config, app, "plans")

@@ -113,6 +113,11 @@ class PlanOutcome:
         saved = 1 - found.cost / other.cost if other.cost else 0.0
         more_or_less = "less" if saved >= 0 else "more"
         words += f": the recommended plan costs {abs(saved):.0%} {more_or_less}"
+        if saved < 0 and other.holds and not self.question.seeks_soonest:
+            words += (
+                f", which {units.counted(len(other.seconds), 'seed')} cannot tell from "
+                "chance; more --checks may"
+            )
         if saved >= LITTLE[name] or self.question.seeks_soonest:
             return words
         hours = found.plan.worker_seconds / other.plan.worker_seconds

@@ -1,6 +1,7 @@
 """Plans of volatile workers: prices, pilots, checks, and what is refused."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import latecomer
 from fedcore.errors import ConfigError, JournalError
 from fedcore.planning.volatile_workers import Offer
 from fedcore.workload import Workload
+from fedsim.experiments.plan.check import require_few_returns
 from fedsim.experiments.plan.goal import read_duration, read_target
 from fedsim.experiments.plan.price_file import PricesConfig, read_prices
 from fedsim.experiments.plan.workers import Workers, write_stays
@@ -182,6 +184,14 @@ def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
     # Without a plan on demand, that is said.
     words = "all on demand: no plan is predicted to do it within 30 min 0 s"
     assert words in replace(usual, baselines=[]).sentences()
+    # A baseline that seemed cheaper, by too few seeds to be recommended instead.
+    lucky = replace(usual.baselines[0], costs=dict.fromkeys(usual.check.costs, 1e-6))
+    (said,) = (
+        each
+        for each in replace(usual, baselines=[lucky]).sentences()
+        if each.startswith("all on demand (")
+    )
+    assert "% more, which 3 seeds cannot tell from chance; more --checks may" in said
     # An hour costs a third less: 40 % cannot be expected.
     near = plan_for(prices_of(price=2.0))
     assert "the same tasks for at most 33% less" in near.sentences()[2]
@@ -301,6 +311,30 @@ def test_bad_input_gets_one_sentence(changed: dict[str, str], words: str) -> Non
     usual |= {"--pilot-versions": "15"}
     pairs = [word for pair in {**usual, **changed}.items() for word in pair]
     assert words in refused(*pairs)
+
+
+@pytest.mark.parametrize(
+    ("preemptible", "deadline"),
+    [
+        ({"preemptions_per_hour": 1e9, "recovery_seconds": 1e-6}, "30m"),
+        ({}, "1e300"),
+    ],
+)
+def test_stays_that_would_never_end_to_be_drawn_are_refused(
+    preemptible: dict[str, float], deadline: str
+) -> None:
+    prices = prices_of(**preemptible)
+    words = ("--prices", prices, "--target", "loss=0.2", "--deadline", deadline)
+    sentence = refused(*words)
+    assert "a preemptible worker would come and go" in sentence
+    assert "expected 10,000 times or fewer" in sentence
+
+
+def test_without_a_deadline_the_stays_are_counted_in_the_check() -> None:
+    offers = [Offer(1.0, up=1e-6, down=1e-6)]
+    with pytest.raises(ConfigError, match=r"come and go some 4\.5e"):
+        require_few_returns(offers, 60.0)
+    require_few_returns([Offer(1.0, up=math.inf, down=1.0)], math.inf)
 
 
 def test_neither_deadline_nor_budget_is_refused() -> None:
