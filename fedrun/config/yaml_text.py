@@ -41,9 +41,11 @@ def mapping_of(
         ConfigError: it is no YAML, holds something else, or has a key twice.
     """
     try:
-        raw = yaml.load(text, Loader=_Loader) or {}
+        raw = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ConfigError(_not_yaml(source, error)) from error
+    if raw is None:
+        return {}
     if not isinstance(raw, dict):
         raise ConfigError(f"{source}: expected {expected}, found {type(raw).__name__}")
     return raw

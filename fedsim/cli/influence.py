@@ -57,7 +57,6 @@ from fedsim.cli.options import (
 )
 @click.option(
     "--clients",
-    default="",
     metavar="NAME,NAME",
     help="Audit these clients only; it takes less memory and time.",
 )

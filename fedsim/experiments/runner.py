@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
+from fedcore.coordinator.events import ClientFailed
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError, WorkloadError
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Workload
@@ -15,6 +16,7 @@ from fedrun.app import load_app
 from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig
 from fedrun.results import Results
+from fedrun.results.failures import last_line
 from fedrun.run import Run
 from fedsim.api import run
 from fedsim.experiments.processes import run_all
@@ -156,12 +158,16 @@ class Patience:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._most = PATIENCE * settings["simulate"]["clients"]
         self._version, self._events = 0, 0
+        self.failure = ""
+        """What a client's code raised since the newest version, in a line."""
 
     def __call__(self, run: Run, event: Notice) -> None:
         """Counts the events between two versions."""
         version = run.coordinator.state.version
         if version != self._version:
-            self._version, self._events = version, 0
+            self._version, self._events, self.failure = version, 0, ""
+        if isinstance(event, ClientFailed):
+            self.failure = last_line(event.error)
         self._events += 1
         if self._events > self._most and run.coordinator.state.closed is None:
             raise BrokenDownError(f"no version after {version}")

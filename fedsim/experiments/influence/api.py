@@ -89,6 +89,6 @@ def influence(
         samples=samples,
         truncate=truncate,
         leave_one_out=leave_one_out,
-        clients=",".join(clients),
+        clients=",".join(clients) or None,
     )
     return compute_influence(options, workload)[0]

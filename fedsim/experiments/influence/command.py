@@ -54,14 +54,19 @@ class InfluenceOptions(Options):
     samples: int
     truncate: bool
     leave_one_out: bool
-    clients: str
+    clients: str | None
     as_json: bool = False
     seeds: int = 1  # one run is audited
 
     @property
     def wanted(self) -> list[str]:
         """The names of the clients that were asked for; none: all."""
-        return [name for name in split(self.clients) if name]
+        names = [name for name in split(self.clients or "") if name]
+        if not names and self.clients is not None:
+            raise ConfigError(
+                f"--clients {self.clients!r}: expected names, such as client-3,client-7"
+            )
+        return names
 
 
 def show_influence(options: InfluenceOptions) -> None:

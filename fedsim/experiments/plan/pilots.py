@@ -74,8 +74,8 @@ def simulate_pilot(task: Task[Any], target: Target) -> Measured:
     """Simulates a pilot, and reads it.
 
     Raises:
-        ConfigError: its first evaluation has not the metric of the target, or it broke
-            down.
+        ConfigError: its first evaluation has not the metric of the target, its clients
+            fail, or it broke down.
     """
     patience = Patience(task.settings)
 
@@ -90,8 +90,10 @@ def simulate_pilot(task: Task[Any], target: Target) -> Measured:
         try:
             run(task.settings, workload, folder=place, on_event=check)
         except (BrokenDownError, DivergedError) as error:
+            why = patience.failure and f"; a client failed: {patience.failure}"
             raise ConfigError(
-                f"pilots: one of them broke down; lower the learning rate ({error})"
+                "pilots: one of them broke down; lower the learning rate, unless its "
+                f"clients fail for another reason ({error}{why})"
             ) from error
         return read_pilot(place, "a pilot")
 

@@ -114,7 +114,7 @@ def read_prices(path: Path | str) -> PricesConfig:
         for file in EXAMPLES.iterdir()
         if file.name.endswith(".yaml")
     )
-    if path.exists():
+    if path.is_file():
         text = text_of(path)
     elif str(path) in known:
         text = (EXAMPLES / f"{path}.yaml").read_text(encoding="utf-8")

@@ -30,6 +30,11 @@ def read_device(path: Path) -> Device:
     Raises:
         ConfigError: the file cannot be read, or a field is wrong.
     """
+    if not path.is_file():
+        raise ConfigError(
+            f"--device {path}: there is no such file; expected a YAML file with keys "
+            "such as peak_gflops: 50 (without --device, this machine is measured)"
+        )
     text = text_of(path)
     raw = mapping_of(text, str(path), "keys and values such as peak_gflops: 50")
     return checked(Device, raw, str(path), text)

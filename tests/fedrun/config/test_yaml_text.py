@@ -27,6 +27,7 @@ def test_a_text_of_keys_and_values_is_read() -> None:
         ("cores: 1\ncores: 2", "d.yaml:2: not YAML: 'cores' is there twice"),
         ("cores: [", "d.yaml:1: not YAML: "),
         ("- 1", "d.yaml: expected a device, found list"),
+        ("[]", "d.yaml: expected a device, found list"),
     ],
 )
 def test_other_texts_get_a_sentence(text: str, sentence: str) -> None:

@@ -273,6 +273,7 @@ def test_a_federation_that_the_estimator_does_not_know_is_refused(
         (("--app", "mine.py:untested"), "no test_data="),
         (("--app", "mine.py:looping"), "a training loop of its own"),
         (("--clients", "client-9"), "--clients client-9: no such client; there are"),
+        (("--clients", ""), "--clients '': expected names, such as client-3"),
         (("--run", "nowhere"), "nowhere"),
         (("-o", "fed.yaml"), "is a file, not a folder"),
     ],

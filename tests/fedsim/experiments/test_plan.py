@@ -298,6 +298,7 @@ def test_a_deadline_that_nobody_keeps_is_said() -> None:
         ({"--deadline": "0"}, "expected a time above 0"),
         ({"--budget": "-3"}, "expected an amount above 0"),
         ({"--prices": "none.yaml"}, "come with the program: aws_v100_2023"),
+        ({"--prices": "."}, "come with the program: aws_v100_2023"),
         ({"--workers": "1"}, "expected at least 2"),
         ({"--local-steps": "few"}, "expected numbers from 1"),
         ({"--target": "speed=0.5"}, "app.py:workload has no evaluations of speed; "),
@@ -377,6 +378,16 @@ def test_pilots_that_break_down_get_one_sentence(
     with pytest.raises(ConfigError, match="one of them broke down; lower the lea"):
         plan_for(changes=set_rate, seeds=1, jobs=2)
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_pilots_whose_clients_all_fail_say_why() -> None:
+    away = "workload = replace(bowl(), gradient=lambda params, x, y: 1 / 0)"
+    text = APP.replace("workload = bowl()", f"from dataclasses import replace\n{away}")
+    Path("app.py").write_text(text)
+    with pytest.raises(
+        ConfigError, match=r"no version after 0; a client failed: .*Zer"
+    ):
+        plan_for(seeds=1)
 
 
 def test_a_target_that_the_initial_model_reaches_is_told() -> None:

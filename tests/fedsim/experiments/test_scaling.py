@@ -195,7 +195,7 @@ def test_a_wrong_device_file_is_answered_in_a_sentence(text: str, message: str) 
 
 def test_a_device_file_that_is_not_there_is_named() -> None:
     Path("device.yaml").unlink()
-    assert "device.yaml: No such file" in scale().sentence(USER)
+    assert "--device device.yaml: there is no such file" in scale().sentence(USER)
 
 
 def test_a_model_that_does_not_fit_its_data_names_the_layer() -> None:
