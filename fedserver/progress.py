@@ -13,11 +13,20 @@ from fedcore.coordinator.records import (
     Departed,
     Enrolled,
     Evaluated,
+    Evicted,
     Failed,
+    Freed,
+    HistoryForked,
     Leased,
     Lost,
+    Ordered,
+    Paused,
+    Readmitted,
     Skipped,
+    SnapshotOrdered,
     Stepped,
+    Unproved,
+    Unpaused,
 )
 from fedcore.protocol import Verdict
 from fedcore.text import printable
@@ -29,6 +38,15 @@ from fedrun.run import Run
 from fedrun.traffic import Traffic
 
 RECENT = 200  # steps from which rates are computed
+ACTS: dict[type[Row], str] = {
+    Paused: "pause",
+    Unpaused: "resume",
+    Evicted: "evict",
+    Readmitted: "readmit",
+    Freed: "free",
+    SnapshotOrdered: "snapshot",
+}
+"""What the records of an operator's acts are called, as the commands are."""
 
 
 @dataclass

@@ -44,9 +44,7 @@ METRICS = (
         "Unix time at which the newest update was accepted; 0 before the first one.",
     ),
     Metric("fed_buffer_updates", "gauge", "Accepted updates that wait for a version."),
-    Metric(
-        "fed_buffer_size_updates", "gauge", "Updates that fill the buffer (K)."
-    ),
+    Metric("fed_buffer_size_updates", "gauge", "Updates that fill the buffer (K)."),
     # ----------------------------------------------------------------- versions
     Metric("fed_version", "gauge", "The newest version of the model."),
     Metric(
