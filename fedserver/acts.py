@@ -112,7 +112,7 @@ class Acts:
 
 
 def _after(act: Act) -> Callable[[Coordinator], tuple[int, list[str]]]:
-    """Returns what asks for the version after an act, and for the clients it shut out."""
+    """Returns a question: the version after an act, and the clients it shut out."""
 
     def ask(coordinator: Coordinator) -> tuple[int, list[str]]:
         state = coordinator.state

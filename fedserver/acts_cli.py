@@ -30,9 +30,9 @@ def add_acts(group: click.Group) -> None:
 def pause(run: str, reason: str, **trust: Any) -> None:
     """Give no client a task of training until the run is resumed.
 
-    RUN is the folder of the run, served or not; HOST a server that takes your operator's
-    certificate. Clients wait, and say why. Updates that arrive are taken and counted,
-    and versions are made of them.
+    RUN is the folder of the run, served or not; HOST a server that takes your
+    operator's certificate. Clients wait, and say why. Updates that arrive are taken and
+    counted, and versions are made of them.
     """
     done = _operate(run, "PAUSE", reason=reason, **trust)
     click.echo(f"paused at version {done.version}; fedserver resume {run} goes on")
@@ -67,8 +67,8 @@ def evict(run: str, client: str, reason: str, readmit: bool, **trust: Any) -> No
     """Shut out the client with the name CLIENT, and its name.
 
     RUN is the folder of the run, HOST a server that takes your operator's certificate.
-    What the client sent so far stays in the model; what it sends from now on is refused,
-    and it hears the reason. fedserver free gives its name to another client.
+    What the client sent so far stays in the model; what it sends from now on is
+    refused, and it hears the reason. fedserver free gives its name to another client.
     """
     act = "READMIT" if readmit else "EVICT"
     done = _operate(run, act, name=client, reason=reason, **trust)

@@ -140,6 +140,11 @@ def status_table(status: JSON) -> RenderableType:
         head.add_row("disk", Text(status["disk"]))
     for what, sentence in _troubles(status):
         head.add_row(what, Text(sentence))
+    if (why := status.get("paused")) is not None:  # an older server tells neither
+        paused = "nobody is given training until it is resumed"
+        head.add_row("paused", Text(printable(f"{why}: {paused}" if why else paused)))
+    for name, why in status.get("evicted", {}).items():
+        head.add_row("evicted", Text(printable(f"{name}: {why}" if why else name)))
     if labels := _labels(status):
         head.add_row("labels", Text(printable(labels)))
     head.add_row("ended", status["ended"] or "no")

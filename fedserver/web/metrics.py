@@ -8,8 +8,6 @@ is this list, and :mod:`fedserver.web.figures` gives each metric its values.
 from typing import Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram"]
-STALENESS_BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""The upper bounds of the buckets of the staleness histogram, in versions."""
 
 
 class Metric(NamedTuple):
