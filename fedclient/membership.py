@@ -37,6 +37,7 @@ from fedcore.typing import Seconds, Vector
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
 from fedrun.config.load import parse_algorithm
 from fedrun.files import load_model
+from fedrun.json_lines import note_ids
 
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
@@ -131,6 +132,7 @@ class Membership:
             _log.warning("%s", reply.warning)
         self.reply = reply
         self.name, self.seed = reply.name, reply.seed
+        note_ids(run=reply.run_id, client=reply.name, cid=self._cid)
         self.store.set_name(self.name)
         self.algorithm = self._algorithm(reply.algorithm)
         if state is None:
@@ -271,7 +273,10 @@ class Membership:
 
     def save(self) -> None:
         """Makes the state durable; to be called before anything is sent."""
-        self.store.save(self.participant.state)
+        state = self.participant.state
+        self.store.save(state)
+        # A message keeps its number until its verdict; then comes the next one.
+        note_ids(seq=state.seq + (state.pending is None))
 
     def close(self) -> None:
         """Ends the session; the state stays on disk."""

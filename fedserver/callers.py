@@ -7,7 +7,8 @@ import grpc
 from fedwire.keys import cid_of
 
 from fedcore.errors import ProtocolError
-from fedcore.text import is_printable
+from fedcore.text import is_printable, printable
+from fedrun.json_lines import concern
 from fedrun.run import Run
 from fedserver.answers import Answers
 from fedserver.core import Core
@@ -43,6 +44,7 @@ class Callers:
         except ProtocolError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         row = self._run.coordinator.state.clients.get(cid)
+        concern(cid=cid, client=None if row is None else printable(row.name))
         name = self.gate.certified_name(context)
         if name is not None and row is not None and row.name != name:
             await context.abort(

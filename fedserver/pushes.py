@@ -17,6 +17,7 @@ from fedcore.params import content_digest
 from fedcore.protocol import Answer, Push
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
+from fedrun.json_lines import concern
 from fedserver.callers import Backend
 from fedserver.limits import Limit, Newest
 from fedserver.opening import Opening
@@ -74,6 +75,7 @@ class Pushes:
         try:
             async with asyncio.timeout(self._stall):
                 header = await frames.header()
+            concern(seq=header.seq)
             self._check_size(header.size or len(header.payload))
             cid = await self._callers.cid(header.key, context)
             if cid not in self._callers.enrolled:
