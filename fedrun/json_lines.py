@@ -76,7 +76,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info and record.exc_info[0] is not None:
-            facts["trace"] = "".join(traceback.format_exception(*record.exc_info))
+            facts["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         at = datetime.fromtimestamp(record.created, UTC)
         return json_line("log", level, facts, at.isoformat(timespec="milliseconds"))
 

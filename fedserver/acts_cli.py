@@ -95,5 +95,5 @@ def _operate(run: str, act: str, **given: Any) -> Any:
     from fedserver.remote import operate
 
     said = {key: given.pop(key) for key in ("name", "reason") if key in given}
-    request = pb.OperateRequest(act=pb.Act.Value(f"ACT_{act}"), **said)
+    request = pb.OperateRequest(act=f"ACT_{act}", **said)
     return operate(run, request, **given)

@@ -230,7 +230,7 @@ class Core:
                 self._group.feed(call.event)
         except Exception as error:  # noqa: BLE001 -- it ends one call
             name = type(call.event).__name__
-            with concerning(**_ids_of(call.event)):
+            with concerning(**({} if call.event is None else _ids_of(call.event))):
                 _log.exception("%s cannot be handled; going back to the journal", name)
                 self._recover(call, error)
             return

@@ -14,6 +14,7 @@ from fedrun.journal.codec import Row
 from fedrun.json_lines import note_ids
 from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
+from fedrun.tracing import make_tracer
 from fedserver.children import keep_evaluating, make_model
 from fedserver.connections import allow_many
 from fedserver.json_log import JsonLog
@@ -52,6 +53,7 @@ def serve(
         require_run(config.server.journal)
     if config.server.web is not None:
         require_packages()
+    tracer = make_tracer("fedserver", config.server.telemetry)
     make_model(config, folder)
     allow_many()
     run = open_run(config, time.time(), amend=amend)
@@ -68,7 +70,8 @@ def serve(
     progress.listeners.append(_divergence(run))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
-        server = Server(run, progress)
+        stack.callback(tracer.close)
+        server = Server(run, progress, tracer=tracer)
         json_log: JsonLog | None = None
         if lines:
             json_log = JsonLog(progress)

@@ -72,7 +72,7 @@ def test_a_traceback_is_a_part_of_its_line() -> None:
         )
     told = json.loads(JsonFormatter().format(record))
     assert told["message"] == "failed"
-    assert told["trace"].splitlines()[-1] == "ValueError: so"
+    assert told["traceback"].splitlines()[-1] == "ValueError: so"
 
 
 @given(st.text(), st.dictionaries(st.text(max_size=4), st.text() | st.integers()))

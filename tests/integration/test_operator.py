@@ -1,10 +1,13 @@
 """An operator at a federation of real processes: acts, a kill, and what is logged."""
 
-import json
+from contextlib import closing
 from typing import Any
 
 import pytest
+from fedwire.v1 import federation_pb2 as pb
 
+from fedrun.journal import Journal, verify
+from fedserver.remote import ask_status, operate
 from tests.integration.conftest import Make
 from tests.integration.kill import free_port
 from tools.local import Child, LocalFederation
@@ -12,11 +15,9 @@ from tools.local import Child, LocalFederation
 pytestmark = pytest.mark.processes
 
 
-def status(fed: LocalFederation) -> dict[str, Any]:
-    done = fed.command("fedserver", "status", fed.address, "--json")
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+def act(fed: LocalFederation, what: Any, **more: str) -> None:
+    """Does what the command does."""
+    operate(str(fed.run), pb.OperateRequest(act=what, **more))
 
 
 def test_a_pause_and_an_eviction_outlast_a_kill_of_the_server(
@@ -28,40 +29,34 @@ def test_a_pause_and_an_eviction_outlast_a_kill_of_the_server(
         timeouts={"hold": 0.5},
     )
     server = fed.server("--no-evaluator")
-    # Without a stop: commands of a busy machine may take any time.
     clients = [fed.client(i, 3, "--log", "json", "--pace", "0.3") for i in range(3)]
 
     def decided() -> int:
         return sum(line.get("event") == "decided" for line in server.lines())
 
     fed.wait_until(lambda: decided() >= 6, "clients train")
-    run = str(fed.run)
-    done = fed.command("fedserver", "evict", run, "client-2", "--reason", "noise")
-    assert done.returncode == 0, done.stderr
+    act(fed, pb.ACT_EVICT, name="client-2", reason="noise")
     assert clients[2].wait() == 77
     assert "the operator has evicted 'client-2': noise" in clients[2].tail()
-    done = fed.command("fedserver", "pause", run, "--reason", "night")
-    assert done.returncode == 0, done.stderr
+    act(fed, pb.ACT_PAUSE, reason="night")
     server.kill()
     fed.server("--no-evaluator")
-    told = status(fed)
+    told = ask_status(fed.address)
     assert (told["paused"], told["evicted"]) == ("night", {"client-2": "noise"})
 
     def waits(client: Child) -> bool:
         said = "waiting: the operator has paused the run: night"
         return any(line.get("message") == said for line in client.lines())
 
-    for client in clients[:2]:
-        fed.wait_until(lambda client=client: waits(client), "it says why it waits")
+    fed.wait_until(lambda: all(map(waits, clients[:2])), "both say why they wait")
     before = decided()
-    assert fed.command("fedserver", "resume", run).returncode == 0
+    act(fed, pb.ACT_RESUME)
     fed.wait_until(lambda: decided() >= before + 6, "clients train again")
     assert server.stop() == 0
-    verified = fed.command("fedserver", "journal", "verify", run)
-    assert verified.returncode == 0, verified.stderr
-    shown = fed.command("fedserver", "journal", "show", run, "--json").stdout
-    records = [json.loads(line) for line in shown.splitlines()]
-    kinds = [record["kind"] for record in records]
+    with closing(Journal.open(fed.run, read_only=True)) as journal:
+        verify(journal)
+        records = [entry.record for entry in journal.entries()]
+    kinds = [type(record).__name__ for record in records]
     assert kinds.count("Paused") == kinds.count("Unpaused") == 1
     paused, resumed = kinds.index("Paused"), kinds.index("Unpaused")
     assert "Leased" not in kinds[paused:resumed]
