@@ -265,7 +265,7 @@ class Server:
         if self._stop.is_set():
             return "the server is draining: it is about to stop"
         if self._core.trouble:
-            return f"the disk takes no records: {self._core.trouble}"
+            return "the disk is full or fails: no work is taken until it works again"
         return "" if self.ready.is_set() else "the server is starting"
 
     # -------------------------------------------------------------- byte counts

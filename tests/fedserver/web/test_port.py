@@ -181,7 +181,7 @@ def test_a_server_whose_disk_fails_is_not_ready(
         until(lambda: get(server, "/readyz").status == 503, "it is not ready")
         heard = get(server, "/readyz")
         assert heard.text == (
-            "the disk takes no records: no space left on the device\n"
+            "the disk is full or fails: no work is taken until it works again\n"
         )
         told = samples(get(server, "/metrics").text)
         assert (told["fed_disk_fails"], told["fed_ready"]) == (1, 0)
