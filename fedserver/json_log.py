@@ -11,12 +11,15 @@ from fedcore.coordinator.records import (
     Declined,
     Evicted,
     Failed,
+    Freed,
     HistoryForked,
     Leased,
     Paused,
+    Readmitted,
     Skipped,
     Unproved,
 )
+from fedcore.text import printable
 from fedrun.journal.codec import Row, facts_of
 from fedrun.json_lines import Level, dropped_line, json_line, now
 from fedserver.progress import Progress
@@ -63,6 +66,8 @@ class JsonLog:
             ids["seq"] = record.seq
         elif not _is_of_a_task(record):
             ids.pop("seq", None)
+        if isinstance(record, Evicted | Readmitted | Freed):
+            ids["client"] = printable(record.name)
         level: Level = "warning" if isinstance(record, _WARNINGS) else "info"
         bare = _bare(record)
         self._writer.write(lambda: _record_line(at, level, bare, ids))

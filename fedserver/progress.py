@@ -208,10 +208,13 @@ class Progress:
     def _let(self, record: Evicted | Readmitted) -> None:
         """Notes whether the clients of a name may take part."""
         name = printable(record.name)
-        doing = "evicted" if isinstance(record, Evicted) else "away"
         for client in self.clients.values():
-            if client.name == name and client.doing != "left":
-                client.doing = doing
+            if client.name != name or client.doing == "left":
+                continue
+            if isinstance(record, Evicted):
+                client.doing = "evicted"
+            elif client.doing == "evicted":
+                client.doing = "away"
 
     def _count_update(self, record: Decided, client: ClientProgress) -> None:
         accepted = record.verdict is Verdict.ACCEPTED

@@ -94,7 +94,10 @@ def test_an_evicted_client_hears_why_and_its_updates_stay(server: Served) -> Non
         assert done.stdout == "'ann' is evicted, at version 1\n"
         notice = next(notices)
         assert notice.text == "the operator has evicted 'ann': broken camera"
-        notices.cancel()
+        assert list(notices) == []  # the session is over
+        assert list(ann.attend(2)) == []  # and no other one begins
+        [line] = server.lines("evicted")
+        assert (line["client"], line["reason"]) == ("ann", "broken camera")
         assert ann.pull().refused == pb.ANSWER_UNKNOWN
         assert ann.push(GOOD).answer == pb.ANSWER_UNKNOWN
         words = "the operator has evicted 'ann': broken camera"

@@ -21,11 +21,12 @@ from fedcore.errors import ConfigError
 from fedcore.params import content_digest
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Pull, Push, Verdict
 from fedrun.json_lines import present_ids
+from fedrun.optional import needed
 from fedrun.tracing import OFF, Spans, is_asked_for, make_tracer
 from tests.peer import Peer, key_of, packed
 from tests.served import Served, ones, settings, spec_of
 
-pytestmark = pytest.mark.needs("opentelemetry.sdk", "opentelemetry.exporter")
+pytestmark = pytest.mark.needs("opentelemetry.sdk", "opentelemetry.exporter.otlp")
 
 
 @pytest.fixture
@@ -209,6 +210,15 @@ def test_without_the_extra_one_sentence_names_it(
         make_tracer("x", "console")
     assert str(caught.value) == (
         "a trace needs the package opentelemetry: pip install 'latecomer[telemetry]'"
+    )
+
+
+def test_a_part_of_the_extra_that_is_missing_is_one_sentence() -> None:
+    with pytest.raises(ConfigError) as caught:
+        needed("opentelemetry.exporter.nowhere.at_all", "telemetry", "a trace")
+    assert str(caught.value) == (
+        "a trace needs the module opentelemetry.exporter.nowhere: "
+        "pip install 'latecomer[telemetry]'"
     )
 
 
