@@ -11,9 +11,11 @@ import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.speed.measure import Figure, Scale, in_turn
+from benchmarks.speed.processes import cpu_seconds
 from benchmarks.speed.report import RATIO, Report, Row
 from benchmarks.speed.server import LATECOMER, Peer, Traffic, config, load, save_zeros
 from fedcore.typing import Seconds
@@ -22,7 +24,7 @@ from tools.local import LocalFederation
 WITHOUT, WITH = "not scraped", "scraped each second"
 PLAIN, SCRAPE = "/healthz", "/metrics"
 EVERY: Seconds = 1.0
-SCRAPES = 50
+SCRAPES = 200
 TRAFFIC = Traffic("top-k 1 % of 10,000 values", LATECOMER, "sparse", 3000, 200)
 
 
@@ -47,8 +49,13 @@ def run(scale: Scale) -> Report:
         plain = peers[WITHOUT].work(updates)
         scraped = _scraping(url, peers[WITH].work(updates))
         seconds = in_turn({WITHOUT: plain, WITH: scraped}, scale.rounds)
-        works = {PLAIN: lambda: _one(f"{http}/healthz"), SCRAPE: lambda: _one(url)}
-        alone = in_turn(works, scale.of(SCRAPES, 2))
+        urls = {PLAIN: f"{http}/healthz", SCRAPE: url}
+        answers = scale.of(SCRAPES, 2)
+        asks = {
+            name: Asked(server.process.pid, each, answers)
+            for name, each in urls.items()
+        }
+        alone = in_turn({name: ask.all for name, ask in asks.items()}, scale.rounds)
     cpu = {name: Figure(peer.cpu[1:]) for name, peer in peers.items()}
     rows = [
         Row(
@@ -63,7 +70,15 @@ def run(scale: Scale) -> Report:
         for name in peers
     ]
     single = [
-        Row(name, {"ms": took.times(1e3), RATIO: took.over(alone[PLAIN])}, PLAIN)
+        Row(
+            name,
+            {
+                "ms": took.times(1e3 / answers),
+                "CPU ms": Figure(asks[name].cpu[1:]).times(1e3 / answers),
+                RATIO: took.over(alone[PLAIN]),
+            },
+            PLAIN,
+        )
         for name, took in alone.items()
     ]
     return Report(
@@ -79,6 +94,23 @@ def run(scale: Scale) -> Report:
 
 def _web(lines: list[dict[str, str]]) -> str:
     return next(line["web"] for line in lines if line.get("event") == "listening")
+
+
+@dataclass
+class Asked:
+    """A page that is asked for again and again."""
+
+    pid: int
+    url: str
+    times: int
+    cpu: list[Seconds] = field(default_factory=list)
+
+    def all(self) -> None:
+        """One round; notes the processor time of the server."""
+        cpu = cpu_seconds(self.pid)
+        for _ in range(self.times):
+            _one(self.url)
+        self.cpu.append(cpu_seconds(self.pid) - cpu)
 
 
 def _one(url: str) -> Seconds:
