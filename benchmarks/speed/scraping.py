@@ -24,8 +24,8 @@ from tools.local import LocalFederation
 WITHOUT, WITH = "not scraped", "scraped each second"
 PLAIN, SCRAPE = "/healthz", "/metrics"
 EVERY: Seconds = 1.0
-SCRAPES = 200
-TRAFFIC = Traffic("top-k 1 % of 10,000 values", LATECOMER, "sparse", 3000, 200)
+SCRAPES = 50
+TRAFFIC = Traffic("top-k 1 % of 10,000 values", LATECOMER, "sparse", 1500, 200)
 
 
 def run(scale: Scale) -> Report:
