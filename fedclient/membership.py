@@ -37,6 +37,7 @@ from fedcore.typing import Seconds, Vector
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
 from fedrun.config.load import parse_algorithm
 from fedrun.files import load_model
+from fedrun.json_lines import note_ids
 
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
@@ -109,6 +110,7 @@ class Membership:
         self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
+        self._pause = ""  # why the server gives no tasks, as it said last
         self._cid = ""  # the id under which it enrolled last
 
     def enrol(self) -> None:
@@ -130,6 +132,7 @@ class Membership:
             _log.warning("%s", reply.warning)
         self.reply = reply
         self.name, self.seed = reply.name, reply.seed
+        note_ids(run=reply.run_id, client=reply.name, cid=self._cid)
         self.store.set_name(self.name)
         self.algorithm = self._algorithm(reply.algorithm)
         if state is None:
@@ -231,6 +234,17 @@ class Membership:
         if self._superseded is not None:
             raise RefusedError(f"this client stops: {self._superseded}")
 
+    def note_pause(self, reason: str) -> None:
+        """Logs, once, why the server gives no task, and later that it gives them again.
+
+        Args:
+            reason: what the newest answer said; empty: nothing.
+        """
+        if reason != self._pause:
+            again = "the server gives tasks again"
+            _log.info("%s", f"waiting: {reason}" if reason else again)
+        self._pause = reason
+
     def begin_anew(self, why: Exception) -> None:
         """Forgets the state on this disk, and joins as a new client."""
         _log.warning("%s; joining again", why)
@@ -259,7 +273,10 @@ class Membership:
 
     def save(self) -> None:
         """Makes the state durable; to be called before anything is sent."""
-        self.store.save(self.participant.state)
+        state = self.participant.state
+        self.store.save(state)
+        # A message keeps its number until its verdict; then comes the next one.
+        note_ids(seq=state.seq + (state.pending is None))
 
     def close(self) -> None:
         """Ends the session; the state stays on disk."""

@@ -1,6 +1,7 @@
 """The command ``fedserver``."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedrun.cli.command import (
     verbose_option,
 )
 from fedrun.cli.plain_json import to_json
+from fedserver.acts_cli import add_acts
 from fedserver.journal_cli import RUN, journal_commands
 
 CONFIG = click.argument("config", type=PATH)
@@ -32,6 +34,7 @@ def main() -> None:
 
 
 main.add_command(journal_commands, "journal")
+add_acts(main)
 
 
 @main.command(epilog=example("fedserver run federation.yaml"))
@@ -67,7 +70,8 @@ def run(
     CONFIG is the YAML file that describes it. Ctrl-C stops the server; the same command
     continues the run.
     """
-    log_to_stderr(verbose)
+    as_lines = lines or not sys.stdout.isatty()
+    log_to_stderr(verbose, as_json=as_lines)
     from fedrun.config import load_config
     from fedserver.serving import serve
 
@@ -78,7 +82,7 @@ def run(
         amend=amend,
         must_resume=must_resume,
         evaluator=not no_evaluator,
-        lines=lines,
+        lines=as_lines,
     )
     folder = federation.server.journal
     if ended is None:

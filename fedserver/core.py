@@ -29,9 +29,11 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
 from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.errors import DiskError, HandlingError
+from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
 from fedrun.journal.codec import Row
+from fedrun.json_lines import concerning
 from fedrun.run import Run
 from fedserver.clock import Clock
 
@@ -126,6 +128,16 @@ class Core:
         self._inbox.put(_Call(after, question, answered, failed))
         return await future
 
+    @property
+    def lag(self) -> tuple[int, Seconds]:
+        """The records that are not durable yet, and for how long the oldest waits."""
+        return self._group.lag
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be handled, about."""
+        return self._inbox.qsize()
+
     def timers_are_gone(self) -> None:
         """Notes that no timer of an earlier coordinator will fire any more."""
         self._inbox.put(_Sign.NO_OLD_TIMERS)
@@ -218,8 +230,9 @@ class Core:
                 self._group.feed(call.event)
         except Exception as error:  # noqa: BLE001 -- it ends one call
             name = type(call.event).__name__
-            _log.exception("%s cannot be handled; going back to the journal", name)
-            self._recover(call, error)
+            with concerning(**({} if call.event is None else _ids_of(call.event))):
+                _log.exception("%s cannot be handled; going back to the journal", name)
+                self._recover(call, error)
             return
         try:
             if call.ask is not None:
@@ -290,6 +303,13 @@ def _resolve(future: "asyncio.Future[Any]", answer: Any) -> None:
 def _fail(future: "asyncio.Future[Any]", error: HandlingError) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _ids_of(event: Event) -> dict[str, Any]:
+    """Returns which client and task an event comes from, for the log."""
+    message = getattr(event, "push", None) or getattr(event, "pull", None) or event
+    ids = {key: getattr(message, key, None) for key in ("cid", "seq")}
+    return {key: value for key, value in ids.items() if value is not None}
 
 
 def _explained(error: Exception) -> HandlingError:

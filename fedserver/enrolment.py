@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from fedwire.convert import digest_bytes, epoch_number
@@ -10,6 +10,8 @@ from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.acts import why_out
+from fedcore.coordinator.claims import eviction
 from fedcore.coordinator.events import ClientEnrolled, Role
 from fedcore.errors import ProtocolError, SpecMismatchError
 from fedcore.params import ParamSpec
@@ -56,11 +58,13 @@ class Enrolment:
             owner=named.owner,
             certified=named.certified,
         )
-        gone, is_owner, epoch, doubles = await self._core.ask(
+        standing = await self._core.ask(
             lambda coordinator: _standing(coordinator, cid, named), after=enrolled
         )
-        if not gone:
-            if not is_owner:
+        if standing.evicted:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, standing.evicted)
+        if not standing.has_left:
+            if not standing.is_owner:
                 await context.abort(
                     grpc.StatusCode.FAILED_PRECONDITION,
                     f"the name {named.name!r} belongs to another client; choose "
@@ -72,13 +76,13 @@ class Enrolment:
             self._sessions.hear(cid)
         warnings = (
             self._codes.compare(named.name, request.code),
-            self._note_double(enrolled, doubles),
+            self._note_double(enrolled, standing.doubles),
         )
         config = self._run.config
         return pb.EnrolReply(
             protocol=max(set(PROTOCOLS) & set(request.protocols)),
             run_id=self._run.run_id,
-            epoch=epoch_number(epoch),
+            epoch=epoch_number(standing.epoch),
             origin=digest_bytes(self._run.coordinator.state.published.origin),
             algorithm=self._algorithm(named.name),
             seed=config.seed,
@@ -86,7 +90,7 @@ class Enrolment:
             share_labels=config.share_labels and config.algorithm.uses_labels,
             heartbeat=config.timeouts.heartbeat,
             max_update_bytes=self._max_update_bytes,
-            gone=gone,
+            gone=standing.has_left,
             warning="; ".join(filter(None, warnings)),
         )
 
@@ -213,10 +217,17 @@ class Codes:
         return ""
 
 
-def _standing(
-    coordinator: Coordinator, cid: str, named: Named
-) -> tuple[bool, bool, Epoch, list[str]]:
-    """Returns: has a client left, has it the name, the epoch, and its doubles."""
+class _Standing(NamedTuple):
+    """What the coordinator says of a client that has asked to be enrolled."""
+
+    has_left: bool
+    is_owner: bool  # of the name that it asked for
+    evicted: str  # why it is refused, in a sentence; empty: it is not evicted
+    epoch: Epoch
+    doubles: list[str]
+
+
+def _standing(coordinator: Coordinator, cid: str, named: Named) -> _Standing:
     state = coordinator.state
     row = state.clients.get(cid)
     is_owner = (
@@ -225,4 +236,8 @@ def _standing(
         and state.owners.get(named.name) == named.owner
     )
     has_left = row is not None and row.left
-    return has_left, is_owner, state.epoch, state.doubles(cid)
+    reason = eviction(cid, named.name, state)
+    evicted = ""
+    if reason is not None:
+        evicted = why_out(named.name if row is None else row.name, reason)
+    return _Standing(has_left, is_owner, evicted, state.epoch, state.doubles(cid))

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from fedcore.coordinator.records import (
     Decided,
@@ -13,9 +14,11 @@ from fedcore.coordinator.records import (
     Departed,
     Enrolled,
     Evaluated,
+    Evicted,
     Failed,
     Leased,
     Lost,
+    Readmitted,
     Skipped,
     Stepped,
 )
@@ -27,6 +30,7 @@ from fedrun.results.coverage import Coverage
 from fedrun.results.failures import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Traffic
+from fedserver.counts import Counts
 
 RECENT = 200  # steps from which rates are computed
 
@@ -51,6 +55,7 @@ class ClientProgress:
     payload_up: int = 0
     payload_down: int = 0
     seen: Seconds = 0.0
+    seq: int = 0  # of its last decided update
 
 
 @dataclass
@@ -59,13 +64,18 @@ class Progress:
 
     listeners: list[Callable[[Row], None]] = field(default_factory=list)
     clients: dict[str, ClientProgress] = field(default_factory=dict)
-    verdicts: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     coverage: Coverage = field(default_factory=Coverage)
     address: str = ""
     payload_up: int = 0  # of all clients
     payload_down: int = 0
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """How many updates got each verdict."""
+        return self.counts.verdicts
 
     def __post_init__(self) -> None:
         """Prepares the counts."""
@@ -91,13 +101,22 @@ class Progress:
         self.address = f"{host}:{port}"
 
     def observe(self, records: list[Row]) -> None:
-        """Counts records that have become durable, and calls the listeners."""
-        with self.lock:
-            for record in records:
+        """Counts records that have become durable, and calls the listeners.
+
+        A listener sees the counts up to its record. If one raises, everything is
+        counted all the same, and the first error is raised at the end.
+        """
+        errors: list[Exception] = []
+        for record in records:
+            with self.lock:
                 self._count(record)
-        for listener in self.listeners:
-            for record in records:
-                listener(record)
+            for listener in self.listeners:
+                try:
+                    listener(record)
+                except Exception as error:  # noqa: BLE001 -- raised below
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     @property
     def run(self) -> Run:
@@ -129,11 +148,25 @@ class Progress:
         """Returns a client's name."""
         return self.clients[cid].name if cid in self.clients else printable(cid)
 
+    def ids(self, cid: str | None = None) -> dict[str, Any]:
+        """Returns what a line of the log concerns, as :mod:`fedrun.json_lines` says.
+
+        Args:
+            cid: of a client that has a task; None: it concerns no client.
+        """
+        ids: dict[str, Any] = {} if self._run is None else {"run": self._run.run_id}
+        if cid is not None:
+            client = self.clients.get(cid)
+            ids |= {"client": self.name(cid), "cid": cid}
+            ids["seq"] = 1 + (0 if client is None else client.seq)
+        return ids
+
     def _count(self, record: Row) -> None:
         client = self.clients.get(getattr(record, "cid", ""))
         if client is not None:
             client.seen = record.at
         self.coverage.observe(record)
+        self.counts.observe(record)
         match record:
             case Enrolled():
                 if client is None:
@@ -160,6 +193,8 @@ class Progress:
                 client.why = printable(record.why)
             case Departed() if client is not None:
                 client.doing = "left"
+            case Evicted() | Readmitted():
+                self._let(record)
             case Stepped():
                 self._steps.append((record.at, record.count))
             case Evaluated() if client is not None:
@@ -170,8 +205,18 @@ class Progress:
             case _:
                 pass
 
+    def _let(self, record: Evicted | Readmitted) -> None:
+        """Notes whether the clients of a name may take part."""
+        name = printable(record.name)
+        for client in self.clients.values():
+            if client.name != name or client.doing == "left":
+                continue
+            if isinstance(record, Evicted):
+                client.doing = "evicted"
+            elif client.doing == "evicted":
+                client.doing = "away"
+
     def _count_update(self, record: Decided, client: ClientProgress) -> None:
-        self.verdicts[record.verdict.value] += 1
         accepted = record.verdict is Verdict.ACCEPTED
         if accepted:
             self._accepted.append(time.monotonic())
@@ -181,6 +226,7 @@ class Progress:
         client.accepted += accepted
         client.refused += not accepted
         client.staleness, client.weight = record.staleness, record.weight
+        client.seq = record.seq
         client.memory_norm = record.memory_norm
         client.payload_up += record.nbytes
         self.payload_up += record.nbytes

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Self
 
 import grpc
-from fedwire.convert import INLINE, answer_code, push_reply, read_push
+from fedwire.convert import INLINE, answer_code, push_reply, read_answer, read_push
 from fedwire.frames import read_chunk, read_header
 from fedwire.v1 import federation_pb2 as pb
 
@@ -17,6 +17,7 @@ from fedcore.params import content_digest
 from fedcore.protocol import Answer, Push
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
+from fedrun.json_lines import concern
 from fedserver.callers import Backend
 from fedserver.limits import Limit, Newest
 from fedserver.opening import Opening
@@ -59,6 +60,7 @@ class Pushes:
     def __init__(self, backend: Backend) -> None:
         self._core, self._answers = backend.core, backend.answers
         self._sessions, self._callers = backend.sessions, backend.callers
+        self._tracer, self._versions = backend.tracer, backend.versions
         run = backend.run
         self._stall = run.config.timeouts.stall
         self._newest = Newest()
@@ -74,6 +76,8 @@ class Pushes:
         try:
             async with asyncio.timeout(self._stall):
                 header = await frames.header()
+            concern(seq=header.seq)
+            self._tracer.note(seq=header.seq, base=header.base, steps=header.steps)
             self._check_size(header.size or len(header.payload))
             cid = await self._callers.cid(header.key, context)
             if cid not in self._callers.enrolled:
@@ -86,11 +90,16 @@ class Pushes:
             if name is None:
                 return _no_verdict(Answer.RETRY)
             if not self._uploads.is_waiting(name):
-                upload = await self._receive(name, header, frames)
+                with self._tracer.span("receive", bytes=header.size):
+                    upload = await self._receive(name, header, frames)
                 if upload is None:
                     return _no_verdict(Answer.RETRY)
                 self._decide(cid, header, upload)
-            return await self._verdict(cid)
+            reply = await self._verdict(cid)
+            self._tracer.note(
+                verdict=read_answer(reply.answer).value, version=reply.version
+            )
+            return reply
         except ProtocolError as error:
             _log.warning("refused a push: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -196,14 +205,17 @@ class Pushes:
 
     async def _judge(self, push: Push) -> pb.PushReply:
         async with self._opening.room:
-            opened = await self._opening.open(push.payload)
-            self._core.submit(
-                UpdatePushed(at=self._core.now(), push=push, opened=opened),
-                lambda error: self._answers.fail(
-                    error, "push", push.cid, push.seq, push.digest
-                ),
-            )
-            answer = await self._answers.push(push.cid, push.seq, push.digest)
+            with self._tracer.span("decode"):
+                opened = await self._opening.open(push.payload)
+            self._versions.arrive(push.cid, push.seq)
+            with self._tracer.span("commit"):
+                self._core.submit(
+                    UpdatePushed(at=self._core.now(), push=push, opened=opened),
+                    lambda error: self._answers.fail(
+                        error, "push", push.cid, push.seq, push.digest
+                    ),
+                )
+                answer = await self._answers.push(push.cid, push.seq, push.digest)
         return push_reply(answer.ack)
 
     async def _verdict(self, cid: str) -> pb.PushReply:

@@ -8,6 +8,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator.events import NameFreed
 from fedrun.run import Run
+from fedserver.acts import Acts
 from fedserver.answers import Answers
 from fedserver.attendance import Attendance
 from fedserver.callers import Backend, Callers
@@ -18,6 +19,7 @@ from fedserver.pulls import Pulls
 from fedserver.pushes import Pushes
 from fedserver.reports import Reports
 from fedserver.sessions import Sessions
+from fedserver.tracing import VersionSpans
 
 Context = Any
 Status = Callable[[bool], Awaitable[str]]
@@ -27,12 +29,28 @@ class FederationService:
     """One coroutine for each method of the service."""
 
     def __init__(
-        self, run: Run, core: Core, answers: Answers, sessions: Sessions, status: Status
+        self,
+        run: Run,
+        core: Core,
+        answers: Answers,
+        sessions: Sessions,
+        status: Status,
+        versions: VersionSpans,
     ) -> None:
-        """``status`` yields all that is known, or what everybody may know."""
+        """Prepares the methods.
+
+        Args:
+            run: what is served.
+            core: decides.
+            answers: calls that wait for it.
+            sessions: the processes of clients.
+            status: yields all that is known, or what everybody may know.
+            versions: makes a span of each version.
+        """
         self._core, self._status = core, status
-        self._callers = Callers(run, core)
-        backend = Backend(run, core, answers, sessions, self._callers)
+        tracer = versions.tracer
+        callers = self._callers = Callers(run, core, tracer)
+        backend = Backend(run, core, answers, sessions, callers, tracer, versions)
         self.pulls, self.pushes = Pulls(backend), Pushes(backend)
         attendance = Attendance(backend)
         self.enrol = Enrolment(backend, self.pushes.max_update_bytes).enrol
@@ -40,6 +58,7 @@ class FederationService:
         self.pull = self.pulls.pull
         self.push, self.resume = self.pushes.push, self.pushes.resume
         self.report = Reports(backend).report
+        self.operate = Acts(backend).operate
 
     @property
     def informed(self) -> set[str]:

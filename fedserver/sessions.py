@@ -63,6 +63,14 @@ class Sessions:
         self._heard.pop(cid, None)  # the dictionary is in the order of time
         self._heard[cid] = time.monotonic()
 
+    def dismiss(self, cid: str, text: str) -> None:
+        """Tells a client to stop, and takes it for gone."""
+        session = self._sessions.get(cid)
+        if session is not None:
+            self._tell(session, pb.Notice.KIND_SUPERSEDED, text)
+            session.notices.put_nowait(None)
+        self.forget(cid)
+
     def forget(self, cid: str) -> None:
         """Forgets a client that left."""
         self._heard.pop(cid, None)
@@ -80,6 +88,11 @@ class Sessions:
     def present(self) -> set[str]:
         """The ids of the clients that are there."""
         return set(self._heard)
+
+    @property
+    def here(self) -> int:
+        """The number of clients that are there."""
+        return len(self._heard)
 
     @property
     def attended(self) -> bool:

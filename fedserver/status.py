@@ -8,7 +8,7 @@ import time
 from fedcore.typing import JSON, Seconds
 from fedrun.results.coverage import Coverage, Label
 from fedrun.results.warnings import absence, since, warnings
-from fedrun.traffic import by_client, lanes_json, of_all
+from fedrun.traffic import by_client, lanes_json
 from fedserver.core import Core
 from fedserver.progress import Progress
 from fedserver.sessions import Sessions
@@ -58,6 +58,8 @@ def status_json(progress: Progress, present: set[str]) -> JSON:
             "unproved": progress.run.coordinator.unproved,
             "stop": config.stop.model_dump(exclude_none=True),
             "ended": state.closed,
+            "paused": state.paused,
+            "evicted": dict(state.evicted),
             "buffer": [state.count, config.algorithm.buffer],
             "updates": dict(progress.verdicts),
             "updates_per_second": round(progress.rate, 3),
@@ -68,7 +70,7 @@ def status_json(progress: Progress, present: set[str]) -> JSON:
             "evaluated_version": progress.metrics[-1][0] if progress.metrics else None,
         }
     traffic = {
-        "lanes": lanes_json(of_all(progress.traffic.lanes())),
+        "lanes": lanes_json(progress.traffic.sums()),
         "values": progress.run.coordinator.algorithm.model.dim,
     }
     covered = _coverage_json(progress.coverage)
@@ -138,6 +140,7 @@ def without_clients(status: JSON) -> JSON:
     hidden = {
         "journal": "",
         "disk": "it is full or fails" if status["disk"] else "",
+        "evicted": {},
         "coverage": {"absence": "", "warnings": []},
     }
     return {**status, **hidden, "clients": [], "unlisted": unlisted}
