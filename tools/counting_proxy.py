@@ -19,6 +19,7 @@ class CountingProxy:
         self.target = (host, int(port))
         self.sent: Counter[str] = Counter()  # bytes "up" to the server and "down"
         self.connections = 0
+        self.blocked = False  # connections are refused
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -45,6 +46,15 @@ class CountingProxy:
         """New connections go elsewhere: the server has come back on another port."""
         host, _, port = target.rpartition(":")
         self.target = (host, int(port))
+
+    def block(self) -> None:
+        """Breaks all connections, and every new one until :meth:`restore`."""
+        self.blocked = True
+        self.cut()
+
+    def restore(self) -> None:
+        """Lets new connections through again."""
+        self.blocked = False
 
     def cut(self) -> None:
         """Breaks all connections in the middle of whatever they carry."""
@@ -73,6 +83,9 @@ class CountingProxy:
     async def _connect(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        if self.blocked:
+            writer.transport.abort()
+            return
         self.connections += 1
         self._writers.add(writer)
         try:
