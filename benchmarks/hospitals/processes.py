@@ -47,6 +47,7 @@ class Drill:
         self._numbers = count()
         self._coming: list[tuple[Minutes, int, Callable[[], None]]] = []
         self._down = [0] * len(vpns)  # how many reasons there are, for each VPN
+        self._is_over = False
         self._end: dict[str, Any] = {}  # of the config, as it is from a restart on
         self.diary: list[str] = []
         for event in events:
@@ -81,10 +82,10 @@ class Drill:
             heappop(self._coming)[2]()
 
     def clear_up(self) -> None:
-        """What is still to come does not happen; all sites reach the server."""
-        self._coming = []
-        for vpn in self._vpns:
-            vpn.restore()
+        """What has begun ends now, and nothing else begins."""
+        self._is_over = True
+        while self._coming:
+            heappop(self._coming)[2]()
 
     def join(self, site: int) -> None:
         """A site starts, the first time or again."""
@@ -100,6 +101,8 @@ class Drill:
         """What to do when an event begins."""
 
         def begin() -> None:
+            if self._is_over:
+                return
             self.diary.append(f"{event.at:6.1f} min  {event}")
             match event.kind:
                 case "drop" | "outage":
@@ -132,10 +135,12 @@ class Drill:
                 self._vpns[site].restore()
 
     def _serve_again(self) -> None:
+        if self._is_over:
+            return
         given = self._real.config
         algorithm = {**given["algorithm"], "min_clients": 1}
         self._real.rewrite({**given, **self._end, "algorithm": algorithm})
-        self._real.server("--no-evaluator", wait=False)
+        self._real.server("--no-evaluator", "--amend", wait=False)
 
 
 def play(
@@ -185,6 +190,9 @@ def play(
             said = len(drill.diary)
             if time.monotonic() > longest:
                 raise RuntimeError(f"the drill does not end:\n{server.tail()}")
+            for child in real.children.values():
+                if child.process is not None and (child.process.poll() or 0) > 0:
+                    raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
             time.sleep(LOOK)
         drill.clear_up()
         for child in real.children.values():
