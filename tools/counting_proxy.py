@@ -14,11 +14,13 @@ from typing import Self
 class CountingProxy:
     """Forwards a port of this machine to another one, on a thread of its own."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, delay: float = 0.0) -> None:
+        """``delay`` is how many seconds it holds what passes, each way."""
         host, _, port = target.rpartition(":")
         self.target = (host, int(port))
         self.sent: Counter[str] = Counter()  # bytes "up" to the server and "down"
         self.connections = 0
+        self._delay = delay
         self.blocked = False  # connections are refused
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -106,6 +108,8 @@ class CountingProxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
                 self.sent[way] += len(data)
+                if self._delay:
+                    await asyncio.sleep(self._delay)
                 writer.write(data)
                 await writer.drain()
         with contextlib.suppress(OSError):

@@ -1,6 +1,5 @@
 """``python -m benchmarks.hospitals``: the drill of eight hospitals."""
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -8,18 +7,17 @@ import click
 from rich.console import Console
 
 from benchmarks.hospitals import processes, simulated
-from benchmarks.hospitals.report import show
+from benchmarks.hospitals.report import COLUMNS, rows
 from benchmarks.hospitals.schedule import HORIZON
 from benchmarks.hospitals.ways import WAYS
 from benchmarks.series import join
 from benchmarks.speed.measure import machine
+from benchmarks.tables import show
 from fedcore.typing import JSON
 from fedrun.cli.command import PATH, example, in_sentences
 
 RESULTS = Path(__file__).parent.parent / "results" / "hospitals.json"
 FORMS = ("simulated", "processes")
-# The books are made up as the servers computed them, with a thread.
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @click.command(
@@ -90,7 +88,7 @@ def main(
                         simulated.play(way, seed, under / str(seed), horizon)
                         for seed in range(seeds)
                     ]
-            show(console, form, found)
+            show(console, form, COLUMNS, rows(found))
             if save:
                 told = {"machine": machine(), "horizon": horizon}
                 join(RESULTS, {form: {**told, "ways": found}})

@@ -1,17 +1,14 @@
-"""The tables of a drill, for a terminal and for the docs."""
+"""The table of a drill, for a terminal and for the docs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
-
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Mapping, Sequence
 
 from benchmarks.hospitals.app import LATE_CLASSES
 from benchmarks.hospitals.schedule import LATE, SITES
+from benchmarks.tables import spread
 from fedcore.typing import JSON
 
 COLUMNS = (
-    "",
+    "way",
     "versions",
     "before the first drop",
     "updates",
@@ -27,22 +24,9 @@ COLUMNS = (
 Rows = Mapping[str, Sequence[JSON]]
 
 
-def show(console: Console, title: str, found: Rows) -> None:
-    """Prints the table of one form of the drill."""
-    table = Table(title=title, box=None)
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column else "left")
-    for way, runs in found.items():
-        table.add_row(*cells(way, runs))
-    console.print(table)
-
-
-def markdown(found: Rows) -> Iterator[str]:
-    """The rows of the table in the docs, its head included."""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield "|" + " --- |" * len(COLUMNS)
-    for way, runs in found.items():
-        yield f"| {' | '.join(cells(way, runs))} |"
+def rows(found: Rows) -> list[list[str]]:
+    """A row for each way."""
+    return [cells(way, runs) for way, runs in found.items()]
 
 
 def cells(way: str, runs: Sequence[JSON]) -> list[str]:
@@ -64,11 +48,3 @@ def cells(way: str, runs: Sequence[JSON]) -> list[str]:
         str(sum(each["lost"] for each in books)) if books else "-",
         str(sum(run["doubled"] for run in runs)),
     ]
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    """The median, and in brackets the lowest and the highest value."""
-    low, middle, high = (
-        f"{value:,.{digits}f}" for value in (min(values), median(values), max(values))
-    )
-    return middle if low == high else f"{middle} ({low} to {high})"

@@ -16,7 +16,10 @@ SITES = 8
 LATE = 0  # the site that is always late, and alone has some classes
 CRASHES = 4
 LATE_TASK: Minutes = 20.0
-TASKS: tuple[Minutes, Minutes] = (4.0, 7.0)  # of the others, the fastest and the slowest
+TASKS: tuple[Minutes, Minutes] = (
+    4.0,
+    7.0,
+)  # of the others, the fastest and the slowest
 HORIZON: Minutes = 360.0
 
 DROPS_EVERY: Minutes = 10.0  # VPN drops, one site at a time

@@ -12,7 +12,7 @@ OURS, FIVE, STRICT = "latecomer", "quorum of five", "strict barrier"
 _ROUNDS = {"kind": "fed_avg", "once": True, "deadline": None}
 WAYS: dict[str, dict[str, Any]] = {
     OURS: {"kind": "latecomer"},
-    # All eight are asked; the first five make a version, and what comes later is refused.
+    # All eight are asked; five make a version, and what comes later is refused.
     FIVE: {**_ROUNDS, "buffer": QUORUM, "over_selection": SITES / QUORUM},
     STRICT: {**_ROUNDS, "buffer": SITES},
 }

@@ -11,10 +11,11 @@ from rich.console import Console
 
 from benchmarks.netlab import tool
 from benchmarks.netlab.links import lab
-from benchmarks.netlab.report import LONG, show
+from benchmarks.netlab.report import COLUMNS, LONG, rows, sooner
 from benchmarks.netlab.ways import OURS, TARGET, UNCOMPRESSED, WAYS
 from benchmarks.series import join
 from benchmarks.speed.measure import machine
+from benchmarks.tables import show
 from fedcore.errors import LatecomerError
 from fedcore.typing import JSON
 from fedrun.cli.command import PATH, example, in_sentences
@@ -91,13 +92,16 @@ def main(
                 }
                 found[way].append(run(found_tool, plan, place))
                 _tell(way, found[way][-1])
-    show(Console(width=160), found, is_long=is_long)
+    title = "The long run" if is_long else "Over six bad links"
+    console = Console(width=160, highlight=False)
+    show(console, title, COLUMNS, rows(found))
+    console.print(sooner(found))
     if save:
         told = {"target": TARGET, "machine": machine()}
         titles = {way: LONG if is_long else way for way in chosen}
-        runs = {titles[way]: {**told, "runs": rows} for way, rows in found.items()}
-        join(RESULTS, runs)
-    if not all(row["books"]["balance"] for rows in found.values() for row in rows):
+        kept = {titles[way]: {**told, "runs": runs} for way, runs in found.items()}
+        join(RESULTS, kept)
+    if not all(row["books"]["balance"] for runs in found.values() for row in runs):
         raise SystemExit(1)
 
 

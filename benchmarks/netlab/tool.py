@@ -42,7 +42,9 @@ def up(tool: Path, options: list[str], seconds: float, words: list[str]) -> int:
     timeout = str(min(seconds, LONGEST))
     command = [sys.executable, str(tool), "up", *options, "--timeout", timeout]
     command += ["--", sys.executable, "-m", *words]
-    return subprocess.run(command, env={**os.environ, **THREADS}, check=False).returncode
+    return subprocess.run(
+        command, env={**os.environ, **THREADS}, check=False
+    ).returncode
 
 
 # ------------------------------------------------------------- within its hosts
