@@ -15,6 +15,11 @@ OURS, UNCOMPRESSED = "latecomer", "uncompressed, synchronous"
 WAYS: dict[str, dict[str, Any]] = {
     OURS: {"kind": "latecomer"},
     UNCOMPRESSED: {"kind": "fed_avg", "buffer": CLIENTS},
+    "uncompressed, synchronous, rate .4": {
+        "kind": "fed_avg",
+        "buffer": CLIENTS,
+        "client": {**CLIENT, "lr": 0.4},
+    },
     "uncompressed, four of six": {
         "kind": "fed_avg",
         "buffer": 4,
