@@ -4,31 +4,74 @@ from collections.abc import Iterator
 
 from benchmarks.hospitals import report as hospitals
 from benchmarks.netlab import report as netlab
+from benchmarks.netlab.links import LINKS
+from benchmarks.netlab.ways import OURS, UNCOMPRESSED, WAYS
 from benchmarks.tables import markdown
 from tests.docs.figures.series import Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
 
 PAGE = "docs/networks.md"
-SAID = ()
+DRILL, BAD, LONG = (
+    "The drill of eight hospitals",
+    "Six bad links",
+    "Half an hour of cuts",
+)
+SAID = (
+    r"six minutes|twenty rounds|digits 3 and 8|4 to 7 minutes|needs 20|5 to 15 minutes",
+    r"3 to 8 minutes|8 minutes|12 minutes|2 minutes|buffer: \d|83,498 values",
+    r"45 seconds|client 2 changes|20 seconds|takes 4 seconds|accuracy is \.95",
+    r"HTTP/2|round trip of 600 ms|sites 6 and 7|rates? (?:of )?\.[24]",
+)
 
 
 def rows() -> Iterator[str]:
     """Every line of every table that is made from the results."""
-    for form in ("processes", "simulated"):
-        yield from _drill(form)
-    yield from _links()
+    yield from drill("processes")
+    yield from drill("simulated")
+    yield from links()
+    yield from federations()
+    yield from long_run()
 
 
 def quotes() -> Iterator[Quote]:
     """What the text says of them."""
-    return iter(())
+    found = saved("netlab")
+    runs = {way: kept["runs"] for way, kept in found.items()}
+    ratios = Series.of(netlab.times_sooner(runs[OURS], runs[UNCOMPRESSED]))
+    best = netlab.times_sooner(runs[OURS], runs["uncompressed, synchronous, rate .4"])
+    yield Quote(DRILL, "", pool(saved("hospitals")))
+    yield Quote(BAD, "", pool(found, more=[ratios, Series.of(best)]))
+    yield Quote(LONG, "", pool(found[netlab.LONG]))
 
 
-def _drill(form: str) -> Iterator[str]:
+def drill(form: str) -> Iterator[str]:
+    """The table of one form of the drill."""
     found = saved("hospitals")[form]["ways"]
-    yield from markdown(hospitals.COLUMNS, hospitals.rows(found))
+    return markdown(hospitals.COLUMNS, hospitals.rows(found))
 
 
-def _links() -> Iterator[str]:
-    found = {way: kept["runs"] for way, kept in saved("netlab").items()}
-    yield from markdown(netlab.COLUMNS, netlab.rows(found))
+def links() -> Iterator[str]:
+    """The table of the clients' links."""
+    columns = ("client", "rate", "delay, one way", "loss, each way")
+    cells = (
+        [str(client), link.rate, f"{link.delay} ms", f"{link.loss} %"]
+        for client, link in enumerate(LINKS)
+    )
+    return markdown(columns, cells)
+
+
+def federations() -> Iterator[str]:
+    """The table of the federations over these links."""
+    found = {way: _runs(way) for way in WAYS}
+    return markdown(netlab.COLUMNS, netlab.rows(found))
+
+
+def long_run() -> Iterator[str]:
+    """The table of the half hour of cuts."""
+    columns = netlab.COLUMNS[:1] + netlab.COLUMNS[2:]
+    (row,) = netlab.rows({"latecomer, 30 minutes": _runs(netlab.LONG)})
+    return markdown(columns, [row[:1] + row[2:]])
+
+
+def _runs(name: str) -> Saved:
+    return saved("netlab")[name]["runs"]
