@@ -1,4 +1,4 @@
-"""docs/networks.md: the tables of bad links and of the drill, and what is said of them."""
+"""docs/networks.md: the tables of bad links and of the drill, and what follows."""
 
 from collections.abc import Iterator
 
