@@ -28,6 +28,7 @@ from tools.local import LocalFederation, free_port
 
 LOOK: Seconds = 0.02
 COMES_TO_AN_END: Seconds = 120.0
+_ENDS = ("closed", "stopped")  # a server may be killed before it says the first one
 # A site that is silent is not given up: it may come back at any time.
 TIMEOUTS = {"heartbeat": 1.0, "lost": 3600.0, "linger": 60.0}
 
@@ -135,8 +136,6 @@ class Drill:
                 self._vpns[site].restore()
 
     def _serve_again(self) -> None:
-        if self._is_over:
-            return
         given = self._real.config
         algorithm = {**given["algorithm"], "min_clients": 1}
         self._real.rewrite({**given, **self._end, "algorithm": algorithm})
@@ -183,7 +182,7 @@ def play(
         drill.begin(horizon)
         longest = time.monotonic() + horizon * minute + COMES_TO_AN_END
         said = 0
-        while not any(event["event"] == "closed" for event in real.events()):
+        while not any(event["event"] in _ENDS for event in real.events()):
             drill.look()
             for line in drill.diary[said:]:
                 say(line)
