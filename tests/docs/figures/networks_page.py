@@ -24,13 +24,11 @@ SAID = (
 )
 
 
-def rows() -> Iterator[str]:
+def rows() -> set[str]:
     """Every line of every table that is made from the results."""
-    yield from drill("processes")
-    yield from drill("simulated")
-    yield from links()
-    yield from federations()
-    yield from long_run()
+    drills = (drill(form) for form in ("processes", "simulated"))
+    tables = (*drills, links(), federations(), long_run())
+    return {row for table in tables for row in table}
 
 
 def quotes() -> Iterator[Quote]:
