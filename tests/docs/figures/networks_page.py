@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from benchmarks.hospitals import report as hospitals
+from benchmarks.hospitals.schedule import LATE
 from benchmarks.netlab import report as netlab
 from benchmarks.netlab.links import LINKS
 from benchmarks.netlab.ways import OURS, UNCOMPRESSED, WAYS
@@ -10,6 +11,7 @@ from benchmarks.tables import markdown
 from tests.docs.figures.series import Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
 
+ARRIVED = ("accepted", "rejected_stale")
 PAGE = "docs/networks.md"
 DRILL, BAD, LONG = (
     "The drill of eight hospitals",
@@ -37,9 +39,20 @@ def quotes() -> Iterator[Quote]:
     runs = {way: kept["runs"] for way, kept in found.items()}
     ratios = Series.of(netlab.times_sooner(runs[OURS], runs[UNCOMPRESSED]))
     best = netlab.times_sooner(runs[OURS], runs["uncompressed, synchronous, rate .4"])
-    yield Quote(DRILL, "", pool(saved("hospitals")))
+    yield Quote(DRILL, "", pool(saved("hospitals"), more=[*_by_way()]))
     yield Quote(BAD, "", pool(found, more=[ratios, Series.of(best)]))
     yield Quote(LONG, "", pool(found[netlab.LONG]))
+
+
+def _by_way() -> Iterator[Series]:
+    """What the text says of all seeds of a way, and of all updates that arrived."""
+    for form in ("processes", "simulated"):
+        for runs in saved("hospitals")[form]["ways"].values():
+            yield Series.of(run["recall"] for run in runs)
+            yield Series.of(run["shares"][f"hospital-{LATE}"] for run in runs)
+            for run in runs:
+                known = (run["verdicts"].get(each, 0) for each in ARRIVED)
+                yield Series.of([sum(known)])
 
 
 def drill(form: str) -> Iterator[str]:
