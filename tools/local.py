@@ -201,6 +201,12 @@ class LocalFederation:
         child.start()
         return child
 
+    def check(self) -> None:
+        """Raises RuntimeError if a process ended with an error; a kill is none."""
+        for child in self.children.values():
+            if child.process is not None and (child.process.poll() or 0) > 0:
+                raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
+
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs one of the commands to its end."""
         return subprocess.run(

@@ -189,9 +189,7 @@ def play(
             said = len(drill.diary)
             if time.monotonic() > longest:
                 raise RuntimeError(f"the drill does not end:\n{server.tail()}")
-            for child in real.children.values():
-                if child.process is not None and (child.process.poll() or 0) > 0:
-                    raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
+            real.check()
             time.sleep(LOOK)
         drill.clear_up()
         for child in real.children.values():

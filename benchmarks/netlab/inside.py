@@ -117,10 +117,11 @@ def play(plan: Plan, folder: Path) -> JSON:
         began, before = time.monotonic(), tool.carried(clients)
         while server.is_running and not _happened(real, "closed"):
             weather.look(time.monotonic() - began)
+            real.check()
             time.sleep(LOOK)
         bytes_ = tool.carried(clients) - before
         weather.clear_up()
-        for child in (*real.children.values(),):
+        for child in real.children.values():
             if child.wait(COMES_TO_AN_END):
                 raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
     return told(plan, real, bytes_, weather)

@@ -23,10 +23,12 @@ def find(path: Path | None) -> Path:
     Raises:
         ConfigError: it is not there, or this machine does not let it work.
     """
-    named = path or Path(os.environ.get(VARIABLE, ""))
+    text = str(path or os.environ.get(VARIABLE, ""))
+    named = Path(text)
     if not named.is_file():
+        what = f"{text}: no such file" if text else "no tool is named"
         raise ConfigError(
-            f"{named}: no such file; this benchmark needs a tool that gives each host "
+            f"{what}; this benchmark needs a tool that gives each host "
             f"a network namespace with a shaped link: --netlab PATH, or {VARIABLE} "
             "(docs/networks.md says what it must offer)"
         )

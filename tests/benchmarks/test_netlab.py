@@ -93,10 +93,12 @@ def test_without_the_tool_the_command_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(tool.VARIABLE, raising=False)
-    for words in ([], ["--netlab", str(tmp_path / "absent")]):
+    absent = str(tmp_path / "absent")
+    for words, what in (([], "no tool is named"), (["--netlab", absent], absent)):
         done = CliRunner().invoke(main, words)
         assert done.exit_code != 0
         assert "a network namespace with a shaped link" in done.output
+        assert what in done.output
         assert "Traceback" not in done.output
 
 
