@@ -9,6 +9,7 @@ DATA ?= data
 BYTES ?=
 SIMULATION ?=
 HOSTILE ?=
+HOSPITALS ?=
 FIDELITY ?=
 EVENTS ?= 1e7
 PAYLOADS ?= 1e6
@@ -19,7 +20,7 @@ MUTANTS ?=
 EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile fidelity soak fuzz power kill mutants proto configuration docs containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants proto configuration docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +76,9 @@ simulation: $(VENV)/.stamp  ## simulated updates a second, beside peers (SIMULAT
 
 hostile: $(VENV)/.stamp  ## honest clients beside one hostile peer (HOSTILE="unread trickle")
 	$(PY) -m benchmarks.hostile $(HOSTILE)
+
+hospitals: $(VENV)/.stamp  ## eight sites, drops, kills, and three kinds of rounds (HOSPITALS="--seeds 1")
+	$(PY) -m benchmarks.hospitals $(HOSPITALS)
 
 fidelity: $(VENV)/.stamp  ## real processes beside their simulation (FIDELITY=federation.yaml)
 	$(PY) -m benchmarks.fidelity $(FIDELITY)

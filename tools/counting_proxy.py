@@ -14,11 +14,14 @@ from typing import Self
 class CountingProxy:
     """Forwards a port of this machine to another one, on a thread of its own."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, delay: float = 0.0) -> None:
+        """``delay`` is how many seconds it holds what passes, each way."""
         host, _, port = target.rpartition(":")
         self.target = (host, int(port))
         self.sent: Counter[str] = Counter()  # bytes "up" to the server and "down"
         self.connections = 0
+        self._delay = delay
+        self.blocked = False  # connections are refused
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -45,6 +48,15 @@ class CountingProxy:
         """New connections go elsewhere: the server has come back on another port."""
         host, _, port = target.rpartition(":")
         self.target = (host, int(port))
+
+    def block(self) -> None:
+        """Breaks all connections, and every new one until :meth:`restore`."""
+        self.blocked = True
+        self.cut()
+
+    def restore(self) -> None:
+        """Lets new connections through again."""
+        self.blocked = False
 
     def cut(self) -> None:
         """Breaks all connections in the middle of whatever they carry."""
@@ -73,6 +85,9 @@ class CountingProxy:
     async def _connect(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        if self.blocked:
+            writer.transport.abort()
+            return
         self.connections += 1
         self._writers.add(writer)
         try:
@@ -93,6 +108,8 @@ class CountingProxy:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
                 self.sent[way] += len(data)
+                if self._delay:
+                    await asyncio.sleep(self._delay)
                 writer.write(data)
                 await writer.drain()
         with contextlib.suppress(OSError):

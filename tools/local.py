@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -128,17 +129,24 @@ class LocalFederation:
     environment: dict[str, str] = field(
         default_factory=lambda: {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     )
+    within: Callable[[str], Sequence[str]] = lambda name: ()
+    """The words before the command of a process of this name: where it runs."""
 
     def __enter__(self) -> "LocalFederation":
         """Writes the config."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(yaml.safe_dump(self.config))
+        self.rewrite(self.config)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Kills whoever is left."""
         for child in self.children.values():
             child.kill()
+
+    def rewrite(self, config: dict[str, Any]) -> None:
+        """Writes another config, which a server reads when it starts again."""
+        self.config = config
+        self.path.write_text(yaml.safe_dump(config))
 
     @property
     def path(self) -> Path:
@@ -193,6 +201,12 @@ class LocalFederation:
         child.start()
         return child
 
+    def check(self) -> None:
+        """Raises RuntimeError if a process ended with an error; a kill is none."""
+        for child in self.children.values():
+            if child.process is not None and (child.process.poll() or 0) > 0:
+                raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
+
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs one of the commands to its end."""
         return subprocess.run(
@@ -228,8 +242,15 @@ class LocalFederation:
             time.sleep(0.02)
 
     def _child(self, name: str, words: Sequence[str]) -> Child:
-        command = [sys.executable, *words]
+        command = [*self.within(name), sys.executable, *words]
         if name not in self.children:
             self.children[name] = Child(name, command, self.folder, self.environment)
         self.children[name].command = command
         return self.children[name]
+
+
+def free_port() -> int:
+    """A port to which a killed server can come back."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

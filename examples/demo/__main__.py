@@ -9,7 +9,6 @@ delivered when, must arrive at the same model bit for bit.
 
 import argparse
 import shutil
-import socket
 import sys
 import time
 from pathlib import Path
@@ -31,7 +30,7 @@ from latecomer import Results
 from latecomer.data import digits
 from tools.books import audit
 from tools.counting_proxy import CountingProxy
-from tools.local import LocalFederation
+from tools.local import LocalFederation, free_port
 
 LEAST_ACCURACY, LEAST_RECALL = 0.93, 0.80
 LONGEST = 170.0  # seconds; far more than it takes
@@ -211,13 +210,6 @@ def traffic_rows(
             ratio > 1,
         ),
     ]
-
-
-def free_port() -> int:
-    """A port to which a killed server can come back."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

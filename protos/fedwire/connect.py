@@ -28,6 +28,9 @@ _NOT_REACHED = "Failed to connect to remote host: "  # gRPC's words before the r
 # gRPC can send pings to learn a link's bandwidth; they would cost 130 bytes an update.
 # A fixed window of 1 MiB fills a link of 80 Mbit/s with a round trip of 100 ms.
 WINDOWS = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 20))
+# How long an attempt to connect may take. TCP, TLS and the first frame of HTTP/2 are
+# three round trips or more, and a packet of theirs that is lost costs seconds.
+CONNECT_MS = 10_000
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
@@ -37,7 +40,7 @@ OPTIONS = (
     *WINDOWS,
     # The client itself decides how long to wait (docs/protocol.md).
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 

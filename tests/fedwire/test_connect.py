@@ -24,6 +24,8 @@ from fedcore.errors import (
     UnavailableError,
 )
 from fedrun.cli.exit_codes import exit_code
+from tests.served import served
+from tools.counting_proxy import CountingProxy
 
 HERE = Address("127.0.0.1", 1)
 
@@ -201,3 +203,13 @@ def test_idle_connections_are_kept_open_by_pings() -> None:
     assert options["grpc.keepalive_time_ms"] == 30_000
     assert options["grpc.http2.max_pings_without_data"] == 0
     assert options["grpc.max_receive_message_length"] == MESSAGE_LIMIT
+
+
+def test_a_slow_round_trip_is_no_reason_to_give_up_connecting(tmp_path: Path) -> None:
+    with (
+        served(tmp_path) as server,
+        CountingProxy(server.address, delay=1.2) as proxy,
+        contextlib.closing(parse_address(proxy.address).channel()) as channel,
+    ):
+        grpc.channel_ready_future(channel).result(timeout=8)
+        assert proxy.connections == 1

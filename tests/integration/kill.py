@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from typing import Any
 
 from tests.integration.conftest import APP
 from tools.books import Books, audit
-from tools.local import Child, LocalFederation
+from tools.local import Child, LocalFederation, free_port
 
 CLIENTS = 8
 ENDING = 10  # versions after the last disaster
@@ -386,13 +385,6 @@ def steps(real: LocalFederation) -> int:
 def members(real: LocalFederation) -> int:
     """Clients that have joined the run."""
     return len({e["cid"] for e in real.events() if e.get("event") == "enrolled"})
-
-
-def free_port() -> int:
-    """A port that a server can come back to."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def say(text: str) -> None:

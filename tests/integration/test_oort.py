@@ -12,8 +12,7 @@ from fedrun.journal.recover import recover
 from fedrun.journal.replay import Replay
 from fedrun.results import Results
 from tests.integration import throttled_app
-from tests.integration.kill import free_port
-from tools.local import LocalFederation
+from tools.local import LocalFederation, free_port
 
 APP = f"{Path(throttled_app.__file__)}:workload"
 CLIENTS, RESTART, END = 4, 6, 16  # clients, updates, updates

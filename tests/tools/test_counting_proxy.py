@@ -68,6 +68,23 @@ def test_a_cut_breaks_what_is_open_and_lets_others_in(echo: str) -> None:
             assert received(connection, 1) == b"Y"
 
 
+def test_what_is_blocked_breaks_until_it_is_restored(echo: str) -> None:
+    with CountingProxy(echo) as proxy:
+        with connected(proxy) as connection:
+            connection.sendall(b"x")
+            received(connection, 1)
+            proxy.block()
+            with pytest.raises(ConnectionResetError):
+                received_or_reset(connection)
+        with connected(proxy) as connection, pytest.raises(ConnectionResetError):
+            received_or_reset(connection)
+        assert proxy.connections == 1
+        proxy.restore()
+        with connected(proxy) as connection:
+            connection.sendall(b"y")
+            assert received(connection, 1) == b"Y"
+
+
 def received_or_reset(connection: socket.socket) -> None:
     """An end without a reset is one, too: it depends on what was still open."""
     if connection.recv(1) == b"":
