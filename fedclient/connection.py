@@ -92,6 +92,26 @@ class Connection:
             raise ProtocolError(f"{self.address} chose protocol {reply.protocol}")
         return reply
 
+    def check(self, request: pb.CheckRequest) -> pb.CheckReply:
+        """Asks whether a client would be enrolled, without enrolling it.
+
+        Raises:
+            UnavailableError: the server does not answer.
+            RefusedError: it is too old, or will not answer this client.
+        """
+        request.enrol.protocols.extend(PROTOCOLS)
+        request.enrol.spec = self._spec.to_json()
+        with explaining(self.address):
+            reply: pb.CheckReply = self._stub.check(request, timeout=CALL)
+        return reply
+
+    def trial(self, push: Push) -> pb.TrialReply:
+        """Sends an update that counts nowhere; returns what it would have led to."""
+        with explaining(self.address):
+            frames, patience = self._frames(push, 0), self._patience(CALL)
+            reply: pb.TrialReply = self._stub.trial(frames, timeout=patience)
+        return reply
+
     def pull(self, pull: Pull) -> Reply | Refusal:
         """Asks for the model and for work; resumes a download that was cut off."""
         partial = self._partial

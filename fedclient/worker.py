@@ -8,7 +8,7 @@ from typing import Any
 from fedclient.ahead import Ahead
 from fedclient.connection import Refusal
 from fedclient.device import joules, joules_since, this_device
-from fedclient.membership import Membership
+from fedclient.membership import Membership, require_valid_data
 from fedclient.pace import AT_ONCE, Pace
 from fedclient.phases import Phases
 from fedclient.verdicts import log_verdict
@@ -17,7 +17,6 @@ from fedcore.errors import (
     DivergedError,
     UnavailableError,
     UserCodeError,
-    WorkloadError,
 )
 from fedcore.measured import Device, Measured
 from fedcore.model import FlatModel, Metrics
@@ -119,11 +118,7 @@ class Worker:
             model=self._model,
             share_labels=member.reply.share_labels,
         )
-        if member.algorithm.config.clients_evaluate and not self._workload.valid_data:
-            raise WorkloadError(
-                "a controller of this run compares models on the client's own data: "
-                "the workload needs valid_data="
-            )
+        require_valid_data(self._workload, member.algorithm)
         self._client = replace(self._client, name=member.name)
         self._plan = None  # the labels may be shared now, or no more
         state = self._participant.state
