@@ -14,11 +14,12 @@ class Liar:
     """What is not said is not implemented."""
 
     def __init__(self, says: dict[str, Callable[[Any, Any], Any]]) -> None:
-        for name in ("enrol", "resume", "report", "leave", "status", "free"):
+        for name in ("enrol", "check", "resume", "report", "leave", "status", "free"):
             setattr(self, name, says.get(name, self._nothing))
         for name in ("pull", "attend"):
             setattr(self, name, says.get(name, self._no_stream))
         self.push = says.get("push", self._nothing)
+        self.trial = says.get("trial", self._nothing)
 
     def _nothing(self, request: Any, context: grpc.ServicerContext) -> None:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "not today")
