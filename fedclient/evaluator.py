@@ -54,6 +54,7 @@ class Evaluator:
         member = self._member
         member.participant.receive(reply)
         member.save()
+        member.note_pause(reply.reason)
         state = member.participant.state
         if reply.task is not None:
             assert state.held is not None

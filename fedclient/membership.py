@@ -112,6 +112,7 @@ class Membership:
         self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
+        self._pause = ""  # why the server gives no tasks, as it said last
         self._cid = ""  # the id under which it enrolled last
 
     def enrol(self) -> None:
@@ -214,6 +215,17 @@ class Membership:
         """
         if self._superseded is not None:
             raise RefusedError(f"this client stops: {self._superseded}")
+
+    def note_pause(self, reason: str) -> None:
+        """Logs, once, why the server gives no task, and later that it gives them again.
+
+        Args:
+            reason: what the newest answer said; empty: nothing.
+        """
+        if reason != self._pause:
+            again = "the server gives tasks again"
+            _log.info("%s", f"waiting: {reason}" if reason else again)
+        self._pause = reason
 
     def begin_anew(self, why: Exception) -> None:
         """Forgets the state on this disk, and joins as a new client."""

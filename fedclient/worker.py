@@ -178,6 +178,7 @@ class Worker:
                 self._evaluate_last()
             _log.info("the run has ended at version %d", answer.patch.version)
             return True
+        self._member.note_pause(answer.reason)
         if answer.task is None:
             time.sleep(answer.retry_after)
         elif work:

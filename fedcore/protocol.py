@@ -226,3 +226,4 @@ class Reply:
     retry_after: Seconds = 0.0
     proof: Proof = 0  # that the server has published this version
     left: Proof = 0  # if the epochs differ: that the client was led out of its own
+    reason: str = ""  # why there is no task, if the operator has paused the run

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event
-from fedcore.coordinator.records import StepReason
+from fedcore.coordinator.records import SnapshotOrdered, StepReason
 from fedcore.errors import DiskError
 from fedcore.typing import Seconds
 from fedrun.checkpoints.keeper import CheckpointKeeper
@@ -65,7 +65,8 @@ class GroupCommit:
             if self._observe is not None:
                 self._observe(records)
             self._since_snapshot += len(records)
-            if self._since_snapshot >= self._snapshot_due and self.snapshots:
+            is_due = self._since_snapshot >= self._snapshot_due and self.snapshots
+            if is_due or any(isinstance(each, SnapshotOrdered) for each in records):
                 self.snapshot(number)
         actions, self._actions = self._actions, []
         return actions
@@ -88,10 +89,8 @@ class GroupCommit:
         """
         every = self._run.config.journal.snapshot_records
         self._since_snapshot, self._snapshot_due = 0, every
-        scalars, arrays = self._run.coordinator.state.dump()
-        keep_bytes = self._run.config.journal.keep_bytes
         try:
-            self._run.journal.save_snapshot(number, scalars, arrays, keep_bytes)
+            self._run.snapshot(number)
         except DiskError as error:
             self._snapshot_due = max(1, every // _SOONER)
             _log.warning("no snapshot was written: %s", error)

@@ -2,15 +2,17 @@
 
 import platform
 import secrets
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import NameFreed
+from fedcore.coordinator.acts import objection
+from fedcore.coordinator.events import Act, NameFreed, SnapshotRequested
 from fedcore.coordinator.records import Stepped
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
@@ -36,6 +38,16 @@ class Run:
     coordinator: Coordinator
     actions: list[Action]  # to be carried out first; their records are on disk
     recovered: int | None  # records replayed; None for a fresh run
+
+    def snapshot(self, number: int) -> None:
+        """Writes the state after record ``number``, from which a restart can begin.
+
+        Raises:
+            DiskError: it could not be written.
+        """
+        scalars, arrays = self.coordinator.state.dump()
+        keep_bytes = self.config.journal.keep_bytes
+        self.journal.save_snapshot(number, scalars, arrays, keep_bytes)
 
 
 def fresh_name() -> str:
@@ -78,12 +90,48 @@ def free_name(folder: Path, name: str, at: Seconds) -> bool:
     Raises:
         JournalError: there is no run, or a server has it.
     """
+    with _unserved(folder, at) as run:
+        actions = run.coordinator.handle(NameFreed(at=at, name=name))
+        _persisted(run.journal, actions)
+        return bool(actions)
+
+
+class Done(NamedTuple):
+    """What came of an act of an operator."""
+
+    version: int
+    """The newest version of the run."""
+    snapshot: Path | None = None
+    """The file that was asked for."""
+
+
+def operate(folder: Path, act: Act) -> Done:
+    """Carries out an act of an operator in a run that no server has.
+
+    Raises:
+        ConfigError: it cannot be done; the message says why.
+        JournalError: there is no run, a server has it, or its disk failed.
+    """
+    with _unserved(folder, act.at) as run:
+        coordinator, journal = run.coordinator, run.journal
+        act = replace(act, at=max(act.at, coordinator.state.at))
+        if reason := objection(act, coordinator.state):
+            raise ConfigError(f"{folder}: {reason}")
+        _persisted(journal, coordinator.handle(act))
+        done = Done(coordinator.state.version)
+        if isinstance(act, SnapshotRequested):
+            number = journal.store.last
+            run.snapshot(number)
+            done = done._replace(snapshot=journal.snapshots.path(number))
+        return done
+
+
+@contextmanager
+def _unserved(folder: Path, at: Seconds) -> Iterator[Run]:
+    """Opens a run that no server has, with the settings that it has."""
     with closing(Journal.open(folder)) as journal:
         told = journal.configurations()[-1][1]
-        run = _resume(journal, parse_config(told.config), at, amend=False)
-        actions = run.coordinator.handle(NameFreed(at=at, name=name))
-        _persisted(journal, actions)
-        return bool(actions)
+        yield _resume(journal, parse_config(told.config), at, amend=False)
 
 
 def require_run(folder: Path) -> None:

@@ -79,3 +79,9 @@ def wrong_text(which: str, text: str) -> str:
     if not is_printable(text):
         return f"a {which} must be printable text, got {text!a}"
     return ""
+
+
+async def check_text(which: str, text: str, context: Context) -> None:
+    """Aborts the call if a text cannot be kept."""
+    if reason := wrong_text(which, text):
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)

@@ -18,6 +18,7 @@ from fedrun.cli.command import (
     verbose_option,
 )
 from fedrun.cli.plain_json import to_json
+from fedserver.acts_cli import add_acts
 from fedserver.journal_cli import RUN, journal_commands
 
 CONFIG = click.argument("config", type=PATH)
@@ -32,6 +33,7 @@ def main() -> None:
 
 
 main.add_command(journal_commands, "journal")
+add_acts(main)
 
 
 @main.command(epilog=example("fedserver run federation.yaml"))

@@ -13,9 +13,10 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Refuse
-from fedcore.coordinator.claims import enrolled
+from fedcore.coordinator.acts import why_out
+from fedcore.coordinator.claims import enrolled, eviction
 from fedcore.coordinator.events import ClientEnrolled
-from fedcore.coordinator.records import Enrolled
+from fedcore.coordinator.state import ServerState
 from fedcore.errors import ProtocolError, SpecMismatchError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Answer, Epoch
@@ -63,11 +64,13 @@ class Enrolment:
         if cid not in self._run.coordinator.state.clients:
             await self._newcomers.turn()
         event = self._event(request, cid, named)
-        gone, is_owner, epoch, doubles = await self._core.ask(
+        standing = await self._core.ask(
             lambda coordinator: _standing(coordinator, cid, named), after=event
         )
-        if not gone:
-            if not is_owner:
+        if standing.evicted:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, standing.evicted)
+        if not standing.has_left:
+            if not standing.is_owner:
                 taken = _name_taken(named.name)
                 await context.abort(taken.code, taken.text)
             self._callers.enrolled.add(cid)
@@ -75,9 +78,9 @@ class Enrolment:
             self._sessions.hear(cid)
         warnings = (
             self._codes.compare(named.name, request.code),
-            self._note_double(event, doubles),
+            self._note_double(event, standing.doubles),
         )
-        return self._reply(request, named.name, epoch, gone, warnings)
+        return self._reply(request, named.name, standing, warnings)
 
     async def check(self, request: pb.CheckRequest, context: Context) -> pb.CheckReply:
         """Says what :meth:`enrol` would answer; nothing is journalled or kept."""
@@ -88,15 +91,17 @@ class Enrolment:
         named = await self._named(wanted, cid, context)
         objections = list(self._objections(wanted, cid, named, context))
         event = self._event(wanted, cid, named)
-        claim, epoch, version, doubles = await self._core.ask(
-            lambda coordinator: _claimed(coordinator, event)
+        standing, version = await self._core.ask(
+            lambda coordinator: _would_stand(coordinator, event)
         )
-        gone = isinstance(claim, Refuse) and claim.answer is Answer.OBSOLETE
-        if isinstance(claim, Refuse) and not gone:
+        if standing.evicted:
+            denied = grpc.StatusCode.PERMISSION_DENIED
+            objections.append(Objection("evicted", denied, standing.evicted))
+        elif not standing.is_owner and not standing.has_left:
             objections.append(_name_taken(named.name))
         warnings = (
             self._codes.difference(named.name, wanted.code),
-            _doubled(event, doubles),
+            _doubled(event, standing.doubles),
         )
         return pb.CheckReply(
             package=version_of("latecomer"),
@@ -107,7 +112,7 @@ class Enrolment:
             ],
             enrol=None
             if objections
-            else self._reply(wanted, named.name, epoch, gone, warnings),
+            else self._reply(wanted, named.name, standing, warnings),
         )
 
     def _event(
@@ -129,8 +134,7 @@ class Enrolment:
         self,
         request: pb.EnrolRequest,
         name: str,
-        epoch: Epoch,
-        gone: bool,
+        standing: "_Standing",
         warnings: Iterable[str],
     ) -> pb.EnrolReply:
         """Returns the settings of the run for the client of this name."""
@@ -138,7 +142,7 @@ class Enrolment:
         return pb.EnrolReply(
             protocol=max(set(PROTOCOLS) & set(request.protocols)),
             run_id=self._run.run_id,
-            epoch=epoch_number(epoch),
+            epoch=epoch_number(standing.epoch),
             origin=digest_bytes(self._run.coordinator.state.published.origin),
             algorithm=self._algorithm(name),
             seed=config.seed,
@@ -146,7 +150,7 @@ class Enrolment:
             share_labels=config.share_labels and config.algorithm.uses_labels,
             heartbeat=config.timeouts.heartbeat,
             max_update_bytes=self._max_update_bytes,
-            gone=gone,
+            gone=standing.has_left,
             warning="; ".join(filter(None, warnings)),
         )
 
@@ -304,10 +308,17 @@ class Codes:
         return ""
 
 
-def _standing(
-    coordinator: Coordinator, cid: str, named: Named
-) -> tuple[bool, bool, Epoch, list[str]]:
-    """Returns: has a client left, has it the name, the epoch, and its doubles."""
+class _Standing(NamedTuple):
+    """What the coordinator says of a client that has asked to be enrolled."""
+
+    has_left: bool
+    is_owner: bool  # of the name that it asked for
+    evicted: str  # why it is refused, in a sentence; empty: it is not evicted
+    epoch: Epoch
+    doubles: list[str]
+
+
+def _standing(coordinator: Coordinator, cid: str, named: Named) -> _Standing:
     state = coordinator.state
     row = state.clients.get(cid)
     is_owner = (
@@ -316,13 +327,36 @@ def _standing(
         and state.owners.get(named.name) == named.owner
     )
     has_left = row is not None and row.left
-    return has_left, is_owner, state.epoch, state.doubles(cid)
+    return _Standing(
+        has_left,
+        is_owner,
+        _evicted(cid, named.name, state),
+        state.epoch,
+        state.doubles(cid),
+    )
 
 
-def _claimed(
+def _would_stand(
     coordinator: Coordinator, event: ClientEnrolled
-) -> tuple[Enrolled | Refuse | None, Epoch, int, list[str]]:
-    """Returns: what enrolling would do, the epoch, the version, and the doubles."""
+) -> tuple[_Standing, int]:
+    """Returns the standing of a client if it enrolled now, and the version."""
     state = coordinator.state
-    others = state.others_at((event.index, event.count), event.name)
-    return enrolled(event, state), state.epoch, state.version, others
+    claim = enrolled(event, state)
+    refused = claim.answer if isinstance(claim, Refuse) else None
+    evicted = _evicted(event.cid, event.name, state)
+    standing = _Standing(
+        has_left=refused is Answer.OBSOLETE,
+        is_owner=bool(evicted) or refused is None,
+        evicted=evicted,
+        epoch=state.epoch,
+        doubles=state.others_at((event.index, event.count), event.name),
+    )
+    return standing, state.version
+
+
+def _evicted(cid: str, name: str, state: ServerState) -> str:
+    """Returns why a client may not come back; empty: it may."""
+    reason, row = eviction(cid, name, state), state.clients.get(cid)
+    if reason is None:
+        return ""
+    return why_out(name if row is None else row.name, reason)

@@ -81,6 +81,18 @@ class Gate:
         peer = context.peer()
         return peer.startswith(_TCP) and is_loopback(address_of(peer)[0])
 
+    def operator(self, context: Context) -> str | None:
+        """Returns who a caller is that may act on the run; None: it may not.
+
+        That takes more than to see the status: the operator's socket, or a certificate.
+        The name is empty for the socket, whose user says it.
+        """
+        if by_socket(context):
+            return ""
+        if self._certified and OPERATOR in roles(context):
+            return self.certified_name(context) or OPERATOR
+        return None
+
     @property
     def is_closed(self) -> bool:
         """Whether callers need a certificate that says what they may do."""

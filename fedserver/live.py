@@ -13,6 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fedcore.coordinator.acts import why_waiting
+from fedcore.text import printable
 from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.codec import Row
 from fedrun.results.coverage import LEAST_RECENT
@@ -100,8 +102,9 @@ class LiveView:
         """Says why the run stands still, and which clients are hardly in the model."""
         coverage = self._progress.coverage
         away = absence(coverage) if coverage.recent_updates >= LEAST_RECENT else ""
-        sentences = [stall(self._progress), *warnings(coverage), away]
-        found = [sentence for sentence in sentences if sentence][:MOST_WARNINGS]
+        paused = why_waiting(self._progress.run.coordinator.state)
+        sentences = [paused, stall(self._progress), *warnings(coverage), away]
+        found = [printable(each) for each in sentences if each][:MOST_WARNINGS]
         width = self._console.size.width - 4
         lines = [line for text in found for line in _folded(text, width, "  ")]
         return [Text(line, "yellow") for line in lines]
@@ -224,7 +227,13 @@ def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
     return f"{in_bytes(total(mine.values()).payload)}{more}"
 
 
-_STYLES = {"lost": "red", "failed": "red", "away": "yellow", "left": "dim"}
+_STYLES = {
+    "lost": "red",
+    "failed": "red",
+    "evicted": "red",
+    "away": "yellow",
+    "left": "dim",
+}
 
 
 def _row(client: ClientProgress) -> list[RenderableType]:

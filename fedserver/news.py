@@ -1,12 +1,19 @@
 """Says in a sentence what a record tells the operator of a run."""
 
+from fedcore.coordinator.acts import said
 from fedcore.coordinator.records import (
     Closed,
     Evaluated,
+    Evicted,
     Failed,
+    Freed,
     HistoryForked,
     Lost,
+    Paused,
+    Readmitted,
     Skipped,
+    SnapshotOrdered,
+    Unpaused,
     Unproved,
 )
 from fedcore.text import printable
@@ -38,5 +45,9 @@ def sentence_on(record: Row, progress: Progress) -> str:
             return f"{who}version {record.version}: {values}"
         case Closed():
             return f"the run has ended: {record.reason}"
+        case Freed():
+            return f"the operator frees the name {printable(record.name)}"
+        case Paused() | Unpaused() | Evicted() | Readmitted() | SnapshotOrdered():
+            return printable(said(record))
         case _:
             return ""

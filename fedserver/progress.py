@@ -13,9 +13,11 @@ from fedcore.coordinator.records import (
     Departed,
     Enrolled,
     Evaluated,
+    Evicted,
     Failed,
     Leased,
     Lost,
+    Readmitted,
     Skipped,
     Stepped,
 )
@@ -27,6 +29,7 @@ from fedrun.results.coverage import Coverage
 from fedrun.results.failures import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Traffic
+from fedserver.counts import Counts
 
 RECENT = 200  # steps from which rates are computed
 
@@ -59,13 +62,18 @@ class Progress:
 
     listeners: list[Callable[[Row], None]] = field(default_factory=list)
     clients: dict[str, ClientProgress] = field(default_factory=dict)
-    verdicts: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     coverage: Coverage = field(default_factory=Coverage)
     address: str = ""
     payload_up: int = 0  # of all clients
     payload_down: int = 0
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """How many updates got each verdict."""
+        return self.counts.verdicts
 
     def __post_init__(self) -> None:
         """Prepares the counts."""
@@ -134,6 +142,7 @@ class Progress:
         if client is not None:
             client.seen = record.at
         self.coverage.observe(record)
+        self.counts.observe(record)
         match record:
             case Enrolled():
                 if client is None:
@@ -160,6 +169,8 @@ class Progress:
                 client.why = printable(record.why)
             case Departed() if client is not None:
                 client.doing = "left"
+            case Evicted() | Readmitted():
+                self._let(record)
             case Stepped():
                 self._steps.append((record.at, record.count))
             case Evaluated() if client is not None:
@@ -170,8 +181,15 @@ class Progress:
             case _:
                 pass
 
+    def _let(self, record: Evicted | Readmitted) -> None:
+        """Notes whether the clients of a name may take part."""
+        name = printable(record.name)
+        doing = "evicted" if isinstance(record, Evicted) else "away"
+        for client in self.clients.values():
+            if client.name == name and client.doing != "left":
+                client.doing = doing
+
     def _count_update(self, record: Decided, client: ClientProgress) -> None:
-        self.verdicts[record.verdict.value] += 1
         accepted = record.verdict is Verdict.ACCEPTED
         if accepted:
             self._accepted.append(time.monotonic())

@@ -1,4 +1,4 @@
-"""Asks a running server for its status or health, or to free a name."""
+"""Asks a running server for its status or health, or for what its operator wants."""
 
 import json
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedwire.connect import explaining, parse_address
+from fedwire.connect import Address, explaining, parse_address
 from fedwire.service import SERVICE, Stub
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -14,17 +14,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.errors import UnavailableError
+from fedcore.errors import ConfigError, JournalError, UnavailableError
 from fedcore.text import printable
 from fedcore.typing import JSON
 from fedrun.cli.traffic_tables import clients_table, overhead_line, totals_table
-from fedrun.run import free_name
+from fedrun.journal import exists
+from fedrun.run import Done, free_name
+from fedrun.run import operate as operate_unserved
 from fedrun.traffic import OTHERS, Lane, Load, read_lanes
 from fedrun.units import counted
+from fedserver.acts import event_of, this_operator
 from fedserver.listening import OPERATOR_FILE
 
 MOST_LABELS = 12  # in a line of the status
-_PATIENCE, _FREE_SECONDS = 5.0, 10.0  # seconds
+_PATIENCE, _FREE_SECONDS, _ACT_SECONDS = 5.0, 10.0, 60.0  # seconds
 
 
 def ask_status(host: str, **trust: Any) -> JSON:
@@ -76,6 +79,48 @@ def _by_server(note: Path, name: str) -> bool:
             return bool(Stub(channel).free(request, timeout=_FREE_SECONDS).was_taken)
 
 
+def operate(target: str, request: pb.OperateRequest, **trust: Any) -> Done:
+    """Carries out an act in the run of a folder, served or not, or at a server.
+
+    Args:
+        target: RUN, a folder, or HOST.
+        request: the act; who the operator is is added.
+        trust: how a HOST is trusted.
+
+    Raises:
+        ConfigError: the act cannot be done; the message says why.
+        JournalError: there is no run.
+        UnavailableError: the server does not answer.
+        RefusedError: the server wants another certificate.
+    """
+    request.by = this_operator()
+    folder = Path(target)
+    if not exists(folder):
+        if folder.is_dir() or folder.parent.name:
+            raise JournalError(f"{folder}: no journal here")
+        try:
+            return _operate(target, parse_address(target, **trust), request)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"{error}; and {target} is no run's folder"
+            ) from None
+    try:
+        note = (folder / OPERATOR_FILE).read_text(encoding="utf-8")
+        return _operate(target, parse_address(note), request)
+    except (OSError, UnavailableError):  # no server, or one that was killed
+        act = event_of(request, time.time())
+        assert act is not None
+        return operate_unserved(folder, act)
+
+
+def _operate(target: str, address: Address, request: pb.OperateRequest) -> Done:
+    with address.channel() as channel, explaining(address):
+        reply = Stub(channel).operate(request, timeout=_ACT_SECONDS)
+    if reply.objection:
+        raise ConfigError(f"{target}: {reply.objection}")
+    return Done(reply.version, Path(reply.snapshot) if reply.snapshot else None)
+
+
 def status_table(status: JSON) -> RenderableType:
     """Returns the state of a run, for a terminal."""
     head = Table.grid(padding=(0, 2))
@@ -95,6 +140,11 @@ def status_table(status: JSON) -> RenderableType:
         head.add_row("disk", Text(status["disk"]))
     for what, sentence in _troubles(status):
         head.add_row(what, Text(sentence))
+    if (why := status.get("paused")) is not None:  # an older server tells neither
+        paused = "nobody is given training until it is resumed"
+        head.add_row("paused", Text(printable(f"{why}: {paused}" if why else paused)))
+    for name, why in status.get("evicted", {}).items():
+        head.add_row("evicted", Text(printable(f"{name}: {why}" if why else name)))
     if labels := _labels(status):
         head.add_row("labels", Text(printable(labels)))
     head.add_row("ended", status["ended"] or "no")

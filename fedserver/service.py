@@ -8,6 +8,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator.events import NameFreed
 from fedrun.run import Run
+from fedserver.acts import Acts
 from fedserver.answers import Answers
 from fedserver.attendance import Attendance
 from fedserver.callers import Backend, Callers
@@ -44,6 +45,7 @@ class FederationService:
         self.pull = self.pulls.pull
         self.push, self.resume = self.pushes.push, self.pushes.resume
         self.report = Reports(backend).report
+        self.operate = Acts(backend).operate
 
     @property
     def informed(self) -> set[str]:

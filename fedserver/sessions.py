@@ -63,6 +63,13 @@ class Sessions:
         self._heard.pop(cid, None)  # the dictionary is in the order of time
         self._heard[cid] = time.monotonic()
 
+    def dismiss(self, cid: str, text: str) -> None:
+        """Tells a client to stop, and takes it for gone."""
+        session = self._sessions.get(cid)
+        if session is not None:
+            self._tell(session, pb.Notice.KIND_SUPERSEDED, text)
+        self.forget(cid)
+
     def forget(self, cid: str) -> None:
         """Forgets a client that left."""
         self._heard.pop(cid, None)

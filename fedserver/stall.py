@@ -11,14 +11,16 @@ TIMES = 10
 
 
 def stall(progress: Progress, disk: str | None = None) -> str | None:
-    """Returns why the run does not go on; None if it does, or has ended.
+    """Returns why the run does not go on; None if it does, is paused or has ended.
 
     Args:
         progress: of the run.
         disk: what is wrong with the server's disk; None if nothing is.
     """
     run = progress.run.coordinator
-    if run.state.closed or progress.quiet < max(LEAST, TIMES * progress.usual):
+    if run.state.closed or run.state.is_paused:
+        return None
+    if progress.quiet < max(LEAST, TIMES * progress.usual):
         return None
     return f"no update for {in_seconds(progress.quiet)}: {_reason(progress, disk)}"
 

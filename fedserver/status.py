@@ -58,6 +58,8 @@ def status_json(progress: Progress, present: set[str]) -> JSON:
             "unproved": progress.run.coordinator.unproved,
             "stop": config.stop.model_dump(exclude_none=True),
             "ended": state.closed,
+            "paused": state.paused,
+            "evicted": dict(state.evicted),
             "buffer": [state.count, config.algorithm.buffer],
             "updates": dict(progress.verdicts),
             "updates_per_second": round(progress.rate, 3),
@@ -138,6 +140,7 @@ def without_clients(status: JSON) -> JSON:
     hidden = {
         "journal": "",
         "disk": "it is full or fails" if status["disk"] else "",
+        "evicted": {},
         "coverage": {"absence": "", "warnings": []},
     }
     return {**status, **hidden, "clients": [], "unlisted": unlisted}

@@ -35,6 +35,7 @@ _HINTS = {
     "run": "give another --state, or start the server of that run",
     "model": "use the app that made the server's model file",
     "name": "choose another --name, or have the operator free this one",
+    "evicted": "ask the operator to readmit this client",
     "room": "the operator can raise server.max_clients",
     "request": "choose a shorter, printable --name",
 }

@@ -1,6 +1,7 @@
 """Builds the answers to pulls and pushes, and the records of leases."""
 
 from fedcore.coordinator.actions import SendAck, SendReply
+from fedcore.coordinator.acts import why_waiting
 from fedcore.coordinator.records import Leased
 from fedcore.coordinator.state import ServerState
 from fedcore.proofs import Authenticator
@@ -38,6 +39,7 @@ def replied(
         done=done,
         proof=0 if is_held else proofs.version(state.epoch, state.version),
         left=proofs.left(pull.epoch) if other_history else 0,
+        reason="" if task else why_waiting(state),
     )
     return SendReply(cid=pull.cid, reply=reply)
 

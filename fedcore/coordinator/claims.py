@@ -14,11 +14,14 @@ from fedcore.protocol import Answer, Pull
 def enrolled(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | None:
     """The record of an enrolment, or its refusal; None if it changes nothing.
 
-    A client that has left cannot come back, and a name belongs to its first owner.
+    A client that has left cannot come back, nor one that is evicted until the operator
+    lets it, and a name belongs to its first owner.
     """
     row = state.clients.get(event.cid)
     if row is not None and row.left:
         return Refuse(cid=event.cid, nonce=0, answer=Answer.OBSOLETE)
+    if eviction(event.cid, event.name, state) is not None:
+        return Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)
     owner = state.owners.get(event.name, "")
     if owner not in ("", event.owner) and not event.certified:
         return Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)
@@ -34,6 +37,14 @@ def enrolled(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | N
         count=event.count,
         owner=event.owner,
     )
+
+
+def eviction(cid: str, name: str, state: ServerState) -> str | None:
+    """The reason for which a client is shut out, by its id or by its name; or None."""
+    row = state.clients.get(cid)
+    if row is not None and row.evicted is not None:
+        return row.evicted
+    return state.evicted.get(name)
 
 
 def later_states(
@@ -63,9 +74,12 @@ def later_states(
 def evaluated(event: ModelEvaluated, state: ServerState) -> Evaluated | None:
     """The record of an evaluation, without values that are not finite.
 
-    None if the client or the version is unknown.
+    None if the client is unknown or evicted, or the version unknown.
     """
-    if event.cid not in state.clients or not 0 <= event.version <= state.version:
+    row = state.clients.get(event.cid)
+    if row is None or row.evicted is not None:
+        return None
+    if not 0 <= event.version <= state.version:
         return None
     return Evaluated(
         at=state.at,

@@ -24,6 +24,8 @@ class ClientRow:
     reason: str = ""  # of the last verdict
     accepted: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
     left: bool = False
+    evicted: str | None = None
+    """Why the operator has shut it out; None: it may take part."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -37,8 +39,13 @@ class ClientRow:
 
     @property
     def trains(self) -> bool:
-        """Whether it is a trainer that has not left."""
-        return self.role == "trainer" and not self.left
+        """Whether it is a trainer that has not left and may take part."""
+        return self.role == "trainer" and not self.is_out
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it has left for good, or is evicted."""
+        return self.left or self.evicted is not None
 
     def contradicts(self, settled: Settled) -> bool:
         """Whether the client knows a later verdict, or another on the same message."""
@@ -54,7 +61,7 @@ class ClientRow:
 
     def to_json(self) -> JSON:
         """The row as JSON."""
-        return {
+        saved = {
             "cid": self.cid,
             "name": self.name,
             "role": self.role,
@@ -65,6 +72,8 @@ class ClientRow:
             "accepted": list(self.accepted),
             "left": self.left,
         }
+        # As earlier versions wrote it, where nobody is evicted:
+        return saved if self.evicted is None else {**saved, "evicted": self.evicted}
 
     @classmethod
     def from_json(cls, saved: JSON) -> "ClientRow":

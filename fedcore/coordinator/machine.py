@@ -12,6 +12,7 @@ from typing import assert_never
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
 from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
+from fedcore.coordinator.acts import objection, record_of
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
@@ -142,6 +143,14 @@ class Coordinator:
                 return [*self.rounds.close(event.reason), *self.pulls.answer()]
             case events.StateRolledBack():
                 return self._open_epoch(event.fresh_epoch, event.reason)
+            case (
+                events.RunPaused()
+                | events.PauseEnded()
+                | events.ClientEvicted()
+                | events.ClientReadmitted()
+                | events.SnapshotRequested()
+            ):
+                return self._obey(event)
             case _:
                 assert_never(event)
 
@@ -167,7 +176,7 @@ class Coordinator:
 
     def _fail(self, event: events.ClientFailed) -> list[Action]:
         row = self.state.clients.get(event.cid)
-        if row is None:
+        if row is None or row.evicted is not None:
             return []
         if row.role == "trainer":
             self.rounds.leases.deliver(event.cid)
@@ -190,11 +199,31 @@ class Coordinator:
         record = records.Departed(at=self.state.at, cid=cid)
         return [*self._write(record), *self.pulls.grant()]
 
+    def _obey(self, act: events.Act) -> list[Action]:
+        """Carries out an act of the operator, unless it cannot be done."""
+        if objection(act, self.state):
+            return []
+        record = record_of(act, self.state)
+        actions = self._write(record)
+        if isinstance(record, records.Evicted):
+            for row in self.state.named(record.name):
+                actions += self._shut_out(row.cid)
+        return [*actions, *self.pulls.grant()]
+
+    def _shut_out(self, cid: str) -> list[Action]:
+        """Ends the lease of a client, and the pull with which it waits."""
+        pull = self.pulls.waiting(cid)
+        self.pulls.withdraw(cid)
+        self.rounds.leases.lose(cid)
+        if pull is None:
+            return []
+        return [Refuse(cid=cid, nonce=pull.nonce, answer=Answer.UNKNOWN)]
+
     # -------------------------------------------------------------------- pulls
 
     def _pull(self, pull: Pull, fresh_epoch: Epoch) -> list[Action]:
         row = self.state.clients.get(pull.cid)
-        if row is None or row.left:
+        if row is None or row.is_out:
             return [Refuse(cid=pull.cid, nonce=pull.nonce, answer=Answer.UNKNOWN)]
         actions: list[Action] = []
         claims = later_states(row, pull, self.state, self.proofs)
@@ -231,7 +260,7 @@ class Coordinator:
             return [acknowledged(push, self.state, self.proofs)]
         if row.seq >= push.seq:  # 0 stands for no message
             return [answered(push, Answer.OBSOLETE)]
-        if row.left:
+        if row.is_out:
             return [answered(push, Answer.UNKNOWN)]
         if not push.epoch == push.base.epoch == self.state.epoch:
             return [answered(push, Answer.OTHER_EPOCH)]
@@ -255,7 +284,7 @@ class Coordinator:
         Does nothing if the update has a verdict already or cannot get one.
         """
         row = self.state.clients.get(push.cid)
-        if row is None or row.left or row.seq >= push.seq:
+        if row is None or row.is_out or row.seq >= push.seq:
             return []
         if not push.epoch == push.base.epoch == self.state.epoch:
             return []

@@ -115,6 +115,10 @@ class Pulls:
                 actions += self._task(self._pulls.pop(cid), "evaluate")
         return actions
 
+    def waiting(self, cid: str) -> Pull | None:
+        """The pull with which a client waits; None if it does not wait."""
+        return self._pulls.get(cid)
+
     def withdraw(self, cid: str) -> None:
         """Forgets that a client waits, for a task or to evaluate; it may wait again.
 

@@ -154,6 +154,45 @@ class RunResumed(_Durable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Ordered(_Durable):
+    """An act of an operator."""
+
+    by: str  # who it was, as the command said; empty: it did not say
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(_Ordered):
+    """The run was paused: nobody is given training until it is resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaused(_Ordered):
+    """The paused run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted(_Ordered):
+    """The client of this name was shut out; what it sent before stays."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readmitted(_Ordered):
+    """An evicted client may come back."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOrdered(_Ordered):
+    """The state after this record was to be written as a snapshot."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leased(_Volatile):
     """A client was given a task."""
 
@@ -225,6 +264,9 @@ class Tallied(_Volatile):
     columns: str  # packed (fedrun.journal.tally)
 
 
+Ordered = Paused | Unpaused | Evicted | Readmitted | SnapshotOrdered
+"""The acts of an operator that have an author and a reason."""
+
 # The records that move no model.
 Note = (
     Enrolled
@@ -236,6 +278,7 @@ Note = (
     | Evaluated
     | Closed
     | RunResumed
+    | Ordered
     | Failed
     | Leased
     | Lost

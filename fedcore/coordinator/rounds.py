@@ -103,12 +103,13 @@ class Rounds:
             The leases, and the timer of the deadline if they start a cohort.
         """
         accepted = self.state.count + self._delivered
-        if self.state.closed or not self.leases.has_room(accepted):
+        state = self.state
+        if state.closed or state.is_paused or not self.leases.has_room(accepted):
             return (), ()
-        granted = self.leases.grant(self.state.version, accepted)
+        granted = self.leases.grant(state.version, accepted)
         if not granted:
             return (), ()
-        self.state.touch(at)
+        state.touch(at)
         return granted, self._start_deadline()
 
     def assign(self, cid: str, device: Device | None = None) -> Assignment:

@@ -53,7 +53,7 @@ class ServerState:
         self.samples = 0.0
         self.learnt = Learnt(algorithm)
         self.clients: dict[str, ClientRow] = {}
-        self.trainers = 0  # clients that have not left
+        self.trainers = 0  # clients that have not left and are not evicted
         self.joined = 0  # trainers that have ever joined
         self._joined_before = 0  # the same, when the newest version was made
         self.limit = algorithm.latest(0)
@@ -64,12 +64,21 @@ class ServerState:
         self.applied = 0  # updates that are in X
         self.evaluated: int | None = None  # the newest version that an evaluator has
         self.closed: str | None = None
+        self.paused: str | None = None
+        """Why the operator lets nobody begin to train; empty: it gave no reason."""
+        self.evicted: dict[str, str] = {}
+        """Names under which nobody may enrol, with the operator's reason."""
         self._remember_base()
 
     @property
     def version(self) -> int:
         """The newest version."""
         return self.published.version
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the operator lets nobody begin to train."""
+        return self.paused is not None
 
     @property
     def epoch(self) -> Epoch:
@@ -125,6 +134,17 @@ class ServerState:
                     self._places.add(row)
             case records.Freed():
                 self.owners.pop(record.name, None)
+                self.evicted.pop(record.name, None)
+            case records.Evicted():
+                self.evicted[record.name] = record.reason
+                self._evict(record.name, record.reason)
+            case records.Readmitted():
+                self.evicted.pop(record.name, None)
+                self._evict(record.name, None)
+            case records.Paused():
+                self.paused = record.reason
+            case records.Unpaused():
+                self.paused = None
             case records.HistoryForked():
                 self.published.open_epoch(record.epoch)
             case records.Departed():
@@ -151,10 +171,22 @@ class ServerState:
                 | records.Tallied()
                 | records.ServerStarted()
                 | records.ServerStopped()
+                | records.SnapshotOrdered()
             ):
                 pass
             case _:
                 assert_never(record)
+
+    def _evict(self, name: str, reason: str | None) -> None:
+        """Shuts out all clients that have this name, or lets them come back."""
+        for row in self.named(name):
+            self._count_trainers(-row.trains)
+            row.evicted = reason
+            self._count_trainers(row.trains)
+
+    def named(self, name: str) -> list[ClientRow]:
+        """The clients that have this name, or had it last."""
+        return [row for row in self.clients.values() if row.name == name]
 
     def _count_trainers(self, more: int) -> None:
         self.trainers += more
@@ -381,6 +413,8 @@ class ServerState:
             "joined_before": self._joined_before,
             "evaluated": self.evaluated,
             "closed": self.closed,
+            "paused": self.paused,
+            "evicted": dict(self.evicted),
             "clients": [row.to_json() for row in self.clients.values()],
             "owners": dict(self.owners),
             "plans": self.learnt.plans.dump(),
@@ -399,6 +433,8 @@ class ServerState:
         self.count, self.samples = scalars["count"], scalars["samples"]
         self.applied, self.evaluated = scalars["applied"], scalars["evaluated"]
         self.closed = scalars["closed"]
+        self.paused = scalars.get("paused")
+        self.evicted = dict(scalars.get("evicted", {}))
         self.clients = {
             row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
         }

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
+from fedcore.coordinator.acts import act_of
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLeft,
@@ -25,12 +26,17 @@ from fedcore.coordinator.records import (
     Declined,
     Departed,
     Enrolled,
+    Evicted,
     Freed,
     HistoryForked,
     Leased,
+    Paused,
+    Readmitted,
     Record,
     RunResumed,
+    SnapshotOrdered,
     Stepped,
+    Unpaused,
 )
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import JournalError
@@ -168,6 +174,8 @@ class Replay:
                 return []
             case Departed():
                 return self.coordinator.handle(ClientLeft(at=record.at, cid=record.cid))
+            case Paused() | Unpaused() | Evicted() | Readmitted() | SnapshotOrdered():
+                return self.coordinator.handle(act_of(record))
             case _:
                 return []
 

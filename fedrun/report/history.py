@@ -3,14 +3,21 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from fedcore.coordinator.acts import said
 from fedcore.coordinator.records import (
     Closed,
     Cut,
+    Evicted,
     Freed,
     HistoryForked,
+    Ordered,
+    Paused,
+    Readmitted,
     RunResumed,
     ServerStarted,
     ServerStopped,
+    SnapshotOrdered,
+    Unpaused,
 )
 from fedcore.typing import Seconds
 from fedrun.journal import Configured
@@ -24,7 +31,14 @@ if TYPE_CHECKING:
 
 _MOST_NAMED, _MOST_LINES = 4, 200
 # Written between two servers, or by the next one before it serves: no signs of life.
-_BETWEEN = (Configured, Cut, HistoryForked, Freed, RunResumed)
+_ACTS: dict[type[Ordered], str] = {
+    Paused: "paused",
+    Unpaused: "goes on",
+    Evicted: "evicted",
+    Readmitted: "readmitted",
+    SnapshotOrdered: "snapshot",
+}
+_BETWEEN = (Configured, Cut, HistoryForked, Freed, RunResumed, *_ACTS)
 _HOW = {
     "killed": "it was killed, crashed or lost its power; nothing was recorded after",
     "stopped": "it was told to stop",
@@ -98,6 +112,8 @@ def history(results: Results) -> list[Mark]:
         Mark(r.at, "resumed", "its stopping condition was changed")
         for r in results.of(RunResumed)
     ]
+    for kind, what in _ACTS.items():
+        marks += [Mark(r.at, what, said(r)) for r in results.of(kind)]
     marks += [Mark(r.at, "ended", r.reason) for r in results.of(Closed)]
     marks = [m._replace(seconds=m.seconds - results.started) for m in marks]
     for start, end, how in downtimes(results):

@@ -291,6 +291,7 @@ def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
         work=task.work if task and task.work != 1 else None,
         density=task.density if task and task.density != 1 else None,
         samples=task.samples or 0 if task else 0,
+        reason=reply.reason,
     )
 
 
@@ -345,6 +346,7 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
         retry_after=message.retry_after,
         proof=message.proof,
         left=message.left,
+        reason=message.reason,
     )
 
 

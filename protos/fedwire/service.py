@@ -23,6 +23,7 @@ UNARY: dict[str, tuple[Any, Any]] = {
     "Leave": (pb.LeaveRequest, pb.LeaveReply),
     "Status": (pb.StatusRequest, pb.StatusReply),
     "Free": (pb.FreeRequest, pb.FreeReply),
+    "Operate": (pb.OperateRequest, pb.OperateReply),
 }
 
 
@@ -91,6 +92,7 @@ class Stub:
     leave: Any
     status: Any
     free: Any
+    operate: Any
 
 
 def _as_it_is(frame: bytes) -> bytes:

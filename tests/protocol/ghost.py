@@ -13,7 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.coordinator.records import Closed, Decided, HistoryForked, Stepped
+from fedcore.coordinator.records import (
+    Closed,
+    Decided,
+    Enrolled,
+    Evicted,
+    HistoryForked,
+    Leased,
+    Paused,
+    Readmitted,
+    Stepped,
+    Unpaused,
+)
 from fedcore.protocol import Verdict
 from fedcore.typing import Bytes
 from fedrun.journal.codec import Row
@@ -64,6 +75,9 @@ class ServerGhost:
     square: Exact = field(default_factory=lambda: np.ones(SPEC.dim))
     stale: int = 0  # accepted updates that were late
     closed: bool = False
+    paused: bool = False
+    names: dict[str, str] = field(default_factory=dict)  # of client ids
+    out: set[str] = field(default_factory=set)  # names of evicted clients
 
     @classmethod
     def of(
@@ -75,6 +89,7 @@ class ServerGhost:
         return ghost
 
     def apply(self, record: Row) -> None:
+        self.check_operator(record)
         if isinstance(record, Decided):
             self.check_decision(record)
         if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
@@ -105,6 +120,26 @@ class ServerGhost:
             if record.epoch in self.epochs:
                 raise ViolationError(f"two histories have the name {record.epoch}")
             self.epochs.append(record.epoch)
+
+    def check_operator(self, record: Row) -> None:
+        """I19: a paused run gives no training, and nobody hears an evicted client."""
+        match record:
+            case Paused() | Unpaused():
+                if self.paused == isinstance(record, Paused):
+                    raise ViolationError(f"I19: {record} changes nothing")
+                self.paused = isinstance(record, Paused)
+            case Evicted():
+                self.out.add(record.name)
+            case Readmitted():
+                self.out.discard(record.name)
+            case Leased(task="train") if self.paused:
+                raise ViolationError(f"I19: {record.cid} is given a task in a pause")
+            case Enrolled():
+                self.names[record.cid] = record.name
+        cid = getattr(record, "cid", "")
+        is_heard = isinstance(record, Enrolled | Leased | Decided)
+        if is_heard and self.names.get(cid) in self.out:
+            raise ViolationError(f"I19: {cid} is evicted, and heard: {record}")
 
     def moved(self, agg: Exact) -> Exact:
         """By how much the server's optimiser moves the model."""

@@ -18,7 +18,7 @@ from fedclient import store as store_module
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import OverlapLocalSGD
 from fedcore.compressors import ErrorFeedback
-from fedcore.coordinator import Coordinator, Rounds
+from fedcore.coordinator import Coordinator, Rounds, claims
 from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
 from fedcore.coordinator.answers import acknowledged
@@ -650,6 +650,8 @@ MUTANTS |= {
     "snapshot_with_one_accepted_number": _dumps(_forget_numbers),
     "snapshot_without_receipts": _dumps(_forget_receipts),
     "snapshot_without_the_end": _dumps(lambda scalars: scalars.update(closed=None)),
+    "snapshot_without_the_pause": _dumps(lambda scalars: scalars.update(paused=None)),
+    "snapshot_without_evictions": _dumps(lambda scalars: scalars.update(evicted={})),
 }
 
 
@@ -664,6 +666,21 @@ def samples_weigh_without_their_cap(stack: ExitStack) -> None:
 @mutant
 def samples_do_not_weigh(stack: ExitStack) -> None:
     _swap(stack, AlgorithmConfig, "counted", lambda self, samples: 1.0)
+
+
+@mutant
+def tasks_are_given_in_a_pause(stack: ExitStack) -> None:
+    _swap(stack, ServerState, "is_paused", False)
+
+
+@mutant
+def evicted_clients_are_heard(stack: ExitStack) -> None:
+    _swap(stack, ClientRow, "is_out", property(lambda self: self.left))
+
+
+@mutant
+def evicted_clients_enrol_again(stack: ExitStack) -> None:
+    _swap(stack, claims, "eviction", lambda *_: None)
 
 
 @mutant

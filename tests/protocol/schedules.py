@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.protocol.world import Setting, Step, World
 
 LENGTH = 300  # steps of a schedule
+OPERATED = 24  # acts of an operator, in a schedule that has one
 # How often each step is taken, in a calm and in a stormy phase.
 CALM = {
     "pull": 10, "begin": 12, "finish": 14, "push": 14, "deliver": 30, "answer": 30,
@@ -37,10 +38,25 @@ def draw(rng: random.Random, length: int) -> list[Step]:
 
 
 def drawn(seed: int) -> tuple[Setting, list[Step]]:
-    """The setting and the schedule of a seed; in every fourth one, clients overlap."""
+    """The setting and the schedule of a seed.
+
+    In every fourth one clients overlap, and in another fourth an operator acts.
+    """
     rng = random.Random(seed)
     setting, schedule = Setting.draw(rng), draw(rng, LENGTH)
+    if seed % 4 == 2:
+        schedule = operated(rng, schedule)
     return replace(setting, overlap=seed % 4 == 3), schedule
+
+
+def operated(rng: random.Random, schedule: list[Step]) -> list[Step]:
+    """The schedule with an operator that pauses the run, and evicts clients."""
+    steps = list(schedule)
+    for _ in range(OPERATED):
+        act = rng.choice(["pause", "pause", "evict", "evict", "order_snapshot"])
+        step = (act, rng.getrandbits(16), rng.getrandbits(16))
+        steps.insert(rng.randrange(len(steps) + 1), step)
+    return steps
 
 
 def failure(setting: Setting, schedule: list[Step]) -> str | None:

@@ -18,9 +18,14 @@ import numpy as np
 from fedcore.coordinator.actions import Finish, Refuse, SendAck, SendReply
 from fedcore.coordinator.events import (
     ClientEnrolled,
+    ClientEvicted,
     ClientLeft,
     ClientLost,
     ClientPulled,
+    ClientReadmitted,
+    PauseEnded,
+    RunPaused,
+    SnapshotRequested,
     StopRequested,
     Timer,
     TimerFired,
@@ -512,6 +517,33 @@ class World:
             self._feed(StopRequested(at=self.at, reason="operator"), b)
             self._say("the run is ended")
 
+    # ------------------------------------------------------------ the operator's acts
+
+    def do_pause(self, a: int, b: int) -> None:
+        """The operator pauses the run, or resumes it."""
+        kind = RunPaused if a % 2 else PauseEnded
+        self._act(kind(at=self.at, by="operator"), b)
+
+    def do_evict(self, a: int, b: int) -> None:
+        """The operator shuts a client out, or lets it come back."""
+        kind = ClientEvicted if a % 3 == 0 else ClientReadmitted
+        self._act(kind(at=self.at, name=self._client(a // 3).name), b)
+
+    def do_order_snapshot(self, a: int, b: int) -> None:
+        """The operator wants a snapshot, which the commit writes."""
+        self._act(SnapshotRequested(at=self.at), b)
+
+    def _act(self, event: Any, b: int) -> None:
+        if self.server.up:
+            self._say(f"the operator: {type(event).__name__}")
+            self._feed(event, b)
+
+    def _undo_acts(self) -> None:
+        """The run goes on, and all may come back."""
+        self._act(PauseEnded(at=self.at), 1)
+        for name in list(self.server.run.coordinator.state.evicted):
+            self._act(ClientReadmitted(at=self.at, name=name), 1)
+
     # -------------------------------------------------------------------- plumbing
 
     @property
@@ -627,8 +659,8 @@ class World:
             case Refuse():
                 if message.answer is Answer.PROVE:
                     self._prove(client, message.nonce)
-                elif message.answer is Answer.UNKNOWN:
-                    self._send(Enrol(client.cid, client.name))
+                elif message.answer is Answer.UNKNOWN and message.nonce:
+                    self._send(Enrol(client.cid, client.name))  # else it is evicted
                 elif message.answer is Answer.OBSOLETE:
                     raise OutdatedError("this client has left")
             case _:
@@ -662,6 +694,7 @@ class World:
         self.do_start_server(0, 0)
         self.server.commit()
         self._release()
+        self._undo_acts()
         quiet = 0
         for _ in range(16):
             before = self.server.durable_epoch

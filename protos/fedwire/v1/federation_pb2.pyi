@@ -40,6 +40,15 @@ class TaskKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_KIND_NONE: _ClassVar[TaskKind]
     TASK_KIND_TRAIN: _ClassVar[TaskKind]
     TASK_KIND_EVALUATE: _ClassVar[TaskKind]
+
+class Act(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACT_UNSPECIFIED: _ClassVar[Act]
+    ACT_PAUSE: _ClassVar[Act]
+    ACT_RESUME: _ClassVar[Act]
+    ACT_EVICT: _ClassVar[Act]
+    ACT_READMIT: _ClassVar[Act]
+    ACT_SNAPSHOT: _ClassVar[Act]
 ROLE_TRAINER: Role
 ROLE_EVALUATOR: Role
 ANSWER_UNSPECIFIED: Answer
@@ -62,6 +71,12 @@ PATCH_KIND_FULL: PatchKind
 TASK_KIND_NONE: TaskKind
 TASK_KIND_TRAIN: TaskKind
 TASK_KIND_EVALUATE: TaskKind
+ACT_UNSPECIFIED: Act
+ACT_PAUSE: Act
+ACT_RESUME: Act
+ACT_EVICT: Act
+ACT_READMIT: Act
+ACT_SNAPSHOT: Act
 
 class ModelName(_message.Message):
     __slots__ = ("epoch", "version")
@@ -483,3 +498,25 @@ class FreeReply(_message.Message):
     WAS_TAKEN_FIELD_NUMBER: _ClassVar[int]
     was_taken: bool
     def __init__(self, was_taken: bool = ...) -> None: ...
+
+class OperateRequest(_message.Message):
+    __slots__ = ("act", "name", "by", "reason")
+    ACT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    act: Act
+    name: str
+    by: str
+    reason: str
+    def __init__(self, act: _Optional[_Union[Act, str]] = ..., name: _Optional[str] = ..., by: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class OperateReply(_message.Message):
+    __slots__ = ("objection", "version", "snapshot")
+    OBJECTION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    objection: str
+    version: int
+    snapshot: str
+    def __init__(self, objection: _Optional[str] = ..., version: _Optional[int] = ..., snapshot: _Optional[str] = ...) -> None: ...

@@ -89,6 +89,11 @@ class FederationStub(object):
                 request_serializer=fedwire_dot_v1_dot_federation__pb2.FreeRequest.SerializeToString,
                 response_deserializer=fedwire_dot_v1_dot_federation__pb2.FreeReply.FromString,
                 _registered_method=True)
+        self.Operate = channel.unary_unary(
+                '/fedwire.v1.Federation/Operate',
+                request_serializer=fedwire_dot_v1_dot_federation__pb2.OperateRequest.SerializeToString,
+                response_deserializer=fedwire_dot_v1_dot_federation__pb2.OperateReply.FromString,
+                _registered_method=True)
 
 
 class FederationServicer(object):
@@ -172,6 +177,13 @@ class FederationServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Operate(self, request, context):
+        """An act of the operator: recorded, and shown to everybody who looks at the run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FederationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -229,6 +241,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.Free,
                     request_deserializer=fedwire_dot_v1_dot_federation__pb2.FreeRequest.FromString,
                     response_serializer=fedwire_dot_v1_dot_federation__pb2.FreeReply.SerializeToString,
+            ),
+            'Operate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Operate,
+                    request_deserializer=fedwire_dot_v1_dot_federation__pb2.OperateRequest.FromString,
+                    response_serializer=fedwire_dot_v1_dot_federation__pb2.OperateReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -528,6 +545,33 @@ class Federation(object):
             '/fedwire.v1.Federation/Free',
             fedwire_dot_v1_dot_federation__pb2.FreeRequest.SerializeToString,
             fedwire_dot_v1_dot_federation__pb2.FreeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Operate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedwire.v1.Federation/Operate',
+            fedwire_dot_v1_dot_federation__pb2.OperateRequest.SerializeToString,
+            fedwire_dot_v1_dot_federation__pb2.OperateReply.FromString,
             options,
             channel_credentials,
             insecure,

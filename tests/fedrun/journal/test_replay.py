@@ -15,9 +15,14 @@ from fedcore import payloads
 from fedcore.coordinator import records as r
 from fedcore.coordinator.events import (
     ClientEnrolled,
+    ClientEvicted,
     ClientLeft,
+    ClientReadmitted,
     Event,
     NameFreed,
+    PauseEnded,
+    RunPaused,
+    SnapshotRequested,
     StateRolledBack,
     StopRequested,
     UpdatePushed,
@@ -101,6 +106,12 @@ def told(folder: Path) -> Story:
     run.group.step(20.0, "flush")
     run.group.commit()
     run.happens(NameFreed(at=21.0, name="name of bob"))
+    run.happens(RunPaused(at=21.1, by="root", reason="so"))
+    run.happens(PauseEnded(at=21.2, by="root"))
+    run.happens(ClientEvicted(at=21.3, name="name of eve", reason="so"))
+    run.happens(ClientReadmitted(at=21.4, name="name of eve"))
+    run.happens(ClientEvicted(at=21.5, name="name of eve"))
+    run.happens(SnapshotRequested(at=21.6, by="root"))
     run.happens(
         StateRolledBack(at=22.0, fresh_epoch="e" * 16, reason="somebody wished it")
     )
@@ -140,7 +151,7 @@ def test_every_record_leads_to_itself(tmp_path: Path) -> None:
     kinds = {type(record).__name__ for record in expected}
     assert kinds == {
         "Enrolled", "Freed", "Decided", "Stepped", "HistoryForked", "Closed",
-        "Departed",
+        "Departed", "Paused", "Unpaused", "Evicted", "Readmitted", "SnapshotOrdered",
     }  # fmt: skip
     assert [to_row(record) for record in now] == [to_row(record) for record in expected]
     state, found = recover(journal).coordinator.state, replay.coordinator.state

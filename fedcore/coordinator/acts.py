@@ -1,0 +1,106 @@
+"""The acts of an operator: what they do, and when they cannot be done."""
+
+from typing import assert_never
+
+from fedcore.coordinator import events, records
+from fedcore.coordinator.events import Act
+from fedcore.coordinator.records import Ordered
+from fedcore.coordinator.state import ServerState
+
+
+def objection(act: Act, state: ServerState) -> str:
+    """Returns why an act cannot be done, in a sentence; empty: it can."""
+    ended = f"the run has ended: {state.closed}" if state.closed else ""
+    match act:
+        case events.RunPaused() if state.paused is not None:
+            return f"the run is paused already{_because(state.paused)}"
+        case events.RunPaused():
+            return ended
+        case events.PauseEnded() if state.paused is None:
+            return ended or "the run is not paused"
+        case events.ClientEvicted(name=name):
+            if name in state.evicted:
+                return f"{name!r} is evicted already{_because(state.evicted[name])}"
+            is_here = any(not row.is_out for row in state.named(name))
+            return ended or ("" if is_here else f"no client has the name {name!r}")
+        case events.ClientReadmitted(name=name):
+            is_out = any(row.evicted is not None for row in state.named(name))
+            return "" if is_out or name in state.evicted else f"{name!r} is not evicted"
+        case events.PauseEnded() | events.SnapshotRequested():
+            return ""
+        case _:
+            assert_never(act)
+
+
+def record_of(act: Act, state: ServerState) -> Ordered:
+    """Returns the record of an act that can be done."""
+    at, by, reason = state.at, act.by, act.reason
+    match act:
+        case events.RunPaused():
+            return records.Paused(at=at, by=by, reason=reason)
+        case events.PauseEnded():
+            return records.Unpaused(at=at, by=by, reason=reason)
+        case events.ClientEvicted():
+            return records.Evicted(at=at, by=by, reason=reason, name=act.name)
+        case events.ClientReadmitted():
+            return records.Readmitted(at=at, by=by, reason=reason, name=act.name)
+        case events.SnapshotRequested():
+            version = state.version
+            return records.SnapshotOrdered(at=at, by=by, reason=reason, version=version)
+        case _:
+            assert_never(act)
+
+
+def act_of(record: Ordered) -> Act:
+    """Returns the act that led to a record, to replay it."""
+    at, by, reason = record.at, record.by, record.reason
+    match record:
+        case records.Paused():
+            return events.RunPaused(at=at, by=by, reason=reason)
+        case records.Unpaused():
+            return events.PauseEnded(at=at, by=by, reason=reason)
+        case records.Evicted():
+            return events.ClientEvicted(at=at, by=by, reason=reason, name=record.name)
+        case records.Readmitted():
+            return events.ClientReadmitted(
+                at=at, by=by, reason=reason, name=record.name
+            )
+        case records.SnapshotOrdered():
+            return events.SnapshotRequested(at=at, by=by, reason=reason)
+        case _:
+            assert_never(record)
+
+
+def said(record: Ordered) -> str:
+    """Returns a sentence on what an operator did."""
+    match record:
+        case records.Paused():
+            what = "pauses the run"
+        case records.Unpaused():
+            what = "resumes the run"
+        case records.Evicted():
+            what = f"evicts {record.name}"
+        case records.Readmitted():
+            what = f"lets {record.name} come back"
+        case records.SnapshotOrdered():
+            what = f"takes a snapshot of version {record.version}"
+        case _:
+            assert_never(record)
+    who = f"the operator ({record.by})" if record.by else "the operator"
+    return f"{who} {what}{_because(record.reason)}"
+
+
+def why_waiting(state: ServerState) -> str:
+    """Returns why nobody is given training now, for clients; empty: they may be."""
+    if state.paused is None or state.closed:
+        return ""
+    return f"the operator has paused the run{_because(state.paused)}"
+
+
+def why_out(name: str, reason: str) -> str:
+    """Returns why a client is refused, for the client."""
+    return f"the operator has evicted {name!r}{_because(reason)}"
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""

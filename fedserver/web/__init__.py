@@ -1,0 +1,1 @@
+"""The HTTP port of a server: health, readiness and metrics (extra ``web``)."""
