@@ -91,6 +91,13 @@ TRAINER = with_options(NEEDED_STATE, DATA)
 # The options of a client that trains.
 TRAINING = with_options(
     click.option(
+        "--conditions",
+        type=PATH,
+        metavar="FILE",
+        help="Begin tasks only while the conditions in this file hold: idle, charging, "
+        "battery, unmetered, hours.",
+    ),
+    click.option(
         "--updates",
         type=click.IntRange(1),
         help="Leave for good after this many updates.",
@@ -153,6 +160,7 @@ def join(
     trace: Path | None,
     workers: int | None,
     stragglers: int | None,
+    conditions: Path | None,
     **given: Any,
 ) -> None:
     """Train for a federation until it has ended.
@@ -161,7 +169,7 @@ def join(
     the same command continues.
     """
     own = {"updates": updates, "pace": pace, "choose": choose, "trace": trace}
-    own |= {"workers": workers, "stragglers": stragglers}
+    own |= {"workers": workers, "stragglers": stragglers, "conditions": conditions}
     with interruptible(given), _worker(given, **own) as worker:
         worker.run()
 

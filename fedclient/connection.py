@@ -66,12 +66,16 @@ class Connection:
     def __init__(self, address: Address, spec: ParamSpec, key: bytes = b"") -> None:
         self.address, self.key = address, key
         self._spec = spec
-        self._channel = address.channel()
         self.transferred = TransferCounter()
         self.phases: Phases = OFF
-        self._stub = Stub(self._channel, self.transferred.count)
+        self.open()
         self._partial = Partial()
         self.session = secrets.randbits(64)
+
+    def open(self) -> None:
+        """Makes a channel, which connects with the first call."""
+        self._channel = self.address.channel()
+        self._stub = Stub(self._channel, self.transferred.count)
 
     def close(self) -> None:
         """Ends all calls, and closes the channel."""

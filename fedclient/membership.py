@@ -44,6 +44,7 @@ from fedrun.files import load_model
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
 LONGEST_WAIT: Seconds = 60.0
+LONG_WHY = 256  # characters of why a client begins no task
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,18 @@ class Membership:
 
     def _on_superseded(self, text: str) -> None:
         self._superseded = text
+
+    def withdraw(self, why: str) -> None:
+        """Tells the server why this client begins no task, and disconnects."""
+        if self._attendance is not None:
+            self._attendance.close(printable(why)[:LONG_WHY])
+            self._attendance = None
+        self.connection.close()
+
+    def reappear(self) -> None:
+        """Connects again, and shows the server that the client is there."""
+        self.connection.open()
+        self._attend()
 
     def check_superseded(self) -> None:
         """Checks that no other process has taken this client's place.

@@ -157,7 +157,7 @@ def status_table(status: JSON) -> RenderableType:
     for client in sorted(status["clients"], key=lambda c: str(c["name"])):
         table.add_row(
             Text(printable(client["name"])),  # not markup, whatever it holds
-            client["doing"],
+            _doing(client),
             "yes" if client["present"] else "no",
             str(client["accepted"]),
             str(client["refused"]),
@@ -168,6 +168,12 @@ def status_table(status: JSON) -> RenderableType:
     if status["unlisted"]:
         table.add_row(f"[dim]and {status['unlisted']:,} more[/]")
     return Group(head, Text(""), table, *_bytes(status))
+
+
+def _doing(client: JSON) -> Text:
+    """What a client does, or why it begins no task; an older server tells no reason."""
+    why = client.get("waiting", "")
+    return Text(printable(f"waits: {why}" if why else client["doing"]))
 
 
 def _share(client: JSON, name: str) -> str:

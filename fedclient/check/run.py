@@ -15,6 +15,8 @@ from fedclient.check import reach, remote
 from fedclient.check.findings import Findings
 from fedclient.check.local import Data, Step, read_data, step
 from fedclient.choices import read_choices
+from fedclient.commands import read_gate
+from fedclient.conditions.gate import Gate
 from fedclient.connection import Connection
 from fedclient.pace import read_pace
 from fedclient.silo.workload import read_workers
@@ -65,6 +67,7 @@ def check(
     pace: str,
     workers: int | None,
     stragglers: int | None,
+    conditions: Path | None,
     **trust: Any,
 ) -> Findings:
     """Checks all that a client needs to join a federation; it does not join.
@@ -77,6 +80,7 @@ def check(
     read_pace(pace)
     read_workers(workers, stragglers)
     address, choices = parse_address(host, **trust), read_choices(choose)
+    gate = read_gate(conditions)
     args = dict(map(key_and_value, data))
     found = Findings()
     took = _reach(found, address)
@@ -84,6 +88,8 @@ def check(
     keys = _state(found, state, name)
     client = Client(keys.name if keys else name, index, count, args)
     reads = _data(found, workload, client)
+    if conditions is not None:
+        _conditions(found, gate)
     if workload is None or keys is None or found.has_failed(*_REACH):
         found.skip("it needs a check that failed", *_SERVED, "step", "upload")
         return found
@@ -294,6 +300,15 @@ def _data(found: Findings, workload: Workload | None, client: Client) -> Data | 
         found.ok("data", str(read), samples=read.samples, labels=counts)
         return read
     return None
+
+
+def _conditions(found: Findings, gate: Gate) -> None:
+    if unmet := gate.unmet():
+        why = "; ".join(map(str, unmet))
+        hint = "nothing is wrong: the client begins once they hold"
+        found.warn("conditions", f"would wait now: {why}", hint)
+    else:
+        found.ok("conditions", "hold now")
 
 
 def _step(

@@ -7,14 +7,14 @@ from typing import Any
 
 import grpc
 from fedwire.connect import Address
-from fedwire.service import handlers
+from fedwire.service import UNARY, handlers
 
 
 class Liar:
     """What is not said is not implemented."""
 
     def __init__(self, says: dict[str, Callable[[Any, Any], Any]]) -> None:
-        for name in ("enrol", "check", "resume", "report", "leave", "status", "free"):
+        for name in map(str.lower, UNARY):
             setattr(self, name, says.get(name, self._nothing))
         for name in ("pull", "attend"):
             setattr(self, name, says.get(name, self._no_stream))
