@@ -5,6 +5,7 @@ and only then are their actions released. Concurrent clients share one flush.
 """
 
 import logging
+import time
 from collections.abc import Callable
 
 from fedcore.coordinator.actions import Action
@@ -33,11 +34,21 @@ class GroupCommit:
         self._keeper = CheckpointKeeper(run)
         self._records: list[Row] = []
         self._actions: list[Action] = list(run.actions)
+        self._since = 0.0  # when the oldest of the records came
         self._must_flush = False
         self._since_snapshot = 0
         self._snapshot_due = run.config.journal.snapshot_records
         self.snapshots = True
         """Whether snapshots are written from time to time, to shorten a restart."""
+
+    @property
+    def lag(self) -> tuple[int, Seconds]:
+        """The records that are not durable yet, and for how long the oldest waits.
+
+        Any thread may ask; the two may be of different moments.
+        """
+        waiting, since = len(self._records), self._since
+        return waiting, time.monotonic() - since if waiting else 0.0
 
     def feed(self, event: Event) -> None:
         """Handles an event; its actions leave with the next commit."""
@@ -103,6 +114,8 @@ class GroupCommit:
     def take(self, actions: list[Action]) -> None:
         """Records join the next commit, and the other actions leave with it."""
         records, others = divided(actions)
+        if records and not self._records:
+            self._since = time.monotonic()
         for record in records:
             self._keeper.hold(record)
         self._records += records

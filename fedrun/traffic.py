@@ -51,6 +51,7 @@ class Traffic:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lanes: dict[Lane, Load] = {}
+        self._sums: dict[Lane, Load] = {}  # of all clients
         self._fresh: set[Lane] = set()  # lanes that changed since the last write
 
     def count(
@@ -61,9 +62,14 @@ class Traffic:
             load = self._lanes.get(lane)
             if load is None:
                 load = self._lanes[lane] = Load()
-            load.transfers += transfers
-            load.payload += payload
-            load.framed += framed
+            everybody = lane._replace(cid=OTHERS)
+            whole = self._sums.get(everybody)
+            if whole is None:
+                whole = self._sums[everybody] = Load()
+            for each in (load, whole):
+                each.transfers += transfers
+                each.payload += payload
+                each.framed += framed
             self._fresh.add(lane)
 
     def lanes(self) -> dict[Lane, Load]:
@@ -72,6 +78,14 @@ class Traffic:
             return {
                 lane: Load(load.transfers, load.payload, load.framed)
                 for lane, load in self._lanes.items()
+            }
+
+    def sums(self) -> dict[Lane, Load]:
+        """Returns the sums over all clients, without looking at each of them."""
+        with self._lock:
+            return {
+                lane: Load(load.transfers, load.payload, load.framed)
+                for lane, load in self._sums.items()
             }
 
     def take_fresh(self) -> dict[Lane, Load]:

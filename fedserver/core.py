@@ -29,6 +29,7 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
 from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.errors import DiskError, HandlingError
+from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
 from fedrun.journal.codec import Row
@@ -125,6 +126,16 @@ class Core:
         answered, failed = partial(_resolve, future), partial(_fail, future)
         self._inbox.put(_Call(after, question, answered, failed))
         return await future
+
+    @property
+    def lag(self) -> tuple[int, Seconds]:
+        """The records that are not durable yet, and for how long the oldest waits."""
+        return self._group.lag
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be handled, about."""
+        return self._inbox.qsize()
 
     def timers_are_gone(self) -> None:
         """Notes that no timer of an earlier coordinator will fire any more."""

@@ -37,6 +37,10 @@ ACTS: dict[type[Row], str] = {
 """The acts of an operator, as the commands are called."""
 
 
+# What such an update says of its version may be nonsense.
+_MEANINGLESS = (Verdict.REJECTED_MALFORMED, Verdict.DISCARDED)
+
+
 def _bins() -> list[int]:
     return [0] * (len(STALENESS_BOUNDS) + 1)
 
@@ -48,7 +52,7 @@ class Counts:
     records: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     staleness_T: list[int] = field(default_factory=_bins)
-    """Decided updates in each bin of staleness (T,)."""
+    """Updates in each bin of staleness (T,), without malformed and discarded ones."""
     staleness_sum: int = 0
     accepted_at: Seconds = 0.0
     versions: Counter[str] = field(default_factory=Counter)
@@ -70,9 +74,10 @@ class Counts:
         match record:
             case Decided():
                 self.verdicts[record.verdict.value] += 1
-                late = max(0, record.staleness)
-                self.staleness_T[bisect_left(STALENESS_BOUNDS, late)] += 1
-                self.staleness_sum += late
+                late = record.staleness
+                if record.verdict not in _MEANINGLESS:
+                    self.staleness_T[bisect_left(STALENESS_BOUNDS, late)] += 1
+                    self.staleness_sum += late
                 if record.verdict is Verdict.ACCEPTED:
                     self.accepted_at = record.at
             case Stepped():

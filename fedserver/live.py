@@ -111,7 +111,7 @@ class LiveView:
 
     def _payload(self) -> str:
         """Returns the payload of all clients, and how much less it is than float32."""
-        lanes = self._progress.traffic.lanes()
+        lanes = self._progress.traffic.sums()
         up, down = of_way(lanes, "up"), of_way(lanes, "down")
         less = saving(lanes, self._progress.run.coordinator.algorithm.model.dim)
         than = f", {less} than float32" if less else ""

@@ -6,7 +6,7 @@ import logging
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import grpc
 from fedwire.service import SERVICE, raw_handlers
@@ -38,6 +38,9 @@ from fedserver.service import FederationService
 from fedserver.sessions import Sessions
 from fedserver.stall import stall
 from fedserver.status import Status
+
+if TYPE_CHECKING:
+    from fedserver.web.port import WebPort
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
@@ -98,11 +101,14 @@ class Server:
         self._grpc = grpc.aio.server(options=options(self.run.config.server))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         self.port = bind(self._grpc, self.run.config.server)
+        self.web = self._web_port()
         self._grpc.add_generic_rpc_handlers((raw_handlers(self._metered()),))
         if self.operator_socket is not None:
             self._grpc.add_insecure_port(self.operator_socket)
         self._core.start()
         await self._grpc.start()
+        if self.web is not None:
+            self.web.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.progress.listening(self.run.config.server.host, self.port)
         self._catch_signals()
@@ -117,6 +123,8 @@ class Server:
                 await self._shut_down()
             finally:
                 await self._close_counts(saver)
+                if self.web is not None:
+                    await self.web.close()
         if self._failure is not None:
             raise self._failure
         return self.ended
@@ -219,6 +227,39 @@ class Server:
             if stalled and not was_stalled:
                 _log.warning("%s", stalled)
             was_stalled = bool(stalled)
+
+    # --------------------------------------------------------------------- HTTP
+
+    def _web_port(self) -> "WebPort | None":
+        """Takes the HTTP port, if one is configured.
+
+        Raises:
+            ConfigError: the packages of the extra are missing.
+            UnavailableError: the port is taken.
+        """
+        listen = self.run.config.server.web
+        if listen is None:
+            return None
+        from fedserver.web.figures import Figures
+        from fedserver.web.port import WebPort
+
+        figures = Figures(
+            self.progress, self._core, self._sessions, lambda: not self.not_ready()
+        )
+        return WebPort(listen, self.not_ready, figures)
+
+    def not_ready(self) -> str:
+        """Returns why the server takes no work, in a sentence; empty: it does.
+
+        By then the journal is open and recovered, and the model loaded.
+        """
+        if self._failure is not None:
+            return f"the server is about to end: {self._failure}"
+        if self._stop.is_set():
+            return "the server is draining: it is about to stop"
+        if self._core.trouble:
+            return f"the disk takes no records: {self._core.trouble}"
+        return "" if self.ready.is_set() else "the server is starting"
 
     # -------------------------------------------------------------- byte counts
 

@@ -20,6 +20,7 @@ from fedserver.json_log import JsonLog
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import Server
+from fedserver.web.port import require_packages
 from fedserver.writer import logging_aside
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ def serve(
     """
     if must_resume:
         require_run(config.server.journal)
+    if config.server.web is not None:
+        require_packages()
     make_model(config, folder)
     allow_many()
     run = open_run(config, time.time(), amend=amend)
@@ -84,6 +87,7 @@ def serve(
                     run=run.run_id,
                     replayed=run.recovered,
                     kernels=kernels.in_use(),
+                    web=None if server.web is None else server.web.address,
                 )
             helper = None
             wanted = evaluator and config.app is not None

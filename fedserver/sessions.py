@@ -101,6 +101,11 @@ class Sessions:
         return set(self._heard)
 
     @property
+    def here(self) -> int:
+        """The number of clients that are there."""
+        return len(self._heard)
+
+    @property
     def attended(self) -> bool:
         """Whether any process attends."""
         return bool(self._sessions)

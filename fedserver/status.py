@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fedcore.typing import JSON, Seconds
 from fedrun.results.coverage import Coverage, Label
 from fedrun.results.warnings import absence, since, warnings
-from fedrun.traffic import by_client, lanes_json, of_all
+from fedrun.traffic import by_client, lanes_json
 from fedserver.core import Core
 from fedserver.progress import Progress
 from fedserver.sessions import Sessions
@@ -86,7 +86,7 @@ def status_json(
             "evaluated_version": progress.metrics[-1][0] if progress.metrics else None,
         }
     traffic = {
-        "lanes": lanes_json(of_all(progress.traffic.lanes())),
+        "lanes": lanes_json(progress.traffic.sums()),
         "values": progress.run.coordinator.algorithm.model.dim,
     }
     covered = _coverage_json(progress.coverage)

@@ -41,6 +41,9 @@ class ServerConfig(Config):
     """HOST:PORT; port 0 takes a free one."""
     journal: Path = Path("runs/latecomer")
     """The folder of the run."""
+    web: str | None = None
+    """HOST:PORT of an HTTP port with ``/healthz``, ``/readyz`` and ``/metrics``. It
+    needs the extra ``web``, and has no TLS. Without a value, there is none."""
     tls: TLSConfig | None = None
     """Needed to listen beyond this machine, unless plaintext is true."""
     plaintext: bool = False
@@ -67,9 +70,11 @@ class ServerConfig(Config):
     """Bytes a second that an upload must reach, besides ``timeouts.stall``; a slower
     one is cut, and can be resumed."""
 
-    @field_validator("listen")
+    @field_validator("listen", "web")
     @classmethod
-    def _host_and_port(cls, listen: str) -> str:
+    def _host_and_port(cls, listen: str | None) -> str | None:
+        if listen is None:
+            return None
         host, colon, port = listen.rpartition(":")
         if not colon or not host or not port.isdigit() or int(port) > 65535:
             raise ValueError("expected HOST:PORT, such as 127.0.0.1:8443")

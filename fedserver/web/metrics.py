@@ -34,7 +34,8 @@ METRICS = (
     Metric(
         "fed_update_staleness_versions",
         "histogram",
-        "How many versions late the decided updates were.",
+        "How many versions late updates were; malformed and discarded ones are not "
+        "counted.",
     ),
     Metric(
         "fed_accepted_timestamp_seconds",
@@ -139,6 +140,11 @@ METRICS = (
         "fed_journal_lag_seconds",
         "gauge",
         "How long the oldest of those records has waited.",
+    ),
+    Metric(
+        "fed_core_waiting_events",
+        "gauge",
+        "Events that wait for the one thread that decides, about.",
     ),
     Metric(
         "fed_disk_fails",

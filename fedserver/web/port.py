@@ -1,0 +1,177 @@
+"""One HTTP port beside gRPC, on the same event loop: health, readiness, metrics.
+
+It begins after the journal was recovered and before the first call is taken, and ends
+with the server, after the drain.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fedcore.errors import UnavailableError
+from fedcore.typing import Seconds
+from fedrun.optional import needed
+from fedserver.web.figures import Figures, Histogram, Labels, Samples
+from fedserver.web.metrics import Metric
+
+EXTRA, PURPOSE = "web", "server.web"
+_PACKAGES = ("uvicorn", "starlette.applications", "prometheus_client")
+LAST: Seconds = 1.0  # for answers that are under way when the server ends
+BACKLOG = 64
+
+
+def require_packages() -> None:
+    """Checks that the packages of the extra are there.
+
+    Raises:
+        ConfigError: one of them is not; the message names the extra.
+    """
+    for package in _PACKAGES:
+        needed(package, EXTRA, PURPOSE)
+
+
+class WebPort:
+    """The HTTP port of one server."""
+
+    def __init__(
+        self, listen: str, not_ready: Callable[[], str], figures: Figures
+    ) -> None:
+        """Takes the port; nothing is answered before :meth:`start`.
+
+        Args:
+            listen: HOST:PORT; port 0 takes a free one.
+            not_ready: says in a sentence why the server takes no work; empty: it does.
+            figures: the values of the metrics.
+
+        Raises:
+            ConfigError: a package is missing.
+            UnavailableError: the port is taken.
+        """
+        require_packages()
+        self._not_ready, self._figures = not_ready, figures
+        self._socket = _bound(listen)
+        self._scraping = asyncio.Lock()
+        host, port = self._socket.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        """HOST:PORT on which it listens."""
+
+    def start(self) -> None:
+        """Answers from now on."""
+        uvicorn = needed("uvicorn", EXTRA, PURPOSE)
+        config = uvicorn.Config(
+            self._app(),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            http="h11",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=LAST,
+        )
+        self._server = uvicorn.Server(config)
+        # The signals of the process belong to the federation's server.
+        self._server.capture_signals = contextlib.nullcontext
+        serving = self._server.serve(sockets=[self._socket])
+        self._task = asyncio.create_task(serving)
+
+    async def close(self) -> None:
+        """Answers nothing more, and releases the port."""
+        self._server.should_exit = True
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._task, 2 * LAST)
+        self._socket.close()
+
+    # ------------------------------------------------------------------ answers
+
+    def _app(self) -> Any:
+        applications = needed("starlette.applications", EXTRA, PURPOSE)
+        routing = needed("starlette.routing", EXTRA, PURPOSE)
+        answers = needed("starlette.responses", EXTRA, PURPOSE)
+        exposition = needed("prometheus_client.exposition", EXTRA, PURPOSE)
+        registry = _registry(self._figures)
+
+        async def healthz(_: Any) -> Any:
+            return answers.PlainTextResponse("ok\n")
+
+        async def readyz(_: Any) -> Any:
+            sentence = self._not_ready()
+            status = 503 if sentence else 200
+            return answers.PlainTextResponse(f"{sentence or 'ready'}\n", status)
+
+        async def metrics(request: Any) -> Any:
+            wanted = request.headers.get("accept", "")
+            write, kind = exposition.choose_encoder(wanted)
+            async with self._scraping:  # one at a time, whoever asks
+                body = await asyncio.to_thread(write, registry)
+            return answers.Response(body, headers={"Content-Type": kind})
+
+        paths = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+        routes = [routing.Route(path, answer) for path, answer in paths.items()]
+        return applications.Starlette(routes=routes)
+
+
+def _registry(figures: Figures) -> Any:
+    """Returns a registry of Prometheus with our metrics, and those of the process."""
+    prometheus = needed("prometheus_client", EXTRA, PURPOSE)
+    core = needed("prometheus_client.core", EXTRA, PURPOSE)
+    registry = prometheus.CollectorRegistry(auto_describe=False)
+
+    class Collector:
+        """Yields the metrics whenever somebody asks."""
+
+        def collect(self) -> Iterator[Any]:
+            for metric, values in figures.all():
+                yield family(metric, values)
+
+    def family(metric: Metric, values: Samples | Histogram) -> Any:
+        if isinstance(values, Histogram):
+            made = core.HistogramMetricFamily(metric.name, metric.help)
+            made.add_metric([], buckets=values.buckets, sum_value=values.total)
+            return made
+        kinds = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+        }
+        made = kinds[metric.kind](metric.name, metric.help, labels=metric.labels)
+        labels: Labels
+        for labels, value in values.items():
+            made.add_metric(labels, value)
+        return made
+
+    registry.register(Collector())
+    prometheus.ProcessCollector(registry=registry)
+    return registry
+
+
+def _bound(listen: str) -> socket.socket:
+    """Returns a socket that listens.
+
+    Raises:
+        UnavailableError: the port is taken, or the address is not this machine's.
+    """
+    host, _, port = listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"),
+            int(port),
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+        family, kind, protocol, _, place = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(place)
+            bound.listen(BACKLOG)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot listen on {listen}: the port is taken or the address is not this "
+            "machine's (server.web)"
+        ) from error
+    bound.setblocking(False)
+    return bound
