@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from fedclient.conditions.config import Conditions
@@ -16,6 +16,10 @@ NETWORK = frozenset({"unmetered"})
 """Without these not even a message that is made already is sent."""
 
 
+def _here_and_now() -> datetime:
+    return datetime.now(UTC).astimezone()
+
+
 class Gate:
     """Looks at the device, at most every ``look_every`` seconds."""
 
@@ -24,7 +28,7 @@ class Gate:
         asked: Conditions,
         reader: Reader,
         *,
-        local_time: Callable[[], datetime] = datetime.now,
+        local_time: Callable[[], datetime] = _here_and_now,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Any] = time.sleep,
     ) -> None:
