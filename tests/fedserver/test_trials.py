@@ -131,12 +131,7 @@ def test_what_enrolling_would_answer_is_told_and_nobody_is_enrolled(
     assert reply.enrol.run_id == server.run.run_id
     assert reply.enrol.name == "stranger"
     assert tuple(reply.protocols) == PROTOCOLS
-    assert (
-        peer.stub.push(
-            iter([header_frame(peer.header(b"", payload=b"x"))]), timeout=CALL
-        ).answer
-        == pb.ANSWER_UNKNOWN
-    )
+    assert peer.push(packed(ones())).answer == pb.ANSWER_UNKNOWN
     untouched(server)
     with Peer(server.address, "stranger") as other:
         assert other.name == "stranger", "the name was not taken"
