@@ -23,7 +23,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 _HEAD, _SETTINGS = 9, 4  # bytes of a frame's head, and the type of the first frame
 _TLS_ALERT = b"\x15\x03"
 _MOST_SHOWN = 60  # bytes of what another server says
-_EXPIRED, _NOT_YET, _OTHER_NAME = 10, 9, 62  # OpenSSL's codes of X.509 errors
+_EXPIRED, _NOT_YET, _OTHER_NAMES = 10, 9, (62, 64)  # OpenSSL's codes of X.509 errors
 
 
 class Certificate(NamedTuple):
@@ -176,7 +176,7 @@ def _distrust(
         return f"the certificate of {address} has expired"
     if error.verify_code == _NOT_YET:
         return f"the certificate of {address} is not valid yet; is this clock right?"
-    if error.verify_code == _OTHER_NAME:
+    if error.verify_code in _OTHER_NAMES:
         names = ", ".join(_named_anyway(address, context)) or "no name"
         return (
             f"the certificate of {address} is valid for {names}, and not for "
