@@ -189,11 +189,14 @@ def _ask(
         found.skip("the server cannot be asked", *_SERVED[1:])
         return None
     objections = {each.about: each.text for each in reply.objections}
+    run_id = reply.enrol.run_id
     texts = {
         "protocol": f"both speak {max(reply.protocols, default=0)}",
-        "run": f"version {reply.version} of run {reply.enrol.run_id or 'another'}",
+        "run": f"at version {reply.version}" + (f", {run_id}" if run_id else ""),
         "model": "has the same tensors",
-        "name": f"{reply.enrol.name or request.name!r} is free or this client's",
+        "name": f"{request.name!r} is free or this client's"
+        if request.name
+        else "none given: a random one",
     }
     for what, text in texts.items():
         if what in objections:
