@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
+from fedserver.cli import main as fedserver
 from fedserver.web.metrics import BY_NAME
 from tests.deploy.test_chart import TOOLS
+from tests.deploy.test_files import checked
 from tests.peer import Peer, packed
 from tests.served import ones, served, until
 
@@ -258,3 +260,40 @@ def running(binary: str, folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+# ---------------------------------------------------------------------------- compose
+
+
+def compose() -> dict[str, Any]:
+    told: dict[str, Any] = yaml.safe_load(
+        (MONITORING.parent / "compose.monitoring.yaml").read_text()
+    )
+    return told
+
+
+def test_the_compose_file_mounts_what_is_there_and_opens_the_port_that_is_scraped() -> (
+    None
+):
+    services = compose()["services"]
+    program, config, *options = services["server"]["command"].split()
+    checked(fedserver, [program, config, *options])
+    (web,) = [option for option in options if option.startswith("server.web=")]
+    (job,) = load("prometheus.yaml")["scrape_configs"]
+    (target,) = job["static_configs"][0]["targets"]
+    assert target == f"server:{web.rpartition(':')[2]}"
+    for service in ("prometheus", "grafana"):
+        told = services[service]
+        assert told["read_only"], service
+        assert told["cap_drop"] == ["ALL"], service
+        assert told["mem_limit"], service
+        assert all(port.startswith("127.0.0.1:") for port in told["ports"]), service
+        for volume in told["volumes"]:
+            source, *_ = volume.split(":")
+            if source.startswith("."):
+                assert (MONITORING.parent / source).exists(), volume
+            else:
+                assert source in compose()["volumes"], volume
+    (provider,) = load("grafana/provisioning/dashboards/latecomer.yaml")["providers"]
+    mounted = [volume.split(":")[1] for volume in services["grafana"]["volumes"]]
+    assert provider["options"]["path"] in mounted
