@@ -118,6 +118,8 @@ for image in server client; do
     echo "$((size / 1000000)) MB  latecomer-$image, $added of them above the base"
     [ -n "${EXTRAS-}" ] || [ "$added" -le 120 ] ||
         fail "size of the $image image: expected at most 120 MB above the base"
+    [ "$image" = client ] || [ "$size" -le 250000000 ] ||
+        fail "size of the server image: expected at most 250 MB"
 done
 
 confined=(--network latecomer --read-only --tmpfs /tmp --cap-drop ALL
@@ -146,6 +148,7 @@ expect "torch in the server image" None \
 timed "fedclient model" podman run --rm "${confined[@]}" -v model:/data -v "$app" \
     latecomer-client model my_app:workload -o /data/model.safetensors
 sed -e 's/versions: 200/versions: 20/' -e 's/steps: 20/steps: 2000/' \
+    -e 's/^server:/&\n  web: 0.0.0.0:9464/' \
     deploy/federation.yaml >"$work/config/federation.yaml"
 
 started=$EPOCHREALTIME
@@ -181,6 +184,18 @@ again() {
 
 reach 3
 timed "podman healthcheck run" podman healthcheck run server
+get() { # path on the HTTP port
+    podman exec server python -c "from urllib.request import urlopen
+print(urlopen('http://127.0.0.1:9464$1').read().decode(), end='')"
+}
+expect "GET /readyz" ready "$(get /readyz)"
+expect "accepted updates in /metrics" 1 \
+    "$(get /metrics | grep -c '^fed_updates_total{verdict="accepted"} [1-9]')"
+timed "fedclient check, from a container" podman run --rm "${confined[@]}" -v "$app" \
+    latecomer-client check server:8443 --plaintext --app my_app:workload --name check \
+    --index 2 --count 3
+expect "what the check left at the server" 0 \
+    "$(podman exec server fedserver status 127.0.0.1 --json | grep -c '"name": "check"')"
 reach 6
 podman kill --signal KILL server >/dev/null
 timed "from SIGKILL to healthy again" again
