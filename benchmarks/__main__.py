@@ -16,6 +16,7 @@ from benchmarks.speed import (
     dear,
     durable,
     replay,
+    scraping,
     server,
     start,
 )
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "dear": dear.run,
     "durable": durable.run,
     "replay": replay.run,
+    "scraping": scraping.run,
     "server": server.run,
     "start": start.run,
 }

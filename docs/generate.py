@@ -20,8 +20,10 @@ from pydantic_core import PydanticUndefined
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import Method, OneOf, kind_of, methods
 from fedrun.config import FederationConfig
+from fedserver.web.metrics import METRICS
 
 PAGE = Path(__file__).parent / "configuration.md"
+OPERATIONS = PAGE.with_name("operations.md")
 _INTRO = """# Configuration
 
 One YAML describes a federation, for the server and the simulator alike. Clients need
@@ -355,5 +357,30 @@ def methods_in(method: type[Method]) -> bool:
     return any(role_of(info) is not None for info in method.model_fields.values())
 
 
+# -------------------------------------------------------------------------- metrics
+
+_BEGIN, _END = "<!-- metrics: fedserver/web/metrics.py -->\n", "<!-- end of metrics -->"
+
+
+def metrics_table() -> str:
+    """The metrics of a server as a table."""
+    rows = ["| metric | type | what it says | labels |", "| --- | --- | --- | --- |"]
+    for name, kind, says, labels, values in METRICS:
+        told = " and ".join(f"`{label}`" for label in labels)
+        rows.append(
+            f"| `{name}` | {kind} | {says} | {told}{': ' if told else ''}{values} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def with_metrics(text: str) -> str:
+    """A page with the table of metrics between its two marks."""
+    before, _, rest = text.partition(_BEGIN)
+    return f"{before}{_BEGIN}{metrics_table()}{_END}{rest.partition(_END)[2]}"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    OPERATIONS.write_text(
+        with_metrics(OPERATIONS.read_text(encoding="utf-8")), encoding="utf-8"
+    )

@@ -55,6 +55,14 @@ MEMBER = with_options(
         "forever.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Log only warnings."),
+    click.option(
+        "--log",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How to log: json has one object a line, with the ids of run, client and "
+        "task.",
+    ),
 )
 DEVICE = click.option(
     "--device",

@@ -17,8 +17,9 @@ from fedclient.conditions.readings import Reader
 from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.pace import read_pace
-from fedclient.phases import PhaseLog
+from fedclient.phases import OFF, Both, PhaseLog
 from fedclient.silo.workload import read_workers, with_workers
+from fedclient.spans import SpanPhases
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.errors import ConfigError, WorkloadError
@@ -30,6 +31,8 @@ from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
 from fedrun.evaluation import Evaluation, evaluate_files
 from fedrun.files import save_model
+from fedrun.tracing import OFF as NO_TRACES
+from fedrun.tracing import make_tracer
 
 _log = logging.getLogger("fedclient")
 
@@ -82,9 +85,12 @@ def working(
         closing.callback(lambda: member.connection.phases.close())
         closing.callback(member.close)
         client = Client(name or store.name() or "", index, count, args)
+        _trace(member)
         if trace is not None:
             connection = member.connection
-            connection.phases = PhaseLog(trace, connection.transferred)
+            log = PhaseLog(trace, connection.transferred)
+            traced = connection.phases is not OFF
+            connection.phases = Both(log, connection.phases) if traced else log
         yield Worker(
             member, workload, model, client, updates=updates, pace=paces, gate=gate
         )
@@ -132,10 +138,23 @@ def run_evaluator(
         member = Membership(
             address, model, ClientStore(folder), identity, give_up, checkpoint
         )
+        stack.callback(lambda: member.connection.phases.close())
         stack.callback(member.close)
+        _trace(member)
         with user_code("test_data"):
             data = workload.test_data()
         Evaluator(member, model, data).run()
+
+
+def _trace(member: Membership) -> None:
+    """Has the client's tasks traced, if the environment asks for it.
+
+    Raises:
+        ConfigError: a package is missing, or the environment asks for what is not here.
+    """
+    tracer = make_tracer("fedclient")
+    if tracer is not NO_TRACES:
+        member.connection.phases = SpanPhases(tracer)
 
 
 def write_model(app: str, out: Path, seed: int) -> str:

@@ -122,7 +122,8 @@ class Connection:
         request = pull_request(pull, self.key, partial.name, partial.received)
         call = self.phases.call("request", "download", "down")
         with explaining(self.address), call:
-            frames = self._stub.pull(request, timeout=self._patience(PULL))
+            headers, patience = self.phases.headers(), self._patience(PULL)
+            frames = self._stub.pull(request, timeout=patience, metadata=headers)
             if (frame := next(frames, None)) is None:
                 raise ProtocolError(f"{self.address}: an empty answer to a pull")
             self.phases.turn()
@@ -175,7 +176,8 @@ class Connection:
                 )
                 start = self._stub.resume(request, timeout=CALL).received
             frames = self._frames(push, min(start, len(push.payload)))
-            reply = self._stub.push(frames, timeout=self._patience(CALL))
+            headers, patience = self.phases.headers(), self._patience(CALL)
+            reply = self._stub.push(frames, timeout=patience, metadata=headers)
         return read_push_reply(reply, push)
 
     def _frames(self, push: Push, start: int) -> Iterator[bytes]:

@@ -19,7 +19,8 @@ GRACE = 5.0  # seconds to end in order; the state is on disk at any moment
 def interruptible(given: dict[str, Any]) -> Iterator[None]:
     """Sets up logging, and ends the block in order on Ctrl-C and SIGTERM."""
     level = logging.WARNING if given.pop("quiet") else logging.INFO
-    log_printable(level, "%(asctime)s %(message)s", "%H:%M:%S")
+    as_json = given.pop("log") == "json"
+    log_printable(level, "%(asctime)s %(message)s", "%H:%M:%S", as_json=as_json)
 
     is_ending = threading.Event()
 

@@ -40,6 +40,7 @@ from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
 from fedcore.workload import Workload
 from fedrun.config.load import parse_algorithm
 from fedrun.files import load_model
+from fedrun.json_lines import note_ids
 
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
@@ -135,6 +136,7 @@ class Membership:
             _log.warning("%s", reply.warning)
         self.reply = reply
         self.name, self.seed = reply.name, reply.seed
+        note_ids(run=reply.run_id, client=reply.name, cid=self._cid)
         self.store.set_name(self.name)
         self.algorithm = read_algorithm(
             reply.algorithm, self._model.spec, self._choices
@@ -268,7 +270,10 @@ class Membership:
 
     def save(self) -> None:
         """Makes the state durable; to be called before anything is sent."""
-        self.store.save(self.participant.state)
+        state = self.participant.state
+        self.store.save(state)
+        # A message keeps its number until its verdict; then comes the next one.
+        note_ids(seq=state.seq + (state.pending is None))
 
     def close(self) -> None:
         """Ends the session; the state stays on disk."""

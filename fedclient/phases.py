@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from fedclient.transfer_counter import TransferCounter
 from fedcore.errors import ConfigError
 from fedcore.typing import JSON, Seconds
 from fedrun.phase_file import FORMAT, first_client
+from fedrun.tracing import Headers
 from fedrun.traffic import Way
 
 _log = logging.getLogger("fedclient")
@@ -51,11 +53,61 @@ class Phases:
     def note_version(self, version: int) -> None:
         """Says which version the call has brought."""
 
+    def headers(self) -> Headers:
+        """Returns the metadata of a call in the present phase."""
+        return ()
+
     def close(self) -> None:
         """Ends the recording; closes the file if there is one."""
 
 
 OFF = Phases()
+
+
+class Both(Phases):
+    """Records the same phases in two ways."""
+
+    def __init__(self, first: Phases, second: Phases) -> None:
+        """``second`` makes the metadata of calls."""
+        self._both, self._second = (first, second), second
+
+    def begin(self, client: str, run_id: str) -> None:
+        """Says who works, and for which run."""
+        for each in self._both:
+            each.begin(client, run_id)
+
+    @contextlib.contextmanager
+    def one(self, phase: str) -> Iterator[None]:
+        """Records the block as a phase."""
+        first, second = self._both
+        with first.one(phase), second.one(phase):
+            yield
+
+    @contextlib.contextmanager
+    def call(self, first: str, second: str, way: Way) -> Iterator[None]:
+        """Records the block, a call, as two phases."""
+        one, other = self._both
+        with one.call(first, second, way), other.call(first, second, way):
+            yield
+
+    def turn(self) -> None:
+        """Ends the first phase of a call."""
+        for each in self._both:
+            each.turn()
+
+    def note_version(self, version: int) -> None:
+        """Says which version the call has brought."""
+        for each in self._both:
+            each.note_version(version)
+
+    def headers(self) -> Headers:
+        """Returns the metadata of a call in the present phase."""
+        return self._second.headers()
+
+    def close(self) -> None:
+        """Ends both recordings."""
+        for each in self._both:
+            each.close()
 
 
 class PhaseLog(Phases):

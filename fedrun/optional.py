@@ -28,4 +28,11 @@ def needed(module: str, extra: str, purpose: str) -> Any:
         raise ConfigError(
             f"{purpose} needs the package {package}: pip install 'latecomer[{extra}]'"
         )
-    return import_module(module)
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:  # another part of the package is there
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(
+            f"{purpose} needs the module {error.name}: pip install 'latecomer[{extra}]'"
+        ) from None

@@ -4,7 +4,13 @@ from typing import Any
 
 import click
 
-from fedrun.cli.command import example, in_sentences, trust_options, with_options
+from fedrun.cli.command import (
+    example,
+    in_sentences,
+    methods_option,
+    trust_options,
+    with_options,
+)
 
 RUN_OR_HOST = click.argument("run", metavar="RUN|HOST")
 reason_option = click.option(
@@ -13,8 +19,7 @@ reason_option = click.option(
     metavar="TEXT",
     help="Why, for the record and for the clients.",
 )
-# What all acts have; a run of one's own methods is opened with them.
-ACT = with_options(RUN_OR_HOST, trust_options)
+ACT = with_options(RUN_OR_HOST, trust_options, methods_option)
 
 
 def add_acts(group: click.Group) -> None:
@@ -95,5 +100,5 @@ def _operate(run: str, act: str, **given: Any) -> Any:
     from fedserver.remote import operate
 
     said = {key: given.pop(key) for key in ("name", "reason") if key in given}
-    request = pb.OperateRequest(act=pb.Act.Value(f"ACT_{act}"), **said)
+    request = pb.OperateRequest(act=f"ACT_{act}", **said)
     return operate(run, request, **given)

@@ -30,7 +30,8 @@ class Attendance:
         if first is None:
             return
         cid = await self._callers.cid(first.key, context)
-        if cid not in self._run.coordinator.state.clients:
+        row = self._run.coordinator.state.clients.get(cid)
+        if row is None or row.evicted is not None:
             return
         session = self._sessions.attend(cid, first.session)
         self._sessions.note_waiting(cid, first.waiting)

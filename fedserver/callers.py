@@ -7,12 +7,15 @@ import grpc
 from fedwire.keys import cid_of
 
 from fedcore.errors import ProtocolError
-from fedcore.text import is_printable
+from fedcore.text import is_printable, printable
+from fedrun.json_lines import concern
 from fedrun.run import Run
+from fedrun.tracing import Tracer
 from fedserver.answers import Answers
 from fedserver.core import Core
 from fedserver.identity import Gate
 from fedserver.sessions import Sessions
+from fedserver.tracing import VersionSpans
 
 LONG_NAME = 256  # characters of a client's name: the server keeps them
 Context = Any
@@ -27,8 +30,8 @@ class Callers:
         draining: whether the process is about to stop, and takes nothing new.
     """
 
-    def __init__(self, run: Run, core: Core) -> None:
-        self._run, self._core = run, core
+    def __init__(self, run: Run, core: Core, tracer: Tracer) -> None:
+        self._run, self._core, self._tracer = run, core, tracer
         self.gate = Gate(run.config)
         self.enrolled: set[str] = set()
         self.draining = False
@@ -43,6 +46,9 @@ class Callers:
         except ProtocolError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         row = self._run.coordinator.state.clients.get(cid)
+        client = None if row is None else printable(row.name)
+        concern(cid=cid, client=client)
+        self._tracer.note(cid=cid, client=client)
         name = self.gate.certified_name(context)
         if name is not None and row is not None and row.name != name:
             await context.abort(
@@ -70,6 +76,8 @@ class Backend:
     answers: Answers
     sessions: Sessions
     callers: Callers
+    tracer: Tracer
+    versions: VersionSpans
 
 
 def wrong_text(which: str, text: str) -> str:

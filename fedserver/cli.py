@@ -1,6 +1,7 @@
 """The command ``fedserver``."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ def run(
     CONFIG is the YAML file that describes it. Ctrl-C stops the server; the same command
     continues the run.
     """
-    log_to_stderr(verbose)
+    as_lines = lines or not sys.stdout.isatty()
+    log_to_stderr(verbose, as_json=as_lines)
     from fedrun.config import load_config
     from fedserver.serving import serve
 
@@ -80,7 +82,7 @@ def run(
         amend=amend,
         must_resume=must_resume,
         evaluator=not no_evaluator,
-        lines=lines,
+        lines=as_lines,
     )
     folder = federation.server.journal
     if ended is None:

@@ -33,6 +33,7 @@ from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
 from fedrun.journal.codec import Row
+from fedrun.json_lines import concerning
 from fedrun.run import Run
 from fedserver.clock import Clock
 
@@ -229,8 +230,9 @@ class Core:
                 self._group.feed(call.event)
         except Exception as error:  # noqa: BLE001 -- it ends one call
             name = type(call.event).__name__
-            _log.exception("%s cannot be handled; going back to the journal", name)
-            self._recover(call, error)
+            with concerning(**({} if call.event is None else _ids_of(call.event))):
+                _log.exception("%s cannot be handled; going back to the journal", name)
+                self._recover(call, error)
             return
         try:
             if call.ask is not None:
@@ -301,6 +303,13 @@ def _resolve(future: "asyncio.Future[Any]", answer: Any) -> None:
 def _fail(future: "asyncio.Future[Any]", error: HandlingError) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _ids_of(event: Event) -> dict[str, Any]:
+    """Returns which client and task an event comes from, for the log."""
+    message = getattr(event, "push", None) or getattr(event, "pull", None) or event
+    ids = {key: getattr(message, key, None) for key in ("cid", "seq")}
+    return {key: value for key, value in ids.items() if value is not None}
 
 
 def _explained(error: Exception) -> HandlingError:

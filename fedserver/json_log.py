@@ -1,19 +1,31 @@
 """Prints one JSON line for each event, where there is no terminal."""
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from fedcore.coordinator.records import Cut, Failed, HistoryForked, Skipped, Unproved
+from fedcore.coordinator.records import (
+    Cut,
+    Decided,
+    Declined,
+    Evicted,
+    Failed,
+    Freed,
+    HistoryForked,
+    Leased,
+    Paused,
+    Readmitted,
+    Skipped,
+    Unproved,
+)
+from fedcore.text import printable
 from fedrun.journal.codec import Row, facts_of
+from fedrun.json_lines import Level, dropped_line, json_line, now
 from fedserver.progress import Progress
 from fedserver.writer import MOST_LINES, LineWriter
 
-Level = Literal["info", "warning"]
-_WARNINGS = (Cut, Failed, HistoryForked, Skipped, Unproved)
+_WARNINGS = (Cut, Evicted, Failed, HistoryForked, Paused, Skipped, Unproved)
 # Large, or of the clients' data alone: label counts say what a device holds.
 _LEFT_OUT: Mapping[str, Any] = {
     "payload": b"",
@@ -32,13 +44,13 @@ class JsonLog:
     ) -> None:
         """``most`` lines may wait for a reader; more are dropped, and counted."""
         self._progress = progress
-        self._writer = LineWriter(stream, _dropped, most)
+        self._writer = LineWriter(stream, dropped_line, most)
         progress.listeners.append(self._record)
 
     def say(self, event: str, *, level: Level = "info", **facts: Any) -> None:
         """Writes one line. Never waits for the reader."""
-        at = _now()
-        self._writer.write(lambda: _line(at, level, event, facts))
+        at, ids = now(), self._progress.ids()
+        self._writer.write(lambda: json_line(event, level, {**ids, **facts}, at))
 
     def flush(self) -> None:
         """Waits a few seconds for the lines so far to be written."""
@@ -49,13 +61,23 @@ class JsonLog:
         self._writer.close()
 
     def _record(self, record: Row) -> None:
-        at, name = _now(), None
-        cid = getattr(record, "cid", None)
-        if cid is not None:
-            name = self._progress.name(cid)
+        at, ids = now(), self._progress.ids(getattr(record, "cid", None))
+        if isinstance(record, Decided):
+            ids["seq"] = record.seq
+        elif not _is_of_a_task(record):
+            ids.pop("seq", None)
+        if isinstance(record, Evicted | Readmitted | Freed):
+            ids["client"] = printable(record.name)
         level: Level = "warning" if isinstance(record, _WARNINGS) else "info"
         bare = _bare(record)
-        self._writer.write(lambda: _record_line(at, level, bare, name))
+        self._writer.write(lambda: _record_line(at, level, bare, ids))
+
+
+def _is_of_a_task(record: Row) -> bool:
+    """Returns whether a record is of a task whose update has not arrived."""
+    if isinstance(record, Leased):
+        return record.task == "train"
+    return isinstance(record, Declined | Failed | Skipped)
 
 
 def _bare(record: Row) -> Row:
@@ -65,23 +87,8 @@ def _bare(record: Row) -> Row:
     return replace(record, **left_out) if left_out else record
 
 
-def _record_line(at: str, level: Level, record: Row, name: str | None) -> str:
+def _record_line(at: str, level: Level, record: Row, ids: Mapping[str, Any]) -> str:
     facts = facts_of(record)
     for key in ("at", *_LEFT_OUT):
         facts.pop(key, None)
-    if name is not None:
-        facts["client"] = name
-    return _line(at, level, type(record).__name__.lower(), facts)
-
-
-def _dropped(count: int) -> str:
-    return _line(_now(), "warning", "dropped", {"lines": count})
-
-
-def _line(at: str, level: Level, event: str, facts: Mapping[str, Any]) -> str:
-    line = {"time": at, "level": level, "event": event, **facts}
-    return json.dumps(line, default=str)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json_line(type(record).__name__.lower(), level, {**ids, **facts}, at)

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 
 from fedcore.errors import HandlingError, ProtocolError
 from fedcore.typing import Bytes, Seconds
+from fedrun.tracing import Tracer
 from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
 from fedserver.connections import Disconnector
 from fedserver.pulls import Stalled
@@ -40,8 +41,10 @@ class Metered:
         traffic: Traffic,
         disconnector: Disconnector,
         is_known: Callable[[str], bool],
+        tracer: Tracer,
     ) -> None:
         """``is_known`` tells whether a client's id belongs to the run."""
+        self._tracer = tracer
         self._service, self._traffic = service, traffic
         self._disconnector, self._is_known = disconnector, is_known
         # The codec of a payload is in its first bytes, which a resumed one lacks.
@@ -80,9 +83,11 @@ class Metered:
             await context.write(frame)
             download.saw(frame)
 
+        metadata = context.invocation_metadata()
         try:
             async with _one_call(context):
-                await self._service.pull(request, context, write)
+                with self._tracer.serve("pull", metadata):
+                    await self._service.pull(request, context, write)
         except Stalled as error:
             self._disconnector.end(context.peer())
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
@@ -93,9 +98,11 @@ class Metered:
         """Takes an update, returns its verdict, and counts both."""
         upload = _Upload(frames)
         cid = OTHERS
+        metadata = context.invocation_metadata()
         try:
             async with _one_call(context):
-                reply = await self._service.push(upload, context)
+                with self._tracer.serve("push", metadata):
+                    reply = await self._service.push(upload, context)
         finally:
             cid = self._account(upload.key)
             self._enter(cid, upload.transfer)

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from fedcore.coordinator.records import (
     Decided,
@@ -54,6 +55,7 @@ class ClientProgress:
     payload_up: int = 0
     payload_down: int = 0
     seen: Seconds = 0.0
+    seq: int = 0  # of its last decided update
 
 
 @dataclass
@@ -99,13 +101,22 @@ class Progress:
         self.address = f"{host}:{port}"
 
     def observe(self, records: list[Row]) -> None:
-        """Counts records that have become durable, and calls the listeners."""
-        with self.lock:
-            for record in records:
+        """Counts records that have become durable, and calls the listeners.
+
+        A listener sees the counts up to its record. If one raises, everything is
+        counted all the same, and the first error is raised at the end.
+        """
+        errors: list[Exception] = []
+        for record in records:
+            with self.lock:
                 self._count(record)
-        for listener in self.listeners:
-            for record in records:
-                listener(record)
+            for listener in self.listeners:
+                try:
+                    listener(record)
+                except Exception as error:  # noqa: BLE001 -- raised below
+                    errors.append(error)
+        if errors:
+            raise errors[0]
 
     @property
     def run(self) -> Run:
@@ -136,6 +147,19 @@ class Progress:
     def name(self, cid: str) -> str:
         """Returns a client's name."""
         return self.clients[cid].name if cid in self.clients else printable(cid)
+
+    def ids(self, cid: str | None = None) -> dict[str, Any]:
+        """Returns what a line of the log concerns, as :mod:`fedrun.json_lines` says.
+
+        Args:
+            cid: of a client that has a task; None: it concerns no client.
+        """
+        ids: dict[str, Any] = {} if self._run is None else {"run": self._run.run_id}
+        if cid is not None:
+            client = self.clients.get(cid)
+            ids |= {"client": self.name(cid), "cid": cid}
+            ids["seq"] = 1 + (0 if client is None else client.seq)
+        return ids
 
     def _count(self, record: Row) -> None:
         client = self.clients.get(getattr(record, "cid", ""))
@@ -184,10 +208,13 @@ class Progress:
     def _let(self, record: Evicted | Readmitted) -> None:
         """Notes whether the clients of a name may take part."""
         name = printable(record.name)
-        doing = "evicted" if isinstance(record, Evicted) else "away"
         for client in self.clients.values():
-            if client.name == name and client.doing != "left":
-                client.doing = doing
+            if client.name != name or client.doing == "left":
+                continue
+            if isinstance(record, Evicted):
+                client.doing = "evicted"
+            elif client.doing == "evicted":
+                client.doing = "away"
 
     def _count_update(self, record: Decided, client: ClientProgress) -> None:
         accepted = record.verdict is Verdict.ACCEPTED
@@ -199,6 +226,7 @@ class Progress:
         client.accepted += accepted
         client.refused += not accepted
         client.staleness, client.weight = record.staleness, record.weight
+        client.seq = record.seq
         client.memory_norm = record.memory_norm
         client.payload_up += record.nbytes
         self.payload_up += record.nbytes

@@ -48,6 +48,7 @@ class Pulls:
     def __init__(self, backend: Backend) -> None:
         self._core, self._answers = backend.core, backend.answers
         self._sessions, self._callers = backend.sessions, backend.callers
+        self._tracer = backend.tracer
         config = backend.run.config
         self._timeouts = config.timeouts
         self._newest = Newest()
@@ -90,7 +91,8 @@ class Pulls:
             download: Download | None = None
             try:
                 async with limit.within(self._timeouts.hold + PLACE):
-                    answer = await self._answers.pull(pull.cid, pull.nonce)
+                    with self._tracer.span("wait"):
+                        answer = await self._answers.pull(pull.cid, pull.nonce)
                     if _is_large(answer):  # its first frame is made when it may go
                         place = self._downloads.place(pull.cid, limit)
                         download = await stack.enter_async_context(place)
@@ -102,7 +104,9 @@ class Pulls:
                 await self._send([_refusal(Answer.RETRY)], Limit(), write)
             else:
                 frames = _frames(answer, request, download)
-                await self._send(frames, limit, write, download)
+                self._tracer.note(**_facts_of(answer))
+                with self._tracer.span("send"):
+                    await self._send(frames, limit, write, download)
                 if isinstance(answer, SendReply) and answer.reply.done:
                     self.informed.add(pull.cid)
 
@@ -128,6 +132,18 @@ class Pulls:
             ) from None
         if download is not None:
             download.is_taken = True
+
+
+def _facts_of(answer: SendReply | Refuse) -> dict[str, Any]:
+    """Returns what a trace tells of an answer."""
+    if isinstance(answer, Refuse):
+        return {"refused": answer.answer.value}
+    reply = answer.reply
+    return {
+        "version": reply.patch.version,
+        "task": reply.task and reply.task.kind,
+        "bytes": reply.patch.nbytes,
+    }
 
 
 def _is_large(answer: SendReply | Refuse) -> bool:

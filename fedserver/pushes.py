@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import grpc
-from fedwire.convert import answer_code, push_reply, read_push
+from fedwire.convert import answer_code, push_reply, read_answer, read_push
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator.events import UpdatePushed
@@ -13,6 +13,7 @@ from fedcore.errors import ProtocolError
 from fedcore.protocol import Answer, Push
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
+from fedrun.json_lines import concern
 from fedserver.callers import Backend
 from fedserver.opening import Opening
 from fedserver.receiving import PushFrames, Receiver, upload_name
@@ -31,6 +32,7 @@ class Pushes:
     def __init__(self, backend: Backend) -> None:
         self._core, self._answers = backend.core, backend.answers
         self._sessions, self._callers = backend.sessions, backend.callers
+        self._tracer, self._versions = backend.tracer, backend.versions
         run = backend.run
         self._judging: dict[str, asyncio.Task[pb.PushReply]] = {}  # by cid
         algorithm = run.coordinator.algorithm
@@ -46,6 +48,8 @@ class Pushes:
         """Takes an update in whole, has it made durable, and returns its verdict."""
         try:
             header = await self._receiver.header(frames)
+            concern(seq=header.seq)
+            self._tracer.note(seq=header.seq, base=header.base, steps=header.steps)
             cid = await self._callers.cid(header.key, context)
             if cid not in self._callers.enrolled:
                 return _no_verdict(Answer.UNKNOWN)
@@ -57,11 +61,16 @@ class Pushes:
             if name is None:
                 return _no_verdict(Answer.RETRY)
             if not self._uploads.is_waiting(name):
-                upload = await self._receiver.receive(name, header, frames)
+                with self._tracer.span("receive", bytes=header.size):
+                    upload = await self._receiver.receive(name, header, frames)
                 if upload is None:
                     return _no_verdict(Answer.RETRY)
                 self._decide(cid, header, upload)
-            return await self._verdict(cid)
+            reply = await self._verdict(cid)
+            self._tracer.note(
+                verdict=read_answer(reply.answer).value, version=reply.version
+            )
+            return reply
         except ProtocolError as error:
             _log.warning("refused a push: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -102,14 +111,17 @@ class Pushes:
 
     async def _judge(self, push: Push) -> pb.PushReply:
         async with self.opening.room:
-            opened = await self.opening.open(push.payload)
-            self._core.submit(
-                UpdatePushed(at=self._core.now(), push=push, opened=opened),
-                lambda error: self._answers.fail(
-                    error, "push", push.cid, push.seq, push.digest
-                ),
-            )
-            answer = await self._answers.push(push.cid, push.seq, push.digest)
+            with self._tracer.span("decode"):
+                opened = await self.opening.open(push.payload)
+            self._versions.arrive(push.cid, push.seq)
+            with self._tracer.span("commit"):
+                self._core.submit(
+                    UpdatePushed(at=self._core.now(), push=push, opened=opened),
+                    lambda error: self._answers.fail(
+                        error, "push", push.cid, push.seq, push.digest
+                    ),
+                )
+                answer = await self._answers.push(push.cid, push.seq, push.digest)
         return push_reply(answer.ack)
 
     async def _verdict(self, cid: str) -> pb.PushReply:

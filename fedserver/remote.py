@@ -19,6 +19,7 @@ from fedcore.text import printable
 from fedcore.typing import JSON
 from fedrun.cli.traffic_tables import clients_table, overhead_line, totals_table
 from fedrun.journal import exists
+from fedrun.lock import is_locked
 from fedrun.run import Done, free_name
 from fedrun.run import operate as operate_unserved
 from fedrun.traffic import OTHERS, Lane, Load, read_lanes
@@ -107,7 +108,9 @@ def operate(target: str, request: pb.OperateRequest, **trust: Any) -> Done:
     try:
         note = (folder / OPERATOR_FILE).read_text(encoding="utf-8")
         return _operate(target, parse_address(note), request)
-    except (OSError, UnavailableError):  # no server, or one that was killed
+    except (OSError, UnavailableError) as error:  # no server, or one that was killed
+        if isinstance(error, UnavailableError) and is_locked(folder):
+            raise  # its disk fails, or it is about to stop
         act = event_of(request, time.time())
         assert act is not None
         return operate_unserved(folder, act)

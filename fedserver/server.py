@@ -27,6 +27,7 @@ from fedcore.coordinator.actions import (
 from fedcore.coordinator.events import ClientLost, TimerFired
 from fedcore.typing import Seconds
 from fedrun.run import Run
+from fedrun.tracing import OFF, Tracer
 from fedrun.traffic_file import TrafficFile
 from fedserver.answers import Answers
 from fedserver.connections import Disconnector
@@ -38,6 +39,7 @@ from fedserver.service import FederationService
 from fedserver.sessions import Sessions
 from fedserver.stall import stall
 from fedserver.status import Status
+from fedserver.tracing import VersionSpans
 
 if TYPE_CHECKING:
     from fedserver.web.port import WebPort
@@ -56,11 +58,13 @@ class Server:
     ``operator_socket`` is the address of a socket that only this user can open. Its
     callers count as the operator: the server's own evaluator, which needs no
     certificate there, or a command. The address is written into the run's folder.
+    ``tracer`` makes spans of calls and versions.
     """
 
     run: Run
     progress: Progress
     operator_socket: str | None = None
+    tracer: Tracer = OFF
     ended: str | None = None
 
     def __post_init__(self) -> None:
@@ -94,8 +98,11 @@ class Server:
         )
         self.progress.watch(self.run)
         status = Status(self.progress, self._sessions, self._core).text
+        versions = VersionSpans(self.tracer)
+        if self.tracer is not OFF:
+            self.progress.listeners.append(versions.observe)
         self._service = FederationService(
-            self.run, self._core, self._answers, self._sessions, status
+            self.run, self._core, self._answers, self._sessions, status, versions
         )
         self._health = HealthServicer()
         self._grpc = grpc.aio.server(options=options(self.run.config.server))
@@ -258,7 +265,7 @@ class Server:
         if self._stop.is_set():
             return "the server is draining: it is about to stop"
         if self._core.trouble:
-            return f"the disk takes no records: {self._core.trouble}"
+            return "the disk is full or fails: no work is taken until it works again"
         return "" if self.ready.is_set() else "the server is starting"
 
     # -------------------------------------------------------------- byte counts
@@ -272,6 +279,7 @@ class Server:
             traffic,
             Disconnector(self.port),
             lambda cid: cid in self.run.coordinator.state.clients,
+            self.tracer,
         )
 
     async def _save_counts(self) -> None:

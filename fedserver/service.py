@@ -19,6 +19,7 @@ from fedserver.pulls import Pulls
 from fedserver.pushes import Pushes
 from fedserver.reports import Reports
 from fedserver.sessions import Sessions
+from fedserver.tracing import VersionSpans
 from fedserver.trials import Trials
 
 Context = Any
@@ -29,12 +30,28 @@ class FederationService:
     """One coroutine for each method of the service."""
 
     def __init__(
-        self, run: Run, core: Core, answers: Answers, sessions: Sessions, status: Status
+        self,
+        run: Run,
+        core: Core,
+        answers: Answers,
+        sessions: Sessions,
+        status: Status,
+        versions: VersionSpans,
     ) -> None:
-        """``status`` yields all that is known, or what everybody may know."""
+        """Prepares the methods.
+
+        Args:
+            run: what is served.
+            core: decides.
+            answers: calls that wait for it.
+            sessions: the processes of clients.
+            status: yields all that is known, or what everybody may know.
+            versions: makes a span of each version.
+        """
         self._core, self._status = core, status
-        self._callers = Callers(run, core)
-        backend = Backend(run, core, answers, sessions, self._callers)
+        tracer = versions.tracer
+        callers = self._callers = Callers(run, core, tracer)
+        backend = Backend(run, core, answers, sessions, callers, tracer, versions)
         self.pulls, self.pushes = Pulls(backend), Pushes(backend)
         attendance = Attendance(backend)
         most = self.pushes.max_update_bytes

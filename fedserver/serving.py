@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,10 @@ from fedcore import kernels
 from fedcore.coordinator.records import Evaluated
 from fedrun.config import FederationConfig
 from fedrun.journal.codec import Row
+from fedrun.json_lines import note_ids
 from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
+from fedrun.tracing import make_tracer
 from fedserver.children import keep_evaluating, make_model
 from fedserver.connections import allow_many
 from fedserver.json_log import JsonLog
@@ -42,7 +43,7 @@ def serve(
         folder: of the config file, where the app is looked for.
         amend: resume with a changed algorithm.
         evaluator: start one, if the config names an app.
-        lines: print JSON lines, also on a terminal.
+        lines: print JSON lines, and draw no view.
         must_resume: never begin a new run.
 
     Raises:
@@ -52,6 +53,7 @@ def serve(
         require_run(config.server.journal)
     if config.server.web is not None:
         require_packages()
+    tracer = make_tracer("fedserver", config.server.telemetry)
     make_model(config, folder)
     allow_many()
     run = open_run(config, time.time(), amend=amend)
@@ -62,14 +64,16 @@ def serve(
             config.server.journal,
             run.coordinator.state.closed,
         )
+    note_ids(run=run.run_id)
     progress = Progress()
     progress.listeners.append(_missing_targets(progress, config))
     progress.listeners.append(_divergence(run))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
-        server = Server(run, progress)
+        stack.callback(tracer.close)
+        server = Server(run, progress, tracer=tracer)
         json_log: JsonLog | None = None
-        if lines or not sys.stdout.isatty():
+        if lines:
             json_log = JsonLog(progress)
             stack.callback(json_log.close)
         else:
@@ -84,7 +88,6 @@ def serve(
                 json_log.say(
                     "listening",
                     address=progress.address,
-                    run=run.run_id,
                     replayed=run.recovered,
                     kernels=kernels.in_use(),
                     web=None if server.web is None else server.web.address,

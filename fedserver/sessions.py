@@ -73,6 +73,7 @@ class Sessions:
         session = self._sessions.get(cid)
         if session is not None:
             self._tell(session, pb.Notice.KIND_SUPERSEDED, text)
+            session.notices.put_nowait(None)
         self.forget(cid)
 
     def note_waiting(self, cid: str, why: str) -> None:

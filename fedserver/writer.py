@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from fedcore.typing import Seconds
+from fedrun.json_lines import JsonFormatter, dropped_line
 
 MOST_LINES = 10_000  # lines that may wait for a reader
 LAST: Seconds = 5.0  # to wait for a reader at the end
@@ -86,7 +87,9 @@ def logging_aside() -> Iterator[None]:
     writers, before = [], list(root.handlers)
     for handler in before:
         if type(handler) is logging.StreamHandler:
-            writer = LineWriter(handler.stream, "{} lines of the log dropped".format)
+            is_json = isinstance(handler.formatter, JsonFormatter)
+            text = "{} lines of the log dropped".format
+            writer = LineWriter(handler.stream, dropped_line if is_json else text)
             aside = _Aside(writer)
             aside.setFormatter(handler.formatter)
             aside.setLevel(handler.level)

@@ -50,13 +50,21 @@ def lacking(item: pytest.Item) -> str:
     how = "test-heavy" if item.get_closest_marker("heavy") else "test-extras"
     for mark in item.iter_markers("needs"):
         for module in mark.args:
-            if find_spec(module) is None:
+            if not _is_there(module):
                 return f"{module} is not installed: make {how}"
     for mark in item.iter_markers("needs_data"):
         for name in mark.args:
             if not (Path(os.environ.get("LATECOMER_DATA", "")) / name).is_file():
                 return f"LATECOMER_DATA names no folder with {name}"
     return ""
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module can be imported; its packages may be missing as well."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,6 +17,7 @@ from fedcore.typing import Vector
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import save_model
 from fedrun.run import Run, open_run
+from fedrun.tracing import OFF
 from fedserver.json_log import JsonLog
 from fedserver.progress import Progress
 from fedserver.server import Server
@@ -43,6 +44,7 @@ class Served:
         self.amend = amend
         self.error: BaseException | None = None
         self.out = io.StringIO()
+        self.tracer = OFF
 
     def __enter__(self) -> Self:
         """Starts it; whatever stops the server before it listens is raised here."""
@@ -113,7 +115,7 @@ class Served:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.server = Server(self.run, self.progress)
+        self.server = Server(self.run, self.progress, tracer=self.tracer)
         serving = asyncio.create_task(self.server.serve())
         ready = asyncio.create_task(self.server.ready.wait())
         await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)

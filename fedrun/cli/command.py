@@ -15,6 +15,7 @@ import click
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.text import printable
 from fedrun.cli.exit_codes import exit_code
+from fedrun.json_lines import JsonFormatter
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -191,16 +192,31 @@ def data_changes(data: Sequence[str]) -> list[str]:
     return changes
 
 
-def log_to_stderr(verbose: bool) -> None:
-    """Logs warnings to the standard error, and details if ``verbose``."""
+def log_to_stderr(verbose: bool, *, as_json: bool = False) -> None:
+    """Logs warnings to the standard error, and details if ``verbose``.
+
+    Args:
+        verbose: whether to log details.
+        as_json: log lines of JSON.
+    """
     level = logging.DEBUG if verbose else logging.WARNING
-    log_printable(level, "%(levelname)s %(name)s: %(message)s")
+    layout = "%(levelname)s %(name)s: %(message)s"
+    log_printable(level, layout, as_json=as_json)
 
 
-def log_printable(level: int, layout: str, dates: str | None = None) -> None:
-    """Logs to the standard error; what is not printable is escaped."""
+def log_printable(
+    level: int, layout: str, dates: str | None = None, *, as_json: bool = False
+) -> None:
+    """Logs to the standard error; what is not printable is escaped.
+
+    Args:
+        level: of the least important line.
+        layout: of a line of text.
+        dates: how a time in it looks.
+        as_json: log lines of JSON in place of text.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Printable(layout, dates))
+    handler.setFormatter(JsonFormatter() if as_json else _Printable(layout, dates))
     logging.basicConfig(level=level, handlers=[handler])
 
 

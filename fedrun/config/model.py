@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -44,6 +45,10 @@ class ServerConfig(Config):
     web: str | None = None
     """HOST:PORT of an HTTP port with ``/healthz``, ``/readyz`` and ``/metrics``. It
     needs the extra ``web``, and has no TLS. Without a value, there is none."""
+    telemetry: str | None = None
+    """Where traces of OpenTelemetry go: the URL of a collector, such as
+    http://127.0.0.1:4318, or ``console``. It needs the extra ``telemetry``. Without a
+    value, the variables ``OTEL_*`` decide, and without those there are none."""
     tls: TLSConfig | None = None
     """Needed to listen beyond this machine, unless plaintext is true."""
     plaintext: bool = False
@@ -79,6 +84,16 @@ class ServerConfig(Config):
         if not colon or not host or not port.isdigit() or int(port) > 65535:
             raise ValueError("expected HOST:PORT, such as 127.0.0.1:8443")
         return listen
+
+    @field_validator("telemetry")
+    @classmethod
+    def _collector(cls, telemetry: str | None) -> str | None:
+        if telemetry in (None, "console"):
+            return telemetry
+        url = urlsplit(telemetry)
+        if url.scheme not in ("http", "https") or not url.netloc:
+            raise ValueError("expected http://HOST:PORT of a collector, or console")
+        return telemetry
 
     @property
     def host(self) -> str:

@@ -17,7 +17,8 @@ from benchmarks.speed.report import RATIO, Report, Row
 from fedcore.payloads import decode, unpack
 
 QUICK = Scale(quick=True)
-PROCESSES = {"counting", "server", "start"}
+PROCESSES = {"counting", "scraping", "server", "start"}
+WEB = pytest.mark.needs("uvicorn", "starlette", "prometheus_client")
 
 
 def filled(report: Report) -> None:
@@ -42,7 +43,10 @@ def test_a_quick_run_fills_every_table(name: str) -> None:
 
 @pytest.mark.processes
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(PROCESSES))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=WEB if x == "scraping" else ()) for x in sorted(PROCESSES)],
+)
 def test_a_quick_run_of_real_processes_fills_every_table(name: str) -> None:
     filled(command.BENCHMARKS[name](QUICK))
 

@@ -236,6 +236,12 @@ def test_the_api_reference_is_the_docstrings() -> None:
     assert written == reference.page(), "make configuration"
 
 
+def test_the_table_of_metrics_is_that_of_the_program() -> None:
+    text = _read("operations.md")
+    assert f"{generate.metrics_table()}<!-- end" in text, "make configuration"
+    assert generate.with_metrics(text) == text
+
+
 def test_every_decision_is_in_the_list() -> None:
     listed = re.findall(
         r"^(\d+)\. \[(.*)\]\((.*)\)$", _read("decisions/index.md"), re.M

@@ -61,7 +61,9 @@ def book(passed: list[tuple[Lane, int, int, int]]) -> Traffic:
 def test_what_was_counted_adds_up_by_client_and_in_all(
     passed: list[tuple[Lane, int, int, int]],
 ) -> None:
-    lanes = book(passed).lanes()
+    traffic = book(passed)
+    lanes = traffic.lanes()
+    assert traffic.sums() == of_all(lanes)
     framed = sum(item[1] for item in passed)
     assert total(lanes.values()).framed == framed
     assert total(of_all(lanes).values()).framed == framed

@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ QUICK = {"hold": 0.2}
 
 def command(*words: object) -> Result:
     return CliRunner().invoke(main, list(map(str, words)))
+
+
+def beats() -> Iterator[pb.Beat]:
+    while True:
+        time.sleep(0.05)
+        yield pb.Beat()
 
 
 def folder_of(server: Served) -> Path:
@@ -81,13 +88,16 @@ def test_an_evicted_client_hears_why_and_its_updates_stay(server: Served) -> Non
     with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
         ann.pull()
         ann.push(GOOD)
-        notices = ann.attend(1, iter(lambda: time.sleep(0.05) or pb.Beat(), None))
+        notices = ann.attend(1, beats())
         until(lambda: server.server._sessions.attended, "ann attends")
         done = command("evict", folder, "ann", "--reason", "broken camera")
         assert done.stdout == "'ann' is evicted, at version 1\n"
         notice = next(notices)
         assert notice.text == "the operator has evicted 'ann': broken camera"
-        notices.cancel()
+        assert list(notices) == []  # the session is over
+        assert list(ann.attend(2)) == []  # and no other one begins
+        [line] = server.lines("evicted")
+        assert (line["client"], line["reason"]) == ("ann", "broken camera")
         assert ann.pull().refused == pb.ANSWER_UNKNOWN
         assert ann.push(GOOD).answer == pb.ANSWER_UNKNOWN
         words = "the operator has evicted 'ann': broken camera"

@@ -1,5 +1,6 @@
 """The log as JSON lines: what it leaves out, and who never waits for its reader."""
 
+import io
 import json
 import logging
 import os
@@ -7,16 +8,20 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
+from fedwire.frames import header_frame
+from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator.records import Decided, Enrolled, Failed, HistoryForked
 from fedcore.protocol import Verdict
+from fedrun.json_lines import JsonFormatter
 from fedserver.json_log import JsonLog
 from fedserver.progress import Progress
 from fedserver.writer import LineWriter, logging_aside
 from tests.peer import Peer, packed
-from tests.served import Served, ones, settings
+from tests.served import Served, ones, served, settings, until
 
 
 class Pipe:
@@ -130,6 +135,50 @@ def test_every_line_has_a_level() -> None:
         ("historyforked", "warning"),
     ]
     assert "\x1b" not in "".join(found)
+
+
+def test_every_line_of_a_run_names_run_client_and_task(tmp_path: Path) -> None:
+    with served(tmp_path) as server, Peer(server.address, "ann") as ann:
+        for _ in range(2):
+            ann.pull()
+            ann.push(packed(ones()))
+        with Peer(server.operator_socket, "judge") as judge:
+            judge.enrol(role=pb.ROLE_EVALUATOR)
+            judge.pull()
+        until(lambda: len(server.lines("leased")) == 3, "all are written")
+        lines = server.lines()
+    assert {line["run"] for line in lines} == {server.run.run_id}
+    assert all(("cid" in line) == ("client" in line) for line in lines)
+    of_ann = [line for line in lines if line.get("client") == "ann"]
+    assert [(line["event"], line.get("seq")) for line in of_ann] == [
+        ("enrolled", None),
+        ("leased", 1),
+        ("decided", 1),
+        ("leased", 2),
+        ("decided", 2),
+    ]
+    evaluated = [line for line in lines if line.get("client") == "judge"]
+    assert all("seq" not in line for line in evaluated)
+    assert {line["event"] for line in evaluated} == {"enrolled", "leased"}
+
+
+def test_what_the_server_logs_of_a_call_names_its_client_and_task(
+    tmp_path: Path,
+) -> None:
+    out, root = io.StringIO(), logging.getLogger()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(JsonFormatter())
+    root.addHandler(handler)
+    try:
+        with served(tmp_path) as server, Peer(server.address, "ann") as ann:
+            ann.pull()
+            with pytest.raises(grpc.RpcError):
+                ann.send([header_frame(ann.header(b"abc")), b"junk"])
+    finally:
+        root.removeHandler(handler)
+    [line] = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert line["message"].startswith("refused a push: ")
+    assert (line["client"], line["cid"], line["seq"]) == ("ann", ann.cid, 1)
 
 
 def test_who_logs_waits_for_no_reader() -> None:

@@ -169,8 +169,7 @@ def test_every_reason_against_enrolling_is_named_at_once(
 def test_a_name_is_its_owners_in_a_check(server: Served) -> None:
     with Peer(server.address, "mine") as peer:
         assert about(asked(peer)) == set()
-        fresh = {"key": key_of("another key"), "owner": peer.owner}
-        assert about(asked(peer, **fresh)) == set()
+        assert about(asked(peer, key=key_of("another key"))) == set()
         assert about(asked(peer, key=key_of("x"), owner=key_of("y"))) == {"name"}
         assert len(server.state.clients) == 1
 

@@ -181,7 +181,7 @@ def test_a_server_whose_disk_fails_is_not_ready(
         until(lambda: get(server, "/readyz").status == 503, "it is not ready")
         heard = get(server, "/readyz")
         assert heard.text == (
-            "the disk takes no records: no space left on the device\n"
+            "the disk is full or fails: no work is taken until it works again\n"
         )
         told = samples(get(server, "/metrics").text)
         assert (told["fed_disk_fails"], told["fed_ready"]) == (1, 0)
@@ -198,12 +198,11 @@ def test_a_server_that_drains_says_so_and_the_port_ends_with_it(tmp_path: Path) 
     config = settings(tmp_path, timeouts={"drain": 10.0, "linger": 0.0}, **WEB)
     with Served(tmp_path, config) as server, Peer(server.address, "ann") as ann:
         ann.pull()
-        hanging = iter([])  # a push that never says anything keeps the drain open
         release = threading.Event()
 
         def never() -> Any:
-            release.wait(20)
-            yield from hanging
+            release.wait(20)  # a push that says nothing keeps the drain open
+            yield from ()
 
         call = ann.stub.push.future(never())
         until(lambda: get(server, "/healthz").status == 200, "it answers")

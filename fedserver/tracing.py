@@ -1,0 +1,45 @@
+"""A span for each version, linked to the traces of the updates that made it."""
+
+from typing import Any
+
+from fedcore.coordinator.records import Decided, Stepped
+from fedcore.protocol import Verdict
+from fedrun.journal.codec import Row
+from fedrun.tracing import Tracer
+
+MOST_LINKS = 128  # of a version
+
+
+class VersionSpans:
+    """Watches records, and links each version to its updates."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        """``tracer`` makes the spans."""
+        self.tracer = tracer
+        self._arriving: dict[tuple[str, int], Any] = {}
+        self._waiting: list[Any] = []  # the updates in the buffer
+
+    def arrive(self, cid: str, seq: int) -> None:
+        """Notes that the span around the caller delivers this update."""
+        here = self.tracer.here()
+        if here is not None:
+            self._arriving[cid, seq] = here
+
+    def observe(self, record: Row) -> None:
+        """Makes a span of a version."""
+        match record:
+            case Decided():
+                span = self._arriving.pop((record.cid, record.seq), None)
+                if span is not None and record.verdict is Verdict.ACCEPTED:
+                    self._waiting.append(span)
+            case Stepped():
+                links, self._waiting = self._waiting[:MOST_LINKS], []
+                self.tracer.moment(
+                    "version",
+                    links,
+                    version=record.version,
+                    reason=record.reason,
+                    updates=record.count,
+                )
+            case _:
+                pass
