@@ -197,6 +197,7 @@ def join(
 @in_sentences
 def check(
     quiet: bool,
+    log: str,
     give_up: float | None,
     updates: int | None,
     trace: Path | None,

@@ -18,7 +18,7 @@ def phone(fed: LocalFederation) -> Any:
 
 
 def test_a_client_trains_only_while_the_conditions_hold(federation: Make) -> None:
-    fed = federation(timeouts={"lost": 1.0})
+    fed = federation(timeouts={"heartbeat": 0.5, "lost": 1.5})
     flag, conditions = fed.folder / "wifi", fed.folder / "device.yaml"
     conditions.write_text(
         f"unmetered: {{command: [test, -e, {flag}]}}\nlook_every: 1\n"
