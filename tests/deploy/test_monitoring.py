@@ -194,8 +194,8 @@ def load_cases() -> list[dict[str, str]]:
 @pytest.mark.processes
 def test_a_real_prometheus_scrapes_a_real_server(tmp_path: Path) -> None:
     binary = prometheus("prometheus")
-    web = {"server": {"web": "127.0.0.1:0"}}
-    with served(tmp_path, **web) as server, Peer(server.address, "client") as peer:
+    web = {"web": "127.0.0.1:0"}
+    with served(tmp_path, server=web) as server, Peer(server.address, "client") as peer:
         peer.pull()
         for _ in range(3):
             peer.push(packed(ones()))
