@@ -173,10 +173,9 @@ def status_table(status: JSON) -> RenderableType:
     return Group(head, Text(""), table, *_bytes(status))
 
 
-def _doing(client: JSON) -> Text:
-    """What a client does, or why it begins no task; an older server tells no reason."""
-    why = client.get("waiting", "")
-    return Text(printable(f"waits: {why}" if why else client["doing"]))
+def _doing(client: JSON) -> str:
+    """What a client does, in a word; an older server tells of none that waits."""
+    return "waits" if client.get("waiting") else str(client["doing"])
 
 
 def _share(client: JSON, name: str) -> str:
@@ -211,6 +210,8 @@ def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
         if client["failures"]:
             times = f"{client['name']} failed {counted(client['failures'], 'time')}"
             yield "failed", f"{times}, last: {client['error']}"
+        if why := client.get("waiting"):
+            yield "waiting", f"{client['name']} waits: {why}"
         if client["skipped"]:
             left_out = f"{client['name']} left out {client['skipped']:,} samples"
             yield "skipped", f"{left_out}, last: {client['why']}"

@@ -36,7 +36,7 @@ def test_a_client_trains_only_while_the_conditions_hold(federation: Make) -> Non
     fed.wait_until(lambda: not phone(fed)["present"], "it has gone")
     assert phone(fed)["waiting"] == "unmetered: the network is metered"
     table = fed.command("fedserver", "status", fed.address).stdout
-    assert "waits: unmetered" in " ".join(table.split())
+    assert "phone waits: unmetered: the network" in " ".join(table.split())
     before = fed.status()["version"]
 
     flag.write_text("")
