@@ -20,7 +20,7 @@ MUTANTS ?=
 EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants proto configuration docs containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants proto configuration docs chart containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,11 @@ docs:  ## the documentation, into docs/_build/html
 containers:  ## build the images and run them (needs podman; see deploy/README.md)
 	deploy/test.sh
 
+chart: $(VENV)/.stamp  ## check the Helm chart, the monitoring and the unit of deploy/ with their own tools
+	deploy/tools.sh
+	$(BIN)/pip install -q -c constraints.txt -e ".[web]"
+	$(BIN)/pytest -q tests/deploy
+
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-docs .venv-protobuf7 docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-deploy .venv-docs .venv-protobuf7 docs/_build .mypy_cache .ruff_cache .pytest_cache
 	rm -f fedcore/kernels/*.so fedtorch/compiled/*.so

@@ -17,13 +17,17 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/pip-cache \
     /opt/pip/bin/pip --python /opt/latecomer/bin/python --cache-dir /pip-cache \
-    install -c constraints.txt .
-# No plots, which only `fedserver report` needs, and no tests of other packages: half of
-# the bytes. REPORT=yes keeps the plots.
+    install -c constraints.txt ".[web]"
+# No plots, which only `fedserver report` needs, no colours for source code, and nothing
+# that only compilers and type checkers read: half of the bytes. REPORT=yes keeps the plots.
 ARG REPORT
 RUN [ -n "${REPORT}" ] || /opt/pip/bin/pip --python /opt/latecomer/bin/python \
         uninstall -y plotly narwhals \
-    && find /opt/latecomer -depth -type d -name tests -exec rm -r {} +
+    && /opt/pip/bin/pip --python /opt/latecomer/bin/python uninstall -y pygments \
+    && cd /opt/latecomer/lib/python3*/site-packages \
+    && rm -r numpy/f2py numpy/distutils numpy/_core/include numpy/_core/lib \
+    && find /opt/latecomer -depth -type d -name tests -exec rm -r {} + \
+    && find . -name '*.py[ix]' -delete -o -name '*.pxd' -delete
 
 FROM ${BASE}
 RUN groupadd --gid 10001 latecomer \

@@ -22,14 +22,19 @@ class Attendance:
         self._connection, self._interval = connection, interval
         self._key = connection.key  # the connection may get another client's
         self._superseded = superseded
-        self._closed = threading.Event()
+        self._closed, self._waiting = threading.Event(), ""
         self._thread = threading.Thread(
             target=self._attend, name="attendance", daemon=True
         )
         self._thread.start()
 
-    def close(self) -> None:
-        """Ends the session; the server notices that this process is gone."""
+    def close(self, waiting: str = "") -> None:
+        """Ends the session; the server notices that this process is gone.
+
+        Args:
+            waiting: what the server is told last: why the client begins no task.
+        """
+        self._waiting = waiting
         self._closed.set()
         self._thread.join(timeout=2.0)
 
@@ -48,3 +53,5 @@ class Attendance:
         yield pb.Beat(key=self._key, session=self._connection.session)
         while not self._closed.wait(self._interval):
             yield pb.Beat()
+        if self._waiting:
+            yield pb.Beat(waiting=self._waiting)

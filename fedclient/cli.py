@@ -73,13 +73,9 @@ DEVICE = click.option(
 
 
 # The options of a client with data.
-TRAINER = with_options(
-    click.option(
-        "--state",
-        type=PATH,
-        required=True,
-        help="The client's own folder, which it keeps between starts.",
-    ),
+STATE = "The client's own folder, which it keeps between starts."
+NEEDED_STATE = click.option("--state", type=PATH, required=True, help=STATE)
+DATA = with_options(
     click.option(
         "--name", default="", help="The client's name. Without it, a random one."
     ),
@@ -97,6 +93,61 @@ TRAINER = with_options(
     ),
     data_option,
 )
+TRAINER = with_options(NEEDED_STATE, DATA)
+
+
+# The options of a client that trains.
+TRAINING = with_options(
+    click.option(
+        "--conditions",
+        type=PATH,
+        metavar="FILE",
+        help="Begin tasks only while the conditions in this file hold: idle, charging, "
+        "battery, unmetered, hours.",
+    ),
+    click.option(
+        "--updates",
+        type=click.IntRange(1),
+        help="Leave for good after this many updates.",
+    ),
+    click.option(
+        "--pace",
+        default="0",
+        metavar="SECONDS",
+        help="The least time of each task, to spare the device; or a file with a line "
+        "of seconds for each task, to imitate a slower device. The word 'lost' behind "
+        "the seconds has the task send nothing.",
+    ),
+    click.option(
+        "--choose",
+        multiple=True,
+        metavar="SETTING=VALUE",
+        help="A setting of the client algorithm that this client chooses itself, such "
+        "as batch=8, where the federation lets it. May be given several times.",
+    ),
+    click.option(
+        "--trace",
+        type=PATH,
+        metavar="FILE",
+        help="Record there when each phase of each task began, how long it took and "
+        "how many bytes it sent. fedsim predict reads it.",
+    ),
+    click.option(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="Compute the gradients in N processes of this machine, which share out "
+        "the client's data.",
+    ),
+    click.option(
+        "--stragglers",
+        type=int,
+        metavar="S",
+        help="How many of --workers may be late or killed at any moment: each holds "
+        "S + 1 of N shards of the data, and the gradient stays exact. Without it, "
+        "none.",
+    ),
+)
 
 
 @main.command(
@@ -108,45 +159,7 @@ TRAINER = with_options(
 @MEMBER
 @TRAINER
 @DEVICE
-@click.option(
-    "--updates", type=click.IntRange(1), help="Leave for good after this many updates."
-)
-@click.option(
-    "--pace",
-    default="0",
-    metavar="SECONDS",
-    help="The least time of each task, to spare the device; or a file with a line of "
-    "seconds for each task, to imitate a slower device. The word 'lost' behind the "
-    "seconds has the task send nothing.",
-)
-@click.option(
-    "--choose",
-    multiple=True,
-    metavar="SETTING=VALUE",
-    help="A setting of the client algorithm that this client chooses itself, such as "
-    "batch=8, where the federation lets it. May be given several times.",
-)
-@click.option(
-    "--trace",
-    type=PATH,
-    metavar="FILE",
-    help="Record there when each phase of each task began, how long it took and how "
-    "many bytes it sent. fedsim predict reads it.",
-)
-@click.option(
-    "--workers",
-    type=int,
-    metavar="N",
-    help="Compute the gradients in N processes of this machine, which share out the "
-    "client's data.",
-)
-@click.option(
-    "--stragglers",
-    type=int,
-    metavar="S",
-    help="How many of --workers may be late or killed at any moment: each holds S + 1 "
-    "of N shards of the data, and the gradient stays exact. Without it, none.",
-)
+@TRAINING
 @in_sentences
 def join(
     updates: int | None,
@@ -155,6 +168,7 @@ def join(
     trace: Path | None,
     workers: int | None,
     stragglers: int | None,
+    conditions: Path | None,
     **given: Any,
 ) -> None:
     """Train for a federation until it has ended.
@@ -163,9 +177,49 @@ def join(
     the same command continues.
     """
     own = {"updates": updates, "pace": pace, "choose": choose, "trace": trace}
-    own |= {"workers": workers, "stragglers": stragglers}
+    own |= {"workers": workers, "stragglers": stragglers, "conditions": conditions}
     with interruptible(given), _worker(given, **own) as worker:
         worker.run()
+
+
+@main.command(
+    epilog=example(
+        "fedclient check fed.example.org --app my_app:workload --state state/a \\",
+        "    --ca ca.pem",
+    )
+)
+@MEMBER
+@click.option("--state", type=PATH, help=f"{STATE} It is not made.")
+@DATA
+@DEVICE
+@TRAINING
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@in_sentences
+def check(
+    quiet: bool,
+    log: str,
+    give_up: float | None,
+    updates: int | None,
+    trace: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Check all that this client needs to join a federation.
+
+    Takes the options of fedclient join. Reaches the server, compares versions and
+    models, reads the data, takes one local step and sends one upload that does not
+    count. Nothing stays at the server. The exit code is 0 if the client can join.
+    """
+    from fedclient.check.run import check as check_all
+
+    out = sys.stdout
+    with redirect_stdout(sys.stderr):  # what the app prints is no part of the output
+        found = check_all(**given)
+    lines = [to_json(found.to_json())] if as_json else found.lines()
+    for line in lines:
+        click.echo(line, out)
+    if found.has_failed():
+        sys.exit(1)
 
 
 @main.command(

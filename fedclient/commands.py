@@ -11,6 +11,9 @@ from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.choices import read_choices
+from fedclient.conditions.config import read_conditions
+from fedclient.conditions.gate import ALWAYS, Gate
+from fedclient.conditions.readings import Reader
 from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.pace import read_pace
@@ -53,6 +56,7 @@ def working(
     trace: Path | None = None,
     workers: int | None = None,
     stragglers: int | None = None,
+    conditions: Path | None = None,
     **trust: Any,
 ) -> Iterator[Worker]:
     """Makes a worker that is ready to join; releases its folder at the end."""
@@ -61,7 +65,7 @@ def working(
     address, paces = parse_address(host, **trust), read_pace(pace)
     args = dict(map(key_and_value, data))
     choices = read_choices(choose)
-    code = read_workers(workers, stragglers)
+    code, gate = read_workers(workers, stragglers), read_gate(conditions)
     workload = _on(load_app(app), device)
     # At the end the workers stop first, and the file of the trace is closed last.
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as silo:
@@ -87,7 +91,23 @@ def working(
             log = PhaseLog(trace, connection.transferred)
             traced = connection.phases is not OFF
             connection.phases = Both(log, connection.phases) if traced else log
-        yield Worker(member, workload, model, client, updates=updates, pace=paces)
+        yield Worker(
+            member, workload, model, client, updates=updates, pace=paces, gate=gate
+        )
+
+
+def read_gate(path: Path | None) -> Gate:
+    """Returns what lets a client begin tasks.
+
+    Raises:
+        ConfigError: the file is wrong, or this device does not tell what it asks for.
+    """
+    if path is None:
+        return ALWAYS
+    asked = read_conditions(path)
+    reader = Reader(asked)
+    reader.require_known()
+    return Gate(asked, reader)
 
 
 def run_evaluator(

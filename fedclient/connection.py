@@ -66,12 +66,16 @@ class Connection:
     def __init__(self, address: Address, spec: ParamSpec, key: bytes = b"") -> None:
         self.address, self.key = address, key
         self._spec = spec
-        self._channel = address.channel()
         self.transferred = TransferCounter()
         self.phases: Phases = OFF
-        self._stub = Stub(self._channel, self.transferred.count)
+        self.open()
         self._partial = Partial()
         self.session = secrets.randbits(64)
+
+    def open(self) -> None:
+        """Makes a channel, which connects with the first call."""
+        self._channel = self.address.channel()
+        self._stub = Stub(self._channel, self.transferred.count)
 
     def close(self) -> None:
         """Ends all calls, and closes the channel."""
@@ -90,6 +94,26 @@ class Connection:
             reply: pb.EnrolReply = self._stub.enrol(request, timeout=CALL)
         if reply.protocol not in PROTOCOLS:
             raise ProtocolError(f"{self.address} chose protocol {reply.protocol}")
+        return reply
+
+    def check(self, request: pb.CheckRequest) -> pb.CheckReply:
+        """Asks whether a client would be enrolled, without enrolling it.
+
+        Raises:
+            UnavailableError: the server does not answer.
+            RefusedError: it is too old, or will not answer this client.
+        """
+        request.enrol.protocols.extend(PROTOCOLS)
+        request.enrol.spec = self._spec.to_json()
+        with explaining(self.address):
+            reply: pb.CheckReply = self._stub.check(request, timeout=CALL)
+        return reply
+
+    def trial(self, push: Push) -> pb.TrialReply:
+        """Sends an update that counts nowhere; returns what it would have led to."""
+        with explaining(self.address):
+            frames, patience = self._frames(push, 0), self._patience(CALL)
+            reply: pb.TrialReply = self._stub.trial(frames, timeout=patience)
         return reply
 
     def pull(self, pull: Pull) -> Reply | Refusal:

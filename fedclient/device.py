@@ -17,7 +17,7 @@ _MODELS = (
 )
 _CPUS = Path("/sys/devices/system/cpu")
 _HEAT = Path("/sys/class/thermal")
-_POWER = Path("/sys/class/power_supply")
+POWER = Path("/sys/class/power_supply")
 _MEMORY = Path("/proc/meminfo")
 _ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 
@@ -25,18 +25,18 @@ _ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 def this_device() -> Device:
     """Returns what is known of this device now."""
     cores = _cores()
-    mhz = [_number(path, 1e-3) for path in _files(_CPUS, "cpu*/cpufreq/*_max_freq")]
-    heat = [_number(path, 1e-3) for path in _files(_HEAT, "thermal_zone*/temp")]
-    charge = [_number(path, 1e-2) for path in _files(_POWER, "BAT*/capacity")]
+    mhz = [number(path, 1e-3) for path in files(_CPUS, "cpu*/cpufreq/*_max_freq")]
+    heat = [number(path, 1e-3) for path in files(_HEAT, "thermal_zone*/temp")]
+    charge = [number(path, 1e-2) for path in files(POWER, "BAT*/capacity")]
     memory, free = _memory()
     return Device(
         _model(),
         cores,
-        _mean(mhz),
+        mean(mhz),
         memory,
         free,
         max((each for each in heat if each is not None), default=None),
-        _mean(charge),
+        mean(charge),
     ).checked()
 
 
@@ -45,7 +45,7 @@ def joules() -> float | None:
 
     None where the counter cannot be read; it begins anew at its end.
     """
-    return _number(_ENERGY, 1e-6)
+    return number(_ENERGY, 1e-6)
 
 
 def joules_since(before: float | None) -> float | None:
@@ -66,7 +66,7 @@ def _cores() -> int | None:
 def _memory() -> tuple[int | None, int | None]:
     """Returns the bytes of memory, and how many of them are available."""
     found = {}
-    for line in _text(_MEMORY).splitlines():
+    for line in text(_MEMORY).splitlines():
         name, _, rest = line.partition(":")
         if name in ("MemTotal", "MemAvailable") and rest.split():
             found[name] = 1024 * int(rest.split()[0])
@@ -80,31 +80,35 @@ def _memory() -> tuple[int | None, int | None]:
 
 def _model() -> str:
     """Returns the name of the machine, or of its kind of processor."""
-    names = (_text(path).strip("\0 \n") for path in _MODELS)
+    names = (text(path).strip("\0 \n") for path in _MODELS)
     return next(filter(None, names), platform.machine())
 
 
-def _files(folder: Path, pattern: str) -> list[Path]:
+def files(folder: Path, pattern: str) -> list[Path]:
+    """Returns what is in a folder, in order; nothing if it cannot be read."""
     try:
         return sorted(folder.glob(pattern))
     except OSError:
         return []
 
 
-def _number(path: Path, unit: float) -> float | None:
+def number(path: Path, unit: float) -> float | None:
+    """Returns the number in a file, in this unit; None if there is none."""
     try:
-        return unit * float(_text(path))
+        return unit * float(text(path))
     except ValueError:
         return None
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """Returns what a file says; nothing if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-def _mean(found: list[float | None]) -> float | None:
+def mean(found: list[float | None]) -> float | None:
+    """Returns the mean of what is known; None if nothing is."""
     known = [each for each in found if each is not None]
     return sum(known) / len(known) if known else None

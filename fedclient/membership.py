@@ -26,15 +26,18 @@ from fedcore.errors import (
     RefusedError,
     UnavailableError,
     UserCodeError,
+    WorkloadError,
 )
 from fedcore.measured import Device
 from fedcore.model import FlatModel
+from fedcore.params import ParamSpec
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Answer, Plan, Reply
 from fedcore.text import printable
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
+from fedcore.workload import Workload
 from fedrun.config.load import parse_algorithm
 from fedrun.files import load_model
 from fedrun.json_lines import note_ids
@@ -42,6 +45,7 @@ from fedrun.json_lines import note_ids
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
 LONGEST_WAIT: Seconds = 60.0
+LONG_WHY = 256  # characters of why a client begins no task
 
 
 @dataclass(frozen=True)
@@ -134,12 +138,15 @@ class Membership:
         self.name, self.seed = reply.name, reply.seed
         note_ids(run=reply.run_id, client=reply.name, cid=self._cid)
         self.store.set_name(self.name)
-        self.algorithm = self._algorithm(reply.algorithm)
+        self.algorithm = read_algorithm(
+            reply.algorithm, self._model.spec, self._choices
+        )
         if state is None:
             state = ParticipantState(cid_of(key), reply.run_id, epoch_name(reply.epoch))
         self.participant = Participant(self.algorithm, state)
         if state.held is None and state.epoch == epoch_name(reply.epoch):
-            self.participant.derive(self._version_0(), reply.origin.hex())
+            initial_D = read_version_0(self._checkpoint, self._model, self.seed)
+            self.participant.derive(initial_D, reply.origin.hex())
         self.save()
         self._attend()
 
@@ -187,28 +194,6 @@ class Membership:
             return self.pull(device, plan)
         return answer
 
-    def _algorithm(self, text: str) -> Algorithm:
-        try:
-            config = parse_algorithm(text)
-            algorithm = config.build(self._model.spec)
-        except ConfigError as error:
-            raise RefusedError(
-                f"this client is too old for the federation's algorithm, or lacks a "
-                f"method of it: {error} (install a newer latecomer, or the package of "
-                "the method, or name its file with --methods)"
-            ) from error
-        if not self._choices:
-            return algorithm
-        return with_choices(config, self._choices).build(self._model.spec)
-
-    def _version_0(self) -> Vector:
-        """Returns version 0, from the client's file or made from the run's seed."""
-        if self._checkpoint is None:
-            return initial_model(self._model, self.seed)
-        spec, vector_D = load_model(self._checkpoint)
-        self._model.spec.require(spec, str(self._checkpoint))
-        return vector_D
-
     def _attend(self) -> None:
         if self._attendance is not None:
             self._attendance.close()
@@ -224,6 +209,18 @@ class Membership:
 
     def _on_superseded(self, text: str) -> None:
         self._superseded = text
+
+    def withdraw(self, why: str) -> None:
+        """Tells the server why this client begins no task, and disconnects."""
+        if self._attendance is not None:
+            self._attendance.close(printable(why)[:LONG_WHY])
+            self._attendance = None
+        self.connection.close()
+
+    def reappear(self) -> None:
+        """Connects again, and shows the server that the client is there."""
+        self.connection.open()
+        self._attend()
 
     def check_superseded(self) -> None:
         """Checks that no other process has taken this client's place.
@@ -285,3 +282,44 @@ class Membership:
             _log.info("bytes of this session: %s", self.connection.transferred)
         self.connection.close()
         self.store.close()
+
+
+def read_algorithm(text: str, spec: ParamSpec, choices: Mapping[str, Any]) -> Algorithm:
+    """Returns the algorithm that a server told, with this client's choices.
+
+    Raises:
+        RefusedError: this program does not know a part of it.
+        ConfigError: the federation does not leave a choice to its clients.
+    """
+    try:
+        config = parse_algorithm(text)
+        algorithm = config.build(spec)
+    except ConfigError as error:
+        raise RefusedError(
+            f"this client is too old for the federation's algorithm, or lacks a "
+            f"method of it: {error} (install a newer latecomer, or the package of "
+            "the method, or name its file with --methods)"
+        ) from error
+    return with_choices(config, choices).build(spec) if choices else algorithm
+
+
+def read_version_0(checkpoint: Path | None, model: FlatModel, seed: int) -> Vector:
+    """Returns version 0, from the client's file or made from the run's seed."""
+    if checkpoint is None:
+        return initial_model(model, seed)
+    spec, vector_D = load_model(checkpoint)
+    model.spec.require(spec, str(checkpoint))
+    return vector_D
+
+
+def require_valid_data(workload: Workload, algorithm: Algorithm) -> None:
+    """Checks that a client has data to evaluate on, where its algorithm needs them.
+
+    Raises:
+        WorkloadError: it has none.
+    """
+    if algorithm.config.clients_evaluate and not workload.valid_data:
+        raise WorkloadError(
+            "a controller of this run compares models on the client's own data: "
+            "the workload needs valid_data="
+        )

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedclient.ahead import Ahead
+from fedclient.conditions.gate import ALWAYS, Gate
 from fedclient.connection import Refusal
 from fedclient.device import joules, joules_since, this_device
-from fedclient.membership import Membership
+from fedclient.membership import Membership, require_valid_data
 from fedclient.pace import AT_ONCE, Pace
 from fedclient.phases import Phases
 from fedclient.verdicts import log_verdict
@@ -17,7 +18,6 @@ from fedcore.errors import (
     DivergedError,
     UnavailableError,
     UserCodeError,
-    WorkloadError,
 )
 from fedcore.measured import Device, Measured
 from fedcore.model import FlatModel, Metrics
@@ -52,6 +52,7 @@ class Worker:
         *,
         updates: int | None = None,
         pace: Pace = AT_ONCE,
+        gate: Gate = ALWAYS,
     ) -> None:
         """Prepares a worker; nothing is sent before :meth:`run`.
 
@@ -62,10 +63,11 @@ class Worker:
             client: the client whose data are trained on.
             updates: leave for good once this many were accepted.
             pace: the least time of each task, and which updates are not sent.
+            gate: lets it begin tasks.
         """
         self._member, self._workload, self._model = member, workload, model
         self._client = client
-        self._updates, self._pace = updates, pace
+        self._updates, self._pace, self._gate = updates, pace, gate
         self._data: Any = None
         self._again = False  # whether the message in flight was sent before
         self._refreshed = self._flushed = False  # on the way out
@@ -90,6 +92,7 @@ class Worker:
             LatecomerError: the client cannot go on; the message says why.
         """
         try:
+            self._gate.wait(only_network=True)
             self._enrol()
             self._take_turns()
         finally:
@@ -119,11 +122,7 @@ class Worker:
             model=self._model,
             share_labels=member.reply.share_labels,
         )
-        if member.algorithm.config.clients_evaluate and not self._workload.valid_data:
-            raise WorkloadError(
-                "a controller of this run compares models on the client's own data: "
-                "the workload needs valid_data="
-            )
+        require_valid_data(self._workload, member.algorithm)
         self._client = replace(self._client, name=member.name)
         self._plan = None  # the labels may be shared now, or no more
         state = self._participant.state
@@ -139,7 +138,10 @@ class Worker:
     def _turn(self) -> bool:
         """Exchanges one message with the server; returns True at the end."""
         self._rest()
-        if self._participant.state.pending is not None:
+        has_message = self._participant.state.pending is not None
+        if not self._is_leaving:
+            self._gate.wait(self._withdraw, self._member.reappear, has_message)
+        if has_message:
             self._push()
             return False
         return self.leave() if self._is_leaving else self._pull()
@@ -156,6 +158,10 @@ class Worker:
             self._member.save()
             _log.info("the controllers let it rest for %.1f hours", wait / 3600)
             time.sleep(wait)
+
+    def _withdraw(self, why: str) -> None:
+        self._ahead.stop()
+        self._member.withdraw(why)
 
     @property
     def _is_leaving(self) -> bool:
@@ -281,6 +287,8 @@ class Worker:
             self._client,
         )
         if start is None or state.pending is None or self._is_leaving:
+            return
+        if self._gate.unmet():
             return
         data = self._samples()
         self._ahead.begin(

@@ -34,6 +34,7 @@ class Attendance:
         if row is None or row.evicted is not None:
             return
         session = self._sessions.attend(cid, first.session)
+        self._sessions.note_waiting(cid, first.waiting)
         listener = asyncio.create_task(self._listen(session, beats))
         try:
             while (notice := await session.notices.get()) is not None:
@@ -46,8 +47,9 @@ class Attendance:
         silent = SILENT + self._run.config.timeouts.lost
         try:
             async with asyncio.timeout(silent) as limit:
-                async for _ in beats:
+                async for beat in beats:
                     self._sessions.hear(session.cid)
+                    self._sessions.note_waiting(session.cid, beat.waiting)
                     limit.reschedule(asyncio.get_running_loop().time() + silent)
         except TimeoutError:
             pass  # a client that is there after all attends again

@@ -80,12 +80,16 @@ class Backend:
     versions: VersionSpans
 
 
-async def check_text(which: str, text: str, context: Context) -> None:
-    """Aborts the call if a text is too long to be kept, or not printable."""
-    reason = ""
+def wrong_text(which: str, text: str) -> str:
+    """Says why a text cannot be kept, being too long or not printable; else empty."""
     if len(text) > LONG_NAME:
-        reason = f"a {which} of {len(text)} characters, the limit is {LONG_NAME}"
-    elif not is_printable(text):
-        reason = f"a {which} must be printable text, got {text!a}"
-    if reason:
+        return f"a {which} of {len(text)} characters, the limit is {LONG_NAME}"
+    if not is_printable(text):
+        return f"a {which} must be printable text, got {text!a}"
+    return ""
+
+
+async def check_text(which: str, text: str, context: Context) -> None:
+    """Aborts the call if a text cannot be kept."""
+    if reason := wrong_text(which, text):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)

@@ -2,6 +2,8 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version as version_of
 from typing import Any, NamedTuple
 
 import grpc
@@ -10,13 +12,15 @@ from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Refuse
 from fedcore.coordinator.acts import why_out
-from fedcore.coordinator.claims import eviction
-from fedcore.coordinator.events import ClientEnrolled, Role
+from fedcore.coordinator.claims import enrolled, eviction
+from fedcore.coordinator.events import ClientEnrolled
+from fedcore.coordinator.state import ServerState
 from fedcore.errors import ProtocolError, SpecMismatchError
 from fedcore.params import ParamSpec
-from fedcore.protocol import Epoch
-from fedserver.callers import Backend, check_text
+from fedcore.protocol import Answer, Epoch
+from fedserver.callers import Backend, wrong_text
 from fedserver.identity import EVALUATOR, Named
 from fedserver.limits import Turns
 
@@ -24,6 +28,15 @@ _log = logging.getLogger(__name__)
 MOST_PROTOCOLS = 64
 LONG_SPEC = 1 << 16  # characters of a model's description, or four times our own
 Context = Any
+
+
+class Objection(NamedTuple):
+    """Why a client cannot be enrolled."""
+
+    about: str
+    """Protocol, run, model, name, role, room or request."""
+    code: grpc.StatusCode
+    text: str
 
 
 class Enrolment:
@@ -36,7 +49,8 @@ class Enrolment:
         self._max_update_bytes = max_update_bytes
         self._spec = self._run.coordinator.algorithm.model
         self._spec_json = self._spec.to_json()
-        self._newcomers = Turns(self._run.config.server.max_enrolments)
+        most = self._run.config.server.max_enrolments
+        self._newcomers, self._checks = Turns(most), Turns(most)
         self._codes = Codes()
         self._doubled: set[str] = set()  # clients that were logged as doubles
 
@@ -44,49 +58,95 @@ class Enrolment:
         """Enrols a client."""
         cid = await self._callers.cid(request.key, context)
         await self._callers.check_disk(context)
-        await self._check_fit(request, context)
         named = await self._named(request, cid, context)
-        role = await self._role(request, named, context)
-        await self._check_room(cid, named, context)
-        enrolled = ClientEnrolled(
-            at=self._core.now(),
-            cid=cid,
-            name=named.name,
-            role=role,
-            index=request.index,
-            count=max(1, request.count),
-            owner=named.owner,
-            certified=named.certified,
-        )
+        for objection in self._objections(request, cid, named, context):
+            await context.abort(objection.code, objection.text)
+        if cid not in self._run.coordinator.state.clients:
+            await self._newcomers.turn()
+        event = self._event(request, cid, named)
         standing = await self._core.ask(
-            lambda coordinator: _standing(coordinator, cid, named), after=enrolled
+            lambda coordinator: _standing(coordinator, cid, named), after=event
         )
         if standing.evicted:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, standing.evicted)
         if not standing.has_left:
             if not standing.is_owner:
-                await context.abort(
-                    grpc.StatusCode.FAILED_PRECONDITION,
-                    f"the name {named.name!r} belongs to another client; choose "
-                    "another --name, or the operator frees it with: fedserver free RUN "
-                    f"{named.name!r}",
-                )
+                taken = _name_taken(named.name)
+                await context.abort(taken.code, taken.text)
             self._callers.enrolled.add(cid)
             self._callers.enrolled.discard(self._sessions.claim(named.name, cid))
             self._sessions.hear(cid)
         warnings = (
             self._codes.compare(named.name, request.code),
-            self._note_double(enrolled, standing.doubles),
+            self._note_double(event, standing.doubles),
         )
+        return self._reply(request, named.name, standing, warnings)
+
+    async def check(self, request: pb.CheckRequest, context: Context) -> pb.CheckReply:
+        """Says what :meth:`enrol` would answer; nothing is journalled or kept."""
+        wanted = request.enrol
+        cid = await self._callers.cid(wanted.key, context)
+        await self._checks.turn()
+        await self._callers.check_disk(context)
+        named = await self._named(wanted, cid, context)
+        objections = list(self._objections(wanted, cid, named, context))
+        event = self._event(wanted, cid, named)
+        standing, version = await self._core.ask(
+            lambda coordinator: _would_stand(coordinator, event)
+        )
+        if standing.evicted:
+            denied = grpc.StatusCode.PERMISSION_DENIED
+            objections.append(Objection("evicted", denied, standing.evicted))
+        elif not standing.is_owner and not standing.has_left:
+            objections.append(_name_taken(named.name))
+        warnings = (
+            self._codes.difference(named.name, wanted.code),
+            _doubled(event, standing.doubles),
+        )
+        return pb.CheckReply(
+            package=version_of("latecomer"),
+            protocols=PROTOCOLS,
+            version=version,
+            objections=[
+                pb.Objection(about=each.about, text=each.text) for each in objections
+            ],
+            enrol=None
+            if objections
+            else self._reply(wanted, named.name, standing, warnings),
+        )
+
+    def _event(
+        self, request: pb.EnrolRequest, cid: str, named: Named
+    ) -> ClientEnrolled:
+        is_evaluator = request.role == pb.ROLE_EVALUATOR
+        return ClientEnrolled(
+            at=self._core.now(),
+            cid=cid,
+            name=named.name,
+            role="evaluator" if is_evaluator else "trainer",
+            index=request.index,
+            count=max(1, request.count),
+            owner=named.owner,
+            certified=named.certified,
+        )
+
+    def _reply(
+        self,
+        request: pb.EnrolRequest,
+        name: str,
+        standing: "_Standing",
+        warnings: Iterable[str],
+    ) -> pb.EnrolReply:
+        """Returns the settings of the run for the client of this name."""
         config = self._run.config
         return pb.EnrolReply(
             protocol=max(set(PROTOCOLS) & set(request.protocols)),
             run_id=self._run.run_id,
             epoch=epoch_number(standing.epoch),
             origin=digest_bytes(self._run.coordinator.state.published.origin),
-            algorithm=self._algorithm(named.name),
+            algorithm=self._algorithm(name),
             seed=config.seed,
-            name=named.name,
+            name=name,
             share_labels=config.share_labels and config.algorithm.uses_labels,
             heartbeat=config.timeouts.heartbeat,
             max_update_bytes=self._max_update_bytes,
@@ -104,76 +164,73 @@ class Enrolment:
 
     def _note_double(self, client: ClientEnrolled, others: list[str]) -> str:
         """Logs, once, that clients train on the same data; warns the client."""
-        if not others:
-            return ""
-        place = f"index {client.index} of count {client.count}"
-        advice = (
-            "where the app shares data out by them, they train on the same part, and "
-            "another part is missing; give each client an --index of its own"
-        )
-        if client.cid not in self._doubled:
+        if others and client.cid not in self._doubled:
             self._doubled.add(client.cid)
             names = " and ".join([*others, client.name])
-            _log.warning("%s joined with %s: %s", names, place, advice)
-        return f"another client of this run has {place}, too: {advice}"
+            _log.warning("%s joined with %s: %s", names, _place(client), _ADVICE)
+        return _doubled(client, others)
 
     async def _named(
         self, request: pb.EnrolRequest, cid: str, context: Context
     ) -> Named:
+        invalid = grpc.StatusCode.INVALID_ARGUMENT
         try:
             gate = self._callers.gate
             named = gate.named(context, request.name or cid, request.owner)
         except ProtocolError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        await check_text("name", named.name, context)
+            await context.abort(invalid, str(error))
+        if reason := wrong_text("name", named.name):
+            await context.abort(invalid, reason)
         return named
 
-    async def _role(
-        self, request: pb.EnrolRequest, named: Named, context: Context
-    ) -> Role:
-        """Returns the role that a client asks for, if it may have it."""
-        if request.role != pb.ROLE_EVALUATOR:
-            return "trainer"
-        if not self._callers.gate.may_evaluate(context, named.name):
-            await context.abort(
+    def _objections(
+        self, request: pb.EnrolRequest, cid: str, named: Named, context: Context
+    ) -> Iterator[Objection]:
+        """Yields why a client of this name cannot be enrolled, as far as it is known.
+
+        Whether the name belongs to another client is known to the core alone.
+        """
+        yield from self._misfits(request)
+        is_evaluator = request.role == pb.ROLE_EVALUATOR
+        if is_evaluator and not self._callers.gate.may_evaluate(context, named.name):
+            yield Objection(
+                "role",
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"{named.name!r} may not evaluate this run: name it in the server's "
                 f"config (evaluate.evaluators: [{named.name}]), or give it a "
                 f"certificate of the organizational unit {EVALUATOR!r}",
             )
-        return "evaluator"
-
-    async def _check_room(self, cid: str, named: Named, context: Context) -> None:
-        """Refuses new clients and new names once ``server.max_clients`` are known."""
         state, most = self._run.coordinator.state, self._run.config.server.max_clients
         if (cid not in state.clients and len(state.clients) >= most) or (
             named.name not in state.owners and len(state.owners) >= most
         ):
-            await context.abort(
+            yield Objection(
+                "room",
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"this run has all the {most} clients that it takes "
                 "(server.max_clients)",
             )
-        if cid not in state.clients:
-            await self._newcomers.turn()
 
-    async def _check_fit(self, request: pb.EnrolRequest, context: Context) -> None:
-        """Refuses a client of another protocol, run or model."""
-        await check_text("run_id", request.run_id, context)
-        await check_text("code", request.code, context)
-        refuse = grpc.StatusCode.FAILED_PRECONDITION
+    def _misfits(self, request: pb.EnrolRequest) -> Iterator[Objection]:
+        """Yields why a client of another protocol, run or model cannot be enrolled."""
+        refuse, invalid = (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            grpc.StatusCode.INVALID_ARGUMENT,
+        )
+        for which, text in ("run_id", request.run_id), ("code", request.code):
+            if reason := wrong_text(which, text):
+                yield Objection("request", invalid, reason)
         if len(request.protocols) > MOST_PROTOCOLS:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"{len(request.protocols)} protocols, the limit is {MOST_PROTOCOLS}",
-            )
-        if not set(PROTOCOLS) & set(request.protocols):
+            text = f"{len(request.protocols)} protocols, the limit is {MOST_PROTOCOLS}"
+            yield Objection("protocol", invalid, text)
+        elif not set(PROTOCOLS) & set(request.protocols):
             theirs = ", ".join(map(str, request.protocols)) or "none"
             ours = ", ".join(map(str, PROTOCOLS))
             text = f"this server speaks protocol {ours}, the client {theirs}"
-            await context.abort(refuse, text)
+            yield Objection("protocol", refuse, text)
         if request.run_id and request.run_id != self._run.run_id:
-            await context.abort(  # the client waits: its run's server may come back
+            yield Objection(  # the client waits: its run's server may come back
+                "run",
                 grpc.StatusCode.NOT_FOUND,
                 f"the state directory belongs to run {request.run_id}, this server "
                 f"has run {self._run.run_id}: to join that one use another --state",
@@ -182,15 +239,42 @@ class Enrolment:
             return
         longest = max(LONG_SPEC, 4 * len(self._spec_json))
         if len(request.spec) > longest:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
+            text = (
                 f"a model description of {len(request.spec)} characters, the limit is "
-                f"{longest}",
+                f"{longest}"
             )
+            yield Objection("model", invalid, text)
+            return
         try:
             self._spec.require(ParamSpec.from_json(request.spec), "the client's model")
         except SpecMismatchError as error:
-            await context.abort(refuse, str(error))
+            yield Objection("model", refuse, str(error))
+
+
+def _name_taken(name: str) -> Objection:
+    return Objection(
+        "name",
+        grpc.StatusCode.FAILED_PRECONDITION,
+        f"the name {name!r} belongs to another client; choose another --name, or the "
+        f"operator frees it with: fedserver free RUN {name!r}",
+    )
+
+
+_ADVICE = (
+    "where the app shares data out by them, they train on the same part, and another "
+    "part is missing; give each client an --index of its own"
+)
+
+
+def _place(client: ClientEnrolled) -> str:
+    return f"index {client.index} of count {client.count}"
+
+
+def _doubled(client: ClientEnrolled, others: list[str]) -> str:
+    """Returns the warning of a client that has the part of others; or nothing."""
+    if not others:
+        return ""
+    return f"another client of this run has {_place(client)}, too: {_ADVICE}"
 
 
 class Codes:
@@ -209,10 +293,17 @@ class Codes:
                 del self._uses[before]
         if not code:
             return ""
-        is_other = bool(self._uses) and code not in self._uses
+        warning = self.difference(name, code)
         self._codes[name] = code
         self._uses[code] += 1
-        if is_other:
+        return warning
+
+    def difference(self, name: str, code: str) -> str:
+        """Returns a warning if no client of another name has this code; or nothing."""
+        own = self._codes.get(name)
+        same = self._uses[code] - (own == code)
+        others = len(self._uses) - (own is not None and self._uses[own] == 1)
+        if code and not same and others:
             return f"the app's code {code} differs from that of other clients"
         return ""
 
@@ -236,8 +327,36 @@ def _standing(coordinator: Coordinator, cid: str, named: Named) -> _Standing:
         and state.owners.get(named.name) == named.owner
     )
     has_left = row is not None and row.left
-    reason = eviction(cid, named.name, state)
-    evicted = ""
-    if reason is not None:
-        evicted = why_out(named.name if row is None else row.name, reason)
-    return _Standing(has_left, is_owner, evicted, state.epoch, state.doubles(cid))
+    return _Standing(
+        has_left,
+        is_owner,
+        _evicted(cid, named.name, state),
+        state.epoch,
+        state.doubles(cid),
+    )
+
+
+def _would_stand(
+    coordinator: Coordinator, event: ClientEnrolled
+) -> tuple[_Standing, int]:
+    """Returns the standing of a client if it enrolled now, and the version."""
+    state = coordinator.state
+    claim = enrolled(event, state)
+    refused = claim.answer if isinstance(claim, Refuse) else None
+    evicted = _evicted(event.cid, event.name, state)
+    standing = _Standing(
+        has_left=refused is Answer.OBSOLETE,
+        is_owner=bool(evicted) or refused is None,
+        evicted=evicted,
+        epoch=state.epoch,
+        doubles=state.others_at((event.index, event.count), event.name),
+    )
+    return standing, state.version
+
+
+def _evicted(cid: str, name: str, state: ServerState) -> str:
+    """Returns why a client may not come back; empty: it may."""
+    reason, row = eviction(cid, name, state), state.clients.get(cid)
+    if reason is None:
+        return ""
+    return why_out(name if row is None else row.name, reason)

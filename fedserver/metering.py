@@ -24,7 +24,7 @@ from fedrun.tracing import Tracer
 from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Traffic, Way, codec_of
 from fedserver.connections import Disconnector
 from fedserver.pulls import Stalled
-from fedserver.pushes import PushFrames
+from fedserver.receiving import PushFrames
 from fedserver.service import FederationService
 
 LONGEST: Seconds = 60.0  # a short call is ended after this time
@@ -108,6 +108,19 @@ class Metered:
             self._enter(cid, upload.transfer)
         data: bytes = reply.SerializeToString()
         self._control(cid, "down", data)
+        return data
+
+    async def trial(self, frames: AsyncIterator[bytes], context: Context) -> bytes:
+        """Takes a trial; its bytes are nobody's, and no payload."""
+        upload = _Upload(frames)
+        try:
+            async with _one_call(context):
+                reply = await self._service.trial(upload, context)
+        finally:
+            lane = Lane(OTHERS, "up", CONTROL)
+            self._traffic.count(lane, framed=upload.transfer.framed)
+        data: bytes = reply.SerializeToString()
+        self._control(OTHERS, "down", data)
         return data
 
     async def attend(

@@ -160,7 +160,7 @@ def status_table(status: JSON) -> RenderableType:
     for client in sorted(status["clients"], key=lambda c: str(c["name"])):
         table.add_row(
             Text(printable(client["name"])),  # not markup, whatever it holds
-            client["doing"],
+            _doing(client),
             "yes" if client["present"] else "no",
             str(client["accepted"]),
             str(client["refused"]),
@@ -171,6 +171,11 @@ def status_table(status: JSON) -> RenderableType:
     if status["unlisted"]:
         table.add_row(f"[dim]and {status['unlisted']:,} more[/]")
     return Group(head, Text(""), table, *_bytes(status))
+
+
+def _doing(client: JSON) -> str:
+    """What a client does, in a word; an older server tells of none that waits."""
+    return "waits" if client.get("waiting") else str(client["doing"])
 
 
 def _share(client: JSON, name: str) -> str:
@@ -205,6 +210,8 @@ def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
         if client["failures"]:
             times = f"{client['name']} failed {counted(client['failures'], 'time')}"
             yield "failed", f"{times}, last: {client['error']}"
+        if why := client.get("waiting"):
+            yield "waiting", f"{client['name']} waits: {why}"
         if client["skipped"]:
             left_out = f"{client['name']} left out {client['skipped']:,} samples"
             yield "skipped", f"{left_out}, last: {client['why']}"

@@ -20,6 +20,7 @@ from fedserver.pushes import Pushes
 from fedserver.reports import Reports
 from fedserver.sessions import Sessions
 from fedserver.tracing import VersionSpans
+from fedserver.trials import Trials
 
 Context = Any
 Status = Callable[[bool], Awaitable[str]]
@@ -53,7 +54,10 @@ class FederationService:
         backend = Backend(run, core, answers, sessions, callers, tracer, versions)
         self.pulls, self.pushes = Pulls(backend), Pushes(backend)
         attendance = Attendance(backend)
-        self.enrol = Enrolment(backend, self.pushes.max_update_bytes).enrol
+        most = self.pushes.max_update_bytes
+        enrolment = Enrolment(backend, most)
+        self.enrol, self.check = enrolment.enrol, enrolment.check
+        self.trial = Trials(backend, self.pushes.opening, most).trial
         self.attend, self.leave = attendance.attend, attendance.leave
         self.pull = self.pulls.pull
         self.push, self.resume = self.pushes.push, self.pushes.resume

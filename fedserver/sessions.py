@@ -7,7 +7,10 @@ from itertools import takewhile
 
 from fedwire.v1 import federation_pb2 as pb
 
+from fedcore.text import printable
 from fedcore.typing import Seconds
+
+LONG_WHY = 256  # characters of why a client waits
 
 
 @dataclass
@@ -27,6 +30,8 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._names: dict[str, str] = {}  # the id of the client that has a name
         self._heard: dict[str, Seconds] = {}
+        self.waiting: dict[str, str] = {}
+        """Why clients begin no task, as they said last, by id."""
 
     def claim(self, name: str, cid: str) -> str:
         """Gives a name to a client; another client that had it is told to stop.
@@ -71,9 +76,16 @@ class Sessions:
             session.notices.put_nowait(None)
         self.forget(cid)
 
+    def note_waiting(self, cid: str, why: str) -> None:
+        """Notes why a client begins no task; empty: it may begin one."""
+        self.waiting.pop(cid, None)
+        if why:
+            self.waiting[cid] = printable(why)[:LONG_WHY]
+
     def forget(self, cid: str) -> None:
         """Forgets a client that left."""
         self._heard.pop(cid, None)
+        self.waiting.pop(cid, None)
 
     def missing(self) -> list[str]:
         """Returns clients that have been silent for too long; each is returned once."""

@@ -4,6 +4,8 @@ import asyncio
 import heapq
 import json
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from fedcore.typing import JSON, Seconds
 from fedrun.results.coverage import Coverage, Label
@@ -14,6 +16,7 @@ from fedserver.progress import Progress
 from fedserver.sessions import Sessions
 from fedserver.stall import stall
 
+NOBODY: Mapping[str, str] = MappingProxyType({})
 MOST_LISTED = 2000  # clients in a status, which must fit into one message
 _LONGEST: Seconds = 1.0  # for which a status of more clients is given again
 
@@ -33,20 +36,33 @@ class Status:
             loop = asyncio.get_running_loop()
             if is_small or loop.time() >= self._stale:
                 present, trouble = self._sessions.present, self._core.trouble
-                self._texts = await asyncio.to_thread(self._make, present, trouble)
+                waiting = dict(self._sessions.waiting)
+                self._texts = await asyncio.to_thread(
+                    self._make, present, waiting, trouble
+                )
                 self._stale = loop.time() + _LONGEST
             return self._texts[everything]
 
-    def _make(self, present: set[str], trouble: str | None) -> tuple[str, str]:
+    def _make(
+        self, present: set[str], waiting: dict[str, str], trouble: str | None
+    ) -> tuple[str, str]:
         """Returns what everybody may know, and the whole status."""
         stalled = stall(self._progress, trouble)
-        status = status_json(self._progress, present)
+        status = status_json(self._progress, present, waiting)
         status |= {"disk": trouble, "stalled": stalled}
         return json.dumps(without_clients(status)), json.dumps(status)
 
 
-def status_json(progress: Progress, present: set[str]) -> JSON:
-    """Returns the state of a run; ``present``: ids of the connected clients."""
+def status_json(
+    progress: Progress, present: set[str], waiting: Mapping[str, str] = NOBODY
+) -> JSON:
+    """Returns the state of a run.
+
+    Args:
+        progress: of the run.
+        present: ids of the connected clients.
+        waiting: why clients begin no task, by id.
+    """
     state, config = progress.run.coordinator.state, progress.run.config
     with progress.lock:  # the core thread waits: no more than copies
         facts = {
@@ -74,11 +90,13 @@ def status_json(progress: Progress, present: set[str]) -> JSON:
         "values": progress.run.coordinator.algorithm.model.dim,
     }
     covered = _coverage_json(progress.coverage)
-    clients = _clients_json(progress, present)
+    clients = _clients_json(progress, present, waiting)
     return {**facts, "traffic": traffic, "coverage": covered, **clients}
 
 
-def _clients_json(progress: Progress, present: set[str]) -> JSON:
+def _clients_json(
+    progress: Progress, present: set[str], waiting: Mapping[str, str]
+) -> JSON:
     """Returns the clients that were heard of last, and how many others there are."""
     with progress.lock:
         latest = heapq.nlargest(
@@ -96,6 +114,7 @@ def _clients_json(progress: Progress, present: set[str]) -> JSON:
             {
                 **listed[cid],
                 "present": cid in present,
+                "waiting": waiting.get(cid, ""),
                 "traffic": {"lanes": lanes_json(lanes.get(cid, {}))},
             }
             for cid in places

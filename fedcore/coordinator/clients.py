@@ -100,13 +100,15 @@ class Places:
         if row.cid not in there and len(there) < _MOST_AT_A_PLACE:
             there.append(row.cid)
 
-    def doubles(self, row: ClientRow, clients: Mapping[str, ClientRow]) -> list[str]:
-        """The names of other clients that have the same part as this one."""
-        if row.count == 1:
+    def doubles(
+        self, name: str, place: tuple[int, int], clients: Mapping[str, ClientRow]
+    ) -> list[str]:
+        """The names of other clients that have the part of a client of this name."""
+        if place[1] == 1:
             return []
-        others = (clients[cid] for cid in self._cids.get(row.place, ()))
+        others = (clients[cid] for cid in self._cids.get(place, ()))
         return [
             other.name
             for other in others
-            if other.name != row.name and other.place == row.place and other.trains
+            if other.name != name and other.place == place and other.trains
         ]

@@ -199,7 +199,16 @@ class ServerState:
         simulation are not compared.
         """
         row = self.clients.get(cid)
-        return [] if row is None else self._places.doubles(row, self.clients)
+        return [] if row is None else self.others_at(row.place, row.name)
+
+    def others_at(self, place: tuple[int, int], name: str) -> list[str]:
+        """The names of the clients at a part of the data, but for this one.
+
+        Args:
+            place: the part, and how many there are.
+            name: of the client that has the part or wants it.
+        """
+        return self._places.doubles(name, place, self.clients)
 
     def decide(self, record: Decided, payload: Payload | None) -> None:
         """Applies a verdict, and adds the payload to the buffer if it is accepted."""

@@ -17,6 +17,7 @@ MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length
 UNARY: dict[str, tuple[Any, Any]] = {
     "Enrol": (pb.EnrolRequest, pb.EnrolReply),
+    "Check": (pb.CheckRequest, pb.CheckReply),
     "Resume": (pb.ResumeRequest, pb.ResumeReply),
     "Report": (pb.ReportRequest, pb.ReportReply),
     "Leave": (pb.LeaveRequest, pb.LeaveReply),
@@ -73,6 +74,11 @@ class Stub:
             request_serializer=sent(_as_it_is),
             response_deserializer=received(pb.PushReply.FromString),
         )
+        self.trial = channel.stream_unary(
+            f"/{SERVICE}/Trial",
+            request_serializer=sent(_as_it_is),
+            response_deserializer=received(pb.TrialReply.FromString),
+        )
         self.attend = channel.stream_stream(
             f"/{SERVICE}/Attend",
             request_serializer=sent(pb.Beat.SerializeToString),
@@ -80,6 +86,7 @@ class Stub:
         )
 
     enrol: Any
+    check: Any
     resume: Any
     report: Any
     leave: Any
@@ -109,6 +116,9 @@ def handlers(servicer: Any) -> Any:
     methods["Push"] = grpc.stream_unary_rpc_method_handler(
         servicer.push, response_serializer=pb.PushReply.SerializeToString
     )
+    methods["Trial"] = grpc.stream_unary_rpc_method_handler(
+        servicer.trial, response_serializer=pb.TrialReply.SerializeToString
+    )
     methods["Attend"] = grpc.stream_stream_rpc_method_handler(
         servicer.attend,
         request_deserializer=pb.Beat.FromString,
@@ -125,5 +135,6 @@ def raw_handlers(servicer: Any) -> Any:
     }
     methods["Pull"] = grpc.unary_stream_rpc_method_handler(servicer.pull)
     methods["Push"] = grpc.stream_unary_rpc_method_handler(servicer.push)
+    methods["Trial"] = grpc.stream_unary_rpc_method_handler(servicer.trial)
     methods["Attend"] = grpc.stream_stream_rpc_method_handler(servicer.attend)
     return grpc.method_handlers_generic_handler(SERVICE, methods)

@@ -165,6 +165,7 @@ def test_the_build_is_given_all_that_the_package_is_made_of() -> None:
     needed = ["pyproject.toml", "constraints.txt", told["project"]["readme"]]
     needed += [*told["project"]["license-files"], "hatch_build.py"]
     needed += [f"{package}/__init__.py" for package in build["packages"]]
+    needed += build["force-include"]
     assert [path for path in needed if ignored(path)] == []
     assert [path for path in needed if not (ROOT / path).exists()] == []
 
@@ -177,7 +178,8 @@ def test_the_build_is_given_all_that_the_package_is_made_of() -> None:
         ".git/config",
         ".cache/containers/base.tar",
         "runs/demo/run/journal.sqlite3",
-        "tests/conftest.py",
+        "tests/served.py",
+        "tests/fedserver/conftest.py",
         "fedcore/__pycache__/rng.cpython-311.pyc",
         "protos/fedwire/v1/__pycache__/x.pyc",
         "server.key",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedclient.conditions.config import read_conditions
 from fedcore.model import FlatModel
 from fedrun.app import load_app
 from fedrun.config import parse_config
@@ -16,6 +17,7 @@ from tests.docs.pages import PAGES, ROOT, Block, all_blocks
 # What a block may be. Another language is a mistake, or wants a test here.
 TESTED = {"python", "yaml", "console", "sh"}
 SHOWN = {"", "text"}
+CONDITIONS = "deploy/edge/device.yaml"  # of a device, and no config of a federation
 LONGEST = 40  # lines of a user's file
 
 
@@ -39,6 +41,9 @@ def test_python_runs_or_is_the_text_of_a_file(
 def test_yaml_is_a_config(block: Block) -> None:
     if block.source is not None:
         assert block.text == (ROOT / block.source).read_text(encoding="utf-8")
+    if block.source == CONDITIONS:
+        read_conditions(ROOT / block.source)
+        return
     raw = yaml.safe_load(block.text)
     assert isinstance(raw, dict)
     config = parse_config(raw, str(block), block.text)

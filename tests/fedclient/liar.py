@@ -19,6 +19,7 @@ class Liar:
         for name in ("pull", "attend"):
             setattr(self, name, says.get(name, self._no_stream))
         self.push = says.get("push", self._nothing)
+        self.trial = says.get("trial", self._nothing)
 
     def _nothing(self, request: Any, context: grpc.ServicerContext) -> None:
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "not today")

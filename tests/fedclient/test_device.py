@@ -11,7 +11,7 @@ from fedcore.measured import Device, Measured, read_measured
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which the operating system's files would be."""
-    for name in ("_CPUS", "_HEAT", "_POWER", "_MEMORY", "_ENERGY"):
+    for name in ("_CPUS", "_HEAT", "POWER", "_MEMORY", "_ENERGY"):
         monkeypatch.setattr(device, name, tmp_path / name)
     monkeypatch.setattr(device, "_MODELS", (tmp_path / "model",))
     return tmp_path
@@ -28,7 +28,7 @@ def test_facts_are_read_in_their_units(files: Path) -> None:
     for cpu, khz in enumerate((1_000_000, 2_000_000)):
         write(files / f"_CPUS/cpu{cpu}/cpufreq/cpuinfo_max_freq", f"{khz}\n")
     write(files / "_HEAT/thermal_zone0/temp", "41500\n")
-    write(files / "_POWER/BAT0/capacity", "80\n")
+    write(files / "POWER/BAT0/capacity", "80\n")
     write(files / "_ENERGY", "2500000\n")
     found = device.this_device()
     assert found == Device("Board 4", found.cores, 1500.0, 4 << 20, 1 << 20, 41.5, 0.8)

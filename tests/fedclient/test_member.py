@@ -24,6 +24,7 @@ from fedclient.membership import (
     Identity,
     Membership,
     Patience,
+    read_algorithm,
 )
 from fedclient.pace import Pace, Stint
 from fedclient.store import ClientStore
@@ -438,7 +439,7 @@ def test_an_algorithm_that_is_too_new_is_told(
     told = '{"kind": "fed_tomorrow"}'
     with worker(server, tmp_path / "ann") as ann:
         with pytest.raises(RefusedError, match="too old for the federation's") as e:
-            ann._member._algorithm(told)
+            read_algorithm(told, ann._member._model.spec, {})
         assert exit_code(e.value) == 77
 
 

@@ -248,7 +248,7 @@ def test_a_newer_upload_ends_the_one_before(server: Served) -> None:
     with Peer(server.address) as peer:
         peer.pull()
         size = 2 * CHUNK
-        server.server._service.pushes.max_update_bytes = size
+        server.server._service.pushes._receiver._most = size
         done, begun = threading.Event(), threading.Event()
 
         def stalled() -> Iterator[bytes]:

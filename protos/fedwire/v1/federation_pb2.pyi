@@ -168,6 +168,36 @@ class EnrolReply(_message.Message):
     warning: str
     def __init__(self, protocol: _Optional[int] = ..., run_id: _Optional[str] = ..., epoch: _Optional[int] = ..., origin: _Optional[bytes] = ..., algorithm: _Optional[str] = ..., seed: _Optional[int] = ..., name: _Optional[str] = ..., share_labels: bool = ..., heartbeat: _Optional[float] = ..., max_update_bytes: _Optional[int] = ..., gone: bool = ..., warning: _Optional[str] = ...) -> None: ...
 
+class CheckRequest(_message.Message):
+    __slots__ = ("enrol", "package")
+    ENROL_FIELD_NUMBER: _ClassVar[int]
+    PACKAGE_FIELD_NUMBER: _ClassVar[int]
+    enrol: EnrolRequest
+    package: str
+    def __init__(self, enrol: _Optional[_Union[EnrolRequest, _Mapping]] = ..., package: _Optional[str] = ...) -> None: ...
+
+class CheckReply(_message.Message):
+    __slots__ = ("package", "protocols", "version", "objections", "enrol")
+    PACKAGE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    OBJECTIONS_FIELD_NUMBER: _ClassVar[int]
+    ENROL_FIELD_NUMBER: _ClassVar[int]
+    package: str
+    protocols: _containers.RepeatedScalarFieldContainer[int]
+    version: int
+    objections: _containers.RepeatedCompositeFieldContainer[Objection]
+    enrol: EnrolReply
+    def __init__(self, package: _Optional[str] = ..., protocols: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., objections: _Optional[_Iterable[_Union[Objection, _Mapping]]] = ..., enrol: _Optional[_Union[EnrolReply, _Mapping]] = ...) -> None: ...
+
+class Objection(_message.Message):
+    __slots__ = ("about", "text")
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    about: str
+    text: str
+    def __init__(self, about: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
 class PullRequest(_message.Message):
     __slots__ = ("key", "epoch", "held", "held_digest", "abandoned", "settled", "settled_verdict", "history_from", "partial", "partial_bytes", "held_proof", "settled_proof", "abandoned_proofs", "device", "plan")
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -358,6 +388,16 @@ class PushReply(_message.Message):
     proof: int
     def __init__(self, answer: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., reason: _Optional[str] = ..., retry_after: _Optional[float] = ..., proof: _Optional[int] = ...) -> None: ...
 
+class TrialReply(_message.Message):
+    __slots__ = ("answer", "reason", "received")
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    answer: Answer
+    reason: str
+    received: int
+    def __init__(self, answer: _Optional[_Union[Answer, str]] = ..., reason: _Optional[str] = ..., received: _Optional[int] = ...) -> None: ...
+
 class ResumeRequest(_message.Message):
     __slots__ = ("key", "seq", "digest")
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -375,12 +415,14 @@ class ResumeReply(_message.Message):
     def __init__(self, received: _Optional[int] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ("key", "session")
+    __slots__ = ("key", "session", "waiting")
     KEY_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     session: int
-    def __init__(self, key: _Optional[bytes] = ..., session: _Optional[int] = ...) -> None: ...
+    waiting: str
+    def __init__(self, key: _Optional[bytes] = ..., session: _Optional[int] = ..., waiting: _Optional[str] = ...) -> None: ...
 
 class Notice(_message.Message):
     __slots__ = ("kind", "text")

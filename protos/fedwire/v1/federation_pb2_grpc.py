@@ -39,6 +39,11 @@ class FederationStub(object):
                 request_serializer=fedwire_dot_v1_dot_federation__pb2.EnrolRequest.SerializeToString,
                 response_deserializer=fedwire_dot_v1_dot_federation__pb2.EnrolReply.FromString,
                 _registered_method=True)
+        self.Check = channel.unary_unary(
+                '/fedwire.v1.Federation/Check',
+                request_serializer=fedwire_dot_v1_dot_federation__pb2.CheckRequest.SerializeToString,
+                response_deserializer=fedwire_dot_v1_dot_federation__pb2.CheckReply.FromString,
+                _registered_method=True)
         self.Pull = channel.unary_stream(
                 '/fedwire.v1.Federation/Pull',
                 request_serializer=fedwire_dot_v1_dot_federation__pb2.PullRequest.SerializeToString,
@@ -48,6 +53,11 @@ class FederationStub(object):
                 '/fedwire.v1.Federation/Push',
                 request_serializer=fedwire_dot_v1_dot_federation__pb2.PushFrame.SerializeToString,
                 response_deserializer=fedwire_dot_v1_dot_federation__pb2.PushReply.FromString,
+                _registered_method=True)
+        self.Trial = channel.stream_unary(
+                '/fedwire.v1.Federation/Trial',
+                request_serializer=fedwire_dot_v1_dot_federation__pb2.PushFrame.SerializeToString,
+                response_deserializer=fedwire_dot_v1_dot_federation__pb2.TrialReply.FromString,
                 _registered_method=True)
         self.Resume = channel.unary_unary(
                 '/fedwire.v1.Federation/Resume',
@@ -96,6 +106,13 @@ class FederationServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Check(self, request, context):
+        """Says what Enrol would answer. Nobody is enrolled, and nothing is kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Pull(self, request, context):
         """Asks for the model and for work. Answered when there is work, or after a while.
         The first frame is the reply, the others are chunks of its patch.
@@ -106,6 +123,13 @@ class FederationServicer(object):
 
     def Push(self, request_iterator, context):
         """Delivers an update. The first frame is the header, the others are chunks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Trial(self, request_iterator, context):
+        """Receives, reads and judges an update as Push does, and drops it: it counts nowhere.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,6 +192,11 @@ def add_FederationServicer_to_server(servicer, server):
                     request_deserializer=fedwire_dot_v1_dot_federation__pb2.EnrolRequest.FromString,
                     response_serializer=fedwire_dot_v1_dot_federation__pb2.EnrolReply.SerializeToString,
             ),
+            'Check': grpc.unary_unary_rpc_method_handler(
+                    servicer.Check,
+                    request_deserializer=fedwire_dot_v1_dot_federation__pb2.CheckRequest.FromString,
+                    response_serializer=fedwire_dot_v1_dot_federation__pb2.CheckReply.SerializeToString,
+            ),
             'Pull': grpc.unary_stream_rpc_method_handler(
                     servicer.Pull,
                     request_deserializer=fedwire_dot_v1_dot_federation__pb2.PullRequest.FromString,
@@ -177,6 +206,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.Push,
                     request_deserializer=fedwire_dot_v1_dot_federation__pb2.PushFrame.FromString,
                     response_serializer=fedwire_dot_v1_dot_federation__pb2.PushReply.SerializeToString,
+            ),
+            'Trial': grpc.stream_unary_rpc_method_handler(
+                    servicer.Trial,
+                    request_deserializer=fedwire_dot_v1_dot_federation__pb2.PushFrame.FromString,
+                    response_serializer=fedwire_dot_v1_dot_federation__pb2.TrialReply.SerializeToString,
             ),
             'Resume': grpc.unary_unary_rpc_method_handler(
                     servicer.Resume,
@@ -252,6 +286,33 @@ class Federation(object):
             _registered_method=True)
 
     @staticmethod
+    def Check(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedwire.v1.Federation/Check',
+            fedwire_dot_v1_dot_federation__pb2.CheckRequest.SerializeToString,
+            fedwire_dot_v1_dot_federation__pb2.CheckReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Pull(request,
             target,
             options=(),
@@ -295,6 +356,33 @@ class Federation(object):
             '/fedwire.v1.Federation/Push',
             fedwire_dot_v1_dot_federation__pb2.PushFrame.SerializeToString,
             fedwire_dot_v1_dot_federation__pb2.PushReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Trial(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/fedwire.v1.Federation/Trial',
+            fedwire_dot_v1_dot_federation__pb2.PushFrame.SerializeToString,
+            fedwire_dot_v1_dot_federation__pb2.TrialReply.FromString,
             options,
             channel_credentials,
             insecure,

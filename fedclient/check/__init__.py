@@ -1,0 +1,1 @@
+"""Checks, before a client joins, all that joining needs; leaves nothing behind."""

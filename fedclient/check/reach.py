@@ -1,0 +1,211 @@
+"""Reaches a server step by step: its name, its port, its certificate, its language.
+
+gRPC tells of all failures that it cannot connect; here each has a sentence of its own.
+"""
+
+import contextlib
+import hashlib
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from fedwire.connect import SOCKET, Address
+
+from fedcore.errors import RefusedError, UnavailableError
+from fedcore.typing import Seconds
+
+PATIENCE: Seconds = 5.0
+# What an HTTP/2 client says first, with an empty frame of settings (RFC 9113, 3.4).
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+_HEAD, _SETTINGS = 9, 4  # bytes of a frame's head, and the type of the first frame
+_TLS_ALERT = b"\x15\x03"
+_MOST_SHOWN = 60  # bytes of what another server says
+_EXPIRED, _NOT_YET, _OTHER_NAMES = 10, 9, (62, 64)  # OpenSSL's codes of X.509 errors
+
+
+class Certificate(NamedTuple):
+    """What a server's certificate says."""
+
+    names: tuple[str, ...]
+    issuer: str
+    until: datetime
+    fingerprint: str
+    """SHA-256, in hexadecimal."""
+
+
+def resolve(address: Address) -> str:
+    """Returns the IP address of a host.
+
+    Raises:
+        UnavailableError: the name is not known.
+    """
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnavailableError(
+            f"the name {address.host!r} is not known here: {reason}"
+        ) from error
+    return str(found[0][4][0])
+
+
+def connect(address: Address) -> Seconds:
+    """Connects once; returns how long that took.
+
+    Raises:
+        UnavailableError: nobody listens there, or nobody answers.
+    """
+    began = time.monotonic()
+    with _connected(address):
+        return time.monotonic() - began
+
+
+def certificate(address: Address) -> Certificate:
+    """Returns the certificate of a server, once it is trusted.
+
+    Raises:
+        RefusedError: it is not trusted, or the server speaks no TLS.
+        UnavailableError: the server breaks off.
+    """
+    context = ssl.create_default_context(cafile=address.ca)
+    if address.certificate is not None:
+        context.load_cert_chain(address.certificate, address.key, password="")
+    context.set_alpn_protocols(["h2"])
+    with (
+        _connected(address) as plain,
+        _explaining(address, context),
+        context.wrap_socket(plain, server_hostname=address.host) as secure,
+    ):
+        told, content = secure.getpeercert(), secure.getpeercert(True)
+        if secure.selected_alpn_protocol() != "h2":
+            raise RefusedError(
+                f"{address} speaks TLS, but something else than gRPC behind it"
+            )
+    assert told is not None
+    assert content is not None
+    return Certificate(
+        _names(told),
+        _common(told.get("issuer", ())),
+        datetime.fromtimestamp(ssl.cert_time_to_seconds(str(told["notAfter"])), UTC),
+        hashlib.sha256(content).hexdigest(),
+    )
+
+
+def speak(address: Address) -> None:
+    """Checks that a port without TLS speaks the language of gRPC.
+
+    Raises:
+        RefusedError: it speaks another one.
+        UnavailableError: it says nothing.
+    """
+    with _connected(address) as plain:
+        said = b""
+        try:
+            plain.sendall(_PREFACE)
+            while len(said) < _HEAD:
+                got = plain.recv(_MOST_SHOWN)
+                if not got:
+                    break
+                said += got
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"{address} takes the connection and says nothing"
+            ) from error
+        except OSError:
+            pass  # it broke off
+    if len(said) >= _HEAD and said[3] == _SETTINGS:
+        return
+    if said.startswith(_TLS_ALERT):
+        raise RefusedError(f"{address} speaks TLS")
+    answer = said.split(b"\n")[0][:_MOST_SHOWN].decode("ascii", "replace").strip()
+    does = f"it answers {answer!r}" if answer else "it breaks off"
+    raise RefusedError(f"{address} speaks something else than gRPC: {does}")
+
+
+@contextlib.contextmanager
+def _connected(address: Address) -> Iterator[socket.socket]:
+    try:
+        if address.is_socket:
+            plain = socket.socket(socket.AF_UNIX)
+            plain.settimeout(PATIENCE)
+            plain.connect(address.host.removeprefix(SOCKET))
+        else:
+            where = address.host, address.port
+            plain = socket.create_connection(where, timeout=PATIENCE)
+    except ConnectionRefusedError as error:
+        raise UnavailableError(f"nothing listens at {address}") from error
+    except TimeoutError as error:
+        raise UnavailableError(
+            f"{address} does not answer within {PATIENCE:g} s"
+        ) from error
+    except OSError as error:
+        raise UnavailableError(
+            f"{address} cannot be reached: {error.strerror or error}"
+        ) from error
+    with plain:
+        yield plain
+
+
+@contextlib.contextmanager
+def _explaining(address: Address, context: ssl.SSLContext) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLCertVerificationError as error:
+        raise RefusedError(_distrust(address, context, error)) from error
+    except ssl.SSLError as error:
+        reason = error.reason or ""
+        if "WRONG_VERSION" in reason or "HTTP" in reason or "RECORD" in reason:
+            raise RefusedError(f"{address} does not speak TLS") from error
+        raise RefusedError(f"{address}: no secure connection: {reason}") from error
+    except TimeoutError as error:
+        raise UnavailableError(
+            f"{address} takes the connection and says nothing"
+        ) from error
+    except OSError as error:
+        raise UnavailableError(f"{address} breaks off: {error.strerror}") from error
+
+
+def _distrust(
+    address: Address, context: ssl.SSLContext, error: ssl.SSLCertVerificationError
+) -> str:
+    """Says why a certificate is not trusted."""
+    if error.verify_code == _EXPIRED:
+        return f"the certificate of {address} has expired"
+    if error.verify_code == _NOT_YET:
+        return f"the certificate of {address} is not valid yet; is this clock right?"
+    if error.verify_code in _OTHER_NAMES:
+        names = ", ".join(_named_anyway(address, context)) or "no name"
+        return (
+            f"the certificate of {address} is valid for {names}, and not for "
+            f"{address.host}"
+        )
+    trusted = f"--ca {address.ca}" if address.ca else "the authorities of this machine"
+    return (
+        f"the certificate of {address} is not signed by {trusted}: "
+        f"{error.verify_message}"
+    )
+
+
+def _named_anyway(address: Address, context: ssl.SSLContext) -> tuple[str, ...]:
+    """Returns the names in a certificate that is valid for other ones."""
+    context.check_hostname = False
+    with (
+        contextlib.suppress(OSError),
+        _connected(address) as plain,
+        context.wrap_socket(plain, server_hostname=address.host) as secure,
+    ):
+        return _names(secure.getpeercert() or {})
+    return ()
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    found = tuple(str(value) for _, value in told.get("subjectAltName", ()))
+    return found or tuple(filter(None, [_common(told.get("subject", ()))]))
+
+
+def _common(subject: Any) -> str:
+    parts = dict(pair for part in subject for pair in part)
+    return str(parts.get("commonName") or parts.get("organizationName") or "")

@@ -1,0 +1,1 @@
+"""Conditions under which a device trains: idle, charging, unmetered, at night."""

@@ -1,0 +1,114 @@
+"""The file of conditions: what it may say, and its mistakes in sentences."""
+
+from datetime import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import StrictBool as Switch
+
+from fedcore.errors import ConfigError
+from fedcore.typing import Seconds
+
+_EXAMPLE = "expected HH:MM-HH:MM with two different times, as in 22:00-06:00"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Window(_Section):
+    """A part of the day, in the device's local time; it may pass midnight."""
+
+    begins: time
+    ends: time
+
+    def __contains__(self, now: time) -> bool:
+        """Whether a time of the day is in it; its end is not."""
+        if self.begins < self.ends:
+            return self.begins <= now < self.ends
+        return now >= self.begins or now < self.ends
+
+    def __str__(self) -> str:
+        """As it is written in the file."""
+        return f"{self.begins:%H:%M}-{self.ends:%H:%M}"
+
+
+def _window(text: Any) -> Any:
+    if not isinstance(text, str):
+        raise ValueError(_EXAMPLE)
+    first, _, second = text.partition("-")
+    try:
+        begins, ends = (
+            time.fromisoformat(first.strip()),
+            time.fromisoformat(second.strip()),
+        )
+    except ValueError:
+        raise ValueError(_EXAMPLE) from None
+    if begins == ends or begins.tzinfo or ends.tzinfo:
+        raise ValueError(_EXAMPLE)
+    return Window(begins=begins, ends=ends)
+
+
+class Command(_Section):
+    """A command of the user's: it holds if the command exits with 0."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+
+
+class Conditions(_Section):
+    """What must hold before a client begins a task; what is absent is not asked for."""
+
+    idle: float | None = Field(None, gt=0, le=1)
+    """The share of all cores that other processes use is below this."""
+    charging: Switch = False
+    """The device is on mains power."""
+    battery: float | None = Field(None, gt=0, le=1)
+    """The battery has at least this share of its charge; one without it holds."""
+    unmetered: Switch | Command = False
+    """The network does not cost by the byte."""
+    hours: tuple[Annotated[Window, BeforeValidator(_window)], ...] = ()
+    """Local times, such as 22:00-06:00."""
+    look_every: Seconds = Field(60.0, ge=1, le=3600)
+    """Seconds between two looks while a condition does not hold."""
+
+    @property
+    def are_any(self) -> bool:
+        """Whether anything is asked for."""
+        asks = self.idle, self.battery, self.charging, self.unmetered, self.hours
+        return any(asks)
+
+
+def read_conditions(path: Path) -> Conditions:
+    """Reads a file of conditions.
+
+    Raises:
+        ConfigError: it cannot be read, or says something else.
+    """
+    try:
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"--conditions {path}: {reason}") from error
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        problem = getattr(error, "problem", error)
+        raise ConfigError(f"{path}{line}: not YAML: {problem}") from error
+    if not isinstance(told, dict):
+        raise ConfigError(f"{path}: expected conditions, such as charging: true")
+    known = ", ".join(Conditions.model_fields)
+    try:
+        read = Conditions.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"] if part != "bool")
+        if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+            text = f"unknown condition {name!r}; there are: {known}"
+            raise ConfigError(f"{path}: {text}") from error
+        said = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{path}: {name}: {said}") from error
+    if not read.are_any:
+        raise ConfigError(f"{path}: no condition is set; there are: {known}")
+    return read

@@ -1,0 +1,84 @@
+"""Takes trials: updates that are received, read and judged, and count nowhere.
+
+``fedclient check`` sends one. It has a place of its own, so that no trial takes room
+from an update.
+"""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import grpc
+from fedwire.convert import answer_code, read_push
+from fedwire.v1 import federation_pb2 as pb
+
+from fedcore.coordinator import Coordinator
+from fedcore.coordinator.opened import Opened
+from fedcore.coordinator.verdicts import judge
+from fedcore.errors import ProtocolError
+from fedcore.protocol import Answer, ModelName, Push, Verdict
+from fedserver.callers import Backend
+from fedserver.limits import Turns
+from fedserver.opening import Opening
+from fedserver.receiving import PushFrames, Receiver, upload_name
+from fedserver.uploads import Uploads
+
+_log = logging.getLogger(__name__)
+AT_ONCE = 1  # trials in memory
+Context = Any
+
+
+class Trials:
+    """Receives and judges one trial after the other."""
+
+    def __init__(self, backend: Backend, opening: Opening, most: int) -> None:
+        """``opening`` reads updates, of which one has ``most`` bytes."""
+        self._core, self._callers = backend.core, backend.callers
+        self._opening = opening
+        server, stall = backend.run.config.server, backend.run.config.timeouts.stall
+        self._uploads = Uploads(AT_ONCE, most, stall, server.min_rate)
+        self._receiver = Receiver(self._uploads, most, stall)
+        self._turns = Turns(server.max_enrolments)
+
+    async def trial(self, frames: PushFrames, context: Context) -> pb.TrialReply:
+        """Says which verdict an update would get that is based on the newest version.
+
+        The client need not be enrolled. The update is dropped: neither the coordinator
+        nor the journal learns of it.
+        """
+        try:
+            header = await self._receiver.header(frames)
+            cid = await self._callers.cid(header.key, context)
+            await self._turns.turn()
+            await self._callers.check_disk(context)
+            name = upload_name(cid, header)
+            if name is None or self._callers.draining:
+                return pb.TrialReply(answer=answer_code(Answer.RETRY))
+            upload = await self._receiver.receive(name, header, frames)
+            if upload is None:
+                return pb.TrialReply(answer=answer_code(Answer.RETRY))
+            try:
+                push = read_push(header, cid, upload.buffer, upload.name[2])
+                verdict, reason = await self._verdict(push)
+            finally:
+                self._uploads.end(upload)
+        except ProtocolError as error:
+            _log.warning("refused a trial: %s", error)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise AssertionError("an aborted call goes on") from error
+        return pb.TrialReply(
+            answer=answer_code(verdict), reason=reason, received=len(push.payload)
+        )
+
+    async def _verdict(self, push: Push) -> tuple[Verdict, str]:
+        async with self._opening.room:
+            opened = await self._opening.open(push.payload)
+            return await self._core.ask(lambda told: _judged(told, push, opened))
+
+
+def _judged(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str]:
+    """Judges an update as one of the newest version; changes nothing."""
+    state = told.state
+    newest = ModelName(state.epoch, state.version)
+    record, _ = judge(replace(push, epoch=state.epoch, base=newest), state, opened)
+    return record.verdict, record.reason

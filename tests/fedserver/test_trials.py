@@ -1,0 +1,197 @@
+"""Trials are judged like updates, and count nowhere."""
+
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from fedwire.frames import chunk_frames, header_frame
+from fedwire.service import PROTOCOLS
+from fedwire.v1 import federation_pb2 as pb
+
+from fedrun.traffic import OTHERS, of_all
+from tests.peer import CALL, Peer, key_of, packed
+from tests.served import DIM, Served, ones, spec_of
+
+
+def stranger(server: Served) -> Peer:
+    """A peer that never enrols."""
+    return Peer(server.address, "stranger")
+
+
+def trial(peer: Peer, payload: bytes, **changes: Any) -> pb.TrialReply:
+    header = peer.header(payload, **changes)
+    frames = [header_frame(header), *chunk_frames([payload])]
+    return peer.stub.trial(iter(frames), timeout=CALL)
+
+
+def asked(peer: Peer, package: str = "0.1.0", **changes: Any) -> pb.CheckReply:
+    told: dict[str, Any] = {
+        "protocols": PROTOCOLS,
+        "key": peer.key,
+        "owner": peer.owner,
+        "name": peer.name,
+        "spec": spec_of(DIM).to_json(),
+    }
+    request = pb.CheckRequest(
+        enrol=pb.EnrolRequest(**{**told, **changes}), package=package
+    )
+    return peer.stub.check(request, timeout=CALL)
+
+
+def about(reply: pb.CheckReply) -> set[str]:
+    return {objection.about for objection in reply.objections}
+
+
+def untouched(server: Served) -> None:
+    """Nobody is enrolled, no update is counted, no memory is held."""
+    assert server.state.clients == {}
+    assert server.state.owners == {}
+    assert (server.state.version, server.state.count) == (0, 0)
+    assert server.lines("enrolled") == []
+    assert server.lines("decided") == []
+    assert server.server._service.pushes._uploads.nbytes == 0
+
+
+def test_a_trial_gets_a_verdict_and_counts_nowhere(server: Served) -> None:
+    peer = stranger(server)
+    for _ in range(3):
+        reply = trial(peer, packed(ones()))
+        assert reply.answer == pb.ANSWER_ACCEPTED
+        assert reply.received == len(packed(ones()))
+    untouched(server)
+    with Peer(server.address, "honest") as honest:  # buffer: 1
+        assert honest.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+    assert server.state.applied + server.state.count == 1
+    peer.channel.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "verdict"),
+    [
+        (packed(np.full(DIM, np.nan, np.float32)), pb.ANSWER_DISCARDED),
+        (packed(np.ones(DIM + 1, np.float32)), pb.ANSWER_REJECTED_MALFORMED),
+        (b"no payload at all", pb.ANSWER_REJECTED_MALFORMED),
+    ],
+)
+def test_a_trial_that_no_server_could_use_is_told_so(
+    server: Served, payload: bytes, verdict: int
+) -> None:
+    peer = stranger(server)
+    reply = trial(peer, payload)
+    assert (reply.answer, bool(reply.reason)) == (verdict, True)
+    untouched(server)
+    peer.channel.close()
+
+
+def test_a_trial_is_bounded_like_an_update(server: Served) -> None:
+    peer = stranger(server)
+    limit = server.server._service.pushes.max_update_bytes
+    with pytest.raises(grpc.RpcError) as caught:
+        trial(peer, b"x", size=limit + 1)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.RpcError) as caught:
+        trial(peer, packed(ones()), key=b"short")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert trial(peer, packed(ones()), digest=b"other").answer == pb.ANSWER_RETRY
+    untouched(server)
+    peer.channel.close()
+
+
+def test_a_trial_under_the_key_of_a_client_changes_nothing_of_it(
+    server: Served,
+) -> None:
+    with Peer(server.address, "client") as client:
+        client.pull()
+        assert client.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        row = server.state.clients[client.cid]
+        before = row.seq, server.state.version
+        assert trial(client, packed(ones())).answer == pb.ANSWER_ACCEPTED
+        assert (row.seq, server.state.version) == before
+        assert client.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        assert row.seq == 2
+
+
+def test_the_bytes_of_a_trial_are_no_payload(server: Served) -> None:
+    peer = stranger(server)
+    assert trial(peer, packed(ones())).received
+    lanes = of_all(server.progress.traffic.lanes())
+    assert {lane.codec for lane in lanes} == {"control"}
+    assert sum(load.payload for load in lanes.values()) == 0
+    assert {lane.cid for lane in server.progress.traffic.lanes()} == {OTHERS}
+    peer.channel.close()
+
+
+def test_what_enrolling_would_answer_is_told_and_nobody_is_enrolled(
+    server: Served,
+) -> None:
+    peer = stranger(server)
+    reply = asked(peer)
+    assert about(reply) == set()
+    assert reply.enrol.run_id == server.run.run_id
+    assert reply.enrol.name == "stranger"
+    assert tuple(reply.protocols) == PROTOCOLS
+    assert peer.push(packed(ones())).answer == pb.ANSWER_UNKNOWN
+    untouched(server)
+    with Peer(server.address, "stranger") as other:
+        assert other.name == "stranger", "the name was not taken"
+    peer.channel.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "objections"),
+    [
+        ({"protocols": [1]}, {"protocol"}),
+        ({"run_id": "another"}, {"run"}),
+        ({"spec": spec_of(DIM + 1).to_json()}, {"model"}),
+        ({"spec": "no model"}, {"model"}),
+        ({"role": pb.ROLE_EVALUATOR}, {"role"}),
+        ({"name": "taken"}, {"name"}),
+        (
+            {"protocols": [9], "run_id": "x", "spec": "", "name": "taken"},
+            {"protocol", "run", "model", "name"},
+        ),
+    ],
+)
+def test_every_reason_against_enrolling_is_named_at_once(
+    server: Served, changes: dict[str, Any], objections: set[str]
+) -> None:
+    with Peer(server.address, "taken"):
+        peer = stranger(server)
+        reply = asked(peer, **changes)
+        assert about(reply) == objections
+        assert all(objection.text for objection in reply.objections)
+        assert not reply.HasField("enrol"), "no settings for whom it would refuse"
+        assert list(server.state.owners) == ["taken"]
+        peer.channel.close()
+
+
+def test_a_name_is_its_owners_in_a_check(server: Served) -> None:
+    with Peer(server.address, "mine") as peer:
+        assert about(asked(peer)) == set()
+        assert about(asked(peer, key=key_of("another key"))) == set()
+        assert about(asked(peer, key=key_of("x"), owner=key_of("y"))) == {"name"}
+        assert len(server.state.clients) == 1
+
+
+def test_a_check_tells_of_a_client_that_has_left(server: Served) -> None:
+    with Peer(server.address, "gone") as peer:
+        peer.stub.leave(pb.LeaveRequest(key=peer.key), timeout=CALL)
+        assert asked(peer).enrol.gone
+
+
+def test_a_check_warns_of_the_same_part_of_the_data(server: Served) -> None:
+    with Peer(server.address, "first") as first:
+        first.enrol(index=1, count=3)
+        peer = stranger(server)
+        assert "index 1 of count 3" in asked(peer, index=1, count=3).enrol.warning
+        assert asked(peer, index=2, count=3).enrol.warning == ""
+        peer.channel.close()
+
+
+def test_why_a_client_waits_is_noted_until_it_waits_no_more(server: Served) -> None:
+    with Peer(server.address, "waits") as peer:
+        list(peer.attend(1, [pb.Beat(waiting="charging: on\x1bbattery")]))
+        assert server.server._sessions.waiting == {peer.cid: "charging: on\\x1bbattery"}
+        list(peer.attend(2, [pb.Beat()]))
+        assert server.server._sessions.waiting == {}
