@@ -31,7 +31,7 @@ from fedtorch.raised import needing_batches
 from fedtorch.tensors import CPU, across, join_tensors, mapped
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
-from fedtorch.whole import WholeModel, flat_of
+from fedtorch.whole import Beside, WholeModel, flat_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
 # Below so many values several threads cost more than they gain: on two cores a step of
@@ -56,6 +56,7 @@ class FlatModule:
         *,
         buffers: Buffers = None,
         local: Sequence[str] = (),
+        beside: Beside | None = None,
     ) -> None:
         self._make, self._device = build, device
         self._loss, self._metrics, self._samples = loss, metrics, samples
@@ -63,7 +64,7 @@ class FlatModule:
         module = check_module(self._drawn(Key.root(0)))
         self._layout = layout(module, buffers, local)
         self.advice = self._layout.advice
-        self._whole = whole = WholeModel(module, self._layout, device)
+        self._whole = whole = WholeModel(module, self._layout, device, beside)
         self._module, self.spec, self.local_L = module, whole.spec, whole.local_L
         self._w_D, self._g_D = whole.w_D, whole.g_D
         # What NumPy sees of both.
@@ -178,7 +179,11 @@ class FlatModule:
         self._g_D.zero_()
         targets = across(to_targets(y), self._device)
         with needing_batches(self._module):
-            return self._module(self._there(x)), targets
+            return self._outputs(self._there(x)), targets
+
+    def _outputs(self, x: Any) -> Any:
+        """Returns what the module makes of a batch that lies on its device."""
+        return self._module(x)
 
     def _gradient_here(self) -> Vector:
         """Returns the gradient after ``backward``, valid until the next call."""
@@ -229,7 +234,7 @@ class FlatModule:
         samples = self._samples(data, "the evaluation data")
         batches = map(samples.batch, evaluation_batches(len(samples)))
         outputs = (
-            (across(self._module(self._there(x)), CPU), to_targets(y))
+            (across(self._outputs(self._there(x)), CPU), to_targets(y))
             for x, y in batches
         )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
