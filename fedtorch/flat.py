@@ -5,7 +5,6 @@ an optimiser step is one array operation and nothing is copied. Neither torch.op
 nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from operator import itemgetter
@@ -26,7 +25,7 @@ from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedtorch.in_double import InDouble
 from fedtorch.layout import Buffers, layout
-from fedtorch.modules import check_module
+from fedtorch.modules import check_module, limit_threads
 from fedtorch.raised import needing_batches
 from fedtorch.tensors import CPU, across, join_tensors, mapped
 from fedtorch.tensors import to_targets as to_targets
@@ -34,9 +33,6 @@ from fedtorch.tensors import to_tensor as to_tensor
 from fedtorch.whole import Beside, WholeModel, flat_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
-# Below so many values several threads cost more than they gain: on two cores a step of
-# the digits network takes 2.5 times as long with them.
-SMALL = 1 << 20
 
 
 class FlatModule:
@@ -71,8 +67,7 @@ class FlatModule:
         self._w_here_D, self._g_here_D = shared(self._w_D), shared(self._g_D)
         self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
         self._loss_there = moved(loss, device)
-        if self.spec.dim < SMALL and "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(1)
+        limit_threads(module)
 
     def _build(self) -> nn.Module:
         with user_code("model"):
