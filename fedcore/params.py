@@ -26,10 +26,13 @@ class Rest(NamedTuple):
     frozen: Tensors  # weights that are not trained, and buffers, of any type
     tied: Mapping[str, str]  # second names of trained tensors, and their first ones
     about: Mapping[str, str] = MappingProxyType({})
-    """Texts by name that go with the model, such as the config of an adapter."""
+    """Texts by name that go with the model, such as :data:`ADAPTER`."""
 
 
 NO_REST = Rest({}, {})
+ADAPTER = "adapter"
+"""What PEFT must know to load the model as an adapter: JSON with ``config``, as in its
+file ``adapter_config.json``, and ``names``, from our names of tensors to PEFT's."""
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,13 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError
-from fedcore.params import ParamSpec, Rest
+from fedcore.params import ADAPTER, ParamSpec, Rest
 from fedcore.rng import Key
 from fedtorch.tensors import to_array
 from fedtorch.whole import rest_of
 
 Lora = Literal["b", "both"]
 TRAINED: tuple[Lora, ...] = get_args(Lora)
-ADAPTER = "adapter"
-"""The name under which checkpoints hold an adapter's config and names."""
 _PAIRS = {"lora_A": "lora_B", "lora_embedding_A": "lora_embedding_B"}
 
 
