@@ -33,6 +33,7 @@ from fedtorch.tensors import to_tensor as to_tensor
 from fedtorch.whole import Beside, WholeModel, flat_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
+Write = Callable[[Any], str]
 
 
 class FlatModule:
@@ -53,9 +54,11 @@ class FlatModule:
         buffers: Buffers = None,
         local: Sequence[str] = (),
         beside: Beside | None = None,
+        write: Write | None = None,
     ) -> None:
         self._make, self._device = build, device
         self._loss, self._metrics, self._samples = loss, metrics, samples
+        self._write = write
         # What is not trained is drawn alike everywhere, and in every run.
         module = check_module(self._drawn(Key.root(0)))
         self._layout = layout(module, buffers, local)
@@ -235,6 +238,15 @@ class FlatModule:
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
         with torch.no_grad():
             return measured(metrics, outputs, join_tensors), len(samples)
+
+    def write(self, w_D: Vector) -> str:
+        """Returns what the user's function has the module write; empty without one."""
+        if self._write is None:
+            return ""
+        self._module.eval()
+        self._take(w_D, self.local_L)
+        with torch.no_grad():
+            return str(self._write(self._module))
 
 
 def shared(tensor: torch.Tensor) -> torch.Tensor:

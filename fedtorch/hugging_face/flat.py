@@ -13,7 +13,7 @@ from fedcore.evaluation import MetricsOf, measured, named
 from fedcore.model import Metrics, StackedModel
 from fedcore.samples import Samples
 from fedcore.typing import Indices, Vector
-from fedtorch.flat import FlatModule
+from fedtorch.flat import FlatModule, Write
 from fedtorch.hugging_face.lora import rest_of_adapter
 from fedtorch.hugging_face.samples import LABELS, NO_LABEL
 from fedtorch.layout import Buffers
@@ -32,6 +32,7 @@ class FlatHuggingFace(FlatModule):
         *,
         buffers: Buffers,
         local: tuple[str, ...],
+        write: Write | None,
         rows: int,
     ) -> None:
         """``rows`` are evaluated at a time; see ``TorchWorkload`` for the others."""
@@ -44,6 +45,7 @@ class FlatHuggingFace(FlatModule):
             buffers=buffers,
             local=local,
             beside=rest_of_adapter,
+            write=write,
         )
         self._rows = rows
         # A PeftModel takes anything and hands it to its base.

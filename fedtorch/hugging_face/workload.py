@@ -41,7 +41,7 @@ class HuggingFaceWorkload(TorchWorkload):
             clients, or ``both``.
         seed: A is drawn from it.
         eval_rows: how many rows are evaluated at a time.
-        device: see ``TorchWorkload``, as for ``buffers`` and ``local``.
+        device: see ``TorchWorkload``, as for ``buffers``, ``local`` and ``write``.
     """
 
     loss: Callable[[Any, Any], torch.Tensor] = loss_of
@@ -64,6 +64,7 @@ class HuggingFaceWorkload(TorchWorkload):
             find_device(self.device),
             buffers=self.buffers,
             local=tuple(self.local),
+            write=self.write,
             rows=self.eval_rows,
         )
 
