@@ -80,7 +80,7 @@ def read_samples(data: Any, whose: str, collator: Collator | None) -> Samples:
     if isinstance(data, Mapping) and not hasattr(data, "columns"):
         x = _named(data, None, whose)
         return as_samples((x, _targets(x)), whose)
-    if hasattr(data, "shape"):
+    if hasattr(data, "dtype"):  # a datasets.Dataset has a shape, too
         return as_samples(({"input_ids": data}, data), whose)
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise WorkloadError(
