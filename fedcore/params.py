@@ -68,7 +68,7 @@ class ParamSpec:
     local: tuple[TensorSpec, ...] = ()
     """Tensors that never leave a client, buffers first; they are in no flat vector."""
     digests: tuple[tuple[str, str], ...] = ()
-    """Short digests of the tensors behind ``frozen``, by which one that differs is named."""
+    """Short digests of what is behind ``frozen``, to name a tensor that differs."""
 
     @classmethod
     def of(

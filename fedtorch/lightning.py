@@ -81,7 +81,7 @@ class _Loop:
         return {name: float(value) for name, value in found[0].items()}, length(data)
 
     def _fresh(self, callbacks: list[Any]) -> Any:
-        """Returns a copy of the trainer that has trained nothing, and writes nothing."""
+        """Returns a copy of the trainer, untrained, which writes nothing."""
         trainer = self._trainer
         kept = trainer.callbacks, trainer.loggers
         trainer.callbacks, trainer.loggers = [], []
@@ -93,7 +93,7 @@ class _Loop:
         return fresh
 
     def _batches(self, data: Any, seed: int | None) -> Any:
-        """Returns the user's loader over other data; ``seed`` shuffles, None does not."""
+        """Returns the user's loader over other data; without a seed, in order."""
         given, load = self._loader, torch.utils.data
         drawn = None if seed is None else torch.Generator().manual_seed(seed)
         in_order = isinstance(given.sampler, load.SequentialSampler)

@@ -59,15 +59,14 @@ class LoopedModule:
         ModelError: it has nothing to train.
     """
 
-    def __init__(
-        self, module: nn.Module, loop: Loop, beside: Beside = rest_of
-    ) -> None:
+    def __init__(self, module: nn.Module, loop: Loop, beside: Beside = rest_of) -> None:
         self._module, self._loop = check_module(module), loop
         sorted_ = layout(module, None, ())
         if sorted_.local:
             raise ModelError(
-                f"buffer {[*sorted_.local][0]!r} counts batches, and a loop of another "
-                "library does not keep it for the client; give its layer a momentum"
+                f"buffer {next(iter(sorted_.local))!r} counts batches, and a loop of "
+                "another library does not keep it for the client; give its layer a "
+                "momentum"
             )
         self.advice, self.local_L = sorted_.advice, None
         self.spec = spec_of(module, sorted_)

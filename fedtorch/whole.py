@@ -19,7 +19,6 @@ from fedtorch.layout import Layout
 from fedtorch.modules import fingerprint
 from fedtorch.tensors import CPU, to_array
 
-
 Beside = Callable[[nn.Module, ParamSpec], Rest]
 
 

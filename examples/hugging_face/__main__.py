@@ -157,12 +157,14 @@ def show(found: Found, console: Console) -> None:
         table.add_row(way, f"{getattr(found, way):.3f}", shown)
     console.print(table)
     console.print(
-        f"bytes of an update: {found.update_bytes:,.0f}; dense: {found.adapter_bytes:,} "
-        f"for B alone, {found.both_bytes:,} for A and B, {found.model_bytes:,} for the "
-        "whole model"
+        f"bytes of an update: {found.update_bytes:,.0f}; dense: "
+        f"{found.adapter_bytes:,} for B alone, {found.both_bytes:,} for A and B, "
+        f"{found.model_bytes:,} for the whole model"
     )
     for version in (min(found.texts), max(found.texts)):
-        console.print(f"version {version} writes: {found.texts[version]!a}", markup=False)
+        console.print(
+            f"version {version} writes: {found.texts[version]!a}", markup=False
+        )
 
 
 if __name__ == "__main__":

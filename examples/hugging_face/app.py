@@ -71,7 +71,9 @@ def write(model):
     draws = torch.Generator().manual_seed(0)
     for _ in range(100):
         chances = (model(input_ids=text).logits[0, -1] / 0.7).softmax(0)
-        text = torch.cat([text, torch.multinomial(chances, 1, generator=draws)[None]], 1)
+        text = torch.cat(
+            [text, torch.multinomial(chances, 1, generator=draws)[None]], 1
+        )
     return bytes(text[0].tolist()).decode("utf-8", "replace")
 
 

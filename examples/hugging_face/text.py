@@ -15,7 +15,7 @@ MOST_ROWS, TEST_ROWS = 1500, 48
 
 @cache
 def rows(package: str) -> np.ndarray:
-    """All bytes of a package's modules, in rows; of the modules in no package for ''."""
+    """All bytes of a package's modules, in rows; '' means those in no package."""
     folder = Path(sysconfig.get_path("stdlib"), package)
     files = sorted(folder.rglob("*.py") if package else folder.glob("*.py"))
     text = b"\n".join(file.read_bytes() for file in files if "test" not in file.parts)

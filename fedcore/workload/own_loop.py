@@ -29,7 +29,6 @@ from fedcore.workload.named import NamedModel, NamedWorkload
 from fedcore.workload.task import LocalTask
 from fedcore.workload.training_task import TrainingTask
 
-
 NO_CURVATURE = (
     "influence: this workload has a training loop of its own (train=), so its "
     "gradients are not known; write gradient=, or use a TorchWorkload"

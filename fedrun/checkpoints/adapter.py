@@ -39,8 +39,8 @@ def save_adapter(
     for name in tensors:
         if name not in names:
             raise ModelError(
-                f"{whose}: tensor {name!r} is trained and is not a part of the adapter; "
-                "leave out --adapter, and -o FILE writes all that is trained"
+                f"{whose}: tensor {name!r} is trained and is not a part of the "
+                "adapter; leave out --adapter, and -o FILE writes all that is trained"
             )
     make_folder(folder)
     config = json.dumps(about["config"], indent=2, sort_keys=True) + "\n"

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -103,7 +102,9 @@ def _names(peft: Any, module: Any) -> dict[str, str]:
     saved = peft.get_peft_model_state_dict(
         module, tensors, module.active_adapter, save_embedding_layers=False
     )
-    return {here[id(tensor)]: name for name, tensor in saved.items() if id(tensor) in here}
+    return {
+        here[id(tensor)]: name for name, tensor in saved.items() if id(tensor) in here
+    }
 
 
 def _config(module: Any) -> dict[str, Any]:

@@ -53,7 +53,9 @@ class Batches:
         """
         if not len(rows):
             return None
-        name = next((n for n in (LABELS, "label") if n in self.source[int(rows[0])]), "")
+        name = next(
+            (n for n in (LABELS, "label") if n in self.source[int(rows[0])]), ""
+        )
         if not name or np.ndim(self.source[int(rows[0])][name]):
             return None
         labels = np.asarray([self.source[int(row)][name] for row in rows])
@@ -93,8 +95,8 @@ def read_samples(data: Any, whose: str, collator: Collator | None) -> Samples:
     row = data[0]
     if not isinstance(row, Mapping):
         raise WorkloadError(
-            f"{whose} returned a data set whose rows are {type(row).__name__}; expected "
-            "mappings by name, with input_ids"
+            f"{whose} returned a data set whose rows are {type(row).__name__}; "
+            "expected mappings by name, with input_ids"
         )
     if collator is None:
         _require_inputs(row, whose)

@@ -53,7 +53,9 @@ class _Loop:
         self._trainer = trainer
         self._transformers: Any = sys.modules["transformers"]  # it made the trainer
         given = trainer.optimizer, trainer.lr_scheduler
-        self._given = [(each, each and copy.deepcopy(each.state_dict())) for each in given]
+        self._given = [
+            (each, each and copy.deepcopy(each.state_dict())) for each in given
+        ]
 
     def fit(self, data: Any, task: TrainingTask) -> float:
         """Takes the steps of a task with a fresh optimiser; returns the mean loss."""

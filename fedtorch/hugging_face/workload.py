@@ -35,8 +35,8 @@ class HuggingFaceWorkload(TorchWorkload):
         test_data: ``test_data()`` returns the evaluator's data.
         metrics: as those of ``TorchWorkload``, of logits and labels. ``loss`` is always
             there: the mean over all labels.
-        collator: makes a batch of a list of rows of a data set, as the data collators of
-            transformers do; by default numbers are padded to one length.
+        collator: makes a batch of a list of rows of a data set, as the data collators
+            of transformers do; by default numbers are padded to one length.
         lora: what of LoRA is trained: ``b`` alone, with an A that is the same at all
             clients, or ``both``.
         seed: A is drawn from it.

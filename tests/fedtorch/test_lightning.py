@@ -84,7 +84,9 @@ def test_a_task_takes_its_steps_with_a_fresh_optimiser_and_its_own_seed() -> Non
     params = model.spec.unflatten(model.initial(Key.root(0)))
     few = torch.utils.data.Subset(rows("train"), range(40))
     first, other, again, more = (
-        model.train(params, few, TrainingTask(seed, steps, 0.1, 16)).params["net.weight"]
+        model.train(params, few, TrainingTask(seed, steps, 0.1, 16)).params[
+            "net.weight"
+        ]
         for seed, steps in ((1, 7), (2, 7), (1, 7), (1, 8))
     )
     assert np.array_equal(first, again)

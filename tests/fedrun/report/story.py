@@ -96,12 +96,23 @@ class Story:
         )
 
     def measure(
-        self, name: str, at: float, version: int, samples: int = 10, **values: float
+        self,
+        name: str,
+        at: float,
+        version: int,
+        samples: int = 10,
+        text: str = "",
+        **values: float,
     ) -> None:
         """A public model is evaluated."""
         self.records.append(
             Evaluated(
-                at=at, cid=f"id-{name}", version=version, values=values, samples=samples
+                at=at,
+                cid=f"id-{name}",
+                version=version,
+                values=values,
+                samples=samples,
+                text=text,
             )
         )
 

@@ -56,7 +56,9 @@ def gap(lora: Any, weights: list[float]) -> float:
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=2, max_size=5))
-def test_weighted_sums_of_updates_are_exact_with_a_frozen_a(weights: list[float]) -> None:
+def test_weighted_sums_of_updates_are_exact_with_a_frozen_a(
+    weights: list[float],
+) -> None:
     assert gap("b", weights) < 1e-6
 
 
@@ -78,7 +80,9 @@ def test_all_clients_draw_the_same_a_and_another_seed_another_one() -> None:
 
 
 def test_half_of_the_bytes_go() -> None:
-    both = HuggingFaceWorkload(model=with_adapter, train_data=lambda c: TEXT, lora="both")
+    both = HuggingFaceWorkload(
+        model=with_adapter, train_data=lambda c: TEXT, lora="both"
+    )
     a, b = 2 * 2 * 16, 2 * 48 * 2
     assert (workload.flat().spec.dim, both.flat().spec.dim) == (b, a + b)
 
@@ -98,7 +102,9 @@ def test_an_adapter_that_was_trained_keeps_its_a() -> None:
 def test_a_word_that_is_no_kind_of_lora_is_refused() -> None:
     wrong: Any = "a"
     with pytest.raises(ModelError, match="'a' is none of b, both"):
-        HuggingFaceWorkload(model=with_adapter, train_data=lambda c: TEXT, lora=wrong).flat()
+        HuggingFaceWorkload(
+            model=with_adapter, train_data=lambda c: TEXT, lora=wrong
+        ).flat()
 
 
 def run(folder: Path, model: Any = with_adapter) -> None:
@@ -151,7 +157,9 @@ def test_the_file_of_version_0_knows_the_adapter_and_leaves_the_base_out(
     write_model(name, tmp_path / "model.safetensors", 0)
     rest = load_rest(tmp_path / "model.safetensors")
     assert ADAPTER in rest.about
-    assert [*rest.frozen] == [f"{LAYER.replace('0', n)}.lora_A.default.weight" for n in "01"]
+    assert [*rest.frozen] == [
+        f"{LAYER.replace('0', n)}.lora_A.default.weight" for n in "01"
+    ]
     assert (tmp_path / "model.safetensors").stat().st_size < 16_000
 
 

@@ -80,7 +80,8 @@ def test_a_task_takes_its_steps_with_a_fresh_optimiser_and_its_own_seed(
     model = latecomer.patch(theirs).model
     params = model.spec.unflatten(model.initial(Key.root(0)))
     first, other, again = (
-        model.train(params, dataset(), TrainingTask(seed, 3, 0.1, 8)) for seed in (1, 2, 1)
+        model.train(params, dataset(), TrainingTask(seed, 3, 0.1, 8))
+        for seed in (1, 2, 1)
     )
     name = "transformer.wte.weight"
     assert theirs.state.global_step == 3
@@ -96,7 +97,8 @@ def test_an_optimiser_that_was_given_starts_each_task_anew(tmp_path: Path) -> No
     model = latecomer.patch(theirs).model
     params = model.spec.unflatten(model.initial(Key.root(0)))
     results = [
-        model.train(params, dataset(), TrainingTask(1, 3, 0.1, 8)).params for _ in range(2)
+        model.train(params, dataset(), TrainingTask(1, 3, 0.1, 8)).params
+        for _ in range(2)
     ]
     assert all(np.array_equal(results[0][n], results[1][n]) for n in results[0])
     assert theirs.optimizer is optimizer

@@ -24,7 +24,9 @@ def workload(model: Any = gpt2, **more: Any) -> HuggingFaceWorkload:
     return HuggingFaceWorkload(model=model, train_data=lambda client: TEXT, **more)
 
 
-def test_exactly_what_requires_a_gradient_is_federated_and_the_base_is_not_kept() -> None:
+def test_exactly_what_requires_a_gradient_is_federated_and_the_base_is_not_kept() -> (
+    None
+):
     whole, adapter = workload().flat(), workload(with_adapter).flat()
     names = [tensor.name for tensor in adapter.spec.tensors]
     assert whole.spec.dim == sum(p.numel() for p in gpt2().parameters())
@@ -90,7 +92,10 @@ def test_a_classifier_reports_its_labels_and_takes_metrics_of_logits() -> None:
     flat = own.flat()
     values, _ = flat.evaluate(flat.initial(Key.root(0)), (TEXT, labels))
     assert 0 <= values["accuracy"] <= 1
-    rows = [{"input_ids": t.tolist(), "label": int(n)} for t, n in zip(TEXT, labels, strict=True)]
+    rows = [
+        {"input_ids": t.tolist(), "label": int(n)}
+        for t, n in zip(TEXT, labels, strict=True)
+    ]
     same = own.samples(rows, "train_data")
     assert same.label_counts(np.arange(6)).tolist() == [2, 2, 2]  # type: ignore[union-attr]
     assert same.batch(np.arange(3))[0]["labels"].tolist() == [0, 1, 2]
