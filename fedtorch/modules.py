@@ -63,7 +63,7 @@ def fingerprint(module: nn.Module, names: Iterable[str]) -> Fingerprint:
     content, parts = hashlib.sha256(), []
     for name in names:
         flat = tensors[name].detach().cpu().reshape(-1)  # a scalar has no bytes to view
-        one = hashlib.sha256(flat.view(torch.uint8).numpy())
+        one = hashlib.sha256(flat.view(torch.uint8).numpy().data)
         content.update(name.encode() + one.digest())
         parts.append((name, one.hexdigest()[:8]))
     return Fingerprint(content.hexdigest()[:32] if parts else "", tuple(parts))

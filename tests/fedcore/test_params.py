@@ -35,7 +35,9 @@ def test_a_spec_knows_where_each_tensor_lies() -> None:
     assert SPEC.tensors[1].slice == slice(6, 9)
 
 
-def test_frozen_tensors_that_differ_are_named_and_the_spec_tells_their_digests() -> None:
+def test_frozen_tensors_that_differ_are_named_and_the_spec_tells_their_digests() -> (
+    None
+):
     mine, theirs, old = (
         ParamSpec.of(TENSORS, frozen=frozen, digests=digests)
         for frozen, digests in (
