@@ -59,7 +59,7 @@ class _Loop:
     def fit(self, data: Any, task: TrainingTask) -> float | None:
         """Takes the steps of a task with a fresh optimiser; returns the mean loss."""
         torch.manual_seed(task.seed)
-        steps = _steps_callback(self._package)(task.steps)
+        steps: Steps = _counting(self._package)(task.steps)
         trainer = self._fresh([steps])
         trainer.limit_val_batches = trainer.num_sanity_val_steps = 0
         trainer.fit_loop.max_epochs, trainer.fit_loop.min_epochs = -1, 0
@@ -107,31 +107,31 @@ class _Loop:
         )
 
 
-def _steps_callback(package: Any) -> Any:
-    """Returns the class of a callback that counts the steps of a task, and ends it."""
+class Steps:
+    """Counts the optimiser steps of a task, averages the loss, and ends the fit."""
 
-    class Steps(package.Callback):  # type: ignore[misc]
-        """Counts optimiser steps and averages the loss."""
+    def __init__(self, wanted: int) -> None:
+        self.wanted, self.taken, self._losses = wanted, 0, list[float]()
 
-        def __init__(self, wanted: int) -> None:
-            self.wanted, self.taken, self._losses = wanted, 0, list[float]()
+    @property
+    def loss(self) -> float | None:
+        """The mean loss of all batches; None if the module returns none."""
+        return sum(self._losses) / len(self._losses) if self._losses else None
 
-        @property
-        def loss(self) -> float | None:
-            """The mean loss of all batches; None if the module returns none."""
-            return sum(self._losses) / len(self._losses) if self._losses else None
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, *batch: Any
+    ) -> None:
+        """Lightning calls this after each batch."""
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None:
+            self._losses.append(float(loss))
+        self.taken = trainer.global_step
+        trainer.should_stop = self.taken >= self.wanted
 
-        def on_train_batch_end(
-            self, trainer: Any, pl_module: Any, outputs: Any, *batch: Any
-        ) -> None:
-            """Lightning calls this after each batch."""
-            loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-            if loss is not None:
-                self._losses.append(float(loss))
-            self.taken = trainer.global_step
-            trainer.should_stop = self.taken >= self.wanted
 
-    return Steps
+def _counting(package: Any) -> Any:
+    """Returns :class:`Steps` as a callback of one of Lightning's two packages."""
+    return type("Counting", (Steps, package.Callback), {})
 
 
 @contextlib.contextmanager

@@ -68,7 +68,8 @@ class LoopedModule:
                 "another library does not keep it for the client; give its layer a "
                 "momentum"
             )
-        self.advice, self.local_L = sorted_.advice, None
+        self.advice = sorted_.advice
+        self.local_L: Vector | None = None
         self.spec = spec_of(module, sorted_)
         self._rest = beside(module, self.spec)
         self._first_D = flat_of(module, self.spec)

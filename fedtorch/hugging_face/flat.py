@@ -119,7 +119,7 @@ def _batches(count: int, rows: int) -> Iterator[Indices]:
 
 def _own_labels(x: dict[str, torch.Tensor]) -> torch.Tensor:
     """Returns the tokens themselves as labels, none where they are padding."""
-    labels = to_targets(x["input_ids"])
+    labels: torch.Tensor = to_targets(x["input_ids"])
     mask = x.get("attention_mask")
     return labels if mask is None else labels.masked_fill(mask == 0, NO_LABEL)
 

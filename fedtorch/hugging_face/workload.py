@@ -1,7 +1,7 @@
 """``HuggingFaceWorkload``: a model of transformers or PEFT, and data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ class HuggingFaceWorkload(TorchWorkload):
         device: see ``TorchWorkload``, as for ``buffers``, ``local`` and ``write``.
     """
 
-    loss: Callable[[Any, Any], torch.Tensor] = loss_of
+    loss: Callable[[Any, Any], torch.Tensor] = field(default=loss_of, init=False)
     collator: Collator | None = None
     lora: Lora = "b"
     seed: int = 0

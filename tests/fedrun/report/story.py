@@ -96,22 +96,24 @@ class Story:
         )
 
     def measure(
-        self,
-        name: str,
-        at: float,
-        version: int,
-        samples: int = 10,
-        text: str = "",
-        **values: float,
+        self, name: str, at: float, version: int, samples: int = 10, **values: float
     ) -> None:
         """A public model is evaluated."""
+        self.records.append(
+            Evaluated(
+                at=at, cid=f"id-{name}", version=version, values=values, samples=samples
+            )
+        )
+
+    def show(self, name: str, at: float, version: int, text: str) -> None:
+        """An evaluator sends a text of the model."""
         self.records.append(
             Evaluated(
                 at=at,
                 cid=f"id-{name}",
                 version=version,
-                values=values,
-                samples=samples,
+                values={},
+                samples=1,
                 text=text,
             )
         )

@@ -11,7 +11,7 @@ def story(versions: int) -> Story:
     told = Story()
     told.enrol("judge", role="evaluator")
     for version in range(versions):
-        told.measure("judge", float(version), version, text=f"<b>{version}</b>\x1b")
+        told.show("judge", float(version), version, f"<b>{version}</b>\x1b")
     return told
 
 
