@@ -6,6 +6,7 @@ alone, as a federation with the default recipe, and with all their text in one p
 """
 
 import argparse
+import logging
 import os
 import shutil
 import sys
@@ -18,6 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is looked for on a netwo
 
 import numpy as np
 import torch
+import transformers
 from rich.console import Console
 from rich.table import Table
 
@@ -65,6 +67,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     shutil.rmtree(given.folder, ignore_errors=True)
+    logging.getLogger("fedsim").setLevel(logging.ERROR)  # adapters alone have no tests
+    transformers.utils.logging.disable_progress_bar()
     began, console = time.monotonic(), Console()
     app.BASE = given.folder / "base"
     train_base(app.BASE)

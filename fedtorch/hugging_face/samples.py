@@ -6,6 +6,7 @@ whose rows are mappings.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,20 +47,19 @@ class Batches:
         return x, _targets(x)
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        """Returns how often each class is among these rows, if a label is one number.
+        """Returns how often each class is among these rows; None if there are none."""
+        return None if self._labels is None else count_labels(self._labels, rows)
 
-        A row is read for that, so a data set whose labels are words of a text, which
-        are many a row, is asked for one row alone.
-        """
-        if not len(rows):
+    @cached_property
+    def _labels(self) -> npt.NDArray[Any] | None:
+        """All labels, read once; None where a row has none, or one for each token."""
+        first = self.source[0]
+        name = next((each for each in (LABELS, "label") if each in first), "")
+        if not name or np.ndim(first[name]):
             return None
-        name = next(
-            (n for n in (LABELS, "label") if n in self.source[int(rows[0])]), ""
-        )
-        if not name or np.ndim(self.source[int(rows[0])][name]):
-            return None
-        labels = np.asarray([self.source[int(row)][name] for row in rows])
-        return count_labels(labels, np.arange(len(labels)))
+        if hasattr(self.source, "select_columns"):  # no image is read for its label
+            return np.asarray(self.source.select_columns([name])[:][name])
+        return np.asarray([self.source[row][name] for row in range(len(self))])
 
 
 def read_samples(data: Any, whose: str, collator: Collator | None) -> Samples:
