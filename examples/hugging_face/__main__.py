@@ -69,6 +69,7 @@ def main() -> int:
     shutil.rmtree(given.folder, ignore_errors=True)
     logging.getLogger("fedsim").setLevel(logging.ERROR)  # adapters alone have no tests
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
     began, console = time.monotonic(), Console()
     app.BASE = given.folder / "base"
     train_base(app.BASE)

@@ -40,7 +40,6 @@ def fresh():
             attn_pdrop=0.0,
             bos_token_id=0,
             eos_token_id=0,
-            loss_type="ForCausalLM",
         )
     )
 
