@@ -17,7 +17,7 @@ CUTS ?= 1e5
 SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
-EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
+EXTRAS := torch,frames,huggingface,lightning,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants proto configuration docs chart containers clean
@@ -39,7 +39,7 @@ test: $(VENV)/.stamp  ## all tests
 	$(PY) -m pytest -q -n auto
 
 test-extras: $(VENV)/.stamp  ## the tests that `make test` skips: pandas, MLflow and the like
-	$(BIN)/pip install -q -c constraints.txt --group mutants -e ".[$(EXTRAS)]"
+	$(BIN)/pip install -q -c constraints.txt --group mutants --group trainers -e ".[$(EXTRAS)]"
 	$(PY) -m pytest -q -n auto --all-there -m "needs and not heavy"
 
 test-heavy: $(VENV)/.stamp  ## the tests with Ray and Flower

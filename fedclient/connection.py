@@ -191,9 +191,13 @@ class Connection:
         self.phases.turn()
 
     def report(
-        self, model: ModelName, values: Mapping[str, float], samples: int
+        self,
+        model: ModelName,
+        values: Mapping[str, float],
+        samples: int,
+        text: str = "",
     ) -> None:
-        """Sends the metrics of an evaluation.
+        """Sends the metrics of an evaluation, and what the model wrote.
 
         Raises:
             WorkloadError: the user's metrics are too many, or have impossible names.
@@ -203,7 +207,11 @@ class Connection:
         self._call(
             self._stub.report,
             pb.ReportRequest(
-                key=self.key, model=model_name(model), values=values, samples=samples
+                key=self.key,
+                model=model_name(model),
+                values=values,
+                samples=samples,
+                text=text,
             ),
         )
 

@@ -11,6 +11,7 @@ from fedcore.model import FlatModel
 from fedcore.participant import OutdatedError, WrongModelError
 from fedcore.protocol import Answer, ModelName, Reply
 from fedcore.text import told
+from fedcore.training import written_by
 from fedcore.user_code import user_code
 
 _log = logging.getLogger("fedclient")
@@ -62,12 +63,13 @@ class Evaluator:
             try:
                 with user_code("evaluation"):
                     values, samples = self._model.evaluate(state.public_D, self._data)
+                    text = written_by(self._model, state.public_D)
             except UserCodeError as error:
                 member.confess(error)
                 return False
             member.failures = 0
             name = ModelName(state.held.epoch, state.held.version)
-            member.connection.report(name, values, samples)
+            member.connection.report(name, values, samples, text)
             _log.info("version %d: %s", name.version, told(values, samples))
         elif not reply.done:
             time.sleep(reply.retry_after)

@@ -1,7 +1,7 @@
 """What the platform asks of a model: one flat vector, alone or in a stack."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fedcore.clients import Descent, Taken
 from fedcore.params import ParamSpec, Rest
@@ -59,6 +59,14 @@ class FlatModel(Protocol):
         Raises:
             NotStackableError: it can only be trained one by one; says why.
         """
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """A model that writes a text for people, such as a language model's sample."""
+
+    def write(self, w_D: Vector) -> str:
+        """Returns what the model writes; empty if there is nothing to show."""
 
 
 class Weighted(NamedTuple):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,9 +25,14 @@ class Rest(NamedTuple):
 
     frozen: Tensors  # weights that are not trained, and buffers, of any type
     tied: Mapping[str, str]  # second names of trained tensors, and their first ones
+    about: Mapping[str, str] = MappingProxyType({})
+    """Texts by name that go with the model, such as :data:`ADAPTER`."""
 
 
 NO_REST = Rest({}, {})
+ADAPTER = "adapter"
+"""What PEFT must know to load the model as an adapter: JSON with ``config``, as in its
+file ``adapter_config.json``, and ``names``, from our names of tensors to PEFT's."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ class ParamSpec:
     frozen: str = ""  # a digest of the weights that are not trained
     local: tuple[TensorSpec, ...] = ()
     """Tensors that never leave a client, buffers first; they are in no flat vector."""
+    digests: tuple[tuple[str, str], ...] = ()
+    """Short digests of what is behind ``frozen``, to name a tensor that differs."""
 
     @classmethod
     def of(
@@ -70,6 +78,7 @@ class ParamSpec:
         frozen: str = "",
         merges: Mapping[str, Merge] | None = None,
         local: tuple[TensorSpec, ...] = (),
+        digests: tuple[tuple[str, str], ...] = (),
     ) -> Self:
         """The spec of named arrays, in their order.
 
@@ -78,6 +87,7 @@ class ParamSpec:
             frozen: the fingerprint of what is not trained.
             merges: how buffers are merged, by name.
             local: what stays on the clients.
+            digests: of each tensor that is not trained, by name.
         """
         if not tensors:
             raise ModelError("the model has no tensors to train")
@@ -95,6 +105,7 @@ class ParamSpec:
             ),
             frozen,
             local,
+            digests,
         )
 
     @cached_property
@@ -253,14 +264,23 @@ class ParamSpec:
                 *(", ".join(which) or "nothing" for which in names)
             )
         if self.frozen != other.frozen:
-            return "the frozen weights are not the same"
+            return self._frozen_difference(other)
         return None
+
+    def _frozen_difference(self, other: "ParamSpec") -> str:
+        both = zip(self.digests, other.digests, strict=False)
+        names = [mine[0] for mine, theirs in both if mine != theirs]
+        where = f": tensor {names[0]!r} differs" if names else ""
+        more = f", and {len(names) - 1} more" if names[1:] else ""
+        return f"the frozen weights are not the same{where}{more}"
 
     def to_json(self) -> str:
         """The spec as canonical JSON."""
         told = {"tensors": list(map(_told, self.tensors)), "frozen": self.frozen}
         if self.local:
             told["local"] = list(map(_told, self.local))
+        if self.digests:
+            told["digests"] = [list(pair) for pair in self.digests]
         return json.dumps(told, separators=(",", ":"))
 
     @classmethod
@@ -271,7 +291,8 @@ class ParamSpec:
             raw = json.loads(text)
             tensors = placed(map(_read, raw["tensors"]))
             local = placed(map(_read, raw.get("local", [])))
-            spec = cls(tensors, str(raw["frozen"]), local)
+            digests = tuple((str(n), str(d)) for n, d in raw.get("digests", []))
+            spec = cls(tensors, str(raw["frozen"]), local, digests)
             known = {tensor.name for tensor in spec.tensors}
             if any(t.merge.mean and t.merge.mean not in known for t in spec.tensors):
                 raise ValueError("a variance has no mean")

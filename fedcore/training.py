@@ -12,12 +12,13 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig, joined, parted
 from fedcore.errors import StoppedError
-from fedcore.model import FlatModel, Metrics
+from fedcore.model import FlatModel, Metrics, Writer
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
+from fedcore.text import printable
 from fedcore.typing import Counts, Indices, State, Vector
-from fedcore.user_code import user_code
+from fedcore.user_code import LONG_TEXT, user_code
 from fedcore.workload import NOBODY, Client, LocalTask, Workload
 
 
@@ -50,6 +51,13 @@ def task_seeds(client_seeds_N: Words, seq_N: Indices) -> Words:
 def initial_model(model: FlatModel, seed: int) -> Vector:
     """Draws version 0 of a run, as its clients can do as well."""
     return model.initial(Key.root(seed).fold_in("initial"))
+
+
+def written_by(model: FlatModel, public_D: Vector) -> str:
+    """Returns what a model writes for people, printable; empty if it writes nothing."""
+    if not isinstance(model, Writer):
+        return ""
+    return printable(model.write(public_D), lines=True)[:LONG_TEXT]
 
 
 def evaluate_own(

@@ -24,7 +24,7 @@ from fedrun.durable import (
     sync_folder,
 )
 
-SPEC, TIED = "latecomer.spec", "latecomer.tied"
+SPEC, TIED, ABOUT = "latecomer.spec", "latecomer.tied", "latecomer.about"
 
 
 def rename(temporary: Path, path: Path) -> None:
@@ -98,6 +98,8 @@ def save_model(
     told = {SPEC: spec.to_json(), **metadata}
     if rest.tied:
         told[TIED] = json.dumps(dict(rest.tied), sort_keys=True)
+    if rest.about:
+        told[ABOUT] = json.dumps(dict(rest.about), sort_keys=True)
     whole = complete(spec.unflatten(flat_D), rest)
     save_arrays(path, whole, told, private=private)
 
@@ -123,7 +125,8 @@ def load_rest(path: Path) -> Rest:
         tied: dict[str, str] = json.loads(metadata.get(TIED, "{}"))
         spec = ParamSpec.from_json(metadata[SPEC])
         others = {*file.keys()} - {tensor.name for tensor in spec.tensors} - {*tied}
-        return Rest({name: file.get_tensor(name) for name in sorted(others)}, tied)
+        frozen = {name: file.get_tensor(name) for name in sorted(others)}
+        return Rest(frozen, tied, json.loads(metadata.get(ABOUT, "{}")))
 
 
 def load_model(path: Path) -> tuple[ParamSpec, Vector]:

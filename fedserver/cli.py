@@ -164,7 +164,13 @@ def report(run: Path, out: Path | None) -> None:
     epilog=example("fedserver export runs/digits --which best -o best.safetensors")
 )
 @RUN
-@click.option("-o", "--out", type=PATH, required=True, help="The file to write.")
+@click.option("-o", "--out", type=PATH, help="The file to write.")
+@click.option(
+    "--adapter",
+    type=PATH,
+    help="Instead of a file: the folder to write, which PEFT loads. The model is an "
+    "adapter, such as LoRA's.",
+)
 @click.option(
     "--which",
     type=click.Choice(["last", "best", "exact", "initial"]),
@@ -176,14 +182,25 @@ def report(run: Path, out: Path | None) -> None:
 )
 @methods_option
 @in_sentences
-def export(run: Path, out: Path, which: str | None, version: int | None) -> None:
-    """Write a model of a run as a safetensors file.
+def export(
+    run: Path,
+    out: Path | None,
+    adapter: Path | None,
+    which: str | None,
+    version: int | None,
+) -> None:
+    """Write a model of a run as a safetensors file, or as an adapter for PEFT.
 
     RUN is the folder of the run.
     """
-    from fedrun.checkpoints.export import export_model
+    from fedrun.checkpoints.export import export_adapter, export_model
 
-    click.echo(export_model(run, out, which or "last", version))
+    if (out is None) == (adapter is None):
+        raise ConfigError("say where to: either -o FILE, or --adapter DIR")
+    if adapter is not None:
+        click.echo(export_adapter(run, adapter, which or "last", version))
+    elif out is not None:
+        click.echo(export_model(run, out, which or "last", version))
 
 
 @main.command(epilog=example("fedserver free runs/digits hospital-3"))

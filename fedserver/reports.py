@@ -56,6 +56,7 @@ class Reports:
                 version=request.model.version,
                 values=dict(request.values),
                 samples=request.samples,
+                text=request.text,
             )
             await self._core.ask(lambda _: None, after=measured)
 
@@ -65,5 +66,7 @@ async def _check(request: pb.ReportRequest, context: Context) -> None:
     reason = wrong_metrics(request.values)
     if not is_printable(request.error, lines=True):
         reason = "an error must be printable text in lines"
+    if not is_printable(request.text, lines=True):
+        reason = "a text must be printable, in lines"
     if reason:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)

@@ -16,7 +16,7 @@ from fedcore.errors import ConfigError, UserCodeError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
-from fedcore.training import evaluate_own
+from fedcore.training import evaluate_own, written_by
 from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Client, Workload
@@ -84,6 +84,7 @@ class SimulatedEvaluator:
             assert public_D is not None
             with user_code("evaluation"):
                 values, samples = self._model.evaluate(public_D, self._test)
+                text = written_by(self._model, public_D)
             self._require(values)
             world.feed(
                 ModelEvaluated(
@@ -92,6 +93,7 @@ class SimulatedEvaluator:
                     version=reply.patch.version,
                     values=values,
                     samples=samples,
+                    text=text,
                 )
             )
         if not reply.done:

@@ -5,7 +5,6 @@ an optimiser step is one array operation and nothing is copied. Neither torch.op
 nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from operator import itemgetter
@@ -26,17 +25,15 @@ from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedtorch.in_double import InDouble
 from fedtorch.layout import Buffers, layout
-from fedtorch.modules import check_module
+from fedtorch.modules import check_module, limit_threads
 from fedtorch.raised import needing_batches
 from fedtorch.tensors import CPU, across, join_tensors, mapped
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
-from fedtorch.whole import WholeModel, flat_of
+from fedtorch.whole import Beside, WholeModel, flat_of
 
 Loss = Callable[[Any, Any], torch.Tensor]
-# Below so many values several threads cost more than they gain: on two cores a step of
-# the digits network takes 2.5 times as long with them.
-SMALL = 1 << 20
+Write = Callable[[Any], str]
 
 
 class FlatModule:
@@ -56,22 +53,24 @@ class FlatModule:
         *,
         buffers: Buffers = None,
         local: Sequence[str] = (),
+        beside: Beside | None = None,
+        write: Write | None = None,
     ) -> None:
         self._make, self._device = build, device
         self._loss, self._metrics, self._samples = loss, metrics, samples
+        self._write = write
         # What is not trained is drawn alike everywhere, and in every run.
         module = check_module(self._drawn(Key.root(0)))
         self._layout = layout(module, buffers, local)
         self.advice = self._layout.advice
-        self._whole = whole = WholeModel(module, self._layout, device)
+        self._whole = whole = WholeModel(module, self._layout, device, beside)
         self._module, self.spec, self.local_L = module, whole.spec, whole.local_L
         self._w_D, self._g_D = whole.w_D, whole.g_D
         # What NumPy sees of both.
         self._w_here_D, self._g_here_D = shared(self._w_D), shared(self._g_D)
         self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
         self._loss_there = moved(loss, device)
-        if self.spec.dim < SMALL and "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(1)
+        limit_threads(module)
 
     def _build(self) -> nn.Module:
         with user_code("model"):
@@ -178,7 +177,11 @@ class FlatModule:
         self._g_D.zero_()
         targets = across(to_targets(y), self._device)
         with needing_batches(self._module):
-            return self._module(self._there(x)), targets
+            return self._outputs(self._there(x)), targets
+
+    def _outputs(self, x: Any) -> Any:
+        """Returns what the module makes of a batch that lies on its device."""
+        return self._module(x)
 
     def _gradient_here(self) -> Vector:
         """Returns the gradient after ``backward``, valid until the next call."""
@@ -229,12 +232,21 @@ class FlatModule:
         samples = self._samples(data, "the evaluation data")
         batches = map(samples.batch, evaluation_batches(len(samples)))
         outputs = (
-            (across(self._module(self._there(x)), CPU), to_targets(y))
+            (across(self._outputs(self._there(x)), CPU), to_targets(y))
             for x, y in batches
         )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
         with torch.no_grad():
             return measured(metrics, outputs, join_tensors), len(samples)
+
+    def write(self, w_D: Vector) -> str:
+        """Returns what the user's function has the module write; empty without one."""
+        if self._write is None:
+            return ""
+        self._module.eval()
+        self._take(w_D, self.local_L)
+        with torch.no_grad():
+            return str(self._write(self._module))
 
 
 def shared(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ Parameters are views of the vector. Buffers are copied into the module before a 
 since layers change them, and from there into the places of their gradient after it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,18 @@ from fedtorch.layout import Layout
 from fedtorch.modules import fingerprint
 from fedtorch.tensors import CPU, to_array
 
+Beside = Callable[[nn.Module, ParamSpec], Rest]
+
 
 class WholeModel:
     """The tensors of a module, sorted by what becomes of them."""
 
     def __init__(
-        self, module: nn.Module, sorted_: Layout, device: torch.device = CPU
+        self,
+        module: nn.Module,
+        sorted_: Layout,
+        device: torch.device = CPU,
+        beside: Beside | None = None,
     ) -> None:
         """Takes over a module, whose tensors hold their first values.
 
@@ -31,10 +38,12 @@ class WholeModel:
             module: is moved to the device.
             sorted_: what becomes of its tensors.
             device: where it computes.
+            beside: says what a checkpoint holds beside the flat vector; None: all.
         """
         self.module, self._layout = module, sorted_
         self.spec = spec_of(module, sorted_)
         self._spec = whole = self.spec.whole
+        self._rest = (beside or rest_of)(module, self.spec)
         module.to(device)
         self.w_D = torch.empty(whole.dim, device=device)
         self.g_D = torch.zeros(whole.dim, device=device)
@@ -51,7 +60,6 @@ class WholeModel:
             else:
                 self._buffers.append((spec, tensor))
         in_moments(self.w_D, whole.moments)
-        self._rest = rest_of(module, self.spec)
         first_L = self.w_D[self.spec.dim :].cpu().numpy().copy()
         self.local_L: Vector | None = first_L if len(first_L) else None
         names = [n for n, _ in module.named_buffers() if n in sorted_.frozen]
@@ -112,11 +120,14 @@ def spec_of(module: nn.Module, sorted_: Layout) -> ParamSpec:
         (name, tuple(tensors[name].shape), merge)
         for name, merge in sorted_.local.items()
     ]
+    known = module.state_dict(keep_vars=True)  # all but what the code computes anew
+    frozen = fingerprint(module, (n for n in sorted_.frozen if n in known))
     return ParamSpec.of(
         arrays,
-        frozen=fingerprint(module, sorted_.frozen),
+        frozen=frozen.whole,
         merges=sorted_.averaged,
         local=placed(shapes),
+        digests=frozen.parts,
     )
 
 
@@ -124,7 +135,7 @@ def flat_of(module: nn.Module, spec: ParamSpec) -> Vector:
     """Returns the flat vector of another module of the same layout."""
     tensors = _tensors(module)
     return spec.flatten(
-        {each.name: tensors[each.name].detach().numpy() for each in spec.tensors}
+        {each.name: tensors[each.name].detach().cpu().numpy() for each in spec.tensors}
     )
 
 

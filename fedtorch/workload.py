@@ -15,7 +15,7 @@ from fedcore.samples import IndexedSamples, Samples, as_samples
 from fedcore.workload import Workload
 from fedtorch.curvature import ModuleCurvature
 from fedtorch.devices import find_device
-from fedtorch.flat import FlatModule
+from fedtorch.flat import FlatModule, Write
 from fedtorch.layout import Buffers
 
 
@@ -42,6 +42,8 @@ class TorchWorkload(Workload):
             or ``frozen``; or that of any buffers by name pattern, of which the first
             that matches counts. All other buffers are frozen.
         local: name patterns of tensors that never leave a client, such as ``head.*``.
+        write: ``write(module)`` returns a text for each version that is evaluated, such
+            as a sample of a language model; the report shows it.
     """
 
     model: Callable[[], nn.Module]
@@ -50,6 +52,7 @@ class TorchWorkload(Workload):
     device: str = "cpu"
     buffers: Buffers = None
     local: Sequence[str] = ()
+    write: Write | None = None
 
     def flat(self) -> FlatModel:
         """Returns the module as one flat vector.
@@ -67,6 +70,7 @@ class TorchWorkload(Workload):
             where,
             buffers=self.buffers,
             local=self.local,
+            write=self.write,
         )
 
     def weighted_gradient(

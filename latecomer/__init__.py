@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from fedsim.experiments.predict.api import predict as predict
     from fedsim.experiments.scaling.api import scale as scale
     from fedtorch import TorchWorkload as TorchWorkload
+    from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
+    from fedtorch.patch import patch as patch
     from latecomer import data as data
     from latecomer import metrics as metrics
     from latecomer import models as models
@@ -39,6 +41,7 @@ _MODULES = {
     "Callback": "fedrun.callbacks",
     "Client": "fedcore.workload",
     "EarlyStopping": "fedrun.callbacks",
+    "HuggingFaceWorkload": "fedtorch.hugging_face",
     "MLflow": "fedrun.callbacks",
     "Results": "fedrun.results",
     "TensorBoard": "fedrun.callbacks",
@@ -52,6 +55,7 @@ _MODULES = {
     "compare_runs": "fedsim.experiments.api",
     "influence": "fedsim.experiments.influence.api",
     "leave_one_out": "fedrun.what_if.api",
+    "patch": "fedtorch.patch",
     "plan": "fedsim.experiments.plan.api",
     "predict": "fedsim.experiments.predict.api",
     "replay": "fedrun.what_if.api",

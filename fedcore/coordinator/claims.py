@@ -9,6 +9,7 @@ from fedcore.coordinator.records import Enrolled, Evaluated
 from fedcore.coordinator.state import ServerState
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Answer, Pull
+from fedcore.user_code import LONG_TEXT
 
 
 def enrolled(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | None:
@@ -87,4 +88,5 @@ def evaluated(event: ModelEvaluated, state: ServerState) -> Evaluated | None:
         version=event.version,
         values={k: float(v) for k, v in event.values.items() if math.isfinite(v)},
         samples=max(0, event.samples),
+        text=event.text[:LONG_TEXT],
     )

@@ -101,6 +101,8 @@ class ModelEvaluated(_Timed):
     version: int
     values: Mapping[str, float]
     samples: int
+    text: str = ""
+    """What the model wrote, for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,8 @@ class Evaluated(_Durable):
     version: int
     values: Mapping[str, float]
     samples: int
+    text: str = ""
+    """What the model wrote; kept for the report, and nothing depends on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,24 @@ from fedcore.labels import count_labels
 from fedcore.model import FlatModel
 from fedcore.params import Tensors
 from fedcore.participant import Trained as TaskResult
-from fedcore.samples import IndexedSamples, Samples, Subset, targets_of
+from fedcore.samples import (
+    IndexedSamples,
+    Samples,
+    Subset,
+    as_samples,
+    targets_of,
+)
 from fedcore.trees import save_tree
 from fedcore.typing import State, Vector
 from fedcore.workload.base import Train
 from fedcore.workload.named import NamedModel, NamedWorkload
 from fedcore.workload.task import LocalTask
 from fedcore.workload.training_task import TrainingTask
+
+NO_CURVATURE = (
+    "influence: this workload has a training loop of its own (train=), so its "
+    "gradients are not known; write gradient=, or use a TorchWorkload"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +56,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         Raises:
             WorkloadError: a pair is not one of samples.
         """
-        if isinstance(data, tuple | Subset):
-            return super().samples(data, whose)
-        return IndexedSamples(data)
+        return counted_samples(data, whose)
 
     def fits(self, algorithm: Algorithm) -> None:
         """Checks that the client algorithm needs no gradients.
@@ -55,14 +64,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         Raises:
             ConfigError: it needs some.
         """
-        for client in algorithm.clients.all:
-            if not (isinstance(client, SGDConfig) and client.is_plain):
-                raise ConfigError(
-                    f"client: {client.kind} with these settings needs gradients, and "
-                    "this workload has a training loop of its own (train=); use "
-                    "local_sgd without momentum and weight decay, which only passes on "
-                    "steps, lr and batch"
-                )
+        require_plain(algorithm)
 
     def train_task(
         self, model: FlatModel, public_D: Vector, data: Any, task: LocalTask
@@ -72,32 +74,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         Raises:
             WorkloadError: there are no samples, or what the loop keeps cannot be saved.
         """
-        config, size = task.config, _length(data)
-        assert isinstance(config, SGDConfig)
-        told = TrainingTask(
-            seed=task.key.seed(),
-            steps=task.step_count(size),
-            lr=config.lr,
-            batch=config.batch,
-            client=task.client,
-            version=task.version,
-            state=deepcopy(task.kept) or {},  # the loop may write into it
-        )
-        result = self.train(model.spec.unflatten(public_D.copy()), data, told)
-        counts = None
-        if task.counts_labels:
-            counts = count_labels(targets_of(data), np.arange(size))
-        return TaskResult(
-            delta_D=public_D - model.spec.flatten(result.params),
-            samples=int(result.samples),
-            steps=told.steps,
-            loss=None if result.loss is None else float(result.loss),
-            counts=counts,
-            kept=_checked_state(result.state),
-            used=config.used_by(size, told.steps),
-            skipped=sum(samples for samples, _ in told.skipped),
-            why=told.skipped[-1][1] if told.skipped else "",
-        )
+        return train_by_loop(self.train, model, public_D, data, task)
 
     def curvature(self, model: FlatModel) -> Curvature:
         """Refuses: the loop is the user's own, so its steps have no gradients.
@@ -105,10 +82,70 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         Raises:
             ConfigError: always.
         """
-        raise ConfigError(
-            "influence: this workload has a training loop of its own (train=), so its "
-            "gradients are not known; write gradient=, or use a TorchWorkload"
-        )
+        raise ConfigError(NO_CURVATURE)
+
+
+def counted_samples(data: Any, whose: str) -> Samples:
+    """Returns pairs and subsets as arrays; of other data only the length matters.
+
+    Raises:
+        WorkloadError: a pair is not one of samples.
+    """
+    if isinstance(data, tuple | Subset):
+        return as_samples(data, whose)
+    return IndexedSamples(data)
+
+
+def require_plain(algorithm: Algorithm) -> None:
+    """Checks that a client algorithm only passes on its numbers to a loop.
+
+    Raises:
+        ConfigError: it needs gradients.
+    """
+    for client in algorithm.clients.all:
+        if not (isinstance(client, SGDConfig) and client.is_plain):
+            raise ConfigError(
+                f"client: {client.kind} with these settings needs gradients, and "
+                "this workload has a training loop of its own (train=); use "
+                "local_sgd without momentum and weight decay, which only passes on "
+                "steps, lr and batch"
+            )
+
+
+def train_by_loop(
+    train: Train, model: FlatModel, public_D: Vector, data: Any, task: LocalTask
+) -> TaskResult:
+    """Computes the update of one task by a loop that takes and returns named arrays.
+
+    Raises:
+        WorkloadError: there are no samples, or what the loop keeps cannot be saved.
+    """
+    config, size = task.config, _length(data)
+    assert isinstance(config, SGDConfig)
+    told = TrainingTask(
+        seed=task.key.seed(),
+        steps=task.step_count(size),
+        lr=config.lr,
+        batch=config.batch,
+        client=task.client,
+        version=task.version,
+        state=deepcopy(task.kept) or {},  # the loop may write into it
+    )
+    result = train(model.spec.unflatten(public_D.copy()), data, told)
+    counts = None
+    if task.counts_labels:
+        counts = count_labels(targets_of(data), np.arange(size))
+    return TaskResult(
+        delta_D=public_D - model.spec.flatten(result.params),
+        samples=int(result.samples),
+        steps=told.steps,
+        loss=None if result.loss is None else float(result.loss),
+        counts=counts,
+        kept=_checked_state(result.state),
+        used=config.used_by(size, told.steps),
+        skipped=sum(samples for samples, _ in told.skipped),
+        why=told.skipped[-1][1] if told.skipped else "",
+    )
 
 
 def _no_gradient(params: Tensors, x: Any, y: Any) -> tuple[float, Tensors]:

@@ -8,7 +8,10 @@ from pathlib import Path
 import yaml
 
 from fedcore.errors import JournalError
-from fedrun.files import save_model
+from fedcore.params import ParamSpec, Rest
+from fedcore.typing import Vector
+from fedrun.checkpoints.adapter import save_adapter
+from fedrun.files import load_model, load_rest, save_model
 from fedrun.journal import Journal, public_model
 from fedrun.journal.recover import recover_from
 from fedrun.results import FRAMES, Results
@@ -27,13 +30,57 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
     Raises:
         JournalError: there is no such model.
     """
-    if version is None and which != "exact":
-        source = run / "models" / f"{which}.safetensors"
-        if source.is_file():
-            shutil.copyfile(source, out)
-            return f"{out}: the {which} model of {run}"
-        if which != "last":
-            raise JournalError(f"{run} has no {which} model yet")
+    if (source := _file_of(run, which, version)) is not None:
+        shutil.copyfile(source, out)
+        return f"{out}: the {which} model of {run}"
+    spec, model_D, rest, number = _held(run, which, version)
+    save_model(out, spec, model_D, rest=rest, version=str(number))
+    return f"{out}: version {number} of {run}"
+
+
+def export_adapter(run: Path, folder: Path, which: str, version: int | None) -> str:
+    """Writes the adapter of a model as a folder that PEFT loads.
+
+    Args:
+        run: the folder of the run.
+        folder: is made, where it is missing.
+        which: see :func:`export_model`, as for ``version``.
+        version: its number; None: ``which``.
+
+    Raises:
+        JournalError: there is no such model.
+        ModelError: it is no adapter.
+    """
+    if (source := _file_of(run, which, version)) is not None:
+        spec, model_D = load_model(source)
+        rest, told = load_rest(source), f"the {which} model of {run}"
+    else:
+        spec, model_D, rest, number = _held(run, which, version)
+        told = f"version {number} of {run}"
+    save_adapter(folder, spec, model_D, rest, str(run))
+    return f"{folder}: the adapter of {told}"
+
+
+def _file_of(run: Path, which: str, version: int | None) -> Path | None:
+    """Returns the file in which a run keeps a model; None: its journal has it.
+
+    Raises:
+        JournalError: neither has it.
+    """
+    if version is not None or which == "exact":
+        return None
+    source = run / "models" / f"{which}.safetensors"
+    if source.is_file():
+        return source
+    if which != "last":
+        raise JournalError(f"{run} has no {which} model yet")
+    return None
+
+
+def _held(
+    run: Path, which: str, version: int | None
+) -> tuple[ParamSpec, Vector, Rest, int]:
+    """Reads the public or the exact model, or a version, from a run's journal."""
     with closing(Journal.open(run, read_only=True)) as journal:
         spec, _ = journal.initial()
         if version is None:
@@ -42,9 +89,7 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
             model_D = state.exact_D if is_exact else state.published.public_D
         else:
             model_D, number = public_model(journal, version), version
-        rest = journal.rest()
-    save_model(out, spec, model_D, rest=rest, version=str(number))
-    return f"{out}: version {number} of {run}"
+        return spec, model_D, journal.rest(), number
 
 
 def export_tables(run: Path, folder: Path) -> list[Path]:

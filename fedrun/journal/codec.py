@@ -48,6 +48,8 @@ def facts_of(record: Row) -> dict[str, Any]:
     if "counts" in facts:
         facts["counts"] = counts_list(facts["counts"])
     # As earlier versions wrote it, where nothing is known:
+    if facts.get("text") == "":
+        del facts["text"]
     if facts.get("measured", ...) is None:
         del facts["measured"]
     if facts.get("planned", ...) is None:

@@ -12,6 +12,7 @@ from fedrun.report.learning import section as learning
 from fedrun.report.memory import section as memory
 from fedrun.report.page import page
 from fedrun.report.staleness import section as staleness
+from fedrun.report.texts import section as texts
 from fedrun.report.timeline import section as timeline
 from fedrun.report.traffic import section as traffic
 from fedrun.report.verdicts import section as verdicts
@@ -42,6 +43,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         intro(results, timelines),
         [
             learning(results),
+            *filter(None, [texts(results)]),
             coverage(results),
             staleness(results),
             verdicts(results, timelines),

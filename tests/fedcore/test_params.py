@@ -35,6 +35,25 @@ def test_a_spec_knows_where_each_tensor_lies() -> None:
     assert SPEC.tensors[1].slice == slice(6, 9)
 
 
+def test_frozen_tensors_that_differ_are_named_and_the_spec_tells_their_digests() -> (
+    None
+):
+    mine, theirs, old = (
+        ParamSpec.of(TENSORS, frozen=frozen, digests=digests)
+        for frozen, digests in (
+            ("1", (("a", "x"), ("b", "y"), ("c", "z"))),
+            ("2", (("a", "x"), ("b", "n"), ("c", "n"))),
+            ("3", ()),
+        )
+    )
+    assert ParamSpec.from_json(mine.to_json()) == mine
+    assert mine.first_difference(theirs) == (
+        "the frozen weights are not the same: tensor 'b' differs, and 1 more"
+    )
+    assert mine.first_difference(old) == "the frozen weights are not the same"
+    assert "digests" not in old.to_json()
+
+
 def test_flattening_keeps_the_order_and_yields_float32() -> None:
     flat_D = SPEC.flatten(TENSORS)
     assert flat_D.dtype == np.float32

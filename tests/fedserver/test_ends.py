@@ -244,6 +244,7 @@ def test_an_evaluator_that_dies_does_not_stop_the_federation(server: Served) -> 
             key=another.key,
             model=pb.ModelName(epoch=another.epoch, version=reply.version),
             values={"accuracy": 0.5},
+            text="def f():\n    return 1",
         ),
         timeout=CALL,
     )

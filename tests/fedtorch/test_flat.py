@@ -188,7 +188,9 @@ def test_frozen_weights_stay_and_are_part_of_the_fingerprint() -> None:
     assert [t.name for t in ours.spec.tensors] == ["2.weight", "2.bias"]
     assert ours.spec == again.spec
     difference = ours.spec.first_difference(theirs.spec)
-    assert difference == "the frozen weights are not the same"
+    assert difference == (
+        "the frozen weights are not the same: tensor '0.weight' differs"
+    )
     assert workload().flat().spec.frozen == ""
 
 

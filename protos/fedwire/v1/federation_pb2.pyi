@@ -441,7 +441,7 @@ class Notice(_message.Message):
     def __init__(self, kind: _Optional[_Union[Notice.Kind, str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("key", "model", "values", "samples", "error", "skipped")
+    __slots__ = ("key", "model", "values", "samples", "error", "skipped", "text")
     class ValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -455,13 +455,15 @@ class ReportRequest(_message.Message):
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     model: ModelName
     values: _containers.ScalarMap[str, float]
     samples: int
     error: str
     skipped: int
-    def __init__(self, key: _Optional[bytes] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ..., skipped: _Optional[int] = ...) -> None: ...
+    text: str
+    def __init__(self, key: _Optional[bytes] = ..., model: _Optional[_Union[ModelName, _Mapping]] = ..., values: _Optional[_Mapping[str, float]] = ..., samples: _Optional[int] = ..., error: _Optional[str] = ..., skipped: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ()

@@ -29,6 +29,7 @@ CONFIGURED = Configured(
     origin="o", versions={"numpy": "2"},
 )  # fmt: skip
 MEASURED = Evaluated(at=1.0, cid="ann", version=2, values={"loss": 0.5}, samples=3)
+WRITTEN = replace(MEASURED, text="def f():\n    return 1")
 
 
 def sample(cls: Any) -> Any:
@@ -55,6 +56,7 @@ OTHERS = [
         STEPPED,
         CONFIGURED,
         MEASURED,
+        WRITTEN,
         *OTHERS,
     ],
     ids=lambda record: type(record).__name__,

@@ -105,6 +105,19 @@ class Story:
             )
         )
 
+    def show(self, name: str, at: float, version: int, text: str) -> None:
+        """An evaluator sends a text of the model."""
+        self.records.append(
+            Evaluated(
+                at=at,
+                cid=f"id-{name}",
+                version=version,
+                values={},
+                samples=1,
+                text=text,
+            )
+        )
+
     def lose(self, name: str, at: float) -> None:
         """A client is not heard of any more."""
         self.records.append(Lost(at=at, cid=f"id-{name}"))

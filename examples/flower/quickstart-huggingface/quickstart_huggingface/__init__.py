@@ -1,0 +1,1 @@
+"""quickstart_huggingface: a Flower app with a small BERT."""

@@ -1,0 +1,50 @@
+"""Writes an adapter as PEFT's ``save_pretrained`` does, without PEFT.
+
+What PEFT needs to know travels with the model: its config, and the names that it gives
+to the adapter's tensors. Whoever makes version 0 has put them there.
+"""
+
+import json
+from pathlib import Path
+
+from fedcore.errors import ModelError
+from fedcore.params import ADAPTER, ParamSpec, Rest
+from fedcore.typing import Vector
+from fedrun.durable import make_folder
+from fedrun.files import save_arrays
+
+
+def save_adapter(
+    folder: Path, spec: ParamSpec, flat_D: Vector, rest: Rest, whose: str
+) -> None:
+    """Writes ``adapter_config.json`` and ``adapter_model.safetensors``.
+
+    Args:
+        folder: is made, where it is missing.
+        spec: of the model's flat vector.
+        flat_D: what is trained of the adapter, shape (D,).
+        rest: what is not, and what is known of the adapter.
+        whose: names the run, for messages.
+
+    Raises:
+        ModelError: the model is no adapter, or trains something beside it.
+    """
+    if ADAPTER not in rest.about:
+        raise ModelError(
+            f"{whose}: its model is no PEFT adapter, so there is none to export; leave "
+            "out --adapter, and -o FILE writes the model"
+        )
+    about = json.loads(rest.about[ADAPTER])
+    names, tensors = about["names"], {**rest.frozen, **spec.unflatten(flat_D)}
+    for name in tensors:
+        if name not in names:
+            raise ModelError(
+                f"{whose}: tensor {name!r} is trained and is not a part of the "
+                "adapter; leave out --adapter, and -o FILE writes all that is trained"
+            )
+    make_folder(folder)
+    config = json.dumps(about["config"], indent=2, sort_keys=True) + "\n"
+    (folder / "adapter_config.json").write_text(config, encoding="utf-8")
+    arrays = {theirs: tensors[ours] for ours, theirs in names.items()}
+    path = folder / "adapter_model.safetensors"
+    save_arrays(path, arrays, {"format": "pt"}, private=False)
