@@ -1,0 +1,1 @@
+"""Flower apps as workloads: their folders, their records and their first message."""
