@@ -18,6 +18,7 @@ class Net(nn.Module):
         self.fc = nn.Linear(8 * 4 * 4, 10)
 
     def forward(self, x):
+        """Returns the scores of each class, (B, 10)."""
         x = self.pool(torch.relu(self.conv(x.view(-1, 1, 8, 8))))
         return self.fc(x.flatten(1))
 
@@ -27,10 +28,9 @@ def load_data(partition_id, num_partitions, batch_size):
     rows = np.random.default_rng(42).permutation(len(y))[partition_id::num_partitions]
     cut = len(rows) * 8 // 10
     train, test = rows[:cut], rows[cut:]
-    trainloader = DataLoader(
-        TensorDataset(x[train], y[train]), batch_size, shuffle=True
-    )
-    return trainloader, DataLoader(TensorDataset(x[test], y[test]), batch_size)
+    trainset, testset = (TensorDataset(x[part], y[part]) for part in (train, test))
+    trainloader = DataLoader(trainset, batch_size, shuffle=True)
+    return trainloader, DataLoader(testset, batch_size)
 
 
 def load_centralized_data():
