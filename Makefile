@@ -16,7 +16,7 @@ CUTS ?= 1e5
 SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
-EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb,laws
+EXTRAS := torch,frames,huggingface,flower,flower-datasets,tensorboard,mlflow,wandb,laws
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile fidelity soak fuzz power kill mutants proto configuration docs containers clean

@@ -3,6 +3,7 @@
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.common import Context
+
 from quickstart_numpyclient.task import load_data, test, train
 
 

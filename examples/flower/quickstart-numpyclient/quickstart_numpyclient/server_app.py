@@ -4,6 +4,7 @@ from flwr.common import Context, ndarrays_to_parameters
 from flwr.server import ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.serverapp import ServerApp
+
 from quickstart_numpyclient.task import initial_parameters
 
 

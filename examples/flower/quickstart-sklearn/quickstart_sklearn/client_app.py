@@ -4,13 +4,14 @@ import warnings
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from sklearn.metrics import log_loss
+
 from quickstart_sklearn.task import (
     get_model,
     get_model_params,
     load_data,
     set_model_params,
 )
-from sklearn.metrics import log_loss
 
 app = ClientApp()
 

@@ -3,6 +3,7 @@
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
+
 from quickstart_sklearn.task import get_model, get_model_params
 
 app = ServerApp()
