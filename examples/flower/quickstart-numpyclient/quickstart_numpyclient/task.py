@@ -1,13 +1,21 @@
 """Softmax regression and the data."""
 
 import numpy as np
+from sklearn.datasets import load_digits
 
-from latecomer.data import digits
+TESTS = 450  # samples that no client has
+
+
+def _digits():
+    """All 1,797 digits in a fixed order: pixels from 0 to 1, and labels."""
+    digits = load_digits()
+    rows = np.random.default_rng(42).permutation(len(digits.target))
+    return (digits.data[rows] / 16).astype(np.float32), digits.target[rows]
 
 
 def load_data(partition_id, num_partitions):
-    x, y = digits("train")
-    rows = np.random.default_rng(42).permutation(len(y))[partition_id::num_partitions]
+    x, y = _digits()
+    rows = np.arange(TESTS, len(y))[partition_id::num_partitions]
     cut = len(rows) * 8 // 10
     train, test = rows[:cut], rows[cut:]
     return (x[train], y[train]), (x[test], y[test])
