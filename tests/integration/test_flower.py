@@ -11,12 +11,14 @@ import pytest
 
 from fedrun.results import Results
 from tests.fedrun.flower.apps import CLIENT, tiny, trains
+from tests.flower import import_flwr
 from tests.integration.test_local_tensors import again, has_made
 from tests.integration.test_two_drivers import published
 from tests.integration.typed import desk, typed
 from tools.local import LocalFederation
 
 pytestmark = pytest.mark.needs("flwr")
+import_flwr()
 Make = Callable[..., LocalFederation]
 CLIENTS, VERSIONS = 2, 5
 COUNTING = (
