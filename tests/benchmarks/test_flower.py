@@ -37,6 +37,7 @@ def test_an_example_is_an_app_of_flower(name: str) -> None:
     assert folder.nodes == simulated.NODES
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.needs("flwr", "torch")
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_learns(name: str, tmp_path: Path) -> None:

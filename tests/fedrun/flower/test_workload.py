@@ -278,10 +278,7 @@ def test_metrics_travel_in_the_journal_with_their_update(tmp_path: Path) -> None
     results = simulated(tiny(tmp_path))
     from fedcore.coordinator.records import Decided
 
-    losses = [
-        json.dumps(dict(r.metrics or {}))
-        for r in results.records
-        if isinstance(r, Decided)
-    ]
+    decided = [record for record in results.records if isinstance(record, Decided)]
+    losses = [json.dumps(dict(record.metrics or {})) for record in decided]
     assert len(losses) == 12
     assert all("train_loss" in each for each in losses)
