@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from fedcore.clients import Descent, Taken
 from fedcore.params import ParamSpec, Rest
 from fedcore.rng import Key
-from fedcore.typing import Array, Counts, Indices, Vector
+from fedcore.typing import Array, Counts, Indices, State, Vector
 
 Metrics = Mapping[str, float]
 
@@ -67,6 +67,20 @@ class Writer(Protocol):
 
     def write(self, w_D: Vector) -> str:
         """Returns what the model writes; empty if there is nothing to show."""
+
+
+@runtime_checkable
+class EvaluatesWithState(Protocol):
+    """A model whose evaluation by a client depends on what the client has kept."""
+
+    def evaluate_with(self, w_D: Vector, data: Any, kept: State) -> tuple[Metrics, int]:
+        """Returns metrics over a client's data, and its number of samples.
+
+        Args:
+            w_D: the model.
+            data: what ``valid_data`` returned for the client.
+            kept: what the client has kept from its last task; None: it has had none.
+        """
 
 
 class Weighted(NamedTuple):

@@ -2,6 +2,7 @@
 
 from fedcore.workload.base import Workload as Workload
 from fedcore.workload.named import GradientWorkload as GradientWorkload
+from fedcore.workload.named import NamedModel as NamedModel
 from fedcore.workload.own_loop import NO_CURVATURE as NO_CURVATURE
 from fedcore.workload.own_loop import LoopWorkload as LoopWorkload
 from fedcore.workload.own_loop import counted_samples as counted_samples

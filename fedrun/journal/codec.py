@@ -52,6 +52,8 @@ def facts_of(record: Row) -> dict[str, Any]:
         del facts["text"]
     if facts.get("measured", ...) is None:
         del facts["measured"]
+    if facts.get("metrics", ...) is None:
+        del facts["metrics"]
     if facts.get("planned", ...) is None:
         del facts["planned"], facts["counts"]
     return facts

@@ -1,0 +1,37 @@
+"""The library flwr, where it is installed and not too old."""
+
+import os
+import re
+from importlib.metadata import version
+from typing import Any
+
+from fedcore.errors import ConfigError
+from fedrun.optional import needed
+
+OLDEST = (1, 24)  # the first whose range of protobuf meets ours
+EXTRA = "flower"
+PURPOSE = "a Flower app"
+
+
+def flwr(module: str, purpose: str = PURPOSE) -> Any:
+    """Imports a module of flwr.
+
+    Flower then sends no telemetry; it reads that once, when it is imported.
+
+    Args:
+        module: its dotted name.
+        purpose: what cannot be done without it, for the message.
+
+    Raises:
+        ConfigError: it is not installed, or too old; the message says how to get it.
+    """
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    needed("flwr", EXTRA, purpose)
+    found = version("flwr")
+    if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ConfigError(
+            f"{purpose} needs flwr {oldest} or newer, found {found}: "
+            f"pip install -U 'latecomer[{EXTRA}]'"
+        )
+    return needed(module, EXTRA, purpose)
