@@ -1,12 +1,12 @@
 """What the platform asks of a model: one flat vector, alone or in a stack."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fedcore.clients import Descent, Taken
 from fedcore.params import ParamSpec, Rest
 from fedcore.rng import Key
-from fedcore.typing import Array, Counts, Indices, Vector
+from fedcore.typing import Array, Counts, Indices, State, Vector
 
 Metrics = Mapping[str, float]
 
@@ -58,6 +58,20 @@ class FlatModel(Protocol):
 
         Raises:
             NotStackableError: it can only be trained one by one; says why.
+        """
+
+
+@runtime_checkable
+class EvaluatesWithState(Protocol):
+    """A model whose evaluation by a client depends on what the client has kept."""
+
+    def evaluate_with(self, w_D: Vector, data: Any, kept: State) -> tuple[Metrics, int]:
+        """Returns metrics over a client's data, and its number of samples.
+
+        Args:
+            w_D: the model.
+            data: what ``valid_data`` returned for the client.
+            kept: what the client has kept from its last task; None: it has had none.
         """
 
 

@@ -5,7 +5,7 @@ epoch is the random name of one history, and a new one begins when an older stat
 restored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -141,6 +141,7 @@ class Push:
     counts: Counts | None = None  # labels per class
     loss: float | None = None
     measured: Measured | None = None  # what the training took
+    metrics: Mapping[str, float] | None = None  # that the user's loop returned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig, joined, parted
 from fedcore.errors import StoppedError
-from fedcore.model import FlatModel, Metrics
+from fedcore.model import EvaluatesWithState, FlatModel, Metrics
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
@@ -74,7 +74,10 @@ def evaluate_own(
         The metrics, and the number of samples.
     """
     method, local_L = parted(kept, model.local_L)
-    values, samples = model.evaluate(public_D, data, local_L)
+    if isinstance(model, EvaluatesWithState):
+        values, samples = model.evaluate_with(public_D, data, kept)
+    else:
+        values, samples = model.evaluate(public_D, data, local_L)
     personal_D = config.personal(method)
     if personal_D is None:
         return values, samples

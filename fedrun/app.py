@@ -1,4 +1,4 @@
-"""Finds the user's workload: ``module:attribute`` or ``file.py:attribute``."""
+"""Finds the user's workload: ``module:attribute``, or a folder of a Flower app."""
 
 import importlib
 import sys
@@ -8,6 +8,7 @@ from types import ModuleType
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
+from fedrun.flower import FlowerFolder, is_flower, load_flower, parse_name
 from fedrun.user_files import digest_of, has_changed, import_file, imported, note
 
 
@@ -15,7 +16,7 @@ def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> W
     """Returns the workload that a name stands for.
 
     Args:
-        name: ``module:attribute`` or ``file.py:attribute``.
+        name: ``module:attribute``, ``file.py:attribute`` or ``flower:FOLDER``.
         folder: where to look first; the working folder by default.
         fresh: import a file again if it has changed, as in a notebook.
 
@@ -23,10 +24,13 @@ def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> W
         WorkloadError: no such module or attribute, or it is no workload; the message
             lists the workloads that the module has.
     """
+    if is_flower(name):
+        return load_flower(name, folder, fresh=fresh)
     where, _, attribute = name.partition(":")
     if not where or not attribute:
         raise WorkloadError(
-            f"app {name!r}: expected module:attribute or file.py:attribute"
+            f"app {name!r}: expected module:attribute, file.py:attribute or "
+            "flower:FOLDER"
         )
     module = _module(where, folder or Path.cwd(), fresh=fresh)
     found = getattr(module, attribute, None)
@@ -62,6 +66,9 @@ def app_of(
 
 def code_hash(name: str, folder: Path | None = None) -> str:
     """Returns a digest of the module's source, by which changed code is noticed."""
+    if is_flower(name):
+        path, _ = parse_name(name, folder or Path.cwd())
+        return FlowerFolder.read(path).digest()
     where = name.partition(":")[0]
     source = _module(where, folder or Path.cwd()).__file__
     return digest_of(Path(source).read_bytes()) if source else ""

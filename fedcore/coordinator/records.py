@@ -74,6 +74,7 @@ class Decided(_Durable):
     nbytes: int
     payload: Bytes  # empty if it was malformed
     measured: Measured | None = None  # what its training took
+    metrics: Mapping[str, float] | None = None  # of its training, by the user's loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

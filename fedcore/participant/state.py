@@ -1,5 +1,6 @@
 """What a client must not forget, and what its side of the protocol speaks of."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -50,6 +51,7 @@ class Trained(NamedTuple):
     why: str = ""  # and why it left out the last ones
     used: int = 0  # samples that the steps used, each as often as it was used
     measured: Measured | None = None
+    metrics: Mapping[str, float] | None = None  # that the user's own loop returned
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ def sent(
         counts=trained.counts,
         loss=trained.loss,
         measured=trained.measured,
+        metrics=trained.metrics,
     )
     memory_D = None if state.memory_D is None else np.zeros_like(state.memory_D)
     return replace(

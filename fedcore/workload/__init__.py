@@ -2,6 +2,7 @@
 
 from fedcore.workload.base import Workload as Workload
 from fedcore.workload.named import GradientWorkload as GradientWorkload
+from fedcore.workload.named import NamedModel as NamedModel
 from fedcore.workload.own_loop import LoopWorkload as LoopWorkload
 from fedcore.workload.task import NOBODY as NOBODY
 from fedcore.workload.task import Client as Client

@@ -10,6 +10,7 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import SGDConfig
 from fedcore.errors import ConfigError, WorkloadError
+from fedcore.evaluation import numbers
 from fedcore.influence.base import Curvature
 from fedcore.labels import count_labels
 from fedcore.model import FlatModel
@@ -97,6 +98,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
             used=config.used_by(size, told.steps),
             skipped=sum(samples for samples, _ in told.skipped),
             why=told.skipped[-1][1] if told.skipped else "",
+            metrics=numbers("", result.metrics) if result.metrics else None,
         )
 
     def curvature(self, model: FlatModel) -> Curvature:

@@ -70,9 +70,12 @@ class Trained:
         loss: the mean training loss, if there is one.
         state: what the loop wants to keep for this client's next task, such as an
             optimiser's moments: arrays, numbers and texts by name. It is never sent.
+        metrics: of the training, as numbers by name. They are sent with the update and
+            stand in the journal; ``Results.updates`` shows them as ``metrics.NAME``.
     """
 
     params: Tensors
     samples: int
     loss: float | None = None
     state: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Any] | None = None

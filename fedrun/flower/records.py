@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.merging import MEAN, PARAMETER, Merge
-from fedcore.params import ParamSpec
+from fedcore.params import ParamSpec, Tensors
 from fedcore.typing import Vector
 from fedrun.flower.library import flwr
 
@@ -64,7 +64,13 @@ class RecordLayout:
         )
 
     def flatten(self, record: ArrayRecord, whose: str = "these arrays") -> Vector:
-        """Returns the flat vector of a record, shape (D,), float32.
+        """Returns a record's flat vector (D,) in float32; see :meth:`tensors`."""
+        return self.spec.flatten(self.tensors(record, whose))
+
+    def tensors(
+        self, record: ArrayRecord, whose: str = "these arrays"
+    ) -> dict[str, AnyArray]:
+        """Returns the arrays of a record that are trained and averaged, as float32.
 
         Args:
             record: of the same names and shapes; its types may be others.
@@ -80,7 +86,7 @@ class RecordLayout:
                 f"{whose}: array {unknown[0]!r} is not in the federation's model; its "
                 f"arrays: {', '.join(self.dtypes)}"
             )
-        tensors = {}
+        tensors: dict[str, AnyArray] = {}
         for each in self.spec.tensors:
             if each.name not in record:
                 raise SpecMismatchError(f"{whose}: array {each.name!r} is missing")
@@ -98,7 +104,7 @@ class RecordLayout:
                     f"{self.dtypes[each.name]}"
                 )
             tensors[each.name] = found
-        return self.spec.flatten(tensors)
+        return tensors
 
     def local(self, record: ArrayRecord) -> dict[str, AnyArray]:
         """Returns the arrays of a record that stay with the client."""
@@ -117,8 +123,13 @@ class RecordLayout:
             flat_D: the model; companions may follow its D values.
             local: the arrays that stay with the client; by default the first ones.
         """
+        return self.record_of(self.spec.unflatten(flat_D), local)
+
+    def record_of(
+        self, trained: Tensors, local: Mapping[str, AnyArray] | None = None
+    ) -> ArrayRecord:
+        """Returns the record of named arrays; see :meth:`record`."""
         own = self.first if local is None else {**self.first, **local}
-        trained = self.spec.unflatten(flat_D)
         app = flwr("flwr.app")
         return app.ArrayRecord(
             {

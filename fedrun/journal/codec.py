@@ -50,6 +50,8 @@ def facts_of(record: Row) -> dict[str, Any]:
     # As earlier versions wrote it, where nothing is known:
     if facts.get("measured", ...) is None:
         del facts["measured"]
+    if facts.get("metrics", ...) is None:
+        del facts["metrics"]
     if facts.get("planned", ...) is None:
         del facts["planned"], facts["counts"]
     return facts

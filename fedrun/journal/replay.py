@@ -210,6 +210,7 @@ class Replay:
             counts=record.counts,
             loss=record.loss,
             measured=record.measured,
+            metrics=record.metrics,
         )
         return self.coordinator.handle(
             UpdatePushed(at=record.at, push=push, opened=opened)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from fedcore.algorithm import count_samples
-from fedcore.coordinator.records import Decided, Leased, Lost, Skipped, Stepped
+from fedcore.coordinator.records import Leased, Lost, Skipped, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedrun.files import complete, load_model, load_rest
@@ -96,9 +96,12 @@ class Results(Records):
 
     @cached_property
     def updates(self) -> Table:
-        """Updates with their verdicts."""
-        table = tables.table_of(self, Decided, tables.UPDATES)
-        return table | {"verdict": [v.value for v in table["verdict"]]} if table else {}
+        """Updates with their verdicts.
+
+        The columns ``metrics.NAME`` are the metrics of the training that a loop of the
+        user's own has returned.
+        """
+        return tables.updates(self)
 
     @cached_property
     def tasks(self) -> Table:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedcore.coordinator.records import Decided
+from fedcore.text import printable
 from fedrun.results.coverage import Coverage
 from fedrun.results.records import Records
 
@@ -43,6 +45,17 @@ def table_of(run: Records, kind: type, shown: Mapping[str, str]) -> Table:
         for r in run.of(kind)
     ]
     return columns(rows)
+
+
+def updates(run: Records) -> Table:
+    """Makes a table of updates, with a column for each metric of their training."""
+    table = table_of(run, Decided, UPDATES)
+    if not table:
+        return {}
+    found = [record.metrics or {} for record in run.of(Decided)]
+    names = dict.fromkeys(name for metrics in found for name in metrics)
+    more = {f"metrics.{printable(n)}": [m.get(n) for m in found] for n in names}
+    return {**table, "verdict": [v.value for v in table["verdict"]], **more}
 
 
 def shares(run: Records, coverage: Coverage) -> Table:

@@ -399,6 +399,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         size=0 if is_small else len(push.payload),
         digest=b"" if is_small else digest_bytes(push.digest),
         measured=_measured(push.measured),
+        metrics=push.metrics,
     )
 
 
@@ -435,6 +436,7 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
         measured=_read_measured(message.measured)
         if message.HasField("measured")
         else None,
+        metrics=dict(message.metrics) or None,
     )
 
 

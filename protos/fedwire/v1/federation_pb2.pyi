@@ -278,7 +278,14 @@ class PullReply(_message.Message):
     def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ..., work: _Optional[float] = ..., density: _Optional[float] = ..., samples: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PushHeader(_message.Message):
-    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest", "measured")
+    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest", "measured", "metrics")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     KEY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +305,7 @@ class PushHeader(_message.Message):
     SIZE_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     epoch: int
     seq: int
@@ -317,7 +325,8 @@ class PushHeader(_message.Message):
     size: int
     digest: bytes
     measured: Measured
-    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ...) -> None: ...
+    metrics: _containers.ScalarMap[str, float]
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class PushFrame(_message.Message):
     __slots__ = ("header", "chunk")

@@ -1,0 +1,1 @@
+"""quickstart-torch: a Flower app with PyTorch."""

@@ -1,0 +1,186 @@
+"""A Flower app in this process: its ClientApp, and what its ServerApp sends first."""
+
+import random
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedcore.errors import WorkloadError
+from fedcore.rng import Key
+from fedcore.typing import Seconds
+from fedcore.workload import Client
+from fedrun.flower import messages
+from fedrun.flower.folder import FlowerFolder, Value
+from fedrun.flower.initial import LEGACY_EVALUATE, LIMIT, First, first_message
+from fedrun.flower.library import flwr
+from fedrun.flower.messages import Answer
+from fedrun.flower.records import RecordLayout
+
+
+@dataclass(frozen=True)
+class FlowerApp:
+    """A Flower app, imported once.
+
+    Attributes:
+        folder: of the app.
+        replaced: values in place of those in its pyproject.toml.
+        limit: how long to wait for the ServerApp's first message.
+    """
+
+    folder: FlowerFolder
+    replaced: Mapping[str, Value] = field(default_factory=dict)
+    limit: Seconds = LIMIT
+    _firsts: dict[int, First] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Checks that the values that are replaced exist.
+
+        Raises:
+            WorkloadError: the app's pyproject.toml has no such value.
+        """
+        unknown = [key for key in self.replaced if key not in self.folder.config]
+        if unknown:
+            known = ", ".join(self.folder.config) or "none"
+            raise WorkloadError(
+                f"{self.name}: {unknown[0]!r} is not in [tool.flwr.app.config]; there: "
+                f"{known}"
+            )
+
+    @property
+    def name(self) -> str:
+        """The app's name, for messages."""
+        return str(self.folder.path)
+
+    @property
+    def run_config(self) -> dict[str, Value]:
+        """What ``Context.run_config`` holds."""
+        return {**self.folder.config, **self.replaced}
+
+    @cached_property
+    def client_app(self) -> Any:
+        """The ClientApp."""
+        return self.folder.load(self.folder.client, "ClientApp")
+
+    @cached_property
+    def server_app(self) -> Any:
+        """The ServerApp.
+
+        Raises:
+            WorkloadError: the folder names none.
+        """
+        if not self.folder.server:
+            raise WorkloadError(
+                f"{self.name}: [tool.flwr.app.components] has no serverapp, which sends "
+                "version 0 of the model"
+            )
+        return self.folder.load(self.folder.server, "ServerApp")
+
+    @cached_property
+    def layout(self) -> RecordLayout:
+        """How the arrays of the model lie in a flat vector."""
+        return RecordLayout.of(self.first.arrays)
+
+    @property
+    def first(self) -> First:
+        """What the ServerApp sends first; its arrays are of the seed 0."""
+        return self.first_of(Key.root(0).fold_in("initial"))
+
+    def first_of(self, key: Key) -> First:
+        """Returns what the ServerApp sends first, with arrays drawn by this key.
+
+        Raises:
+            WorkloadError: it sends nothing, or raises.
+        """
+        seed = key.seed()
+        if seed not in self._firsts:
+            seed_all(key)
+            context = flwr("flwr.app").Context(
+                run_id=messages.RUN_ID,
+                node_id=messages.SERVER,
+                node_config={},
+                state=flwr("flwr.app").RecordDict(),
+                run_config=self.run_config,
+            )
+            self._firsts[seed] = first_message(
+                self.server_app,
+                context,
+                self._ask,
+                self.folder.nodes,
+                self.name,
+                self.limit,
+            )
+        return self._firsts[seed]
+
+    def _ask(self, node: int, message: Any) -> Any:
+        """A client's reply to what the ServerApp asks before the first training."""
+        client = Client(f"client-{node}", node, self.folder.nodes)
+        state = flwr("flwr.app").RecordDict()
+        return self.client_app(message, self.context(client, state))
+
+    def context(self, client: Client, state: Any) -> Any:
+        """Returns the Context of a client."""
+        return messages.context(client, state, self.run_config)
+
+    def has(self, kind: str) -> bool:
+        """Whether the ClientApp has a function for ``train`` or ``evaluate``."""
+        functions = getattr(self.client_app, "_registered_funcs", None)
+        if functions is None or getattr(self.client_app, "_call", None):
+            return True  # a NumPyClient says so when it is asked
+        return f"{kind}.default" in functions
+
+    def train(self, arrays: Any, client: Client, state: Any, version: int) -> Answer:
+        """Has the ClientApp train on a client's data.
+
+        Args:
+            arrays: an ArrayRecord of the model.
+            client: whose data.
+            state: of the client; the app may change it.
+            version: of the model.
+        """
+        first = self.first
+        app, records = flwr("flwr.app"), dict(first.records)
+        for name, record in records.items():
+            if isinstance(record, app.ConfigRecord):
+                records[name] = app.ConfigRecord(messages.in_round(record, version + 1))
+        content = app.RecordDict({first.arrays_key: arrays, **records})
+        return self._answer(first.kind, content, client, state, version + 1)
+
+    def evaluate(self, arrays: Any, client: Client, state: Any, version: int) -> Answer:
+        """Has the ClientApp evaluate a model on a client's data; see :meth:`train`."""
+        first, app = self.first, flwr("flwr.app")
+        configs = [
+            name for name, r in first.records.items() if isinstance(r, app.ConfigRecord)
+        ]
+        config = dict(first.evaluate_config or {})
+        keys = first.arrays_key, configs[0] if configs else "config"
+        if first.is_legacy:
+            keys = f"{LEGACY_EVALUATE}.parameters", f"{LEGACY_EVALUATE}.config"
+            config = messages.in_round(config, version)
+        else:
+            config[messages.ROUND] = version
+        content = app.RecordDict({keys[0]: arrays, keys[1]: app.ConfigRecord(config)})
+        return self._answer("evaluate", content, client, state, version)
+
+    def _answer(
+        self, kind: str, content: Any, client: Client, state: Any, number: int
+    ) -> Answer:
+        message = messages.instruction(content, kind, client, str(number))
+        context = self.context(client, state)
+        whose = f"{self.name}, {client.name}" if client.name else self.name
+        found = messages.call(self.client_app, message, context, whose)
+        category = kind.partition(".")[0]
+        return messages.read_reply(found, category, self.first.weight, whose)
+
+
+def seed_all(key: Key) -> None:
+    """Seeds the global generators, from which the code of a Flower app draws."""
+    seed = key.seed()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: TID251, NPY002 -- the app may draw from it
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
