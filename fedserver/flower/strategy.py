@@ -171,7 +171,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
             LatecomerError: the journal is of another run, the model cannot be averaged,
                 or all nodes fail.
         """
-        if self.synchronous:
+        if self.synchronous or getattr(grid, "captures", False):
             return super().start(
                 grid,
                 initial_arrays,
@@ -355,22 +355,9 @@ class Latecomer(Strategy):  # type: ignore[misc]
             self._layout = RecordLayout.of(arrays)
         model_D = self._layout.flatten(arrays)
         if self._rounds is None:
-            algorithm = build(self._plain(), self._layout.spec)
+            algorithm = build(self.config.algorithm, self._layout.spec)
             self._rounds = SynchronousRounds(algorithm, model_D, self.config.seed)
         return model_D
-
-    def _plain(self) -> Any:
-        """The recipe, whose messages must be plain arrays here.
-
-        Raises:
-            ConfigError: they are not.
-        """
-        if not self.synchronous:
-            raise ConfigError(
-                "rounds of Flower's own loop send plain arrays: use "
-                "Latecomer(..., synchronous=True)"
-            )
-        return self.config.algorithm
 
     def _messages(
         self, kind: str, numbers: list[int], round_: int, arrays: Any, config: Any
