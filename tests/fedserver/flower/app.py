@@ -1,0 +1,61 @@
+"""The example app with our strategy, in this process, and runs of it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+APP = Path(__file__).parents[3] / "examples" / "flower" / "with-latecomer"
+CONFIG = {
+    "slow-node": -1,
+    "slow-seconds": 0.0,
+    "local-steps": 3,
+    "learning-rate": 0.2,
+    "batch-size": 16,
+}
+NODES = [11, 12, 13, 14]
+
+
+def client_app(*mods: Any) -> Any:
+    """Returns the ClientApp with its mods, or with others.
+
+    Args:
+        mods: in place of its own; none: its own.
+    """
+    _find()
+    from digits_app import client_app as module  # noqa: PLC0415
+
+    if not mods:
+        return module.app
+    from flwr.clientapp import ClientApp  # noqa: PLC0415
+
+    app = ClientApp(mods=[mod for mod in mods if mod is not None])
+    app.train()(module.train)
+    app.evaluate()(module.evaluate)
+    return app
+
+
+def initial_arrays(seed: int = 0) -> Any:
+    """Returns version 0."""
+    _find()
+    from digits_app.task import initial_model  # noqa: PLC0415
+
+    flwr = pytest.importorskip("flwr.app")
+    model = initial_model(seed)
+    return flwr.ArrayRecord({name: flwr.Array(w) for name, w in model.items()})
+
+
+def evaluate_fn() -> Callable[[int, Any], Any]:
+    """Returns the ServerApp's evaluation."""
+    _find()
+    from digits_app.server_app import global_evaluate  # noqa: PLC0415
+
+    found: Callable[[int, Any], Any] = global_evaluate
+    return found
+
+
+def _find() -> None:
+    if str(APP) not in sys.path:
+        sys.path.insert(0, str(APP))
