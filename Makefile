@@ -16,10 +16,11 @@ CUTS ?= 1e5
 SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
-EXTRAS := torch,frames,huggingface,flower-datasets,tensorboard,mlflow,wandb,laws
+FLWR ?= 1.24.0
+EXTRAS := torch,frames,huggingface,flower,flower-datasets,tensorboard,mlflow,wandb,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 check claims bench codecs bytes simulation hostile fidelity soak fuzz power kill mutants proto configuration docs containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 test-flower check claims bench codecs bytes simulation hostile fidelity soak fuzz power kill mutants proto configuration docs containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +51,13 @@ test-protobuf7:  ## the wire's tests with the newest protobuf
 	.venv-protobuf7/bin/pip install -q --upgrade "pip>=25.1"
 	.venv-protobuf7/bin/pip install -q --group test -e . "protobuf>=7,<8"
 	.venv-protobuf7/bin/python -m pytest -q tests/fedwire tests/integration
+
+test-flower:  ## Flower apps with the oldest flwr that fits (FLWR=1.24.0)
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install -q --upgrade "pip>=25.1"
+	.venv-flower/bin/pip install -q -c constraints.txt --group test -e . "protobuf<7"
+	.venv-flower/bin/pip install -q "flwr==$(FLWR)" "protobuf>=6.31.1,<7"
+	.venv-flower/bin/python -m pytest -q --all-there tests/fedrun/flower
 
 check: $(VENV)/.stamp  ## style, types, import contracts, fresh stubs
 	$(BIN)/ruff format --check .
@@ -112,5 +120,5 @@ containers:  ## build the images and run them (needs podman; see deploy/README.m
 	deploy/test.sh
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-docs .venv-protobuf7 docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-docs .venv-protobuf7 .venv-flower docs/_build .mypy_cache .ruff_cache .pytest_cache
 	rm -f fedcore/kernels/*.so fedtorch/compiled/*.so

@@ -18,6 +18,7 @@ from fedrun.cli.command import (
     in_sentences,
     methods_option,
     named_app,
+    node_config_option,
     one_app,
     trust_options,
     with_options,
@@ -88,6 +89,7 @@ TRAINER = with_options(
         help="How many clients share the data; passed to train_data.",
     ),
     data_option,
+    node_config_option,
 )
 
 

@@ -82,6 +82,36 @@ data_option = click.option(
     metavar="KEY=VALUE",
     help="Tell train_data this, as client.args[KEY]. May be given several times.",
 )
+
+
+def _more_data(function: Callable[..., Any]) -> Any:
+    """Adds the items of ``--node-config`` to those of ``--data``."""
+
+    @wraps(function)
+    def command(
+        *, data: tuple[str, ...], node_config: tuple[str, ...], **given: Any
+    ) -> Any:
+        if node_config:
+            from fedrun.flower import node_items
+
+            data = (*data, *node_items(node_config))
+        return function(data=data, **given)
+
+    return in_sentences(command)
+
+
+def node_config_option(function: Callable[..., Any]) -> Any:
+    """Adds ``--node-config`` to a command that has ``--data``."""
+    option = click.option(
+        "--node-config",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="With --flower: what Context.node_config holds, as flower-supernode takes "
+        "it. May be given several times.",
+    )
+    return option(_more_data(function))
+
+
 trust_options = with_options(
     click.option(
         "--ca", type=PATH, help="The authority that signed the server's certificate."
@@ -129,13 +159,64 @@ def app_option(*, required: bool = False, otherwise: str = "") -> Decorator:
         required: whether the command needs it.
         otherwise: what is taken without it.
     """
-    return click.option(
-        "--app",
-        required=required,
-        metavar="MODULE:ATTRIBUTE",
-        help="The workload, such as my_app:workload or my_app.py:workload, looked for "
-        f"in the working folder first.{otherwise}",
+    options = with_options(
+        click.option(
+            "--app",
+            metavar="MODULE:ATTRIBUTE",
+            help="The workload, such as my_app:workload or my_app.py:workload, looked "
+            f"for in the working folder first.{otherwise}",
+        ),
+        click.option(
+            "--flower",
+            metavar="DIR",
+            help="In place of --app: the folder of a Flower app, with its "
+            "pyproject.toml.",
+        ),
+        click.option(
+            "--run-config",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="With --flower: other values than those of tool.flwr.app.config, as "
+            "flwr run takes them.",
+        ),
     )
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        @wraps(function)
+        def command(
+            *,
+            app: str | None,
+            flower: str | None,
+            run_config: tuple[str, ...],
+            **given: Any,
+        ) -> Any:
+            named = _app_named(app, flower, run_config)
+            if required:
+                named = one_app(named, None)
+            return function(app=named, **given)
+
+        return options(in_sentences(command))
+
+    return decorate
+
+
+def _app_named(
+    app: str | None, flower: str | None, run_config: tuple[str, ...]
+) -> str | None:
+    """Returns the app's name, whichever option gave it; None: none did.
+
+    Raises:
+        UsageError: two options did, or values of a run config belong to nothing.
+    """
+    if flower is None:
+        if run_config:
+            raise click.UsageError("--run-config is for --flower DIR")
+        return app
+    if app is not None:
+        raise click.UsageError("the app is given twice: by --app and by --flower")
+    from fedrun.flower import flower_name
+
+    return flower_name(flower, run_config)
 
 
 FROM_CONFIG = " Without it, the app that the config names."
@@ -160,7 +241,9 @@ def one_app(option: str | None, word: str | None) -> str:
     """
     if (option is None) == (word is None):
         many = "is missing" if option is None else "is given twice"
-        raise click.UsageError(f"the app {many}: say --app MODULE:ATTRIBUTE")
+        raise click.UsageError(
+            f"the app {many}: say --app MODULE:ATTRIBUTE, or --flower DIR"
+        )
     return option or word or ""
 
 

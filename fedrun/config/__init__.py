@@ -1,5 +1,6 @@
 """The one config file of a federation."""
 
+from fedrun.config.load import config_in as config_in
 from fedrun.config.load import load_config as load_config
 from fedrun.config.load import parse_config as parse_config
 from fedrun.config.model import FederationConfig as FederationConfig

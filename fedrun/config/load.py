@@ -28,11 +28,32 @@ def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
     """
     text = text_of(path)
     raw = mapping_of(text, str(path))
+    return config_in(path.resolve().parent, raw, changes, str(path), text)
+
+
+def config_in(
+    folder: Path,
+    raw: dict[str, Any],
+    changes: Iterable[str] = (),
+    source: str = "config",
+    text: str = "",
+) -> FederationConfig:
+    """Returns the federation that plain data describes, whose files are in a folder.
+
+    Args:
+        folder: from which relative paths are taken.
+        raw: the data, which the changes change.
+        changes: each as ``a.b=value``.
+        source: where they stand, for messages.
+        text: the YAML that they come from, if any.
+
+    Raises:
+        ConfigError: it has mistakes, one in each line.
+    """
     for change in changes:
         change_config(raw, change)
-    folder = path.resolve().parent
     raw = name_files(raw, folder)
-    return _in_folder(parse_config(raw, str(path), text), folder)
+    return _in_folder(parse_config(raw, source, text), folder)
 
 
 def parse_config(raw: Any, source: str = "config", text: str = "") -> FederationConfig:

@@ -74,8 +74,8 @@ class FlowerApp:
         """
         if not self.folder.server:
             raise WorkloadError(
-                f"{self.name}: [tool.flwr.app.components] has no serverapp, which sends "
-                "version 0 of the model"
+                f"{self.name}: [tool.flwr.app.components] has no serverapp, which "
+                "sends version 0 of the model"
             )
         return self.folder.load(self.folder.server, "ServerApp")
 

@@ -173,6 +173,21 @@ def flower_name(folder: str, run_config: Iterable[str] = ()) -> str:
     return f"{PREFIX}{folder}" + (f"?{query}" if query else "")
 
 
+def node_items(node_config: Iterable[str]) -> list[str]:
+    """Returns the items of ``--node-config`` as those of ``--data``: ``key=value``.
+
+    Args:
+        node_config: each as Flower takes them: ``"a=1 b=2"``, or a TOML file.
+
+    Raises:
+        ConfigError: one of them is neither.
+    """
+    values: UserConfig = {}
+    for each in node_config:
+        values |= read_config(each, "--node-config")
+    return [f"{key}={_spelt(value)}" for key, value in values.items()]
+
+
 def parse_name(name: str, folder: Path) -> tuple[Path, UserConfig]:
     """Splits the name of a Flower app into its folder and the values that it replaces.
 

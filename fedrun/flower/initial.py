@@ -41,6 +41,8 @@ class First:
         evaluate_config: of evaluations by clients; None: like ``records``.
         weight: the metric that holds a client's number of examples.
         rounds: how many rounds the ServerApp would run; None: unknown.
+        fraction: the share of clients that train in a round.
+        strategy: the name of its strategy; empty: unknown.
         evaluate: evaluates a model where the server is; None: it does not.
     """
 
@@ -51,6 +53,8 @@ class First:
     evaluate_config: Any = None
     weight: str = EXAMPLES
     rounds: int | None = None
+    fraction: float = 1.0
+    strategy: str = ""
     evaluate: CentralEvaluation | None = None
 
     @property
@@ -229,7 +233,10 @@ def _watched(first: First, grid: Any) -> Iterator[None]:
         if told.get("grid") is grid:
             first.rounds = told.get("num_rounds", first.rounds)
             first.evaluate_config = told.get("evaluate_config")
-            first.weight = getattr(told["self"], "weighted_by_key", EXAMPLES)
+            strategy = told["self"]
+            first.strategy = type(strategy).__name__
+            first.fraction = getattr(strategy, "fraction_train", 1.0)
+            first.weight = getattr(strategy, "weighted_by_key", EXAMPLES)
             first.evaluate = _central(told.pop("evaluate_fn", None))
         return original(*bound.args, **bound.kwargs)
 
@@ -260,6 +267,8 @@ def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
             strategy = kind() if whole is None else whole.strategy
         config = parts.config if parts else app._config
         first.rounds = getattr(config, "num_rounds", None)
+        first.strategy = type(strategy).__name__
+        first.fraction = getattr(strategy, "fraction_fit", 1.0)
         manager = server.SimpleClientManager()
         proxy = flwr("flwr.server.compat.grid_client_proxy").GridClientProxy
         waits = getattr(strategy, "min_available_clients", 1)

@@ -23,6 +23,7 @@ from fedrun.cli.command import (
 
 APP = app_option(otherwise=FROM_CONFIG)
 CONFIG = click.argument("config", type=PATH)
+OPTIONAL_CONFIG = click.argument("config", type=PATH, required=False)
 FEDERATION = with_options(APP, set_option, data_option)
 METRIC = click.option(
     "--metric",

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedcore.errors import JournalError
+from fedcore.errors import ConfigError, JournalError
+from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
 from fedrun.callbacks import CALLBACKS, Notice, Notifier
 from fedrun.checkpoints.export import export_config, export_tables
 from fedrun.cli.traffic_tables import traffic_tables
-from fedrun.config import load_config
+from fedrun.config import FederationConfig, config_in, load_config
+from fedrun.flower import federation_of, is_flower, load_flower
 from fedrun.report import (
     partition_page,
     partition_table,
@@ -33,7 +35,7 @@ TABLES = "tables"  # beside the report
 
 
 def simulate(
-    path: Path,
+    path: Path | None,
     hint: Hint,
     words: Sequence[str],
     *,
@@ -47,7 +49,7 @@ def simulate(
     """Runs a simulation, shows its progress, and prints and writes its results.
 
     Args:
-        path: the YAML file.
+        path: the YAML file. Without it, the folder of a Flower app says what it can.
         hint: what an interruption prints.
         words: the command as it was typed, without ``--out`` and ``--resume``.
         app: ``module:attribute``. Without it, the app that the config names.
@@ -57,10 +59,7 @@ def simulate(
         log: the names of callbacks that log the metrics.
         resume: the folder of a run to continue.
     """
-    config = load_config(path, changes)
-    name, place = app_of(app, config, path)
-    config = config.model_copy(update={"app": name})
-    workload = load_app(name, place)
+    config, workload, place = _federation(path, app, changes)
     console = Console(stderr=True)
     notifier = Notifier([CALLBACKS[each]() for each in log])
     folder = resume or out or free_folder(config)
@@ -96,6 +95,33 @@ def simulate(
         tables = f"tables: {results.folder / TABLES} ({formats()})"
         console.print(tables, soft_wrap=True, markup=False, highlight=False)
         console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
+
+
+def _federation(
+    path: Path | None, app: str | None, changes: Sequence[str]
+) -> tuple[FederationConfig, Workload, Path]:
+    """Returns a config, its workload, and the folder of its app.
+
+    Raises:
+        ConfigError: there is no file, and the app is no folder of a Flower app.
+    """
+    if path is None:
+        if app is None or not is_flower(app):
+            raise ConfigError(
+                "CONFIG is missing; only a Flower app (--flower DIR) says itself how "
+                "it is simulated"
+            )
+        place, flower = Path.cwd(), load_flower(app)
+        raw = federation_of(flower.app, app)
+        return (
+            config_in(place, raw, changes, str(flower.app.folder.path)),
+            flower,
+            place,
+        )
+    config = load_config(path, changes)
+    name, place = app_of(app, config, path)
+    config = config.model_copy(update={"app": name})
+    return config, load_app(name, place), place
 
 
 def _report_of(folder: Path) -> list[str]:

@@ -19,19 +19,22 @@ from fedrun.cli.command import (
     log_to_stderr,
     methods_option,
     named_app,
+    node_config_option,
     verbose_option,
 )
-from fedsim.cli.options import CONFIG, FEDERATION, count_option, out_option
+from fedsim.cli.options import FEDERATION, OPTIONAL_CONFIG, count_option, out_option
 
 
 @click.command(
     epilog=example(
         "fedsim run federation.yaml",
         "fedsim run federation.yaml --set algorithm.buffer=8 -o runs/buffer-8",
+        "fedsim run --flower quickstart --set stop.versions=5",
     )
 )
-@CONFIG
+@OPTIONAL_CONFIG
 @FEDERATION
+@node_config_option
 @out_option("The folder to write the run to.")
 @click.option(
     "--no-report", is_flag=True, help="Write neither report.html nor the tables."
@@ -51,7 +54,7 @@ from fedsim.cli.options import CONFIG, FEDERATION, count_option, out_option
 @verbose_option
 @in_sentences
 def run(
-    config: Path,
+    config: Path | None,
     app: str | None,
     changes: tuple[str, ...],
     data: tuple[str, ...],
@@ -63,13 +66,14 @@ def run(
 ) -> None:
     """Simulate a federation.
 
-    CONFIG is the YAML file that describes it. Ctrl-C stops the simulation and prints
-    the command that continues it.
+    CONFIG is the YAML file that describes it; --flower DIR can do without. Ctrl-C
+    stops the simulation and prints the command that continues it.
     """
     from fedsim.cli.interruption import hint_after_interruption
 
     flags = [*(["--no-report"] if no_report else []), *(["-v"] if verbose else [])]
-    words = ["fedsim", "run", str(config), *_repeated(app, changes, data, log), *flags]
+    file = [] if config is None else [str(config)]
+    words = ["fedsim", "run", *file, *_repeated(app, changes, data, log), *flags]
     placed = [*words, *_option("--out", out), *_option("--resume", resume)]
     log_to_stderr(verbose)
     with hint_after_interruption(placed) as hint:

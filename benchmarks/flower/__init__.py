@@ -1,0 +1,1 @@
+"""One Flower app, run by Flower and run by us."""

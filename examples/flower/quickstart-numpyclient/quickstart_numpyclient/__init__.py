@@ -1,0 +1,1 @@
+"""quickstart-numpyclient: a Flower app of the older kind, in plain NumPy."""

@@ -1,0 +1,1 @@
+"""quickstart-sklearn: a Flower app with scikit-learn."""

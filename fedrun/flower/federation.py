@@ -1,0 +1,42 @@
+"""The federation that a Flower app's folder describes, where there is no YAML."""
+
+import logging
+from typing import Any
+
+from fedrun.flower.app import FlowerApp
+
+_log = logging.getLogger("fedrun")
+AVERAGING = ("FedAvg", "FedProx")  # the clients of FedProx add its term themselves
+
+
+def federation_of(app: FlowerApp, name: str) -> dict[str, Any]:
+    """Returns a config as plain data: synchronous FedAvg, as the ServerApp has it.
+
+    Rounds, the share of clients in each, and evaluations are those of the ServerApp's
+    strategy; the number of clients is that of ``options.num-supernodes``.
+
+    Args:
+        app: the Flower app.
+        name: ``flower:FOLDER``, as it was typed.
+    """
+    first, clients = app.first, app.folder.nodes
+    if first.strategy and first.strategy not in AVERAGING:
+        _log.warning(
+            "the ServerApp's strategy %s is not used; fed_avg is, or what --set "
+            "algorithm.kind=... says",
+            first.strategy,
+        )
+    config: dict[str, Any] = {
+        "app": name,
+        "model": str(app.folder.path / "model.safetensors"),
+        "server": {"journal": f"runs/{app.folder.name}"},
+        "algorithm": {
+            "kind": "fed_avg",
+            "buffer": min(clients, max(1, int(first.fraction * clients))),
+        },
+        "evaluate": {"every_versions": 1, "clients": app.has("evaluate")},
+        "simulate": {"clients": clients},
+    }
+    if first.rounds:
+        config["stop"] = {"versions": first.rounds}
+    return config

@@ -1,0 +1,95 @@
+"""The folder of a Flower app, and the names of such apps."""
+
+from pathlib import Path
+
+import pytest
+
+from fedcore.errors import ConfigError, WorkloadError
+from fedrun.flower.folder import (
+    FlowerFolder,
+    flower_name,
+    node_items,
+    parse_name,
+    scalar,
+)
+from tests.fedrun.flower.apps import PYPROJECT
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def test_a_folder_says_what_flower_reads_from_it(tmp_path: Path) -> None:
+    found = FlowerFolder.read(written(tmp_path, PYPROJECT))
+    assert (found.name, found.nodes) == ("tiny", 4)
+    assert found.client == "tiny.client_app:app"
+    assert found.server == "tiny.server_app:app"
+    assert found.config == {
+        "num-server-rounds": 3,
+        "lr": 0.5,
+        "nested.words": "some words",
+    }
+
+
+def test_a_folder_without_federations_has_ten_clients(tmp_path: Path) -> None:
+    text = PYPROJECT[: PYPROJECT.index("[tool.flwr.federations]")]
+    assert FlowerFolder.read(written(tmp_path, text)).nodes == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[project]\nname = 'x'\n", "no Flower app: .* has no clientapp"),
+        ("tool.flwr.app.components = 3\n", "has no clientapp"),
+        (PYPROJECT.replace("tiny.client_app:app", "tiny.client_app"), "no clientapp"),
+        (PYPROJECT.replace("tiny.server_app:app", "nowhere"), "serverapp: expected"),
+        (PYPROJECT.replace("lr = 0.5", "lr = [0.5]"), "config.lr: expected a number"),
+        ("no toml", "no TOML"),
+    ],
+)
+def test_a_folder_that_is_no_flower_app_is_refused(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        FlowerFolder.read(written(tmp_path, text))
+
+
+def test_a_folder_without_pyproject_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        WorkloadError, match=r"no Flower app: it has no pyproject\.toml"
+    ):
+        FlowerFolder.read(tmp_path)
+
+
+def test_a_name_holds_what_is_replaced(tmp_path: Path) -> None:
+    name = flower_name("apps/quick", ['lr=0.25 words="a & b" on=true n=3', "x='y'"])
+    folder, values = parse_name(name, tmp_path)
+    assert folder == tmp_path / "apps/quick"
+    assert values == {"lr": 0.25, "words": "a & b", "on": True, "n": 3, "x": "y"}
+
+
+def test_a_run_config_may_be_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text("lr = 0.1\nnested.words = 'more'\n")
+    _, values = parse_name(flower_name("app", [str(file)]), tmp_path)
+    assert values == {"lr": 0.1, "nested.words": "more"}
+
+
+@pytest.mark.parametrize("text", ["lr", "lr=0.1 and", "=3"])
+def test_a_run_config_that_is_no_pair_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--run-config .*: expected"):
+        flower_name("app", [text])
+
+
+def test_a_node_config_becomes_items_of_data() -> None:
+    items = node_items(['partition-id=1 path="/data/a b"'])
+    assert items == ["partition-id=1", 'path="/data/a b"']
+    assert scalar(items[1].partition("=")[2]) == "/data/a b"
+
+
+def test_code_that_changes_has_another_digest(tmp_path: Path) -> None:
+    folder = FlowerFolder.read(written(tmp_path, PYPROJECT))
+    before = folder.digest()
+    (tmp_path / "new.py").write_text("")
+    assert folder.digest() != before
