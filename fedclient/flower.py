@@ -1,10 +1,10 @@
 """A mod of a Flower ClientApp that compresses updates: ``mods=[compressed]``.
 
 The mod is a :class:`~fedcore.participant.Participant` whose state lies in Flower's
-``Context.state``: the public model, the error memory, and the message in flight. The app
-is given the model as the ArrayRecord that it knows, and returns one; what travels is the
-patch to the model and the message of the update. A verdict comes with the next task, and
-it alone settles the memory (docs/protocol.md).
+``Context.state``: the public model, the error memory, and the message in flight. The
+app is given the model as the ArrayRecord that it knows, and returns one; what travels
+is the patch to the model and the message of the update. A verdict comes with the next
+task, and it alone settles the memory (docs/protocol.md).
 
 Messages of other strategies pass through untouched.
 """
@@ -107,7 +107,7 @@ def compressed(
         return _answer(message, fields)
     node.save(context)  # what was received stays, whatever the app does
     if kind == "evaluate":
-        node.give(message, offer.arrays, node.public_D)
+        node.give(message, offer.arrays, node.model())
         reply = call_next(message, context)
         if not reply.has_error():
             _add(reply.content, answer_fields(offer.cid, node.pull()))
@@ -128,7 +128,7 @@ def _trained(
         push = node.participant.push()
         return _answer(message, answer_fields(state.cid, node.pull(), push, place))
     start_D: Vector = start_of(
-        node.algorithm.config.uplink, node.public_D, state.memory_D
+        node.algorithm.config.uplink, node.model(), state.memory_D
     )
     node.give(message, offer.arrays, start_D)
     reply = call_next(message, context)
@@ -262,8 +262,7 @@ class _Node:
             arrays_ = {name: app.Array(value) for name, value in self.local.items()}
             context.state[LOCAL] = app.ArrayRecord(arrays_)
 
-    @property
-    def public_D(self) -> Vector:
+    def model(self) -> Vector:
         """The model that the node holds."""
         public_D = self.participant.state.public_D
         assert public_D is not None

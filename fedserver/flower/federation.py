@@ -1,12 +1,12 @@
 """Drives a coordinator over Flower's Grid: one loop, one thread.
 
 The loop pulls the replies that have come, feeds them as events, makes the records
-durable, and only then sends the tasks that follow from them. A node that has replied gets
-its next task at once. Nothing here decides anything on updates: that is the coordinator's
-part, as in the gRPC server.
+durable, and only then sends the tasks that follow from them. A node that has replied
+gets its next task at once. Nothing here decides anything on updates: that is the
+coordinator's part, as in the gRPC server.
 
-A reply that comes twice counts once, since its message is answered by then; a reply that
-comes late still counts, since no message is forgotten.
+A reply that comes twice counts once, since its message is answered by then; a reply
+that comes late still counts, since no message is forgotten.
 """
 
 import heapq
@@ -516,4 +516,3 @@ def _brief(reason: str) -> str:
     """The last line of what an app raised, as printable text."""
     lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
     return printable(lines[-1] if lines else "it gave no reason")
-

@@ -1,8 +1,9 @@
 """One node of Flower: its messages, and what is known of it.
 
-A node with the mod ``compressed`` is a participant, which says itself what it holds. For
-a node without it, the server makes the messages of the protocol: the node gets the whole
-model with each task, and its update is the difference to that, uncompressed.
+A node with the mod ``compressed`` is a participant, which says itself what it holds.
+For a node without it, the server makes the messages of the protocol: the node gets
+the whole model with each task, and its update is the difference to that,
+uncompressed.
 """
 
 from collections.abc import Mapping
@@ -113,9 +114,13 @@ class Post:
         self._introduction, self.keys, self._configs = introduction, keys, configs
         floats = [layout.dtypes[tensor.name] for tensor in layout.spec.tensors]
         self._is_bitwise = {*floats} == {_FLOAT32}
-        self._whole: tuple[str, Vector, Any] | None = None  # the newest, with its digest
+        self._whole: tuple[str, Vector, Any] | None = (
+            None  # the newest, with its digest
+        )
 
-    def write(self, node: Node, kind: str, reply: Reply) -> tuple[Message, Vector | None]:
+    def write(
+        self, node: Node, kind: str, reply: Reply
+    ) -> tuple[Message, Vector | None]:
         """Returns the message of a task, and the model in it, if it has one.
 
         Args:

@@ -1,14 +1,15 @@
 """A recipe's arithmetic for the synchronous rounds of Flower's own loop.
 
-Flower's loop, or a wrapper around a strategy, holds the model, and may change it between
-two rounds. So each round begins with the arrays that it is given; the recipe keeps what
-belongs to it: who trains, the aggregator's state and the server optimiser's.
+Flower's loop, or a wrapper around a strategy, holds the model, and may change it
+between two rounds. So each round begins with the arrays that it is given; the recipe
+keeps what belongs to it: who trains, the aggregator's state and the server
+optimiser's.
 """
 
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.records import Enrolled
@@ -18,8 +19,6 @@ from fedcore.payloads import dense_payload
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds, Vector
 from fedrun.run import fresh_name
-
-RoundsState = Any
 
 
 class Returned(NamedTuple):
@@ -87,8 +86,7 @@ class SynchronousRounds:
         Returns:
             The next model, and for each reply whether it counts. None: none does.
         """
-        rounds, version = self._rounds, self._rounds.state.version
-        base = version
+        rounds, base = self._rounds, self._rounds.state.version
         updates = []
         for each in returned:
             config = self.algorithm.clients.of(each.cid).at(base)
@@ -108,10 +106,10 @@ class SynchronousRounds:
         if not updates:
             return None, []
         decisions, _ = rounds.enter(updates, _now())
-        if rounds.state.version == version:
+        if rounds.state.version == base:
             rounds.flush(_now())
         counts = [decision.verdict is Verdict.ACCEPTED for decision in decisions]
-        is_new = rounds.state.version > version
+        is_new = rounds.state.version > base
         return (rounds.state.exact_D if is_new else None), counts
 
 

@@ -39,16 +39,6 @@ def read_settings(
     return parse_config(raw, "Latecomer(...)")
 
 
-def synchronous(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Any:
-    """Returns the section of a recipe whose messages are plain arrays.
-
-    Args:
-        config: the recipe.
-        settings: what was given for it.
-    """
-    return {"kind": config.kind, **settings, "uplink": EXACT, "downlink": EXACT}
-
-
 def build(config: AlgorithmConfig, spec: ParamSpec) -> Algorithm:
     """Returns the algorithm for clients that train by code of their own.
 

@@ -1,8 +1,8 @@
 """``Latecomer``: a strategy of Flower that runs one of our recipes.
 
 Its ``start`` drives our coordinator over Flower's Grid, with a journal beside the
-ServerApp. With ``synchronous=True`` it leaves the loop to Flower, or to a wrapper around
-it, and gives the recipe's arithmetic alone.
+ServerApp. With ``synchronous=True`` it leaves the loop to Flower, or to a wrapper
+around it, and gives the recipe's arithmetic alone.
 """
 
 import logging
@@ -16,7 +16,6 @@ from typing import Any
 
 from fedwire.records import Introduction
 
-from fedcore.algorithm import Algorithm
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.params import Rest
@@ -33,7 +32,7 @@ from fedserver.flower.federation import Federation, Time, WallTime, Wishes
 from fedserver.flower.nodes import Keys, Post
 from fedserver.flower.results import Aggregate, Metrics, weighted_mean
 from fedserver.flower.rounds import Returned, SynchronousRounds, is_finite
-from fedserver.flower.settings import Settings, build, read_settings, synchronous
+from fedserver.flower.settings import EXACT, Settings, build, read_settings
 
 _log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
 PURPOSE = "fedserver.flower"
@@ -94,8 +93,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
             settings, recipe, seed, evaluate_every, nodes=evaluate_nodes
         )
         if synchronous:
-            given = {**recipe, "kind": self.config.algorithm.kind}
-            given |= {"uplink": {"kind": "identity"}, "downlink": {"kind": "identity"}}
+            given = {**recipe, "uplink": EXACT, "downlink": EXACT}
             self.config = self._configured(
                 settings, given, seed, evaluate_every, nodes=evaluate_nodes
             )
@@ -186,9 +184,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         layout = RecordLayout.of(initial_arrays)
         run = self._open(layout, initial_arrays, num_rounds)
         with closing(run.journal):
-            metrics = Metrics(
-                self.keys.weight, self._train_mean, self._evaluate_mean
-            )
+            metrics = Metrics(self.keys.weight, self._train_mean, self._evaluate_mean)
             if run.recovered is not None:
                 entries = run.journal.store.entries(payloads=False)
                 metrics.note(entry.record for entry in entries)
@@ -333,9 +329,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         numbers = sorted(grid.get_node_ids())
         return self._messages("evaluate", numbers, server_round, arrays, config)
 
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> Any:
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
         """Returns the mean of what nodes said of the model; None if none did."""
         contents = []
         for reply in replies:
@@ -404,6 +398,3 @@ def _enough(grid: Any, fewest: int) -> list[int]:
         _log.info("%d nodes are connected; waiting for %d", len(found), fewest)
         time.sleep(WAIT)
     return found
-
-
-__all__ = ["Algorithm", "Latecomer"]

@@ -1,8 +1,9 @@
 """The protocol inside Flower's messages: the values of one ConfigRecord.
 
-Flower calls the client, so a task comes before it is asked for. The message to a node is
-the answer to the pull that its last message brought, and the message from a node is a
-push with the next pull. The verdict on a push comes with the next task, as its receipt.
+Flower calls the client, so a task comes before it is asked for. The message to a node
+is the answer to the pull that its last message brought, and the message from a node
+is a push with the next pull. The verdict on a push comes with the next task, as its
+receipt.
 """
 
 from collections.abc import Mapping

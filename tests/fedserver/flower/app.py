@@ -25,11 +25,11 @@ def client_app(*mods: Any) -> Any:
         mods: in place of its own; none: its own.
     """
     _find()
-    from digits_app import client_app as module  # noqa: PLC0415
+    from digits_app import client_app as module
 
     if not mods:
         return module.app
-    from flwr.clientapp import ClientApp  # noqa: PLC0415
+    from flwr.clientapp import ClientApp
 
     app = ClientApp(mods=[mod for mod in mods if mod is not None])
     app.train()(module.train)
@@ -40,7 +40,7 @@ def client_app(*mods: Any) -> Any:
 def initial_arrays(seed: int = 0) -> Any:
     """Returns version 0."""
     _find()
-    from digits_app.task import initial_model  # noqa: PLC0415
+    from digits_app.task import initial_model
 
     flwr = pytest.importorskip("flwr.app")
     model = initial_model(seed)
@@ -50,7 +50,7 @@ def initial_arrays(seed: int = 0) -> Any:
 def evaluate_fn() -> Callable[[int, Any], Any]:
     """Returns the ServerApp's evaluation."""
     _find()
-    from digits_app.server_app import global_evaluate  # noqa: PLC0415
+    from digits_app.server_app import global_evaluate
 
     found: Callable[[int, Any], Any] = global_evaluate
     return found

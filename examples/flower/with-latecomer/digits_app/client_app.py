@@ -3,12 +3,12 @@
 import time
 
 import numpy as np
-from digits_app.task import evaluate as evaluate_model
-from digits_app.task import load_data
-from digits_app.task import train as train_model
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from digits_app.task import evaluate as evaluate_model
+from digits_app.task import load_data
+from digits_app.task import train as train_model
 from fedclient.flower import compressed
 
 app = ClientApp(mods=[compressed])
@@ -17,7 +17,10 @@ app = ClientApp(mods=[compressed])
 def _given(msg, context):
     arrays = msg.content["arrays"]
     model = {name: array.numpy().copy() for name, array in arrays.items()}
-    part, parts = context.node_config["partition-id"], context.node_config["num-partitions"]
+    part, parts = (
+        context.node_config["partition-id"],
+        context.node_config["num-partitions"],
+    )
     return model, load_data(part, parts), part
 
 

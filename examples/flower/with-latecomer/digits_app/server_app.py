@@ -1,9 +1,9 @@
 """with-latecomer: the ServerApp. Two lines differ from one with FedAvg."""
 
-from digits_app.task import evaluate, initial_model
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
+from digits_app.task import evaluate, initial_model
 from fedserver.flower import Latecomer
 from latecomer.data import digits
 
