@@ -9,13 +9,9 @@ A reply that comes twice counts once, since its message is answered by then; a r
 that comes late still counts, since no message is forgotten.
 """
 
-import heapq
 import logging
 import math
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from fedcore.coordinator.actions import (
     Action,
@@ -35,23 +31,20 @@ from fedcore.coordinator.events import (
     ClientPulled,
     Event,
     ModelEvaluated,
-    Timer,
     TimerFired,
     UpdatePushed,
 )
 from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.errors import ProtocolError, UserCodeError, WorkloadError
 from fedcore.params import content_digest
-from fedcore.protocol import Answer, Patch, Reply, Verdict
-from fedcore.text import printable
-from fedcore.typing import Seconds, Vector
+from fedcore.protocol import Answer, Reply, Verdict
+from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
-from fedrun.flower.messages import as_numbers
 from fedrun.run import Run, fresh_name
-from fedserver.children import EVALUATOR
-from fedserver.clock import Clock
-from fedserver.flower.nodes import Node, Post, Sent
+from fedserver.flower.central import Central, Wishes
+from fedserver.flower.nodes import Node, Post, Sent, brief
 from fedserver.flower.results import Metrics
+from fedserver.flower.timing import Alarms, Time
 
 _log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
 Message = Any  # of flwr
@@ -60,44 +53,6 @@ SHORTEST, LONGEST = 0.02, 0.5  # pauses of a loop in which nothing happens, in s
 LONGEST_REST: Seconds = 60.0  # of a node whose code has failed
 MOST_FAILURES = 5  # of one node in a row
 _UNAVAILABLE = 5  # Flower's code of an error: the node is not connected
-SERVER_APP = "serverapp"  # the cid under which the ServerApp evaluates
-
-
-class Time(Protocol):
-    """The clock of a federation."""
-
-    def now(self) -> Seconds:
-        """Returns the time of the run."""
-
-    def sleep(self, seconds: Seconds) -> None:
-        """Waits."""
-
-
-class WallTime:
-    """The wall clock, from the last moment of a run on."""
-
-    def __init__(self, start: Seconds) -> None:
-        self.now = Clock(start).now
-        self.sleep = time.sleep
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What the ServerApp wants beside the recipe."""
-
-    evaluate: Callable[[int, Vector], Mapping[str, float] | None] | None = None
-    """Evaluates a version at the server."""
-    every: int = 1
-    """The distance in versions between two evaluations."""
-    patience: Seconds = 3600.0
-    """How long to wait without a single reply."""
-
-
-@dataclass(order=True)
-class _Alarm:
-    at: Seconds
-    number: int
-    timer: Timer = field(compare=False)
 
 
 class Federation:
@@ -129,9 +84,8 @@ class Federation:
         self._nodes: dict[int, Node] = {}
         self._by_cid: dict[str, Node] = {}
         self._sent: dict[str, Sent] = {}  # by Flower's id of the message
-        self._alarms: list[_Alarm] = []
-        self._due: list[tuple[int, Vector]] = []  # versions to be evaluated
-        self._seen = -1  # the newest version that was looked at
+        self._alarms = Alarms()
+        self._central = Central(self._state, wishes, run.config.stop.versions)
         self._looked = -math.inf
         self._heard = clock.now()
         self._said = ""  # what the last failed node said
@@ -171,16 +125,10 @@ class Federation:
         for row in list(self._state.clients.values()):
             if row.role == "trainer" and not row.left:
                 self._feed(ClientLeft(at=self._clock.now(), cid=row.cid))
-        if self._wishes.evaluate is not None:
-            self._feed(
-                ClientEnrolled(
-                    at=self._clock.now(),
-                    cid=SERVER_APP,
-                    name=EVALUATOR,
-                    role="evaluator",
-                )
-            )
-        self._note_version()
+        enrolled = self._central.enrolled(self._clock.now())
+        if enrolled is not None:
+            self._feed(enrolled)
+        self._central.look()
         self._release()
         self._evaluate_due()
 
@@ -209,40 +157,19 @@ class Federation:
 
     def _feed(self, event: Event) -> None:
         self._group.feed(event)
-        self._note_version()
-
-    def _note_version(self) -> None:
-        """Keeps the model of a version that is to be evaluated at the server."""
-        state = self._state
-        if state.version == self._seen or self._wishes.evaluate is None:
-            return
-        self._seen = version = state.version
-        is_last = version == self.run.config.stop.versions
-        is_known = state.evaluated is not None and state.evaluated >= version
-        if (version % self._wishes.every == 0 or is_last) and not is_known:
-            self._due.append((version, state.published.public_D))
+        self._central.look()
 
     def _evaluate_due(self) -> bool:
         """Evaluates the versions that are due; says whether there was one."""
-        due, self._due = self._due, []
-        for version, model_D in due:
-            assert self._wishes.evaluate is not None
-            values = self._wishes.evaluate(version, model_D)
-            if values is None:
-                continue
-            _log.info("version %d, at the server: %s", version, dict(values))
-            self._feed(
-                ModelEvaluated(
-                    at=self._clock.now(),
-                    cid=SERVER_APP,
-                    version=version,
-                    values=as_numbers(values),
-                    samples=0,
-                )
+        evaluated = self._central.evaluate(self._clock.now)
+        for event in evaluated:
+            _log.info(
+                "version %d, at the server: %s", event.version, dict(event.values)
             )
-        if due:
+            self._feed(event)
+        if evaluated:
             self._release()
-        return bool(due)
+        return bool(evaluated)
 
     # --------------------------------------------------------------------- nodes
 
@@ -372,7 +299,7 @@ class Federation:
             self._ask(node)
 
     def _take_error(self, sent: Sent, error: Any) -> None:
-        node, reason = sent.node, _brief(error.reason)
+        node, reason = sent.node, brief(error.reason)
         node.pull = node.has_mod = None  # what it keeps may be gone
         if error.code == _UNAVAILABLE:
             self._feed(ClientLost(at=self._clock.now(), cid=node.cid))
@@ -400,7 +327,7 @@ class Federation:
         return True
 
     def _take_evaluation(self, sent: Sent, reply: Message) -> None:
-        node, patch = sent.node, sent.reply.patch
+        node, version = sent.node, sent.reply.patch.version
         try:
             values, samples = self._post.evaluated(reply, node.name)
         except WorkloadError as error:
@@ -411,22 +338,12 @@ class Federation:
                 ModelEvaluated(
                     at=self._clock.now(),
                     cid=node.cid,
-                    version=patch.version,
+                    version=version,
                     values=values,
                     samples=samples,
                 )
             )
-        answer = sent.reply
-        if node.pull is not None:  # it holds this version now, and knows its verdict
-            held = Patch(
-                kind="none",
-                epoch=patch.epoch,
-                start=patch.version,
-                version=patch.version,
-                digest=patch.digest,
-            )
-            answer = replace(answer, patch=held, receipt=None)
-        self._train_after(sent, answer)
+        self._train_after(sent, self._post.held(node, sent.reply))
 
     def _train_after(self, sent: Sent, reply: Reply) -> None:
         """Sends the task for which a node has just evaluated the model."""
@@ -451,8 +368,7 @@ class Federation:
                 self._tell(self._by_cid[action.cid], action)
             case SetTimer():
                 if action.timer.kind != "hold":  # no connection waits
-                    alarm = _Alarm(action.at, len(self._alarms), action.timer)
-                    heapq.heappush(self._alarms, alarm)
+                    self._alarms.set(action)
             case Finish():
                 self.ended = action.reason
                 _log.info("the run has ended: %s", action.reason)
@@ -504,15 +420,8 @@ class Federation:
     def _fire(self) -> bool:
         """Fires the timers that are due; says whether there was one."""
         now, moved = self._clock.now(), False
-        while self._alarms and self._alarms[0].at <= now:
-            timer = heapq.heappop(self._alarms).timer
+        while (timer := self._alarms.due(now)) is not None:
             if not self.run.coordinator.rounds.is_void(timer):
                 self._feed(TimerFired(at=now, timer=timer))
                 moved = True
         return moved
-
-
-def _brief(reason: str) -> str:
-    """The last line of what an app raised, as printable text."""
-    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
-    return printable(lines[-1] if lines else "it gave no reason")

@@ -7,7 +7,7 @@ uncompressed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedwire.records import (
@@ -26,7 +26,16 @@ from fedcore.errors import UserCodeError
 from fedcore.params import content_digest
 from fedcore.patch import apply_patch
 from fedcore.payloads import dense_payload
-from fedcore.protocol import NOTHING_SETTLED, Epoch, ModelName, Pull, Push, Reply
+from fedcore.protocol import (
+    NOTHING_SETTLED,
+    Epoch,
+    ModelName,
+    Patch,
+    Pull,
+    Push,
+    Reply,
+)
+from fedcore.text import printable
 from fedcore.typing import Seconds, Vector
 from fedrun.flower.library import flwr
 from fedrun.flower.messages import (
@@ -223,6 +232,20 @@ class Post:
             metrics=metrics or None,
         )
 
+    def held(self, node: Node, reply: Reply) -> Reply:
+        """Returns the answer for a node that has had its model, to evaluate it."""
+        if node.pull is None:
+            return reply
+        patch = reply.patch
+        nothing = Patch(
+            kind="none",
+            epoch=patch.epoch,
+            start=patch.version,
+            version=patch.version,
+            digest=patch.digest,
+        )
+        return replace(reply, patch=nothing, receipt=None)
+
     def evaluated(self, message: Message, whose: str) -> tuple[dict[str, float], int]:
         """Returns the metrics of an evaluation, and the number of samples.
 
@@ -234,3 +257,9 @@ class Post:
         metrics = as_numbers(next(iter(records.values()), {}))
         examples = metrics.pop(weight, None)
         return metrics, require_examples(examples, "evaluate", weight, whose)
+
+
+def brief(reason: str) -> str:
+    """Returns the last line of what an app raised, as printable text."""
+    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
+    return printable(lines[-1] if lines else "it gave no reason")

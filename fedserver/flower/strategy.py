@@ -28,11 +28,13 @@ from fedrun.flower.records import RecordLayout
 from fedrun.flower.workload import LOSSES
 from fedrun.journal import exists
 from fedrun.run import Run, open_run, start_run
-from fedserver.flower.federation import Federation, Time, WallTime, Wishes
+from fedserver.flower.central import Wishes
+from fedserver.flower.federation import Federation
 from fedserver.flower.nodes import Keys, Post
 from fedserver.flower.results import Aggregate, Metrics, weighted_mean
 from fedserver.flower.rounds import Returned, SynchronousRounds, is_finite
 from fedserver.flower.settings import EXACT, Settings, build, read_settings
+from fedserver.flower.timing import Time, WallTime
 
 _log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
 PURPOSE = "fedserver.flower"

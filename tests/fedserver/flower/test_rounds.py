@@ -1,0 +1,104 @@
+"""Our recipes in the rounds of Flower's own loop, and inside its wrappers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcore.errors import ConfigError
+
+pytest.importorskip("flwr.app")
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdam,
+    FedAvg,
+)
+
+from fedserver.flower import Latecomer
+from tests.fedserver.flower.app import CONFIG, NODES, client_app, initial_arrays
+from tests.fedserver.flower.grid import VirtualGrid, VirtualTime, jitter
+
+pytestmark = pytest.mark.needs("flwr")
+
+
+def grid() -> VirtualGrid:
+    return VirtualGrid(
+        client_app(), VirtualTime(), list(NODES), jitter(0), config=CONFIG
+    )
+
+
+def arrays(result: Any) -> list[Any]:
+    return [array.numpy() for array in result.arrays.values()]
+
+
+def test_fed_avg_is_flowers_fed_avg() -> None:
+    mine = Latecomer(kind="fed_avg", buffer=4, synchronous=True)
+    theirs = FedAvg(min_train_nodes=4, min_evaluate_nodes=4, min_available_nodes=4)
+    ours = mine.start(grid(), initial_arrays(), 3)
+    flowers = theirs.start(grid(), initial_arrays(), 3)
+    for one, other in zip(arrays(ours), arrays(flowers), strict=True):
+        assert np.allclose(one, other, atol=1e-6)
+    for version in (1, 2, 3):
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
+            one = getattr(ours, name)[version]
+            other = getattr(flowers, name)[version]
+            assert one.keys() == other.keys()
+            assert all(abs(one[k] - other[k]) < 1e-5 for k in one)
+
+
+def test_a_server_optimiser_keeps_its_state_between_rounds() -> None:
+    settings = {"lr": 0.05, "betas": [0.9, 0.99], "eps": 1e-3}
+    mine = Latecomer(
+        {"kind": "fed_adam", "buffer": 4, "server": {"kind": "adam", **settings}},
+        synchronous=True,
+    )
+    plain = Latecomer(kind="fed_avg", buffer=4, synchronous=True)
+    one = mine.start(grid(), initial_arrays(), 3)
+    other = plain.start(grid(), initial_arrays(), 3)
+    assert not np.allclose(arrays(one)[0], arrays(other)[0], atol=1e-3)
+    assert FedAdam is not None
+
+
+def test_a_wrapper_for_differential_privacy_clips_and_adds_noise() -> None:
+    def run(noise: float, clip: float) -> list[Any]:
+        inner = Latecomer(
+            kind="fed_avg", buffer=4, synchronous=True, evaluate_nodes=False
+        )
+        strategy = DifferentialPrivacyServerSideFixedClipping(
+            inner, noise_multiplier=noise, clipping_norm=clip, num_sampled_clients=4
+        )
+        return arrays(strategy.start(grid(), initial_arrays(), 2))
+
+    free = run(0.0, 1e6)
+    plain = Latecomer(
+        kind="fed_avg", buffer=4, synchronous=True, evaluate_nodes=False
+    ).start(grid(), initial_arrays(), 2)
+    for one, other in zip(free, arrays(plain), strict=True):
+        assert np.allclose(one, other, atol=1e-6)
+    start = [array.numpy() for array in initial_arrays().values()]
+    moved = [
+        float(
+            np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(run_, start, strict=True)))
+        )
+        for run_ in (run(0.0, 0.01), free)
+    ]
+    assert moved[0] <= 0.02 + 1e-6 < moved[1]
+
+
+def test_a_node_whose_reply_cannot_be_used_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = grid()
+    nodes.fate = lambda node, nth: "error" if node == NODES[0] else "fine"
+    strategy = Latecomer(
+        kind="fed_avg", buffer=4, synchronous=True, evaluate_nodes=False
+    )
+    result = strategy.start(nodes, initial_arrays(), 2)
+    assert "node 11 failed: ValueError: no luck" in caplog.text
+    assert [*result.train_metrics_clientapp] == [1, 2]
+
+
+def test_rounds_that_were_not_configured_are_refused() -> None:
+    strategy = Latecomer(kind="fed_avg", synchronous=True)
+    with pytest.raises(ConfigError, match="aggregate_train came before"):
+        strategy.aggregate_train(1, [])
