@@ -23,6 +23,7 @@ from fedcore.coordinator.actions import (
     SetTimer,
     StartTask,
 )
+from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
@@ -52,6 +53,7 @@ LOOK: Seconds = 3.0  # between two questions which nodes are there
 SHORTEST, LONGEST = 0.02, 0.5  # pauses of a loop in which nothing happens, in seconds
 LONGEST_REST: Seconds = 60.0  # of a node whose code has failed
 MOST_FAILURES = 5  # of one node in a row
+MOST_LIVES = 64  # of one node in a run of Flower
 _UNAVAILABLE = 5  # Flower's code of an error: the node is not connected
 
 
@@ -80,7 +82,7 @@ class Federation:
         self.run, self._grid, self._post = run, grid, post
         self._wishes, self._clock = wishes, clock
         self._group = GroupCommit(run, metrics.note)
-        self._life = content_digest(run.run_id.encode() + fresh_name().encode())
+        self._flower_run = getattr(grid.run, "run_id", 0)
         self._nodes: dict[int, Node] = {}
         self._by_cid: dict[str, Node] = {}
         self._sent: dict[str, Sent] = {}  # by Flower's id of the message
@@ -123,7 +125,7 @@ class Federation:
         """Says goodbye to the nodes of earlier runs of Flower, whose state is gone."""
         self._release()
         for row in list(self._state.clients.values()):
-            if row.role == "trainer" and not row.left:
+            if row.trains and not self._is_of_this_run(row):
                 self._feed(ClientLeft(at=self._clock.now(), cid=row.cid))
         enrolled = self._central.enrolled(self._clock.now())
         if enrolled is not None:
@@ -196,10 +198,25 @@ class Federation:
                 self._feed(ClientLost(at=now, cid=node.cid))
         return moved
 
+    def _cid(self, number: int, life: int) -> str:
+        """The id of a node in one run of Flower, whose Context it has."""
+        word = f"{self.run.run_id} {self._flower_run} {number} {life}"
+        return content_digest(word.encode())[:32]
+
+    def _is_of_this_run(self, row: ClientRow) -> bool:
+        number = row.name.removeprefix("node-")
+        if not number.isdigit():
+            return False
+        return row.cid in {self._cid(int(number), life) for life in range(MOST_LIVES)}
+
     def _enrol(self, node: Node, place: tuple[int, int] = (0, 1)) -> None:
         """A node takes part under a new id, and asks for a task."""
-        word = f"{self._life} {node.number} {node.life}"
-        node.cid, node.pull = content_digest(word.encode())[:32], None
+        clients = self._state.clients
+        while (cid := self._cid(node.number, node.life)) in clients:
+            if not clients[cid].left:
+                break
+            node.life += 1
+        node.cid, node.pull = cid, None
         self._by_cid[node.cid] = node
         self._place(node, place)
         self._ask(node)
@@ -219,7 +236,6 @@ class Federation:
     def _start_again(self, node: Node) -> None:
         """A node has lost what it kept: from now on it is another client."""
         self._feed(ClientLeft(at=self._clock.now(), cid=node.cid))
-        node.life += 1
         self._enrol(node, self._state.clients[node.cid].place)
 
     def _ask(self, node: Node) -> None:

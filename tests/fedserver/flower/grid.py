@@ -57,6 +57,7 @@ class VirtualGrid(Grid):
     fate: Callable[[int, int], Fate] = lambda node, nth: "fine"
     config: dict[str, Any] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
+    run_id: int = 1
     pushed: int = 0
     sent_bytes: int = 0
     got_bytes: int = 0
@@ -77,14 +78,15 @@ class VirtualGrid(Grid):
         """Begins another run of Flower: no Context keeps its state."""
         self.contexts = {node: self._context(node) for node in self.nodes}
         self.coming.clear()
+        self.run_id += 1
 
     def set_run(self, run: Any) -> None:
         """Does nothing: there is one run."""
 
     @property
     def run(self) -> Any:
-        """There is one run."""
-        return None
+        """Returns the run, which has an id."""
+        return self
 
     def create_message(self, *args: Any, **kwargs: Any) -> Message:
         """Nobody uses this any more."""

@@ -76,12 +76,12 @@ def test_a_wrapper_for_differential_privacy_clips_and_adds_noise() -> None:
     for one, other in zip(free, arrays(plain), strict=True):
         assert np.allclose(one, other, atol=1e-6)
     start = [array.numpy() for array in initial_arrays().values()]
-    moved = [
-        float(
-            np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(run_, start, strict=True)))
-        )
-        for run_ in (run(0.0, 0.01), free)
-    ]
+
+    def distance(model: list[Any]) -> float:
+        pairs = zip(model, start, strict=True)
+        return float(np.sqrt(sum(((one - other) ** 2).sum() for one, other in pairs)))
+
+    moved = distance(run(0.0, 0.01)), distance(free)
     assert moved[0] <= 0.02 + 1e-6 < moved[1]
 
 
