@@ -9,10 +9,10 @@ pytest.importorskip("flwr.app")
 from fedwire.records import RECORD
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
+from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter, size
 from fedclient.flower import LOCAL, compressed
 from fedserver.flower import Latecomer
 from tests.fedserver.flower.app import CONFIG, NODES, client_app, initial_arrays
-from tests.fedserver.flower.grid import VirtualGrid, VirtualTime, jitter, size
 
 pytestmark = pytest.mark.needs("flwr")
 

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("flwr.app")
 
+from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter
 from fedcore.coordinator.records import Decided
 from fedrun.results import Results
 from fedserver.flower import Latecomer
@@ -18,7 +19,6 @@ from tests.fedserver.flower.app import (
     client_app,
     initial_arrays,
 )
-from tests.fedserver.flower.grid import VirtualGrid, VirtualTime, jitter
 from tests.integration.test_two_drivers import (
     COMPRESSED,
     UNCOMPRESSED,

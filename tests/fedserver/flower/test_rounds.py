@@ -14,9 +14,9 @@ from flwr.serverapp.strategy import (
     FedAvg,
 )
 
+from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter
 from fedserver.flower import Latecomer
 from tests.fedserver.flower.app import CONFIG, NODES, client_app, initial_arrays
-from tests.fedserver.flower.grid import VirtualGrid, VirtualTime, jitter
 
 pytestmark = pytest.mark.needs("flwr")
 

@@ -25,6 +25,12 @@ pytest.importorskip("flwr.app")
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from benchmarks.flower.virtual_grid import (
+    VirtualGrid,
+    VirtualTime,
+    jitter,
+    size,
+)
 from fedserver.flower import Latecomer
 from tests.fedserver.flower.app import (
     CONFIG,
@@ -32,12 +38,6 @@ from tests.fedserver.flower.app import (
     client_app,
     evaluate_fn,
     initial_arrays,
-)
-from tests.fedserver.flower.grid import (
-    VirtualGrid,
-    VirtualTime,
-    jitter,
-    size,
 )
 
 pytestmark = pytest.mark.needs("flwr")

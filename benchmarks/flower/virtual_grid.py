@@ -63,9 +63,11 @@ class VirtualGrid(Grid):
     got_bytes: int = 0
 
     def __post_init__(self) -> None:
+        """Every node has a Context of its own, with nothing in it."""
         identify()
         self.contexts = {node: self._context(node) for node in self.nodes}
         self.counts = dict.fromkeys(self.nodes, 0)
+        self.replied = dict.fromkeys(self.nodes, 0)  # whose replies were taken
         self.coming: dict[str, _OnItsWay] = {}
         self.calls: list[tuple[int, str]] = []
 
@@ -130,8 +132,6 @@ class VirtualGrid(Grid):
             reply = Message(Error(UNAVAILABLE, "not connected"), reply_to=message)
         else:
             reply = self._call(node, message)
-        if reply.has_content():
-            self.got_bytes += size(reply.content)
         self.coming[number] = _OnItsWay(at, reply, 2 if fate == "twice" else 1)
         return number
 
@@ -155,6 +155,9 @@ class VirtualGrid(Grid):
         found = []
         for _, number in sorted(due):
             coming = self.coming[number]
+            self.replied[coming.message.metadata.src_node_id] += 1
+            if coming.message.has_content():
+                self.got_bytes += size(coming.message.content)
             found += [coming.message] * coming.copies
             del self.coming[number]
         return found
