@@ -51,7 +51,7 @@ def build(config: AlgorithmConfig, spec: ParamSpec) -> Algorithm:
             raise ConfigError(
                 f"algorithm.client: {client.kind} with these settings prescribes how a "
                 "client trains, and a Flower ClientApp trains by code of its own; "
-                "expected local_sgd without momentum and weight decay"
+                "give client={'kind': 'local_sgd'}, without momentum and weight decay"
             )
     kinds = [controller.kind for controller in config.controllers]
     if kinds:

@@ -57,7 +57,7 @@ def again(real: LocalFederation, run: Path, name: str) -> Path:
     [
         {"kind": "latecomer", "buffer": 3},
         {"kind": "fed_buff", "buffer": 2, **COMPRESSED},
-        {"kind": "fed_async", **UNCOMPRESSED},
+        {"kind": "fed_async", "client": {"kind": "local_sgd"}, **UNCOMPRESSED},
         {"kind": "fed_nova", "buffer": 4, **COMPRESSED},
     ],
     ids=["latecomer", "fed_buff", "fed_async", "fed_nova"],
