@@ -51,9 +51,11 @@ from fedcore.participant import (
 )
 from fedcore.payloads import dense_payload
 from fedcore.protocol import ModelName, Pull
+from fedcore.rng import Key
 from fedcore.training import task_key
 from fedcore.typing import Vector
 from fedrun.config.load import parse_algorithm
+from fedrun.flower.app import seed_all
 from fedrun.flower.library import flwr
 from fedrun.flower.messages import read_reply, require_arrays, require_examples
 from fedrun.flower.records import RecordLayout
@@ -131,6 +133,7 @@ def _trained(
         node.algorithm.config.uplink, node.model(), state.memory_D
     )
     node.give(message, offer.arrays, start_D)
+    seed_all(node.key().fold_in("model"))  # as our own clients do
     reply = call_next(message, context)
     if reply.has_error():
         return reply
@@ -327,9 +330,12 @@ class _Node:
             kept=state.kept,
             metrics=metrics or None,
         )
-        key = task_key(self.seed, self.name, state.seq + 1).fold_in("uplink")
         self.local = {**self.local, **self.layout.local(returned)}
-        return self.participant.finish(trained, base, key)
+        return self.participant.finish(trained, base, self.key().fold_in("uplink"))
+
+    def key(self) -> Key:
+        """Returns the randomness of the next task."""
+        return task_key(self.seed, self.name, self.participant.state.seq + 1)
 
 
 def _arrays(content: RecordDict) -> Any:
