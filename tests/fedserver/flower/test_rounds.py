@@ -7,7 +7,8 @@ import pytest
 
 from fedcore.errors import ConfigError
 
-flwr_app = pytest.importorskip("flwr.app")
+pytest.importorskip("flwr.app")
+from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAvg,
@@ -53,7 +54,7 @@ def test_a_server_optimiser_keeps_its_state_between_rounds(kind: str) -> None:
     def rounds(strategies: list[Any]) -> list[Any]:
         nodes, model = grid(), initial_arrays()
         for number, strategy in enumerate(strategies, 1):
-            config = flwr_app.ConfigRecord()
+            config = ConfigRecord()
             messages = strategy.configure_train(number, model, config, nodes)
             replies = nodes.send_and_receive(messages)
             model, _ = strategy.aggregate_train(number, replies)
