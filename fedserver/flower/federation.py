@@ -23,7 +23,6 @@ from fedcore.coordinator.actions import (
     SetTimer,
     StartTask,
 )
-from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientFailed,
@@ -37,13 +36,12 @@ from fedcore.coordinator.events import (
 )
 from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.errors import ProtocolError, UserCodeError, WorkloadError
-from fedcore.params import content_digest
 from fedcore.protocol import Answer, Reply, Verdict
 from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
 from fedrun.run import Run, fresh_name
 from fedserver.flower.central import Central, Wishes
-from fedserver.flower.nodes import Node, Post, Sent, brief
+from fedserver.flower.nodes import MOST_FAILURES, Ids, Node, Post, Sent, brief
 from fedserver.flower.results import Metrics
 from fedserver.flower.timing import Alarms, Time
 
@@ -51,9 +49,6 @@ _log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below 
 Message = Any  # of flwr
 LOOK: Seconds = 3.0  # between two questions which nodes are there
 SHORTEST, LONGEST = 0.02, 0.5  # pauses of a loop in which nothing happens, in seconds
-LONGEST_REST: Seconds = 60.0  # of a node whose code has failed
-MOST_FAILURES = 5  # of one node in a row
-MOST_LIVES = 64  # of one node in a run of Flower
 _UNAVAILABLE = 5  # Flower's code of an error: the node is not connected
 
 
@@ -82,7 +77,7 @@ class Federation:
         self.run, self._grid, self._post = run, grid, post
         self._wishes, self._clock = wishes, clock
         self._group = GroupCommit(run, metrics.note)
-        self._flower_run = getattr(grid.run, "run_id", 0)
+        self._ids = Ids(f"{run.run_id} {getattr(grid.run, 'run_id', 0)}")
         self._nodes: dict[int, Node] = {}
         self._by_cid: dict[str, Node] = {}
         self._sent: dict[str, Sent] = {}  # by Flower's id of the message
@@ -125,7 +120,7 @@ class Federation:
         """Says goodbye to the nodes of earlier runs of Flower, whose state is gone."""
         self._release()
         for row in list(self._state.clients.values()):
-            if row.trains and not self._is_of_this_run(row):
+            if row.trains and not self._ids.has(row):
                 self._feed(ClientLeft(at=self._clock.now(), cid=row.cid))
         enrolled = self._central.enrolled(self._clock.now())
         if enrolled is not None:
@@ -198,25 +193,9 @@ class Federation:
                 self._feed(ClientLost(at=now, cid=node.cid))
         return moved
 
-    def _cid(self, number: int, life: int) -> str:
-        """The id of a node in one run of Flower, whose Context it has."""
-        word = f"{self.run.run_id} {self._flower_run} {number} {life}"
-        return content_digest(word.encode())[:32]
-
-    def _is_of_this_run(self, row: ClientRow) -> bool:
-        number = row.name.removeprefix("node-")
-        if not number.isdigit():
-            return False
-        return row.cid in {self._cid(int(number), life) for life in range(MOST_LIVES)}
-
     def _enrol(self, node: Node, place: tuple[int, int] = (0, 1)) -> None:
         """A node takes part under a new id, and asks for a task."""
-        clients = self._state.clients
-        while (cid := self._cid(node.number, node.life)) in clients:
-            if not clients[cid].left:
-                break
-            node.life += 1
-        node.cid, node.pull = cid, None
+        node.cid, node.pull = self._ids.free(node.number, self._state.clients), None
         self._by_cid[node.cid] = node
         self._place(node, place)
         self._ask(node)
@@ -256,16 +235,12 @@ class Federation:
 
     def _fail(self, node: Node, error: str) -> None:
         """A node has no update; it rests the longer, the more often that happens."""
-        node.failures += 1
         self._said = f"{node.name}: {error}"
         _log.warning("%s has no update: %s", node.name, error)
         self._feed(ClientFailed(at=self._clock.now(), cid=node.cid, error=error))
-        if node.failures >= MOST_FAILURES:
+        node.fail(self._clock.now())
+        if node.rests_until == math.inf:
             _log.warning("%s gets no more tasks", node.name)
-            node.rests_until = math.inf
-            return
-        rest = min(LONGEST_REST, 2.0 ** (node.failures - 1))
-        node.rests_until = self._clock.now() + rest
 
     # ------------------------------------------------------------------- replies
 

@@ -6,8 +6,10 @@ the whole model with each task, and its update is the difference to that,
 uncompressed.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from fedwire.records import (
@@ -22,6 +24,7 @@ from fedwire.records import (
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
+from fedcore.coordinator.clients import ClientRow
 from fedcore.errors import UserCodeError
 from fedcore.params import content_digest
 from fedcore.patch import apply_patch
@@ -50,6 +53,10 @@ from fedrun.flower.workload import LOSSES
 
 Message = Any  # of flwr
 _FLOAT32 = "float32"
+PREFIX = "node-"
+MOST_LIVES = 64  # of one node in a run of Flower
+MOST_FAILURES = 5  # of one node in a row
+LONGEST_REST: Seconds = 60.0  # of a node whose code has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,6 @@ class Node:
     number: int
     """Flower's id of it."""
     cid: str
-    life: int = 0  # how often it has lost what it kept
     pull: Pull | None = None  # what its mod said last; None: nothing yet
     has_mod: bool | None = None  # None: unknown
     evaluates: bool = True  # no: its app has no function for it
@@ -80,11 +86,47 @@ class Node:
     @property
     def name(self) -> str:
         """Its name in the run."""
-        return f"node-{self.number}"
+        return f"{PREFIX}{self.number}"
+
+    def fail(self, now: Seconds) -> None:
+        """Notes a failure: the node rests the longer, the more often that happens."""
+        self.failures += 1
+        rest = min(LONGEST_REST, 2.0 ** (self.failures - 1))
+        self.rests_until = math.inf if self.failures >= MOST_FAILURES else now + rest
 
     def asks(self, epoch: Epoch) -> Pull:
         """Returns what it asks for next."""
         return self.pull or Pull(cid=self.cid, nonce=NONCE, epoch=epoch)
+
+
+class Ids:
+    """The ids of nodes as clients, in one run of Flower.
+
+    Flower gives each run fresh Contexts, so a node is another client there. So is one
+    that has lost its Context.
+    """
+
+    def __init__(self, scope: str) -> None:
+        """``scope`` names the run, and that of Flower."""
+        self._scope = scope
+
+    def free(self, number: int, clients: Mapping[str, ClientRow]) -> str:
+        """Returns the id of a node: the first one that has not left."""
+        for life in count():
+            cid = self._cid(number, life)
+            if cid not in clients or not clients[cid].left:
+                return cid
+        raise AssertionError("there is no end of ids")
+
+    def has(self, row: ClientRow) -> bool:
+        """Whether a client is a node of this run of Flower."""
+        number = row.name.removeprefix(PREFIX)
+        if not number.isdigit():
+            return False
+        return row.cid in {self._cid(int(number), life) for life in range(MOST_LIVES)}
+
+    def _cid(self, number: int, life: int) -> str:
+        return content_digest(f"{self._scope} {number} {life}".encode())[:32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedwire.records import Introduction
 
-from fedcore.coordinator.settings import EvaluateConfig, StopConfig
+from fedcore.coordinator.settings import EvaluateConfig
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.params import Rest
 from fedcore.proofs import SECRET_BYTES
@@ -104,10 +104,8 @@ class Latecomer(Strategy):  # type: ignore[misc]
         self.keys = Keys(
             arrays=arrayrecord_key, config=configrecord_key, weight=weighted_by_key
         )
-        self._train_mean, self._evaluate_mean = (
-            train_metrics_aggr_fn,
-            evaluate_metrics_aggr_fn,
-        )
+        self._train_mean = train_metrics_aggr_fn
+        self._evaluate_mean = evaluate_metrics_aggr_fn
         self._evaluates_nodes = evaluate_nodes
         self._clock: Callable[[Seconds], Time] = WallTime
         self._layout: RecordLayout | None = None
@@ -224,11 +222,10 @@ class Latecomer(Strategy):  # type: ignore[misc]
             _log.info(
                 "The journal is %s; give journal= a folder to resume from", folder
             )
-        stop = self.config.stop.model_copy(update={"versions": versions})
         server = self.config.server.model_copy(update={"journal": folder})
         config = self.config.model_copy(
             update={
-                "stop": StopConfig(**stop.model_dump()),
+                "stop": self.config.stop.model_copy(update={"versions": versions}),
                 "server": server,
                 "app": None,
                 "model": folder / "not-used.safetensors",
