@@ -9,6 +9,7 @@ the records in the messages; both are the same on any machine.
 import logging
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def measure() -> JSON:
     """Returns what each way took for as many updates."""
     sys.path.insert(0, str(APP))
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    from digits_app import client_app
+    client_app = import_module("digits_app.client_app")
     from flwr.clientapp import ClientApp
     from flwr.serverapp.strategy import FedAvg
 
@@ -61,8 +62,8 @@ def measure() -> JSON:
 
 
 def _run(app: Any, make: Callable[[], Any], rounds: int) -> JSON:
-    from digits_app.server_app import global_evaluate
-    from digits_app.task import initial_model
+    global_evaluate = import_module("digits_app.server_app").global_evaluate
+    initial_model = import_module("digits_app.task").initial_model
     from flwr.app import Array, ArrayRecord
 
     def delay(node: int, nth: int) -> float:

@@ -37,7 +37,7 @@ class _OnItsWay:
 
 
 @dataclass
-class VirtualGrid(Grid):
+class VirtualGrid(Grid):  # type: ignore[misc]
     """Nodes that reply after a while.
 
     Attributes:

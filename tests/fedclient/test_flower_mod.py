@@ -67,7 +67,7 @@ def test_the_app_sees_arrays_alone_and_the_wire_sees_none() -> None:
         replies.extend(reply.content for reply in found)
         return found
 
-    grid.pull_messages = pull  # type: ignore[method-assign]
+    grid.pull_messages = pull  # type: ignore[method-assign, assignment]
     run(grid, buffer=4)
     given = [each for each in seen if isinstance(each, tuple)]
     assert all(sorted(names) == ["arrays", "config"] and kept for names, kept in given)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ def client_app(*mods: Any) -> Any:
     Args:
         mods: in place of its own; none: its own.
     """
-    _find()
-    from digits_app import client_app as module
+    module = example("client_app")
 
     if not mods:
         return module.app
@@ -39,8 +39,7 @@ def client_app(*mods: Any) -> Any:
 
 def initial_arrays(seed: int = 0) -> Any:
     """Returns version 0."""
-    _find()
-    from digits_app.task import initial_model
+    initial_model = example("task").initial_model
 
     flwr = pytest.importorskip("flwr.app")
     model = initial_model(seed)
@@ -49,13 +48,12 @@ def initial_arrays(seed: int = 0) -> Any:
 
 def evaluate_fn() -> Callable[[int, Any], Any]:
     """Returns the ServerApp's evaluation."""
-    _find()
-    from digits_app.server_app import global_evaluate
-
-    found: Callable[[int, Any], Any] = global_evaluate
+    found: Callable[[int, Any], Any] = example("server_app").global_evaluate
     return found
 
 
-def _find() -> None:
+def example(name: str) -> Any:
+    """Returns a module of the app."""
     if str(APP) not in sys.path:
         sys.path.insert(0, str(APP))
+    return import_module(f"digits_app.{name}")

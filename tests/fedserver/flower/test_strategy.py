@@ -37,6 +37,7 @@ from tests.fedserver.flower.app import (
     NODES,
     client_app,
     evaluate_fn,
+    example,
     initial_arrays,
 )
 
@@ -184,7 +185,7 @@ def test_a_node_that_disconnects_makes_room(tmp_path: Path) -> None:
             grid.gone.add(NODES[2])
         return original(ids)
 
-    grid.pull_messages = pull  # type: ignore[method-assign]
+    grid.pull_messages = pull  # type: ignore[method-assign, assignment]
     started(grid, tmp_path / "run", versions=12, buffer=3)
     assert of(tmp_path / "run", Lost)
     assert len(of(tmp_path / "run", Stepped)) == 12
@@ -330,14 +331,13 @@ def test_a_model_that_is_not_finite_changes_nothing(
 def test_an_app_that_cannot_evaluate_goes_on_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    module = client_app()
-    from digits_app import client_app as example
+    module = example("client_app")
 
     from fedclient.flower import compressed
 
     for mods in ([compressed], []):
         app = ClientApp(mods=mods)
-        app.train()(example.train)
+        app.train()(module.train)
         grid = VirtualGrid(app, VirtualTime(), list(NODES), jitter(0), config=CONFIG)
         run = tmp_path / f"run-{len(mods)}"
         result = started(grid, run, evaluate_nodes=True)
@@ -345,7 +345,6 @@ def test_an_app_that_cannot_evaluate_goes_on_training(
         assert not result.evaluate_metrics_clientapp
         assert not of(run, Failed)
         assert len(of(run, Stepped)) == 3
-    assert module is not None
 
 
 # ----------------------------------------------------------------------- a journal
@@ -398,7 +397,7 @@ def test_a_server_app_that_stops_in_the_middle_loses_and_doubles_nothing(
                 raise Killed
             return found
 
-        grid.pull_messages = pull  # type: ignore[method-assign]
+        grid.pull_messages = pull  # type: ignore[method-assign, assignment]
         with pytest.raises(Killed):
             started(grid, run, versions=6)
         before = accepted(run)
