@@ -1,0 +1,1 @@
+"""with-latecomer: a Flower app whose strategy is a recipe of latecomer."""

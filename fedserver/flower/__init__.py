@@ -1,0 +1,3 @@
+"""Our recipes as a strategy of Flower: asynchronous, journalled, compressed."""
+
+from fedserver.flower.strategy import Latecomer as Latecomer

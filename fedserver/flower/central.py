@@ -1,0 +1,75 @@
+"""The versions that the ServerApp evaluates, and what else it wishes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedcore.coordinator.events import ClientEnrolled, ModelEvaluated
+from fedcore.coordinator.state import ServerState
+from fedcore.typing import Seconds, Vector
+from fedrun.flower.messages import as_numbers
+from fedserver.children import EVALUATOR
+
+SERVER_APP = "serverapp"  # the cid under which the ServerApp evaluates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the ServerApp wants beside the recipe."""
+
+    evaluate: Callable[[int, Vector], Mapping[str, float] | None] | None = None
+    """Evaluates a version at the server."""
+    every: int = 1
+    """The distance in versions between two evaluations."""
+    patience: Seconds = 3600.0
+    """How long to wait without a single reply."""
+
+
+class Central:
+    """The ServerApp as an evaluator of the run."""
+
+    def __init__(self, state: ServerState, wishes: Wishes, last: int | None) -> None:
+        """Nothing is due yet.
+
+        Args:
+            state: of the coordinator.
+            wishes: of the ServerApp.
+            last: the version with which the run ends; it is always evaluated.
+        """
+        self._state, self._wishes, self._last = state, wishes, last
+        self._seen = -1  # the newest version that was looked at
+        self._due: list[tuple[int, Vector]] = []
+
+    def enrolled(self, at: Seconds) -> ClientEnrolled | None:
+        """Returns the event by which the ServerApp takes part; None: it does not."""
+        if self._wishes.evaluate is None:
+            return None
+        return ClientEnrolled(at=at, cid=SERVER_APP, name=EVALUATOR, role="evaluator")
+
+    def look(self) -> None:
+        """Keeps the newest model, if it is to be evaluated."""
+        state = self._state
+        if state.version == self._seen or self._wishes.evaluate is None:
+            return
+        self._seen = version = state.version
+        is_known = state.evaluated is not None and state.evaluated >= version
+        is_due = version % self._wishes.every == 0 or version == self._last
+        if is_due and not is_known:
+            self._due.append((version, state.published.public_D))
+
+    def evaluate(self, now: Callable[[], Seconds]) -> list[ModelEvaluated]:
+        """Evaluates what is due; returns the events of that."""
+        due, self._due = self._due, []
+        found = [(version, self._values(version, model_D)) for version, model_D in due]
+        return [
+            ModelEvaluated(
+                at=now(), cid=SERVER_APP, version=version, values=values, samples=0
+            )
+            for version, values in found
+            if values is not None
+        ]
+
+    def _values(self, version: int, model_D: Vector) -> dict[str, float] | None:
+        assert self._wishes.evaluate is not None
+        values: Mapping[str, Any] | None = self._wishes.evaluate(version, model_D)
+        return None if values is None else as_numbers(values)
