@@ -46,6 +46,7 @@ class Commands:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": "300",  # on a busy machine 30 are too few
             "OMP_NUM_THREADS": "1",
         }
         self._closing = ExitStack()

@@ -1,6 +1,7 @@
 """The same app by ``flwr run`` in simulation and by ``fedsim run --flower``."""
 
 import ast
+import json
 import re
 from pathlib import Path
 from statistics import fmean
@@ -15,24 +16,39 @@ OF_CLIENTS = re.compile(r"aggregate_evaluate.*?MetricRecord: (\{.*?\})", re.DOTA
 LEGACY = re.compile(r"\((\d+), (0\.\d+)\)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 APPS = {  # and the metric of each; whether the server computes it
-    "quickstart-torch": ("accuracy", True),
     "quickstart-sklearn": ("accuracy", False),
+    "quickstart-torch": ("accuracy", True),
     "quickstart-numpyclient": ("accuracy", False),
 }
 SEEDS = {"quickstart-torch": (1, 2, 3)}  # the others draw nothing
 
 
 def measure(folder: Path) -> JSON:
-    """Runs every app with both; returns seconds and accuracies of each."""
-    return {
-        app: [_both(app, seed, folder) for seed in SEEDS.get(app, (0,))] for app in APPS
-    }
+    """Runs every app with both; returns seconds and accuracies of each.
+
+    What is done lies in the folder, and is not run again.
+    """
+    found: JSON = {}
+    for app in APPS:
+        for seed in SEEDS.get(app, (0,)):
+            place = folder / f"{app}-{seed}"
+            done = place / "found.json"
+            if not done.is_file():
+                place.mkdir(parents=True, exist_ok=True)
+                done.write_text(json.dumps(both(app, seed, place)), encoding="utf-8")
+            found.setdefault(app, []).append(json.loads(done.read_text("utf-8")))
+    return found
 
 
-def _both(app: str, seed: int, folder: Path) -> JSON:
+def both(app: str, seed: int, place: Path) -> JSON:
+    """Runs an app with both simulators; returns seconds and accuracies.
+
+    Args:
+        app: the name of an example.
+        seed: of the app, if it draws anything.
+        place: where runs and logs are written.
+    """
     metric, is_central = APPS[app]
-    place = folder / f"{app}-{seed}"
-    place.mkdir(parents=True)
     config = ["--run-config", f"seed={seed}"] if app in SEEDS else []
     with Commands(place) as commands:
         path = copied(app, place)
@@ -65,5 +81,5 @@ def rounds_of(said: str, metric: str, *, is_central: bool) -> list[float]:
     found = [ast.literal_eval(each)[metric] for each in pattern.findall(said)]
     if found:
         return found
-    block = said[said.index(f"'{metric}': [") :]
+    block = said[said.rindex(f"'{metric}'") :]  # the history of the older kind
     return [float(value) for _, value in LEGACY.findall(block[: block.index("]")])]

@@ -1,12 +1,5 @@
-"""Imports flwr before the tests, since its own imports warn of what is deprecated."""
+"""Imports flwr before the tests."""
 
-import warnings
-from contextlib import suppress
+from tests.flower import import_flwr
 
-from fedcore.errors import ConfigError
-from fedrun.flower.library import flwr
-
-with warnings.catch_warnings(), suppress(ConfigError):  # without it tests are skipped
-    warnings.simplefilter("ignore")
-    for name in ("clientapp", "serverapp.strategy", "server.strategy", "client"):
-        flwr(f"flwr.{name}")
+import_flwr()

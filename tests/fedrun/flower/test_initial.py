@@ -1,5 +1,6 @@
 """Version 0 of a Flower app, captured from its ServerApp."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -230,9 +231,7 @@ def test_the_home_of_the_user_stays_as_it_is(
     app = FlowerApp(FlowerFolder.read(tiny(tmp_path)))
     app.first_of(Key.root(3))
     assert not list(home.iterdir())
-    import flwr.supercore.telemetry as telemetry
-
-    assert telemetry.FLWR_TELEMETRY_ENABLED == "0"
+    assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
 
 
 def test_arrays_follow_the_key(tmp_path: Path) -> None:

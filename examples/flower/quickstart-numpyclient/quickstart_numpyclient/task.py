@@ -1,11 +1,14 @@
 """Softmax regression and the data."""
 
+from functools import cache
+
 import numpy as np
 from sklearn.datasets import load_digits
 
 TESTS = 450  # samples that no client has
 
 
+@cache
 def _digits():
     """All 1,797 digits in a fixed order: pixels from 0 to 1, and labels."""
     digits = load_digits()

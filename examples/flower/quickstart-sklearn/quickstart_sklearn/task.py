@@ -1,5 +1,7 @@
 """The model, its parameters and the data."""
 
+from functools import cache
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -7,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 TESTS = 450  # samples that no client has
 
 
+@cache
 def _digits():
     """All 1,797 digits in a fixed order: pixels from 0 to 1, and labels."""
     digits = load_digits()

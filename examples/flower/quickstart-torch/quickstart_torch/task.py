@@ -1,5 +1,7 @@
 """The network, the data, training and evaluation."""
 
+from functools import cache
+
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
@@ -9,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 TESTS = 450  # samples that no client has
 
 
+@cache
 def _digits():
     """All 1,797 digits in a fixed order: pixels from 0 to 1, and labels."""
     digits = load_digits()
