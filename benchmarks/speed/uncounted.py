@@ -9,7 +9,7 @@ from fedwire.service import handlers
 
 from fedserver import server
 from fedserver.cli import main
-from fedserver.pushes import PushFrames
+from fedserver.receiving import PushFrames
 
 
 class Plain:

@@ -9,8 +9,7 @@ from fedwire.v1 import federation_pb2 as pb
 from fedrun.journal import Journal, verify
 from fedserver.remote import ask_status, operate
 from tests.integration.conftest import Make
-from tests.integration.kill import free_port
-from tools.local import Child, LocalFederation
+from tools.local import Child, LocalFederation, free_port
 
 pytestmark = pytest.mark.processes
 

@@ -1,5 +1,6 @@
 """Replays: every record is made anew of what stands in it."""
 
+import contextlib
 import random
 from collections.abc import Collection
 from contextlib import closing
@@ -488,3 +489,23 @@ def test_the_limit_does_not_count_who_is_left_out(tmp_path: Path) -> None:
     }
     assert state.trainers == 1
     journal.close()
+
+
+@pytest.mark.parametrize(("times", "is_same"), [(1 + 1e-9, True), (1.01, False)])
+def test_the_last_bits_of_what_is_missing_are_no_decision(
+    times: float, is_same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = written(tmp_path, algorithm={"downlink": {"kind": "dead_zone"}})
+
+    def summed_otherwise(record: Any) -> Any:
+        if isinstance(record, r.Stepped) and record.payload:
+            return replace(record, gap_norm=3.0 * times)
+        return record
+
+    journal = rewritten(run, summed_otherwise)
+    monkeypatch.setattr("fedcore.coordinator.rounds.norm", lambda _: 3.0)
+    with contextlib.ExitStack() as stack:
+        stack.callback(journal.close)
+        if not is_same:
+            stack.enter_context(pytest.raises(CorruptJournalError, match="decided ag"))
+        verify(journal)
