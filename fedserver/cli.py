@@ -189,7 +189,7 @@ def export(
     which: str | None,
     version: int | None,
 ) -> None:
-    """Write a model of a run as a safetensors file, or as an adapter for PEFT.
+    """Write a model of a run as a file, or as a PEFT adapter.
 
     RUN is the folder of the run.
     """
