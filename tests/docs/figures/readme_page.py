@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from benchmarks.series import runs
-from tests.docs.figures import asynchrony
+from tests.docs.figures import asynchrony, networks_page
 from tests.docs.figures.benchmarks_page import rates, tried
 from tests.docs.figures.papers_page import claim
 from tests.docs.figures.series import Pool, Series, pool, saved
@@ -25,6 +25,10 @@ def quotes() -> Iterator[Quote]:
     """All of the page's."""
     about = (r"69 wrong variants",)  # counted by a test of its own
     yield Quote(TABLE, "no schedule", pool(), about)
+    drill, links, long = (quote.pool for quote in networks_page.quotes())
+    yield Quote(TABLE, "over six bad links", links, LINKS)
+    yield Quote(TABLE, "half an hour of cuts", long, (r"of a minute|links cut 40",))
+    yield Quote(TABLE, "eight hospitals", drill, (r"six hours",))
     kill, power = saved("kill")["kills"], saved("power")
     server = sum(count for moment, count in kill.items() if moment != "of a client")
     yield Quote(TABLE, "300 SIGKILLs", pool(kill, [server]))
@@ -53,6 +57,7 @@ def quotes() -> Iterator[Quote]:
         yield Quote(TABLE, row, pool(more=[*fewer(), *tried()]), BYTES)
 
 
+LINKS = (r"256 kbit/s to 20 Mbit/s|up to 5 %|3 seeds",)
 BYTES = (
     r"learning rate \.1 that falls, 100 clients, 300 rounds|3 seeds|[12]D-CNN",
     r"which-models-bear-150-times|held-out rows \.2",
