@@ -27,6 +27,7 @@ from fedserver.limits import Turns
 _log = logging.getLogger(__name__)
 MOST_PROTOCOLS = 64
 LONG_SPEC = 1 << 16  # characters of a model's description, or four times our own
+LONG_REST = 1 << 14  # bytes of all else in a request
 Context = Any
 
 
@@ -49,6 +50,7 @@ class Enrolment:
         self._max_update_bytes = max_update_bytes
         self._spec = self._run.coordinator.algorithm.model
         self._spec_json = self._spec.to_json()
+        self._longest_spec = max(LONG_SPEC, 4 * len(self._spec_json))
         most = self._run.config.server.max_enrolments
         self._newcomers, self._checks = Turns(most), Turns(most)
         self._codes = Codes()
@@ -85,6 +87,12 @@ class Enrolment:
     async def check(self, request: pb.CheckRequest, context: Context) -> pb.CheckReply:
         """Says what :meth:`enrol` would answer; nothing is journalled or kept."""
         wanted = request.enrol
+        size, limit = request.ByteSize(), self._longest_spec + LONG_REST
+        if size > limit:  # many that wait for their turn must not fill the memory
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"a request of {size} bytes, the limit is {limit}",
+            )
         cid = await self._callers.cid(wanted.key, context)
         await self._checks.turn()
         await self._callers.check_disk(context)
@@ -237,11 +245,10 @@ class Enrolment:
             )
         if request.spec == self._spec_json:
             return
-        longest = max(LONG_SPEC, 4 * len(self._spec_json))
-        if len(request.spec) > longest:
+        if len(request.spec) > self._longest_spec:
             text = (
                 f"a model description of {len(request.spec)} characters, the limit is "
-                f"{longest}"
+                f"{self._longest_spec}"
             )
             yield Objection("model", invalid, text)
             return
