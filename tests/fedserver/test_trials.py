@@ -143,9 +143,7 @@ def test_a_crowd_of_strangers_fills_the_place_of_trials_and_no_other(
         header.payload = payload
         return header
 
-    calls = [
-        peer.stub.trial.future(held(inline(peer)), timeout=CALL) for peer in peers
-    ]
+    calls = [peer.stub.trial.future(held(inline(peer)), timeout=CALL) for peer in peers]
     until(lambda: trials._here == MOST, "all are here")
     other = stranger(server)
     assert trial(other, payload).answer == pb.ANSWER_RETRY
