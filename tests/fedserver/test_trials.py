@@ -48,6 +48,12 @@ def about(reply: pb.CheckReply) -> set[str]:
     return {objection.about for objection in reply.objections}
 
 
+def trials_of(server: Served) -> Any:
+    """What takes the trials of a server."""
+    method: Any = server.server._service.trial
+    return method.__self__
+
+
 def untouched(server: Served) -> None:
     """Nobody is enrolled, no update is counted, no memory is held."""
     assert server.state.clients == {}
@@ -104,7 +110,7 @@ def test_a_trial_is_bounded_like_an_update(server: Served) -> None:
 
 
 def test_nothing_is_kept_of_trials_that_fail(server: Served) -> None:
-    uploads = server.server._service.trial.__self__._uploads
+    uploads = trials_of(server)._uploads
     begun = threading.Event()
 
     def part(header: pb.PushHeader) -> Iterator[bytes]:
@@ -129,7 +135,7 @@ def test_nothing_is_kept_of_trials_that_fail(server: Served) -> None:
 def test_a_crowd_of_strangers_fills_the_place_of_trials_and_no_other(
     server: Served,
 ) -> None:
-    trials = server.server._service.trial.__self__
+    trials = trials_of(server)
     peers = [Peer(server.address, f"stranger {number}") for number in range(MOST)]
     over = threading.Event()
     payload = packed(ones())
