@@ -10,6 +10,7 @@ import grpc
 from fedwire.convert import digest_bytes, epoch_number
 from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
+from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Refuse
@@ -63,6 +64,7 @@ class Enrolment:
         named = await self._named(request, cid, context)
         for objection in self._objections(request, cid, named, context):
             await context.abort(objection.code, objection.text)
+        await self._require_short(request, context)
         if cid not in self._run.coordinator.state.clients:
             await self._newcomers.turn()
         event = self._event(request, cid, named)
@@ -87,12 +89,7 @@ class Enrolment:
     async def check(self, request: pb.CheckRequest, context: Context) -> pb.CheckReply:
         """Says what :meth:`enrol` would answer; nothing is journalled or kept."""
         wanted = request.enrol
-        size, limit = request.ByteSize(), self._longest_spec + LONG_REST
-        if size > limit:  # many that wait for their turn must not fill the memory
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"a request of {size} bytes, the limit is {limit}",
-            )
+        await self._require_short(request, context)
         cid = await self._callers.cid(wanted.key, context)
         await self._checks.turn()
         await self._callers.check_disk(context)
@@ -122,6 +119,15 @@ class Enrolment:
             if objections
             else self._reply(wanted, named.name, standing, warnings),
         )
+
+    async def _require_short(self, request: Message, context: Context) -> None:
+        """Aborts a long call: those that wait for a turn must not fill the memory."""
+        size, limit = request.ByteSize(), self._longest_spec + LONG_REST
+        if size > limit:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"a request of {size} bytes, the limit is {limit}",
+            )
 
     def _event(
         self, request: pb.EnrolRequest, cid: str, named: Named
