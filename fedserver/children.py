@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
 LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS = 5.0
-# The app cannot evaluate, its device is not here, or it raised again and again: another
-# start would not help.
-_HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE, os.EX_CONFIG)
+# The app cannot evaluate, its device is not here, it raised again and again, or the
+# operator has evicted it: another start would not help.
+_HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE, os.EX_CONFIG, os.EX_NOPERM)
 
 
 def make_model(config: FederationConfig, folder: Path) -> None:

@@ -10,6 +10,7 @@ import grpc
 from fedwire.convert import digest_bytes, epoch_number
 from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
+from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Refuse
@@ -27,6 +28,7 @@ from fedserver.limits import Turns
 _log = logging.getLogger(__name__)
 MOST_PROTOCOLS = 64
 LONG_SPEC = 1 << 16  # characters of a model's description, or four times our own
+LONG_REST = 1 << 14  # bytes of all else in a request
 Context = Any
 
 
@@ -49,6 +51,7 @@ class Enrolment:
         self._max_update_bytes = max_update_bytes
         self._spec = self._run.coordinator.algorithm.model
         self._spec_json = self._spec.to_json()
+        self._longest_spec = max(LONG_SPEC, 4 * len(self._spec_json))
         most = self._run.config.server.max_enrolments
         self._newcomers, self._checks = Turns(most), Turns(most)
         self._codes = Codes()
@@ -61,6 +64,7 @@ class Enrolment:
         named = await self._named(request, cid, context)
         for objection in self._objections(request, cid, named, context):
             await context.abort(objection.code, objection.text)
+        await self._require_short(request, context)
         if cid not in self._run.coordinator.state.clients:
             await self._newcomers.turn()
         event = self._event(request, cid, named)
@@ -85,6 +89,7 @@ class Enrolment:
     async def check(self, request: pb.CheckRequest, context: Context) -> pb.CheckReply:
         """Says what :meth:`enrol` would answer; nothing is journalled or kept."""
         wanted = request.enrol
+        await self._require_short(request, context)
         cid = await self._callers.cid(wanted.key, context)
         await self._checks.turn()
         await self._callers.check_disk(context)
@@ -114,6 +119,15 @@ class Enrolment:
             if objections
             else self._reply(wanted, named.name, standing, warnings),
         )
+
+    async def _require_short(self, request: Message, context: Context) -> None:
+        """Aborts a long call: those that wait for a turn must not fill the memory."""
+        size, limit = request.ByteSize(), self._longest_spec + LONG_REST
+        if size > limit:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"a request of {size} bytes, the limit is {limit}",
+            )
 
     def _event(
         self, request: pb.EnrolRequest, cid: str, named: Named
@@ -237,11 +251,10 @@ class Enrolment:
             )
         if request.spec == self._spec_json:
             return
-        longest = max(LONG_SPEC, 4 * len(self._spec_json))
-        if len(request.spec) > longest:
+        if len(request.spec) > self._longest_spec:
             text = (
                 f"a model description of {len(request.spec)} characters, the limit is "
-                f"{longest}"
+                f"{self._longest_spec}"
             )
             yield Objection("model", invalid, text)
             return

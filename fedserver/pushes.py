@@ -8,7 +8,9 @@ import grpc
 from fedwire.convert import answer_code, push_reply, read_answer, read_push
 from fedwire.v1 import federation_pb2 as pb
 
+from fedcore.coordinator.actions import SendAck
 from fedcore.coordinator.events import UpdatePushed
+from fedcore.coordinator.opened import Opened
 from fedcore.errors import ProtocolError
 from fedcore.protocol import Answer, Push
 from fedcore.typing import Seconds
@@ -114,15 +116,22 @@ class Pushes:
             with self._tracer.span("decode"):
                 opened = await self.opening.open(push.payload)
             self._versions.arrive(push.cid, push.seq)
-            with self._tracer.span("commit"):
-                self._core.submit(
-                    UpdatePushed(at=self._core.now(), push=push, opened=opened),
-                    lambda error: self._answers.fail(
-                        error, "push", push.cid, push.seq, push.digest
-                    ),
-                )
-                answer = await self._answers.push(push.cid, push.seq, push.digest)
+            try:
+                answer = await self._commit(push, opened)
+            finally:
+                self._versions.answered(push.cid, push.seq)
         return push_reply(answer.ack)
+
+    async def _commit(self, push: Push, opened: Opened) -> SendAck:
+        """Has the core decide on an update; returns its answer once it is durable."""
+        with self._tracer.span("commit"):
+            self._core.submit(
+                UpdatePushed(at=self._core.now(), push=push, opened=opened),
+                lambda error: self._answers.fail(
+                    error, "push", push.cid, push.seq, push.digest
+                ),
+            )
+            return await self._answers.push(push.cid, push.seq, push.digest)
 
     async def _verdict(self, cid: str) -> pb.PushReply:
         """Waits for the verdict on this client's update."""

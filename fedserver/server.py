@@ -212,9 +212,10 @@ class Server:
         return any(row is not None and row.role == "evaluator" for row in told)
 
     def _all_know(self) -> bool:
-        """Returns whether every client of the run knows that it has ended."""
+        """Returns whether every client that may still ask knows of the run's end."""
         rows = self.run.coordinator.state.clients.values()
-        return all(row.left or row.cid in self._service.informed for row in list(rows))
+        told = self._service.informed
+        return all(row.is_out or row.cid in told for row in list(rows))
 
     def _fail(self, error: BaseException) -> None:
         """Stops the server after the core thread died; nothing more may be answered."""

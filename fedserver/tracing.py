@@ -25,6 +25,10 @@ class VersionSpans:
         if here is not None:
             self._arriving[cid, seq] = here
 
+    def answered(self, cid: str, seq: int) -> None:
+        """Forgets an update that was answered, if no record was made of it."""
+        self._arriving.pop((cid, seq), None)
+
     def observe(self, record: Row) -> None:
         """Makes a span of a version."""
         match record:

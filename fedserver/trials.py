@@ -1,9 +1,11 @@
 """Takes trials: updates that are received, read and judged, and count nowhere.
 
-``fedclient check`` sends one. It has a place of its own, so that no trial takes room
-from an update.
+``fedclient check`` sends one. Anybody may, under any number of keys. So trials have a
+place of their own, in which no trial takes room from an update; one of them is read at
+a time; and nothing is kept of any.
 """
 
+import asyncio
 import logging
 from dataclasses import replace
 from typing import Any
@@ -24,7 +26,9 @@ from fedserver.receiving import PushFrames, Receiver, upload_name
 from fedserver.uploads import Uploads
 
 _log = logging.getLogger(__name__)
-AT_ONCE = 1  # trials in memory
+AT_ONCE = 1  # large trials in memory
+MOST = 32  # trials that are here or wait; more are asked to come back
+_RETRY = pb.TrialReply(answer=answer_code(Answer.RETRY))
 Context = Any
 
 
@@ -39,6 +43,8 @@ class Trials:
         self._uploads = Uploads(AT_ONCE, most, stall, server.min_rate)
         self._receiver = Receiver(self._uploads, most, stall)
         self._turns = Turns(server.max_enrolments)
+        self._here = 0
+        self._reading = asyncio.Lock()  # trials leave a thread for updates
 
     async def trial(self, frames: PushFrames, context: Context) -> pb.TrialReply:
         """Says which verdict an update would get that is based on the newest version.
@@ -49,29 +55,44 @@ class Trials:
         try:
             header = await self._receiver.header(frames)
             cid = await self._callers.cid(header.key, context)
-            await self._turns.turn()
             await self._callers.check_disk(context)
-            name = upload_name(cid, header)
-            if name is None or self._callers.draining:
-                return pb.TrialReply(answer=answer_code(Answer.RETRY))
+            if self._here >= MOST or self._callers.draining:
+                return _RETRY
+            self._here += 1
+            try:
+                return await self._tried(cid, header, frames)
+            finally:
+                self._here -= 1
+        except ProtocolError as error:
+            _log.warning("refused a trial: %s", error)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise AssertionError("an aborted call goes on") from error
+
+    async def _tried(
+        self, cid: str, header: pb.PushHeader, frames: PushFrames
+    ) -> pb.TrialReply:
+        """Receives one trial, and says what came of it."""
+        await self._turns.turn()
+        name = upload_name(cid, header)
+        if name is None:
+            return _RETRY
+        try:
             upload = await self._receiver.receive(name, header, frames)
             if upload is None:
-                return pb.TrialReply(answer=answer_code(Answer.RETRY))
+                return _RETRY
             try:
                 push = read_push(header, cid, upload.buffer, upload.name[2])
                 verdict, reason = await self._verdict(push)
             finally:
                 self._uploads.end(upload)
-        except ProtocolError as error:
-            _log.warning("refused a trial: %s", error)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-            raise AssertionError("an aborted call goes on") from error
+        finally:
+            self._uploads.forget(cid)
         return pb.TrialReply(
             answer=answer_code(verdict), reason=reason, received=len(push.payload)
         )
 
     async def _verdict(self, push: Push) -> tuple[Verdict, str]:
-        async with self._opening.room:
+        async with self._reading, self._opening.room:
             opened = await self._opening.open(push.payload)
             return await self._core.ask(lambda told: _judged(told, push, opened))
 

@@ -214,6 +214,14 @@ class Uploads:
             self._end_transfer(upload)
             self._move()
 
+    def forget(self, cid: str) -> None:
+        """Drops all that is kept of a client, unless it has a newer transfer."""
+        upload = self._open.get(cid)
+        if upload is not None and not upload.in_use:
+            self._drop(upload)
+        self._spent.pop(cid, None)
+        self._since.pop(cid, None)
+
     def _move(self) -> None:
         """Lets the clients that wait look for room."""
         for line in self._lines.values():

@@ -51,6 +51,12 @@ def _window(text: Any) -> Any:
     return Window(begins=begins, ends=ends)
 
 
+def _windows(told: Any) -> Any:
+    if not isinstance(told, list):
+        raise ValueError("expected a list of windows, as in [22:00-06:00]")
+    return told
+
+
 class Command(_Section):
     """A command of the user's: it holds if the command exits with 0."""
 
@@ -68,7 +74,10 @@ class Conditions(_Section):
     """The battery has at least this share of its charge; one without it holds."""
     unmetered: Switch | Command = False
     """The network does not cost by the byte."""
-    hours: tuple[Annotated[Window, BeforeValidator(_window)], ...] = ()
+    hours: Annotated[
+        tuple[Annotated[Window, BeforeValidator(_window)], ...],
+        BeforeValidator(_windows),
+    ] = ()
     """Local times, such as 22:00-06:00."""
     look_every: Seconds = Field(60.0, ge=1, le=3600)
     """Seconds between two looks while a condition does not hold."""

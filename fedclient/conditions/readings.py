@@ -5,7 +5,10 @@ On Linux from /sys/class/power_supply and /proc/stat, and from NetworkManager by
 has just trained must not take its own work for somebody else's.
 """
 
+import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -39,6 +42,13 @@ class Times(NamedTuple):
     whole: Seconds
     own: Seconds
     """Of ``used``, by this process and the children that have ended."""
+
+
+class Ended(NamedTuple):
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
 
 
 class Power(NamedTuple):
@@ -86,6 +96,12 @@ class Reader:
                 "unmetered: NetworkManager does not tell whether the network is "
                 "metered; give a command that exits with 0 while it is not, as in "
                 "unmetered: {command: [/usr/local/bin/on-wifi]}"
+            )
+        if isinstance(asked.unmetered, Command):
+            _require_command(asked.unmetered.command[0])
+        if asked.battery is not None and read.has_battery and read.battery is None:
+            raise ConfigError(
+                f"battery: {self._power} does not tell the charge of this device"
             )
 
     def _load(self) -> float | None:
@@ -155,16 +171,39 @@ def _metered(asked: Command | bool) -> bool | None:
     return _METERED.get(int(word[0])) if word and word[0].isdigit() else None
 
 
-def _run(command: tuple[str, ...]) -> "subprocess.CompletedProcess[str] | None":
+def _require_command(name: str) -> None:
+    """Checks that a command is there and may be run.
+
+    Raises:
+        ConfigError: it is not, so that it would never exit with 0.
+    """
+    if shutil.which(name) is None:
+        raise ConfigError(f"unmetered: there is no command {name} that may be run here")
+
+
+def _run(command: tuple[str, ...]) -> Ended | None:
+    """Runs a command; None: it cannot be run, or takes too long.
+
+    One that takes too long is killed with all that it has started, or a command that
+    hangs at every look would fill the device with processes.
+    """
     try:
-        return subprocess.run(
+        process = subprocess.Popen(
             command,
-            capture_output=True,
-            text=True,
-            errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=_LONGEST,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, ValueError):
         return None
+    with process:
+        try:
+            out, _ = process.communicate(timeout=_LONGEST)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+    return Ended(process.returncode, out.decode(errors="replace"))

@@ -183,6 +183,8 @@ class ServerState:
             self._count_trainers(-row.trains)
             row.evicted = reason
             self._count_trainers(row.trains)
+            if row.name in self.owners:
+                self._places.add(row)  # a snapshot leaves out who is evicted
 
     def named(self, name: str) -> list[ClientRow]:
         """The clients that have this name, or had it last."""

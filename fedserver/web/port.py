@@ -20,6 +20,8 @@ EXTRA, PURPOSE = "web", "server.web"
 _PACKAGES = ("uvicorn", "starlette.applications", "prometheus_client")
 LAST: Seconds = 1.0  # for answers that are under way when the server ends
 BACKLOG = 64
+CONNECTIONS = 64  # at a time; the server's other descriptors are the federation's
+LONGEST: Seconds = 30.0  # of a connection; who scrapes connects again
 
 
 def require_packages() -> None:
@@ -65,7 +67,7 @@ class WebPort:
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="h11",
+            http=_bounded_protocol(),
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=LAST,
@@ -110,6 +112,43 @@ class WebPort:
         paths = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
         routes = [routing.Route(path, answer) for path, answer in paths.items()]
         return applications.Starlette(routes=routes)
+
+
+def _bounded_protocol() -> Any:
+    """Returns uvicorn's protocol with a limit on connections and on their life.
+
+    Without it, connections that say nothing would use up the process's descriptors.
+    """
+    h11 = needed("uvicorn.protocols.http.h11_impl", EXTRA, PURPOSE)
+    base: Any = h11.H11Protocol
+    here: dict[Any, None] = {}  # the oldest first
+
+    class Bounded(base):  # type: ignore[misc]
+        """One connection; where there are too many, the oldest one makes room."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            here[self] = None
+            self._ending = self.loop.call_later(LONGEST, self._end)
+            if len(here) > CONNECTIONS:
+                oldest = next(iter(here))
+                del here[oldest]
+                oldest.transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            here.pop(self, None)
+            self._ending.cancel()
+            super().connection_lost(exc)
+
+        def _end(self) -> None:
+            """Ends the connection; an answer that is under way has a moment more."""
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.abort()
+            else:
+                self.shutdown()
+                self._ending = self.loop.call_later(LAST, self.transport.abort)
+
+    return Bounded
 
 
 def _registry(figures: Figures) -> Any:

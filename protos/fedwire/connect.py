@@ -121,7 +121,7 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
     code, details = error.code(), error.details() or ""
     if "WRONG_VERSION_NUMBER" in details:
         return RefusedError(f"{address} does not speak TLS; give --plaintext")
-    if code is grpc.StatusCode.UNAVAILABLE and _is_handshake(details):
+    if code is grpc.StatusCode.UNAVAILABLE and _is_handshake(details, address):
         return RefusedError(
             f"{address}: no secure connection: the server's certificate is not trusted "
             f"here, or it wants one from this client (--ca, --certificate, --key): "
@@ -161,11 +161,14 @@ def explaining(address: Address) -> Iterator[None]:
         raise explained(error, address) from error
 
 
-def _is_handshake(details: str) -> bool:
-    """Returns whether TLS failed, which only gRPC's text tells."""
+def _is_handshake(details: str, address: Address) -> bool:
+    """Returns whether TLS failed, which only gRPC's text tells, apart from the host."""
+    if not address.is_encrypted:
+        return False
+    said = details.replace(address.host, "").lower()
     # Not "handshake": a connection that times out is a "tcp handshaker shutdown".
     words = ("certificate", "verification", "ssl", "tls")
-    return any(word in details.lower() for word in words)
+    return any(word in said for word in words)
 
 
 def _check_certificates(address: Address) -> None:

@@ -23,7 +23,6 @@ KUBERNETES = ("1.25", "1.34")  # the oldest that the chart names, and a new one
 PLAIN = ("plaintext=true",)
 ALL = (
     "tls.secretName=fed-tls",
-    "tls.clientCertificates=true",
     "clients.replicas=3",
     "clients.image=my-client:1",
     "clients.caSecretName=fed-ca",
@@ -32,6 +31,11 @@ ALL = (
     "model.init.image=my-client:1",
     "persistence.storageClass=fast",
     "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+)
+
+CERTIFIED = ("tls.secretName=fed-tls", "tls.clientCertificates=true")
+SETS = pytest.mark.parametrize(
+    "values", [PLAIN, ALL, CERTIFIED], ids=["plain", "all", "certified"]
 )
 
 
@@ -71,7 +75,7 @@ def test_helm_finds_nothing_wrong() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("values", [PLAIN, ALL], ids=["plain", "all"])
+@SETS
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_takes_what_is_rendered(
     tmp_path: Path, values: tuple[str, ...], version: str
@@ -110,7 +114,7 @@ def probes(container: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("values", [PLAIN, ALL], ids=["plain", "all"])
+@SETS
 def test_the_config_is_one_that_the_server_takes(
     tmp_path: Path, values: tuple[str, ...]
 ) -> None:
@@ -125,6 +129,17 @@ def test_the_config_is_one_that_the_server_takes(
     assert config.server.listen == f"0.0.0.0:{ports['grpc']}"
     assert config.server.web == f"0.0.0.0:{ports['web']}"
     assert (config.server.tls is None) == (values is PLAIN)
+    asks = config.server.tls is not None and config.server.tls.client_ca is not None
+    assert asks == (values is CERTIFIED)
+
+
+def test_version_0_is_made_with_the_seed_of_the_run() -> None:
+    for values, seed in ((ALL, "0"), ((*ALL, "federation.seed=70000000"), "70000000")):
+        (init,) = server_pod(rendered(*values))["initContainers"]
+        script, app, path, given = init["args"]
+        assert given == seed
+        assert '"--seed", seed' in script
+        checked(fedclient, ["model", app, "-o", path, "--seed", given])
 
 
 def server_of(pod: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +193,10 @@ def test_clients_say_a_command_that_exists() -> None:
         ("model.path=/tmp/model", "does not match pattern"),
         ("federation.server.listen=x", "federation.server.listen is set by the chart"),
         ("federation.app=my_app:workload", "the server has no user code"),
+        ("web.port=8443", "8443 is the port of gRPC"),
+        ("tls.clientCertificates=true", "there is no TLS; give tls.secretName"),
+        ("federation.timeouts.drain=30", "so it must be more"),
+        (f"{CERTIFIED[0]},{CERTIFIED[1]},clients.replicas=2", "own clients have none"),
         ("clients.replicas=2", "clients.image: a client's image with the app"),
     ],
 )

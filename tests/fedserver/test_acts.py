@@ -1,6 +1,7 @@
 """Pause, resume, evict and snapshot, by the commands, on runs served and not served."""
 
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from fedwire.connect import parse_address
+from fedwire.frames import chunk_frames, header_frame
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
@@ -124,6 +126,36 @@ def test_an_evicted_client_hears_why_and_its_updates_stay(server: Served) -> Non
             "'ann' is not evicted"
             in command("evict", folder, "ann", "--readmit").stderr
         )
+
+
+def test_an_upload_that_an_eviction_meets_counts_once_after_all(
+    server: Served,
+) -> None:
+    folder, goes_on = folder_of(server), threading.Event()
+    with Peer(server.address, "ann") as ann:
+        ann.pull()
+        header = ann.header(GOOD)
+        first, *others = chunk_frames([GOOD], most=lambda: 150)
+
+        def frames() -> Iterator[bytes]:
+            yield header_frame(header)
+            yield first
+            goes_on.wait(CALL)
+            yield from others
+
+        uploads = server.server._service.pushes._uploads
+        call = ann.stub.push.future(frames(), timeout=CALL)
+        until(lambda: uploads.nbytes, "the upload has begun")
+        assert command("evict", folder, "ann").exit_code == 0
+        goes_on.set()
+        assert call.result().answer == pb.ANSWER_UNKNOWN
+        until(lambda: not uploads.nbytes, "its memory is free")
+        assert command("evict", folder, "ann", "--readmit").exit_code == 0
+        ann.enrol()
+        for _ in range(2):  # the answer to the first one may be lost
+            reply = ann.send([header_frame(header), *chunk_frames([GOOD])])
+            assert reply.answer == pb.ANSWER_ACCEPTED
+        assert server.state.applied == 1
 
 
 def test_a_freed_name_is_for_a_device_in_place_of_the_evicted_one(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from fedwire.convert import INLINE
 from fedwire.frames import CHUNK, chunk_frames, header_frame
-from fedwire.service import MESSAGE_LIMIT, SERVICE
+from fedwire.service import MESSAGE_LIMIT, PROTOCOLS, SERVICE
 from fedwire.v1 import federation_pb2 as pb
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ from fedserver.remote import ask_status
 from tests.fedserver.honest import answered, refused, still_serves
 from tests.fedwire.messages import uint32, uint64
 from tests.peer import CALL, Peer, digest_of, key_of, packed
-from tests.served import DIM, Served, ones, served, settings, until
+from tests.served import DIM, Served, ones, served, settings, spec_of, until
 
 GOOD = packed(ones())
 
@@ -530,6 +530,24 @@ def test_a_client_needs_keys_and_a_name_of_decent_length(
     peer = Peer(server.address)
     with refused("INVALID_ARGUMENT", words):
         peer.enrol(**changes)
+    peer.channel.close()
+    still_serves(server)
+    assert len(server.state.clients) == 1
+
+
+def test_a_newcomer_does_not_wait_with_a_long_request(server: Served) -> None:
+    peer = Peer(server.address)
+    padding = b"\xfa\x7f" + b"\x80\x80\x40" + bytes(1 << 20)  # an unknown field, 2047
+    with refused("INVALID_ARGUMENT", "bytes, the limit is 81920"):
+        known = pb.EnrolRequest(
+            protocols=PROTOCOLS,
+            key=peer.key,
+            owner=peer.owner,
+            name=peer.name,
+            spec=spec_of(DIM).to_json(),
+        )
+        request = pb.EnrolRequest.FromString(known.SerializeToString() + padding)
+        peer.stub.enrol(request, timeout=CALL)
     peer.channel.close()
     still_serves(server)
     assert len(server.state.clients) == 1

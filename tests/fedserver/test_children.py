@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, WorkloadError
 from fedrun.cli.exit_codes import exit_code
-from fedserver.children import keep_evaluating, make_model
+from fedserver.children import EVALUATOR, keep_evaluating, make_model
+from fedserver.remote import operate
 from tests.fedserver.honest import still_serves
+from tests.peer import Peer
 from tests.served import Served, served, settings, until
 
 pytestmark = pytest.mark.processes
@@ -69,6 +72,17 @@ def test_an_evaluator_that_crashes_is_started_again_and_stops_nobody(
         asyncio.run(both())
         assert mark.exists()
         assert server.lines("evaluated")[0]["values"] == {"accuracy": 0.5}
+
+
+def test_an_evicted_evaluator_is_not_started_again_and_again(tmp_path: Path) -> None:
+    config = with_app(tmp_path, "{'accuracy': 0.5}")
+    with served(tmp_path, **config) as server:
+        with Peer(server.operator_socket, EVALUATOR):
+            request = pb.OperateRequest(act=pb.ACT_EVICT, name=EVALUATOR)
+            operate(str(server.config.server.journal), request)
+        evaluated(server, tmp_path)
+        assert not server.lines("evaluated")
+        still_serves(server)
 
 
 def test_the_evaluator_computes_where_the_config_says(tmp_path: Path) -> None:

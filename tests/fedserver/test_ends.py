@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fedcore.errors import UnavailableError
 from fedrun.cli.exit_codes import exit_code
+from fedserver.remote import operate
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, served, settings, until
@@ -140,6 +141,19 @@ def test_who_never_asks_is_not_waited_for_long(tmp_path: Path) -> None:
             ann.pull()
             ann.push(GOOD)
         server.wait()
+        assert server.error is None
+
+
+def test_an_evicted_client_is_not_waited_for(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"stop": {"versions": 1}, "timeouts": {"linger": 2 * CALL}}
+    with served(tmp_path, **config) as server:
+        with Peer(server.address, "ann") as ann, Peer(server.address, "bob"):
+            ann.pull()
+            request = pb.OperateRequest(act=pb.ACT_EVICT, name="bob")
+            operate(str(server.config.server.journal), request)
+            ann.push(GOOD)
+            assert ann.pull().done
+        until(lambda: server.ended, "nobody is missing", CALL)
         assert server.error is None
 
 

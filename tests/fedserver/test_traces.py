@@ -119,6 +119,20 @@ def test_an_update_that_is_refused_makes_no_version(
     assert len({span.context.trace_id for span in spans_of(memory, "push")}) == 3
 
 
+def test_an_update_without_a_record_leaves_nothing_behind(
+    tmp_path: Path, memory: Any
+) -> None:
+    run = Served(tmp_path, settings(tmp_path))
+    run.tracer = Spans("fedserver", memory, at_once=True)
+    with run, Peer(run.address, "ann") as ann:
+        ann.pull()
+        ann.push(packed(ones()), seq=9)
+        for seq in (1, 2, 3):  # older ones: the client's newest is decided
+            reply = ann.push(packed(ones()), seq=seq)
+            assert reply.answer == pb.ANSWER_OBSOLETE
+        assert run.server._service.pushes._versions._arriving == {}
+
+
 def test_a_trace_of_nonsense_is_no_trace(tmp_path: Path, memory: Any) -> None:
     run = Served(tmp_path, settings(tmp_path))
     run.tracer = Spans("fedserver", memory, at_once=True)

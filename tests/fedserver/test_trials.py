@@ -1,5 +1,8 @@
 """Trials are judged like updates, and count nowhere."""
 
+import threading
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -10,8 +13,10 @@ from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedrun.traffic import OTHERS, of_all
+from fedserver.trials import MOST
+from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
-from tests.served import DIM, Served, ones, spec_of
+from tests.served import DIM, Served, ones, spec_of, until
 
 
 def stranger(server: Served) -> Peer:
@@ -41,6 +46,12 @@ def asked(peer: Peer, package: str = "0.1.0", **changes: Any) -> pb.CheckReply:
 
 def about(reply: pb.CheckReply) -> set[str]:
     return {objection.about for objection in reply.objections}
+
+
+def trials_of(server: Served) -> Any:
+    """What takes the trials of a server."""
+    method: Any = server.server._service.trial
+    return method.__self__
 
 
 def untouched(server: Served) -> None:
@@ -94,6 +105,67 @@ def test_a_trial_is_bounded_like_an_update(server: Served) -> None:
         trial(peer, packed(ones()), key=b"short")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert trial(peer, packed(ones()), digest=b"other").answer == pb.ANSWER_RETRY
+    untouched(server)
+    peer.channel.close()
+
+
+def test_nothing_is_kept_of_trials_that_fail(server: Served) -> None:
+    uploads = trials_of(server)._uploads
+    begun = threading.Event()
+
+    def part(header: pb.PushHeader) -> Iterator[bytes]:
+        yield header_frame(header)
+        yield next(iter(chunk_frames([b"x" * 10])))
+        begun.wait(CALL)
+
+    for number in range(3):
+        peer = Peer(server.address, f"stranger {number}")
+        payload = b"x" * 100
+        begun.clear()
+        call = peer.stub.trial.future(part(peer.header(payload)), timeout=CALL)
+        until(lambda: uploads.nbytes, "a part has arrived")
+        call.cancel()
+        begun.set()
+        until(lambda: not uploads.nbytes, "its memory is free")
+        peer.channel.close()
+    kept = uploads._open, uploads._spent, uploads._since, uploads._known
+    assert not any(kept)
+
+
+def test_a_crowd_of_strangers_fills_the_place_of_trials_and_no_other(
+    server: Served,
+) -> None:
+    trials = trials_of(server)
+    peers = [Peer(server.address, f"stranger {number}") for number in range(MOST)]
+    over = threading.Event()
+    payload = packed(ones())
+
+    def held(header: pb.PushHeader) -> Iterator[bytes]:
+        yield header_frame(header)
+        over.wait(CALL)
+
+    def inline(peer: Peer) -> pb.PushHeader:
+        header = peer.header(payload, size=0, crc32=zlib.crc32(payload))
+        header.payload = payload
+        return header
+
+    calls = [peer.stub.trial.future(held(inline(peer)), timeout=CALL) for peer in peers]
+    until(lambda: trials._here == MOST, "all are here")
+    other = stranger(server)
+    assert trial(other, payload).answer == pb.ANSWER_RETRY
+    still_serves(server)
+    over.set()
+    assert {call.result().answer for call in calls} == {pb.ANSWER_ACCEPTED}
+    until(lambda: not trials._here, "all are gone")
+    assert trial(other, payload).answer == pb.ANSWER_ACCEPTED
+    for peer in (*peers, other):
+        peer.channel.close()
+
+
+def test_a_check_that_is_long_is_refused_before_it_waits(server: Served) -> None:
+    peer = stranger(server)
+    with refused("INVALID_ARGUMENT", "the limit is"):
+        asked(peer, code="x" * (1 << 20))
     untouched(server)
     peer.channel.close()
 

@@ -163,7 +163,22 @@ def test_a_message_that_is_too_large_is_not_sent_again(details: str) -> None:
 def test_a_failed_handshake_names_the_options_that_help() -> None:
     broken = Failed(grpc.StatusCode.UNAVAILABLE, "Ssl handshake failed: CERTIFICATE")
     with pytest.raises(RefusedError, match="--ca, --certificate, --key"):
-        raise explained(broken, HERE)
+        raise explained(broken, Address("example.org"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        Address("tls.example.org"),
+        Address("tls.example.org", plaintext=True),
+        Address("unix:/run/ssl/server"),
+    ],
+    ids=str,
+)
+def test_the_name_of_a_host_is_no_failed_handshake(address: Address) -> None:
+    details = f"errors resolving {address}: hostname lookup error"
+    error = explained(Failed(grpc.StatusCode.UNAVAILABLE, details), address)
+    assert type(error) is UnavailableError  # a client tries again
 
 
 def test_a_server_that_hangs_up_on_plain_text_may_speak_tls() -> None:

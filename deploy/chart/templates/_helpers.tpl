@@ -51,6 +51,19 @@ capabilities: {drop: [ALL]}
 {{- if hasKey .Values.federation "app" -}}
 {{- fail "federation.app: the server has no user code; see model.init" -}}
 {{- end -}}
+{{- if eq (int .Values.web.port) 8443 -}}
+{{- fail "web.port: 8443 is the port of gRPC in the pod; give another one" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCertificates (not .Values.tls.secretName) -}}
+{{- fail "tls.clientCertificates: there is no TLS; give tls.secretName" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCertificates (gt (int .Values.clients.replicas) 0) -}}
+{{- fail "tls.clientCertificates: the chart's own clients have none; leave clients.replicas at 0" -}}
+{{- end -}}
+{{- $drain := dig "timeouts" "drain" 10 .Values.federation -}}
+{{- if le (float64 .Values.terminationGracePeriodSeconds) (float64 $drain) -}}
+{{- fail (printf "terminationGracePeriodSeconds: a server drains for %v s (timeouts.drain), so it must be more" $drain) -}}
+{{- end -}}
 {{- $server := dict "listen" "0.0.0.0:8443" "journal" "/data/run" "web" (printf "0.0.0.0:%v" .Values.web.port) -}}
 {{- if .Values.tls.secretName -}}
 {{- $tls := dict "certificate" "/tls/tls.crt" "key" "/tls/tls.key" -}}

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,7 @@ def test_all_that_does_not_hold_is_said_at_once() -> None:
         ("hours: ['22:00-22:00']", "with two different times"),
         ("hours: ['25:00-06:00']", "as in 22:00-06:00"),
         ("unmetered: {command: []}", "unmetered"),
+        ("hours: 22:00-06:00", "hours: expected a list of windows"),
         ("unmetered: {comand: [x]}", "unmetered"),
         ("look_every: 0", "look_every"),
         ("charging: false", "no condition is set"),
@@ -244,6 +246,26 @@ def test_a_command_of_the_users_tells_whether_it_costs(
     command: list[str], metered: bool | None
 ) -> None:
     assert Reader(asked(unmetered={"command": command})).read().metered is metered
+
+
+def test_a_command_that_hangs_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readings, "_LONGEST", 0.5)
+    child = tmp_path / "child"
+    script = f"sleep 60 & echo $! > {child}; wait"
+    reader = Reader(asked(unmetered={"command": ["sh", "-c", script]}))
+    began = time.monotonic()
+    assert reader.read().metered is None
+    assert time.monotonic() - began < 30
+    status = Path("/proc") / child.read_text().strip() / "stat"
+    assert not status.exists() or status.read_text().split()[2] in "ZX"
+
+
+def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:
+    reader = Reader(asked(unmetered={"command": ["/no/such/command"]}))
+    with pytest.raises(ConfigError, match="no command /no/such/command"):
+        reader.require_known()
 
 
 def test_conditions_that_this_device_can_never_tell_are_refused_at_the_start(

@@ -8,8 +8,10 @@ import pytest
 from fedcore.coordinator.actions import Refuse, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
+    ClientEvicted,
     ClientFailed,
     ClientLeft,
+    ClientReadmitted,
     NameFreed,
     Timer,
 )
@@ -343,6 +345,19 @@ def test_another_part_of_the_data_is_written_down() -> None:
         desk.feed(event)
         told += [(record.index, record.count) for record in desk.records(Enrolled)]
     assert told == [(3, 16), (4, 16)]
+
+
+def test_a_double_that_may_come_back_is_known_after_a_snapshot() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    for name in ("ann", "bob"):
+        desk.feed(ClientEnrolled(at=0.0, cid=name, name=name, count=2, owner=name))
+    desk.feed(ClientEvicted(at=0.0, name="bob"))
+    again = Desk(FedBuff(buffer=2))
+    again.coordinator.state.load(*desk.coordinator.state.dump())
+    for each in (desk, again):
+        assert each.coordinator.state.doubles("ann") == []
+        each.feed(ClientReadmitted(at=0.0, name="bob"))
+        assert each.coordinator.state.doubles("ann") == ["bob"]
 
 
 def test_doubles_are_still_known_after_a_snapshot() -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from fedcore.errors import ConfigError, DiskError, UnavailableError
 from fedrun.config import parse_config
 from fedserver.remote import ask_status
 from fedserver.web.metrics import BY_NAME, METRICS
-from fedserver.web.port import require_packages
+from fedserver.web.port import CONNECTIONS, require_packages
 from tests.peer import Peer, packed
 from tests.served import Served, ones, served, settings, until
 
@@ -234,6 +235,54 @@ def test_a_client_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
         assert get(server, "/healthz").status == 200
         server.stop()
         slow.close()
+
+
+def connected(server: Served, said: bytes = b"") -> socket.socket:
+    """A connection to the port on which this was said."""
+    assert server.server.web is not None
+    host, _, port = server.server.web.address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=20)
+    connection.sendall(said)
+    return connection
+
+
+def test_connections_that_say_nothing_make_room_for_others(tmp_path: Path) -> None:
+    with served(tmp_path, **WEB) as server:
+        before = samples(get(server, "/metrics").text)["process_open_fds"]
+        idle = [connected(server) for _ in range(3 * CONNECTIONS)]
+        idle[0].settimeout(20)
+        with suppress(ConnectionResetError):
+            assert idle[0].recv(1) == b"", "the oldest is closed"
+        assert get(server, "/readyz").status == 200
+        here = samples(get(server, "/metrics").text)["process_open_fds"]
+        assert here - before - len(idle) <= CONNECTIONS + 8  # ours count as well
+        for connection in idle:
+            connection.close()
+
+
+def test_no_connection_lasts_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedserver.web.port.LONGEST", 0.2)
+    with served(tmp_path, **WEB) as server:
+        for said in (b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"):
+            connection = connected(server, said)
+            with suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+            connection.close()
+        assert get(server, "/healthz").status == 200
+
+
+def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
+    with served(tmp_path, **WEB) as server:
+        connection = connected(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: ")
+        with suppress(ConnectionError):
+            for _ in range(64):
+                connection.sendall(b"a" * (1 << 14))
+        with suppress(ConnectionResetError):
+            assert connection.recv(64).startswith((b"HTTP/1.1 4", b""))
+        connection.close()
+        assert get(server, "/healthz").status == 200
 
 
 @pytest.mark.parametrize("listen", ["9090", "127.0.0.1", "127.0.0.1:x", "h:99999"])
