@@ -165,7 +165,8 @@ class Post:
         self._algorithm, self._layout = algorithm, layout
         self._introduction, self.keys, self._configs = introduction, keys, configs
         floats = [layout.dtypes[tensor.name] for tensor in layout.spec.tensors]
-        self._is_bitwise = {*floats} == {_FLOAT32}
+        # A variance is a second moment in the vector: its way there and back rounds.
+        self._is_bitwise = {*floats} == {_FLOAT32} and not layout.spec.moments
         self._whole: tuple[str, Vector, Any] | None = (
             None  # the newest, with its digest
         )

@@ -13,9 +13,13 @@ from fedcore.errors import LatecomerError
 
 pytest.importorskip("flwr.app")
 from fedwire.records import RECORD
-from flwr.app import Array, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 
+from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter
 from fedclient.flower import compressed
+from fedserver.flower import Latecomer
+from tests.fedserver.flower.app import NODES
 from tests.fedserver.flower.test_strategy import (
     accepted,
     grid_of,
@@ -174,3 +178,32 @@ def test_a_mod_that_falls_silent_is_a_failure_and_gets_the_model_again(
     assert {r.error.partition(": ")[2] for r in of(run, Failed)} == {
         "the reply lacks what its mod has to say"
     }
+
+
+def test_a_node_that_joins_late_takes_over_batch_statistics(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    app = ClientApp(mods=[compressed])
+
+    @app.train()
+    def train(message: Message, context: Any) -> Message:
+        record = message.content["arrays"]
+        moved = {
+            name: Array(array.numpy() + np.float32(0.01) * rng.random(500, np.float32))
+            for name, array in record.items()
+        }
+        told = MetricRecord({"num-examples": 5})
+        content = RecordDict({"arrays": ArrayRecord(moved), "metrics": told})
+        return Message(content, reply_to=message)
+
+    names = "weight", "norm.running_mean", "norm.running_var"
+    first = ArrayRecord({name: Array(rng.random(500, np.float32)) for name in names})
+    grid = VirtualGrid(app, VirtualTime(), list(NODES), jitter(0))
+    for versions in (3, 6):
+        strategy = Latecomer(
+            journal=tmp_path / "run", kind="fed_buff", buffer=4, evaluate_nodes=False
+        )
+        strategy._clock = lambda start: grid.clock
+        strategy.start(grid, first, versions)
+        grid.forget()
+    assert len(of(tmp_path / "run", Stepped)) == 6
+    assert not of(tmp_path / "run", Failed)
