@@ -351,10 +351,7 @@ class Federation:
         node, task = sent.node, reply.task
         if task is None or task.kind != "train" or reply.done or not node.is_there:
             return
-        if node.pull is None and reply.patch.kind != "full":
-            self._ask(node)  # it may have lost its model, and needs all of it
-        else:
-            self._send(node, "train", reply)
+        self._send(node, "train", reply)
 
     # ------------------------------------------------------------------- actions
 
@@ -398,6 +395,9 @@ class Federation:
 
     def _send(self, node: Node, kind: str, reply: Reply) -> None:
         """Pushes a message; a node that cannot get it rests."""
+        if node.pull is None and reply.patch.kind != "full":
+            self._ask(node)  # it may have lost its model since it asked
+            return
         message, base_D = self._post.write(node, kind, reply)
         ids = list(self._grid.push_messages([message]))
         if not ids or not ids[0]:
