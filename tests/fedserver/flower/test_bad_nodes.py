@@ -184,7 +184,7 @@ def test_a_node_that_joins_late_takes_over_batch_statistics(tmp_path: Path) -> N
     rng = np.random.default_rng(0)
     app = ClientApp(mods=[compressed])
 
-    @app.train()
+    @app.train()  # type: ignore[untyped-decorator]
     def train(message: Message, context: Any) -> Message:
         record = message.content["arrays"]
         moved = {
