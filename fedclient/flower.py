@@ -52,6 +52,7 @@ from fedcore.participant import (
 from fedcore.payloads import dense_payload
 from fedcore.protocol import ModelName, Pull
 from fedcore.rng import Key
+from fedcore.text import kept_metrics
 from fedcore.training import task_key
 from fedcore.typing import Vector
 from fedrun.config.load import parse_algorithm
@@ -328,7 +329,7 @@ class _Node:
             steps=config.step_count(1),  # the app's own steps are not known
             loss=next((metrics[name] for name in LOSSES if name in metrics), None),
             kept=state.kept,
-            metrics=metrics or None,
+            metrics=kept_metrics(metrics),
         )
         self.local = {**self.local, **self.layout.local(returned)}
         return self.participant.finish(trained, base, self.key().fold_in("uplink"))

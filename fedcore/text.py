@@ -5,6 +5,7 @@ around. They are refused where a peer's words come in, and escaped where words a
 shown that came in before, or from elsewhere.
 """
 
+import math
 from collections.abc import Collection, Mapping
 
 MOST_METRICS = 64  # in a report
@@ -50,3 +51,10 @@ def wrong_metrics(names: Collection[str]) -> str:
         if not is_printable(name):
             return f"a metric's name must be printable text, got {name!a}"
     return ""
+
+
+def kept_metrics(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
+    """The finite metrics of a training; None of too many or unprintable ones."""
+    if not metrics or wrong_metrics(metrics):
+        return None
+    return {k: float(v) for k, v in metrics.items() if math.isfinite(v)} or None

@@ -1,7 +1,6 @@
 """Decides on an update that has no verdict yet."""
 
 import math
-from collections.abc import Mapping
 from traceback import extract_tb
 
 from fedcore.coordinator.opened import Opened, open_update
@@ -12,7 +11,7 @@ from fedcore.errors import PayloadError
 from fedcore.labels import MOST_CLASSES
 from fedcore.payloads import Payload, magnitude
 from fedcore.protocol import LARGEST, LARGEST_SUM, MOST_COUNTED, Push, Verdict
-from fedcore.text import wrong_metrics
+from fedcore.text import kept_metrics
 from fedcore.typing import Bytes, Counts
 
 LONGEST_REASON = 200  # characters of what an exception says
@@ -91,7 +90,7 @@ def _decided(
         nbytes=len(push.payload),
         payload=payload,
         measured=push.measured and push.measured.checked(),
-        metrics=_kept(push.metrics),
+        metrics=kept_metrics(push.metrics),
     )
 
 
@@ -209,8 +208,3 @@ def _finite(claim: float) -> float:
 
 def _versions(count: int) -> str:
     return "1 version" if count == 1 else f"{count} versions"
-
-
-def _kept(metrics: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    """The metrics of a training that are kept: none of too many or unprintable ones."""
-    return None if not metrics or wrong_metrics(metrics) else dict(metrics)

@@ -23,6 +23,7 @@ from fedcore.samples import (
     as_samples,
     targets_of,
 )
+from fedcore.text import kept_metrics
 from fedcore.trees import save_tree
 from fedcore.typing import State, Vector
 from fedcore.workload.base import Train
@@ -146,7 +147,7 @@ def train_by_loop(
         used=config.used_by(size, told.steps),
         skipped=sum(samples for samples, _ in told.skipped),
         why=told.skipped[-1][1] if told.skipped else "",
-        metrics=numbers("", result.metrics) if result.metrics else None,
+        metrics=kept_metrics(numbers("", result.metrics)) if result.metrics else None,
     )
 
 

@@ -3,6 +3,7 @@
 import random
 import sys
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -142,7 +143,10 @@ class FlowerApp:
             version: of the model.
         """
         first = self.first
-        app, records = flwr("flwr.app"), dict(first.records)
+        app, records = (
+            flwr("flwr.app"),
+            deepcopy(first.records),
+        )  # the app may change it
         for name, record in records.items():
             if isinstance(record, app.ConfigRecord):
                 records[name] = app.ConfigRecord(messages.in_round(record, version + 1))
@@ -155,7 +159,7 @@ class FlowerApp:
         configs = [
             name for name, r in first.records.items() if isinstance(r, app.ConfigRecord)
         ]
-        config = dict(first.evaluate_config or {})
+        config = deepcopy(dict(first.evaluate_config or {}))
         keys = first.arrays_key, configs[0] if configs else "config"
         if first.is_legacy:
             keys = f"{LEGACY_EVALUATE}.parameters", f"{LEGACY_EVALUATE}.config"

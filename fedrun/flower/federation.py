@@ -32,7 +32,7 @@ def federation_of(app: FlowerApp, name: str) -> dict[str, Any]:
         "server": {"journal": f"runs/{app.folder.name}"},
         "algorithm": {
             "kind": "fed_avg",
-            "buffer": min(clients, max(1, int(first.fraction * clients))),
+            "buffer": min(clients, max(1, first.fewest, int(first.fraction * clients))),
         },
         "evaluate": {"every_versions": 1, "clients": app.has("evaluate")},
         "simulate": {"clients": clients},

@@ -5,6 +5,7 @@ values of ``tool.flwr.app.config``: ``flower:FOLDER?learning-rate=0.1&local-epoc
 """
 
 import importlib
+import json
 import re
 import sys
 import tomllib
@@ -144,7 +145,7 @@ class FlowerFolder:
         """Returns a digest of the app's code and settings."""
         found = sha256()
         files = [self.path / "pyproject.toml", *sorted(self.path.rglob("*.py"))]
-        for file in files:
+        for file in filter(Path.is_file, files):
             found.update(str(file.relative_to(self.path)).encode() + b"\0")
             found.update(file.read_bytes() + b"\0")
         return found.hexdigest()[:16]
@@ -219,7 +220,9 @@ def read_config(text: str, option: str) -> UserConfig:
     if text.endswith(".toml") and "=" not in text:
         try:
             values = tomllib.loads(Path(text).read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
+        except OSError as error:
+            raise ConfigError(f"{option} {text}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{option} {text}: no TOML: {error}") from error
         return flat_config(values, text)
     pairs = PAIR.findall(text)
@@ -261,7 +264,9 @@ def _spelt(value: Value) -> str:
     """A value as TOML spells it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    # TOML knows the escapes of JSON
+    is_text = isinstance(value, str)
+    return json.dumps(value, ensure_ascii=False) if is_text else repr(value)
 
 
 def _table(whole: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ class First:
         weight: the metric that holds a client's number of examples.
         rounds: how many rounds the ServerApp would run; None: unknown.
         fraction: the share of clients that train in a round.
+        fewest: and how many do at least.
         strategy: the name of its strategy; empty: unknown.
         evaluate: evaluates a model where the server is; None: it does not.
     """
@@ -54,6 +55,7 @@ class First:
     weight: str = EXAMPLES
     rounds: int | None = None
     fraction: float = 1.0
+    fewest: int = 1
     strategy: str = ""
     evaluate: CentralEvaluation | None = None
 
@@ -236,6 +238,7 @@ def _watched(first: First, grid: Any) -> Iterator[None]:
             strategy = told["self"]
             first.strategy = type(strategy).__name__
             first.fraction = getattr(strategy, "fraction_train", 1.0)
+            first.fewest = getattr(strategy, "min_train_nodes", 1)
             first.weight = getattr(strategy, "weighted_by_key", EXAMPLES)
             first.evaluate = _central(told.pop("evaluate_fn", None))
         return original(*bound.args, **bound.kwargs)
@@ -269,6 +272,7 @@ def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
         first.rounds = getattr(config, "num_rounds", None)
         first.strategy = type(strategy).__name__
         first.fraction = getattr(strategy, "fraction_fit", 1.0)
+        first.fewest = getattr(strategy, "min_fit_clients", 1)
         manager = server.SimpleClientManager()
         proxy = flwr("flwr.server.compat.grid_client_proxy").GridClientProxy
         waits = getattr(strategy, "min_available_clients", 1)

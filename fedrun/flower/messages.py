@@ -1,12 +1,12 @@
 """The messages that a ClientApp is called with, and what its replies hold."""
 
-import math
 import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from fedcore.errors import SpecMismatchError, UserCodeError, WorkloadError
+from fedcore.protocol import MOST_COUNTED
 from fedcore.workload import Client
 from fedrun.flower.folder import scalar
 from fedrun.flower.library import flwr
@@ -155,16 +155,17 @@ def require_examples(examples: float | None, kind: str, weight: str, whose: str)
     """Returns the number of examples that a reply tells.
 
     Raises:
-        UserCodeError: it tells none, or it is no number from 1 on.
+        UserCodeError: it tells none, or no number from 1 to ``MOST_COUNTED``.
     """
     if examples is None:
         raise UserCodeError(
             f"{whose}: {kind} returned no {weight}; expected it in the MetricRecord of "
             "the reply, as the weight of the client"
         )
-    if not (math.isfinite(examples) and examples >= 1):
+    if not 1 <= examples <= MOST_COUNTED:
         raise UserCodeError(
-            f"{whose}: {kind} returned {weight} {examples:g}; expected 1 or more"
+            f"{whose}: {kind} returned {weight} {examples:g}; expected 1 to "
+            f"{MOST_COUNTED}"
         )
     return round(examples)
 

@@ -38,6 +38,7 @@ from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.errors import ProtocolError, UserCodeError, WorkloadError
 from fedcore.protocol import Answer, Reply, Verdict
 from fedcore.typing import Seconds
+from fedcore.user_code import user_code
 from fedrun.commit import GroupCommit
 from fedrun.run import Run, fresh_name
 from fedserver.flower.central import Central, Wishes
@@ -105,7 +106,7 @@ class Federation:
         self._open()
         pause = SHORTEST
         while not self._is_over():
-            moved = self._look() | self._receive() | self._fire() | self._wake()
+            moved = self._receive() | self._look() | self._fire() | self._wake()
             self._release()
             if self._evaluate_due() or moved:
                 pause = SHORTEST
@@ -165,6 +166,7 @@ class Federation:
             )
             self._feed(event)
         if evaluated:
+            self._heard = self._clock.now()  # nobody has listened meanwhile
             self._release()
         return bool(evaluated)
 
@@ -228,7 +230,8 @@ class Federation:
         """Lets nodes ask again that have rested after a failure."""
         now, moved = self._clock.now(), False
         for node in self._nodes.values():
-            if node.rests_until is not None and node.rests_until <= now:
+            rests = node.rests_until is not None and node.rests_until > now
+            if node.is_there and node.rests_until is not None and not rests:
                 self._ask(node)
                 moved = True
         return moved
@@ -253,7 +256,8 @@ class Federation:
             sent = self._sent.pop(reply.metadata.reply_to_message_id, None)
             if sent is None:
                 continue  # a copy of a reply that was taken before
-            self._heard = self._clock.now()
+            if not (reply.has_error() and reply.error.code == _UNAVAILABLE):
+                self._heard = self._clock.now()
             is_awaited = sent.node.sent is sent
             if is_awaited:
                 sent.node.sent = None
@@ -263,16 +267,19 @@ class Federation:
     def _take(self, sent: Sent, reply: Message, *, is_awaited: bool) -> None:
         node = sent.node
         if reply.has_error():
-            self._take_error(sent, reply.error)
+            node.pull = node.has_mod = None  # what it keeps may be gone
+            if is_awaited:
+                self._take_error(sent, reply.error)
             return
         try:
             answer = self._post.answer(reply)
             node.has_mod = answer is not None
             if answer is None:
-                push = None
+                node.pull = push = None
                 if sent.kind == "train":
                     seq = self._state.clients[sent.cid].seq
-                    push = self._post.push(sent, reply, seq)
+                    with user_code(f"reading what {node.name} returned"):
+                        push = self._post.push(sent, reply, seq)
             elif answer.cid == node.cid and self._take_state(node, answer):
                 push = answer.push
             else:
@@ -282,6 +289,8 @@ class Federation:
             return
         if sent.kind == "evaluate":
             self._take_evaluation(sent, reply)
+            if is_awaited:
+                self._train_after(sent, self._post.held(node, sent.reply))
             return
         if push is not None:
             self._feed(UpdatePushed(at=self._clock.now(), push=push))
@@ -291,7 +300,6 @@ class Federation:
 
     def _take_error(self, sent: Sent, error: Any) -> None:
         node, reason = sent.node, brief(error.reason)
-        node.pull = node.has_mod = None  # what it keeps may be gone
         if error.code == _UNAVAILABLE:
             self._feed(ClientLost(at=self._clock.now(), cid=node.cid))
             node.rests_until = self._clock.now() + LOOK
@@ -304,23 +312,26 @@ class Federation:
 
     def _take_state(self, node: Node, answer: Any) -> bool:
         """Takes what a mod says of its node; says whether it did its task."""
+        fault = brief(answer.fault)
         if answer.pull is None:
-            self._fail(node, answer.fault)
-            self._start_again(node)
+            self._fail(node, fault)
+            if node.rests_until != math.inf:
+                self._start_again(node)
             return False
         node.pull = answer.pull
         row = self._state.clients[node.cid]
         if row.place != answer.place and answer.push is not None:
             self._place(node, answer.place)
         if answer.fault:
-            self._fail(node, answer.fault)
+            self._fail(node, fault)
             return False
         return True
 
     def _take_evaluation(self, sent: Sent, reply: Message) -> None:
         node, version = sent.node, sent.reply.patch.version
         try:
-            values, samples = self._post.evaluated(reply, node.name)
+            with user_code(f"reading what {node.name} returned"):
+                values, samples = self._post.evaluated(reply, node.name)
         except WorkloadError as error:
             _log.warning("%s evaluates no more: %s", node.name, error)
             node.evaluates = False
@@ -334,12 +345,13 @@ class Federation:
                     samples=samples,
                 )
             )
-        self._train_after(sent, self._post.held(node, sent.reply))
 
     def _train_after(self, sent: Sent, reply: Reply) -> None:
         """Sends the task for which a node has just evaluated the model."""
-        if reply.task is not None and reply.task.kind == "train" and not reply.done:
-            self._send(sent.node, "train", reply)
+        node, task = sent.node, reply.task
+        if task is None or task.kind != "train" or reply.done or not node.is_there:
+            return
+        self._send(node, "train", reply)
 
     # ------------------------------------------------------------------- actions
 
@@ -383,6 +395,9 @@ class Federation:
 
     def _send(self, node: Node, kind: str, reply: Reply) -> None:
         """Pushes a message; a node that cannot get it rests."""
+        if node.pull is None and reply.patch.kind != "full":
+            self._ask(node)  # it may have lost its model since it asked
+            return
         message, base_D = self._post.write(node, kind, reply)
         ids = list(self._grid.push_messages([message]))
         if not ids or not ids[0]:

@@ -25,7 +25,7 @@ from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
 from fedcore.coordinator.clients import ClientRow
-from fedcore.errors import UserCodeError
+from fedcore.errors import UserCodeError, WorkloadError
 from fedcore.params import content_digest
 from fedcore.patch import apply_patch
 from fedcore.payloads import dense_payload
@@ -38,8 +38,9 @@ from fedcore.protocol import (
     Push,
     Reply,
 )
-from fedcore.text import printable
+from fedcore.text import kept_metrics, printable, wrong_metrics
 from fedcore.typing import Seconds, Vector
+from fedcore.user_code import LONG_TEXT
 from fedrun.flower.library import flwr
 from fedrun.flower.messages import (
     ROUND,
@@ -164,7 +165,8 @@ class Post:
         self._algorithm, self._layout = algorithm, layout
         self._introduction, self.keys, self._configs = introduction, keys, configs
         floats = [layout.dtypes[tensor.name] for tensor in layout.spec.tensors]
-        self._is_bitwise = {*floats} == {_FLOAT32}
+        # A variance is a second moment in the vector: its way there and back rounds.
+        self._is_bitwise = {*floats} == {_FLOAT32} and not layout.spec.moments
         self._whole: tuple[str, Vector, Any] | None = (
             None  # the newest, with its digest
         )
@@ -245,6 +247,8 @@ class Post:
             WorkloadError: there is none, or it cannot be averaged.
         """
         whose, weight = sent.node.name, self.keys.weight
+        if sent.base_D is None:
+            raise UserCodeError(f"{whose}: the reply lacks what its mod has to say")
         if self._algorithm.config.uplink.holds == "changes":
             raise UserCodeError(
                 f"{whose}: the uplink {self._algorithm.config.uplink.kind} needs the "
@@ -254,7 +258,6 @@ class Post:
         returned = require_arrays(found.arrays, whose)
         samples = require_examples(found.examples, "train", weight, whose)
         trained_D = self._layout.flatten(returned, f"{whose}: train returned")
-        assert sent.base_D is not None
         delta_D = sent.base_D - trained_D
         packed = payloads.pack(dense_payload(delta_D))
         version, metrics = sent.reply.patch.version, found.metrics
@@ -271,7 +274,7 @@ class Post:
             steps=config.step_count(1),  # the app's own steps are not known
             update_norm=norm(delta_D),
             loss=next((metrics[name] for name in LOSSES if name in metrics), None),
-            metrics=metrics or None,
+            metrics=kept_metrics(metrics),
         )
 
     def held(self, node: Node, reply: Reply) -> Reply:
@@ -292,16 +295,19 @@ class Post:
         """Returns the metrics of an evaluation, and the number of samples.
 
         Raises:
-            WorkloadError: it does not say on how many.
+            WorkloadError: it does not say on how many, or the metrics are too many or
+                have impossible names.
         """
         weight = self.keys.weight
         records = message.content.metric_records
         metrics = as_numbers(next(iter(records.values()), {}))
         examples = metrics.pop(weight, None)
+        if reason := wrong_metrics(metrics):
+            raise WorkloadError(f"{whose}: evaluate: {reason}")
         return metrics, require_examples(examples, "evaluate", weight, whose)
 
 
 def brief(reason: str) -> str:
     """Returns the last line of what an app raised, as printable text."""
     lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
-    return printable(lines[-1] if lines else "it gave no reason")
+    return printable(lines[-1][:LONG_TEXT] if lines else "it gave no reason")

@@ -1,6 +1,7 @@
 """A model of transformers as one flat vector: it takes batches by name."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,7 +79,8 @@ class FlatHuggingFace(FlatModule):
                 x, y = samples.batch(rows)
                 output, targets = self._outputs(self._there(x)), to_targets(y)
                 count = _labels_in(targets, shifted=self._predicts_next)
-                sums[:] += float(loss_of(output, targets)) * count, count
+                if count:  # the mean over no labels is no number
+                    sums[:] += float(loss_of(output, targets)) * count, count
                 if self._metrics is not None:
                     yield across(output["logits"], CPU), targets
 
@@ -88,7 +90,8 @@ class FlatHuggingFace(FlatModule):
                 values = {}
             else:
                 values = measured(named(self._metrics), outputs(), join_tensors)
-        return {"loss": float(sums[0] / max(1.0, sums[1])), **values}, len(samples)
+        loss = float(sums[0] / sums[1]) if sums[1] else math.nan
+        return {"loss": loss, **values}, len(samples)
 
 
 def loss_of(output: Any, target: Any) -> torch.Tensor:

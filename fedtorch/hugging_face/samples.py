@@ -119,6 +119,11 @@ def padded(items: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _together(name: str, items: Sequence[Mapping[str, Any]]) -> npt.NDArray[Any]:
+    if any(name not in item for item in items):
+        raise WorkloadError(
+            f"column {name!r} is in some rows and not in others; make them alike, or "
+            "give a collator="
+        )
     rows = [np.asarray(item[name]) for item in items]
     if len({row.shape for row in rows}) == 1:
         return np.stack(rows)
@@ -128,8 +133,11 @@ def _together(name: str, items: Sequence[Mapping[str, Any]]) -> npt.NDArray[Any]
             f"column {name!r} has rows of shapes {', '.join(shapes[:4])}; make them "
             "alike, or give a collator="
         )
-    fill = NO_LABEL if _own_name(name) == LABELS else 0
-    whole = np.full((len(rows), max(map(len, rows))), fill, np.result_type(*rows))
+    is_label = _own_name(name) == LABELS
+    kinds = [row.dtype for row in rows]
+    dtype = np.result_type(*kinds, np.int16) if is_label else np.result_type(*kinds)
+    fill = NO_LABEL if is_label else 0  # which no unsigned number holds
+    whole = np.full((len(rows), max(map(len, rows))), fill, dtype)
     for place, row in enumerate(rows):
         whole[place, : len(row)] = row
     return whole

@@ -10,6 +10,7 @@ from fedrun.flower.folder import (
     flower_name,
     node_items,
     parse_name,
+    read_config,
     scalar,
 )
 from tests.fedrun.flower.apps import PYPROJECT
@@ -93,3 +94,24 @@ def test_code_that_changes_has_another_digest(tmp_path: Path) -> None:
     before = folder.digest()
     (tmp_path / "new.py").write_text("")
     assert folder.digest() != before
+
+
+@pytest.mark.parametrize(
+    "value", ["C:\\new", 'a"b', "it\ty", "5", "a&b?c=d%20", "\u00fc"]
+)
+def test_a_text_comes_through_a_name_as_it_was(value: str) -> None:
+    quote = "'" if '"' in value or "\\" in value else '"'
+    name = flower_name("app", [f"key={quote}{value}{quote}"])
+    assert parse_name(name, Path("/"))[1] == {"key": value}
+
+
+def test_a_config_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--run-config .*gone\.toml: No such file"):
+        read_config(str(tmp_path / "gone.toml"), "--run-config")
+
+
+def test_a_lock_of_an_editor_is_no_code(tmp_path: Path) -> None:
+    folder = FlowerFolder.read(written(tmp_path, PYPROJECT))
+    before = folder.digest()
+    (tmp_path / ".#app.py").symlink_to("nobody@nowhere")
+    assert folder.digest() == before

@@ -171,3 +171,26 @@ def test_another_base_is_refused_and_its_tensor_is_named() -> None:
     assert said is not None
     assert "transformer.wte.weight' differs, and" in said
     assert ours.first_difference(workload(with_adapter).flat().spec) is None
+
+
+def test_a_batch_without_labels_leaves_the_loss_of_the_others() -> None:
+    tokens = TEXT[:4].astype(np.int64)
+    labels = np.where(np.arange(4)[:, np.newaxis] < 2, -100, tokens)
+    model = workload(eval_rows=2).flat()
+    w_D = model.initial(Key.root(0))
+    found, _ = model.evaluate(w_D, {"input_ids": tokens, "labels": labels})
+    assert found == model.evaluate(w_D, {"input_ids": tokens[2:]})[0]
+    none = {"input_ids": tokens[:2], "labels": labels[:2]}
+    assert np.isnan(model.evaluate(w_D, none)[0]["loss"])
+
+
+def test_unsigned_labels_are_padded_with_no_label() -> None:
+    known = [np.arange(2, dtype=np.uint8), np.arange(3, dtype=np.uint8)]
+    rows = [{"input_ids": tokens, "labels": tokens} for tokens in known]
+    assert padded(rows)["labels"].tolist() == [[0, 1, -100], [0, 1, 2]]
+
+
+def test_a_column_that_some_rows_lack_is_named() -> None:
+    rows = [{"input_ids": [1, 2], "labels": [1, 2]}, {"input_ids": [1, 2]}]
+    with pytest.raises(WorkloadError, match="column 'labels' is in some rows"):
+        padded(rows)
