@@ -16,7 +16,7 @@ from benchmarks.flower.watched import Memory
 from fedcore.typing import JSON, Seconds
 from tools.counting_proxy import CountingProxy
 
-AFTER = 3  # rounds after the kill of a node
+AFTER = 2  # rounds after the kill of a node
 BEFORE = 2  # rounds before the kill of the SuperLink
 AT_WORK: Seconds = 2.0  # after a round was told, until the next one's tasks are out
 WATCHED: Seconds = 90.0  # after the SuperLink was started again
@@ -46,7 +46,7 @@ class Deployment:
     @property
     def said(self) -> str:
         """What ``flwr run --stream`` has printed."""
-        return (self.commands.folder / "run.log").read_text(encoding="utf-8")
+        return (self.commands.folder / "run.log").read_text("utf-8", "replace")
 
     def when(
         self, pattern: re.Pattern[str], count: int, limit: Seconds = LIMIT

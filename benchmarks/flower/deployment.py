@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fedcore.typing import JSON, Seconds
 
 NODES = 4
-STEADY = 5  # rounds before anything is killed
+STEADY = 4  # rounds before anything is killed
 LIMIT: Seconds = 400.0  # for anything that is waited for, on a busy machine
 
 
