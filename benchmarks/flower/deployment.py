@@ -26,7 +26,7 @@ class Steady:
         return {
             "first result": round(self.first_result, 1),
             "updates": self.updates,
-            "per second": round(self.per_second, 2),
+            "per second": round(self.per_second, 3),
             "bytes": {"up": self.up, "down": self.down},
             "memory": self.memory,
             "accuracy": round(self.accuracy, 4),
