@@ -70,7 +70,7 @@ def _then(way: JSON) -> str:
 
 def _run(way: JSON) -> str:
     told = way["server killed"]
-    if "kept" not in told:
+    if "status" in told:
         return f"`{told['status']}` after {told['before']} rounds"
     lost, doubled = told["lost"], told["doubled"]
     updates = f"of {told['acknowledged']:,} updates {lost} lost, {doubled} doubled"
