@@ -9,10 +9,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
+
+from benchmarks.flower.watched import descendants
 
 APPS = Path(__file__).parents[2] / "examples" / "flower"
 BIN = Path(sys.executable).parent
@@ -108,6 +110,14 @@ class Commands:
     def super_link(self, *options: str) -> Iterator[int]:
         """A SuperLink, which ``flwr run APP link`` finds; yields its port."""
         port = free_port()
+        process = self.start_super_link(port, *options)
+        try:
+            yield port
+        finally:
+            end(process)
+
+    def start_super_link(self, port: int, *options: str) -> subprocess.Popen[bytes]:
+        """Starts a SuperLink, for the first time or again, and waits for it."""
         words = ["flower-superlink", "--insecure", "--host", "127.0.0.1", *options]
         words += ["--port", str(port), "--disable-runtime-dependency-installation"]
         home = self.folder / "flwr"
@@ -118,10 +128,7 @@ class Commands:
         )
         process = self.start(words, "superlink.log")
         wait_for_health(port, process)
-        try:
-            yield port
-        finally:
-            end(process)
+        return process
 
 
 def wait_for_health(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -141,7 +148,9 @@ def wait_for_health(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and all that it started."""
+    """Kills a process and all that it started, in whichever session."""
     if process.poll() is None:
-        os.killpg(process.pid, 9)
+        for pid in [*descendants(process.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
         process.wait()

@@ -37,7 +37,7 @@ def measure(folder: Path) -> JSON:
                 place.mkdir(parents=True, exist_ok=True)
                 done.write_text(json.dumps(both(app, seed, place)), encoding="utf-8")
             found.setdefault(app, []).append(json.loads(done.read_text("utf-8")))
-    return found
+    return {"apps": found}
 
 
 def both(app: str, seed: int, place: Path) -> JSON:
