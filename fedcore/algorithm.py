@@ -139,8 +139,8 @@ class AlgorithmConfig(Method):
     """How many tasks a client may be ahead of the slowest one that is there, before it
     waits; without cohorts. 0: all in step; none: any number."""
     min_clients: Count = 1
-    """Training begins when this many clients are there; the first cohort is drawn from
-    them. With 1, the clients that come first get the first tasks."""
+    """Tasks are given while this many clients are there, and none below it; the first
+    cohort is drawn from them. With 1, the clients that come first get the first tasks."""
     deadline: Duration | None = None
     """Seconds after which a version is made of the updates that have arrived."""
     staleness_limit: Versions | None = None
