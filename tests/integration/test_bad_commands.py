@@ -69,8 +69,8 @@ def join(server: Served, app: str, *options: str, state: str = "state") -> Any:
     [
         ("no_such_app:workload", "", "app 'no_such_app': No module named"),
         ("none.py:workload", "", "/none.py: no such file"),
-        ("mine", "", "app 'mine': expected module:attribute or file.py:attribute"),
-        (":workload", "", "expected module:attribute or file.py:attribute"),
+        ("mine", "", "app 'mine': expected module:attribute, file.py:attribute or"),
+        (":workload", "", "expected module:attribute, file.py:attribute or"),
         (
             "mine.py:workload",
             "x = 1",
@@ -329,7 +329,10 @@ def test_an_address_is_a_host_and_a_port(host: str) -> None:
     [
         (("fedclient", "jion"), "No such command 'jion'"),
         (("fedclient", "join"), "Missing argument 'HOST'"),
-        (("fedclient", "join", "h", "--state", "s"), "Missing option '--app'"),
+        (
+            ("fedclient", "join", "h", "--state", "s"),
+            "the app is missing: say --app MODULE:ATTRIBUTE, or --flower DIR",
+        ),
         (
             (*("fedclient", "join", "h", "--app", "a:b", "--state", "s"), "--index=-1"),
             "-1 is not in the range",

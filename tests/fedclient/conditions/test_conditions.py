@@ -259,7 +259,11 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
     assert reader.read().metered is None
     assert time.monotonic() - began < 30
     status = Path("/proc") / child.read_text().strip() / "stat"
-    assert not status.exists() or status.read_text().split()[2] in "ZX"
+    while time.monotonic() - began < 30:  # a killed process takes a moment to end
+        if not status.exists() or status.read_text().split()[2] in "ZX":
+            break
+    else:
+        pytest.fail("what the command started goes on")
 
 
 def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:
