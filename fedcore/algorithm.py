@@ -140,7 +140,7 @@ class AlgorithmConfig(Method):
     waits; without cohorts. 0: all in step; none: any number."""
     min_clients: Count = 1
     """Tasks are given while this many clients are there, and none below it; the first
-    cohort is drawn from them. With 1, the clients that come first get the first tasks."""
+    cohort is drawn from them. With 1, those that come first get the first tasks."""
     deadline: Duration | None = None
     """Seconds after which a version is made of the updates that have arrived."""
     staleness_limit: Versions | None = None
