@@ -11,10 +11,11 @@ from pathlib import Path
 from subprocess import Popen
 
 from benchmarks.flower.deployment import LIMIT, NODES, STEADY, Steady
-from benchmarks.flower.processes import Commands, copied, end, free_port
+from benchmarks.flower.processes import Commands, copied, end
 from benchmarks.flower.watched import Memory
 from fedcore.typing import JSON, Seconds
 from tools.counting_proxy import CountingProxy
+from tools.local import free_port
 
 AFTER = 2  # rounds after the kill of a node
 BEFORE = 2  # rounds before the kill of the SuperLink

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.flower.deployment import LIMIT, NODES, STEADY, Steady
-from benchmarks.flower.processes import free_port
 from benchmarks.flower.watched import Memory
 from fedcore.typing import JSON, Seconds
 from tools.books import audit
 from tools.counting_proxy import CountingProxy
-from tools.local import Child, LocalFederation
+from tools.local import Child, LocalFederation, free_port
 
 RECIPES = ("fed_avg", "latecomer")
 LEAST = 2  # clients, below which nothing is trained: as the app's FedAvg has it

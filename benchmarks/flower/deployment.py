@@ -22,7 +22,7 @@ class Steady:
     accuracy: float  # of the last version
 
     def to_json(self) -> JSON:
-        """What is saved."""
+        """Returns the figures as plain data for the saved result."""
         return {
             "first result": round(self.first_result, 1),
             "updates": self.updates,

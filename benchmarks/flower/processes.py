@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from benchmarks.flower.watched import descendants
+from tools.local import free_port
 
 APPS = Path(__file__).parents[2] / "examples" / "flower"
 BIN = Path(sys.executable).parent
@@ -26,14 +26,6 @@ def copied(app: str, folder: Path) -> Path:
     target = folder / app
     shutil.copytree(APPS / app, target, dirs_exist_ok=True)
     return target
-
-
-def free_port() -> int:
-    """Returns a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Commands:
@@ -54,7 +46,7 @@ class Commands:
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
-        """Returns itself."""
+        """Returns itself; what is started in the block is killed at its end."""
         return self
 
     def __exit__(

@@ -25,7 +25,7 @@ class VirtualTime:
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Moves on."""
+        """Moves the virtual time on by so many seconds, and waits for nothing."""
         self._now += seconds
 
 
@@ -91,13 +91,13 @@ class VirtualGrid(Grid):  # type: ignore[misc]
         return self
 
     def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        """Nobody uses this any more."""
+        """Refuses; no strategy calls it, since all make a Message themselves."""
         raise NotImplementedError
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Waits for all replies."""
+        """Sends messages, and moves the time on until all have replies."""
         ids = [*self.push_messages(messages)]
         replies: list[Message] = []
         end = self.clock.now() + (timeout or 1e9)

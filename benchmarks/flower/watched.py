@@ -25,7 +25,7 @@ class Memory:
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begins to look."""
+        """Begins to look at the memory of the processes, on a thread."""
         self._thread.start()
         return self
 

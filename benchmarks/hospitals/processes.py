@@ -77,7 +77,7 @@ class Drill:
         )
 
     def look(self) -> None:
-        """Does what is due."""
+        """Carries out the acts of the schedule whose time has come."""
         now = (time.monotonic() - self._began) / self._minute
         while self._coming and self._coming[0][0] <= now:
             heappop(self._coming)[2]()
