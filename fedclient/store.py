@@ -7,7 +7,6 @@ error memory would travel to the server as if it had been learnt.
 
 import contextlib
 import json
-import sqlite3
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ from fedcore.errors import StateError
 from fedcore.participant import ParticipantState
 from fedcore.typing import Bytes
 from fedrun.lock import FolderLock
-from fedrun.sqlite import connect_to_write, transaction
+from fedrun.sqlite import ERRORS, connect_to_write, message, transaction
 
 SCHEMA_VERSION = 2  # 1 had no checksums
 _SCHEMA = """
@@ -181,7 +180,7 @@ class ClientStore:
         """Turns errors of SQLite and of the system in the block into StateErrors."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (*ERRORS, OSError) as error:
             raise self._explained(error) from error
 
     def close(self) -> None:
@@ -268,7 +267,7 @@ class ClientStore:
             )
 
     def _explained(self, error: Exception) -> StateError:
-        text = str(getattr(error, "strerror", None) or error)
+        text = getattr(error, "strerror", None) or message(error)
         if "malformed" in text or "not a database" in text:
             return StateError(f"{self._file} is damaged: {text}")
         if "full" in text:

@@ -8,6 +8,16 @@ from pathlib import Path
 from fedcore.errors import LatecomerError
 from fedrun.durable import make_private, sync_database
 
+# Python cannot decode the message of an error that quotes a damaged schema.
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
+
+
+def message(error: Exception) -> str:
+    """Returns what an error of SQLite says."""
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode(errors="backslashreplace")
+    return str(error)
+
 
 def connect(file: Path, how: str) -> sqlite3.Connection:
     """Opens a connection that commits when it is told to.
@@ -67,7 +77,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         yield
         db.execute("COMMIT")
     except BaseException:
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*ERRORS):
             if db.in_transaction:
                 db.execute("ROLLBACK")
         raise

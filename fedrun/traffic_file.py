@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from fedrun.durable import make_private
-from fedrun.sqlite import transaction
+from fedrun.sqlite import ERRORS, transaction
 from fedrun.traffic import Lane, Traffic, Way
 
 _log = logging.getLogger(__name__)
@@ -41,14 +41,14 @@ class TrafficFile:
         """Loads the bytes that were written last; none if there is no file."""
         try:
             return self._load()
-        except (sqlite3.Error, OSError) as error:
+        except (*ERRORS, OSError) as error:
             _log.warning("%s: %s; bytes are counted from zero", self._path, error)
         self.close()
         try:
             for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
                 self._path.with_name(name).unlink(missing_ok=True)
             return self._load()
-        except (sqlite3.Error, OSError) as error:
+        except (*ERRORS, OSError) as error:
             _log.warning("%s: %s; bytes are not kept", self._path, error)
             self.close()
             return Traffic()
@@ -86,7 +86,7 @@ class TrafficFile:
             with transaction(self._db):
                 _insert(self._db, chain(rows, others or ()))
             self._failed = 0
-        except sqlite3.Error as error:
+        except ERRORS as error:
             traffic.put_back(lanes)  # until the next time
             if not self._failed:
                 _log.warning("%s: %s; bytes are counted on", self._path, error)
@@ -117,7 +117,7 @@ def read_traffic(folder: Path) -> Traffic | None:
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
             return _read(db)
-    except sqlite3.Error as error:
+    except ERRORS as error:
         _log.warning("%s: %s", path, error)
         return None
 

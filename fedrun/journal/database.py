@@ -70,7 +70,7 @@ class Database:
                 self.connection = sqlite.connect_to_write(
                     file, durable=durable, error=JournalError, what="a journal"
                 )
-        except (sqlite3.Error, OSError) as error:
+        except (*sqlite.ERRORS, OSError) as error:
             raise explained(file, error) from error
         try:
             self.is_fresh = self._is_fresh()
@@ -100,7 +100,7 @@ class Database:
                 if self.is_fresh:
                     self._make_schema()
                 yield self.connection
-        except (sqlite3.Error, OSError) as error:
+        except (*sqlite.ERRORS, OSError) as error:
             raise explained(self.file, error) from error
         self.is_fresh = False  # SQLite has synced the names of its files, too
 
@@ -139,7 +139,7 @@ class Database:
         """
         try:
             return self.connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except sqlite.ERRORS as error:
             raise explained(self.file, error) from error
 
     def close(self) -> None:

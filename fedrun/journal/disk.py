@@ -8,6 +8,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
+from fedrun.sqlite import message
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -16,7 +17,7 @@ def explained(file: Path, error: Exception) -> JournalError:
     """Returns an error of SQLite or of the operating system as a JournalError."""
     if isinstance(error, OSError):
         return _of_system(file, error)
-    text = str(error)
+    text = message(error)
     if "malformed" in text or "not a database" in text:
         return CorruptJournalError(f"{file}: {text}")
     if "readonly" in text or "unable to open" in text:

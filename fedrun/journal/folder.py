@@ -1,7 +1,6 @@
 """Looks whether a folder holds a run, and removes one."""
 
 import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from fedrun.journal import wal
 from fedrun.journal.database import FILE, connect_to_read
 from fedrun.journal.disk import reading, writing
 from fedrun.journal.mark import read_marks
+from fedrun.sqlite import ERRORS
 
 PARTS = (
     "journal.mark",
@@ -43,7 +43,7 @@ def exists(folder: Path) -> bool:
             if not db.execute("PRAGMA user_version").fetchone()[0]:
                 return bool(db.execute("SELECT 1 FROM sqlite_master").fetchone())
             return bool(db.execute("SELECT 1 FROM records LIMIT 1").fetchone())
-    except sqlite3.Error:
+    except ERRORS:
         return True  # an unreadable file is not nothing
 
 

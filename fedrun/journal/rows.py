@@ -6,7 +6,6 @@ all it says.
 
 import contextlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from fedrun.journal.database import Database, never_wait
 from fedrun.journal.disk import explained
 from fedrun.journal.segments import Place, Segments
 from fedrun.journal.store import Damage, Spoilt, WholeRow
-from fedrun.sqlite import connect
+from fedrun.sqlite import ERRORS, connect, message
 
 LARGE = 64 << 10  # payloads of at least this many bytes go to segments
 _AT_ONCE = 64  # rows that are read together
@@ -111,7 +110,7 @@ class Rows:
                         f"{self._database.file}: record {expected} is missing"
                     )
                 yield expected, self._sound(row)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._unreadable(expected, error) from error
 
     def of_kind(self, kind: str, last: int) -> Iterator[tuple[int, Row]]:
@@ -132,9 +131,9 @@ class Rows:
         query = f"{select} WHERE number > ? AND number <= ? ORDER BY number"
         yield from self._database.connection.execute(query, (after, last))
 
-    def _unreadable(self, number: int, error: sqlite3.Error) -> CorruptJournalError:
+    def _unreadable(self, number: int, error: Exception) -> CorruptJournalError:
         return CorruptJournalError(
-            f"{self._database.file}: after record {number}: {error}"
+            f"{self._database.file}: after record {number}: {message(error)}"
         )
 
     # ----------------------------------------------------------------- checking
@@ -159,7 +158,7 @@ class Rows:
                     found = Damage(row[0], reason, at_end=True)
                 elif found is not None and not reason:
                     return found._replace(at_end=False)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise self._unreadable(expected, error) from error
         return found
 
@@ -262,7 +261,7 @@ class Rows:
                         values[3] = self._segments.read(Place(*row[4:7]))
                 copy.execute(_INSERT, values)
             copy.execute("COMMIT")
-        except sqlite3.Error as error:
+        except ERRORS as error:
             raise explained(target, error) from error
         finally:
             copy.close()

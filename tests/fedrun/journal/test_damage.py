@@ -105,6 +105,23 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "journal.sqlite3: file is not a database" in str(error)
 
 
+def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    run.close()
+    file = run.folder / "journal.sqlite3"
+    content = file.read_bytes()
+    for old, new in (
+        (b"tablerecords", b"table\x80ecords"),
+        (b"CREATE TABLE records", b"CREATE TABBY records"),
+    ):
+        assert content.count(old) == 1
+        content = content.replace(old, new)
+    file.write_bytes(content)
+    error = refusal(run)
+    assert isinstance(error, CorruptJournalError)
+    assert rf"{file}: malformed database schema (\x80ecords)" in str(error)
+
+
 @given(data=st.data())
 def test_any_damaged_page_is_an_error_or_no_loss(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
