@@ -1,12 +1,11 @@
 """The drill with real processes: a server, eight sites, and a VPN for each of them."""
 
+import math
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
-from heapq import heapify, heappop, heappush
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from benchmarks.hospitals.schedule import (
 from benchmarks.hospitals.ways import APP, algorithm
 from fedcore.typing import JSON, Seconds
 from fedrun.results import Results
+from tools.agenda import Agenda
 from tools.books import audit
 from tools.counting_proxy import CountingProxy
 from tools.local import LocalFederation, free_port
@@ -45,15 +45,13 @@ class Drill:
         seed: int,
     ) -> None:
         self._real, self._vpns, self._minute, self._seed = real, vpns, minute, seed
-        self._numbers = count()
-        self._coming: list[tuple[Minutes, int, Callable[[], None]]] = []
+        self._coming = Agenda()
         self._down = [0] * len(vpns)  # how many reasons there are, for each VPN
         self._is_over = False
         self._end: dict[str, Any] = {}  # of the config, as it is from a restart on
         self.diary: list[str] = []
         for event in events:
-            self._at(event.at, self._beginning(event))
-        heapify(self._coming)
+            self._coming.add(event.at, self._beginning(event))
         self._began = time.monotonic()
 
     def begin(self, horizon: Minutes) -> None:
@@ -78,15 +76,12 @@ class Drill:
 
     def look(self) -> None:
         """Carries out the acts of the schedule whose time has come."""
-        now = (time.monotonic() - self._began) / self._minute
-        while self._coming and self._coming[0][0] <= now:
-            heappop(self._coming)[2]()
+        self._coming.do((time.monotonic() - self._began) / self._minute)
 
     def clear_up(self) -> None:
         """What has begun ends now, and nothing else begins."""
         self._is_over = True
-        while self._coming:
-            heappop(self._coming)[2]()
+        self._coming.do(math.inf)
 
     def join(self, site: int) -> None:
         """A site starts, the first time or again."""
@@ -94,9 +89,6 @@ class Drill:
         words = ["--pace", f"{pace:.3f}", "--data", f"seed={self._seed}"]
         host = self._vpns[site].address
         self._real.client(site, SITES, *words, name=name, host=host)
-
-    def _at(self, at: Minutes, call: Callable[[], None]) -> None:
-        heappush(self._coming, (at, next(self._numbers), call))
 
     def _beginning(self, event: Event) -> Callable[[], None]:
         """What to do when an event begins."""
@@ -115,10 +107,10 @@ class Drill:
                     assert event.site is not None
                     site = event.site
                     self._real.children[f"hospital-{site}"].kill()
-                    self._at(event.end, lambda: self.join(site))
+                    self._coming.add(event.end, lambda: self.join(site))
                 case "kill":
                     self._real.children["server"].kill()
-                    self._at(event.end, self._serve_again)
+                    self._coming.add(event.end, self._serve_again)
 
         return begin
 
@@ -127,7 +119,7 @@ class Drill:
         for site in sites:
             self._down[site] += 1
             self._vpns[site].block()
-        self._at(event.end, lambda: self._restore(sites))
+        self._coming.add(event.end, lambda: self._restore(sites))
 
     def _restore(self, sites: range | list[int]) -> None:
         for site in sites:

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from fedcore.coordinator.records import Decided, Leased
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
 from fedrun.results import Results
+from tools.agenda import Agenda
 from tools.books import audit
 from tools.local import LocalFederation
 
@@ -55,23 +57,19 @@ class Weather:
 
     def __init__(self, real: LocalFederation, plan: Plan) -> None:
         self._real, self._seed = real, plan.seed
-        self._coming = schedule(plan.seed, plan.seconds)
+        self._coming = Agenda()
+        for event in schedule(plan.seed, plan.seconds):
+            self._coming.add(event.at, partial(self._happen, event))
         self.happened = list[Event]()
         self.moves = 0
 
     def look(self, now: Seconds) -> None:
         """Does what is due, in seconds since the first task."""
-        while self._coming and self._coming[0].at <= now:
-            event = self._coming.pop(0)
-            self.happened.append(event)
-            if event.kind == "move":
-                self._move()
-            else:
-                self._switch(event.client, is_up=event.kind == "back")
+        self._coming.do(now)
 
     def clear_up(self) -> None:
         """All links work from now on."""
-        self._coming = []
+        self._coming = Agenda()
         for client in range(CLIENTS):
             self._switch(client, is_up=True)
 
@@ -85,6 +83,13 @@ class Weather:
         if name == "server":
             return tool.on("h0")
         return tool.on(host_of(int(name.rpartition("-")[2]), self.moves))
+
+    def _happen(self, event: Event) -> None:
+        self.happened.append(event)
+        if event.kind == "move":
+            self._move()
+        else:
+            self._switch(event.client, is_up=event.kind == "back")
 
     def _move(self) -> None:
         self._real.children[f"client-{MOVER}"].kill()

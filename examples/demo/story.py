@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tools.agenda import Agenda
 from tools.counting_proxy import CountingProxy
 from tools.local import Child, LocalFederation
 
@@ -41,14 +42,12 @@ class Story:
         self._real, self._proxy = real, proxy
         self._rng = random.Random(seed)
         self.began = time.monotonic()
-        self._waiting: list[tuple[float, Callable[[], None]]] = []
-        self._plan: list[tuple[int, Callable[[], None]]] = [
-            (SERVER_DIES, self._kill_server),
-            (SLEEPS, self._put_to_sleep),
-            (CUT, self._cut_network),
-            *((version, self._kill_client) for version in CLIENTS_DIE),
-        ]
-        self._plan.sort(key=lambda item: item[0])
+        self._waiting, self._plan = Agenda(), Agenda()  # by seconds, by versions
+        self._plan.add(SERVER_DIES, self._kill_server)
+        self._plan.add(SLEEPS, self._put_to_sleep)
+        self._plan.add(CUT, self._cut_network)
+        for version in CLIENTS_DIE:
+            self._plan.add(version, self._kill_client)
         self._struck: set[int] = {0}  # the late one has trouble enough
         self.diary: list[str] = []
 
@@ -59,13 +58,8 @@ class Story:
 
     def look(self, version: int) -> None:
         """Does what is due."""
-        now = time.monotonic()
-        due = [call for at, call in self._waiting if at <= now]
-        self._waiting = [(at, call) for at, call in self._waiting if at > now]
-        for call in due:
-            call()
-        while self._plan and self._plan[0][0] <= version:
-            self._plan.pop(0)[1]()
+        self._waiting.do(time.monotonic())
+        self._plan.do(version)
 
     def check_health(self) -> None:
         """A child that ends with an error ends the demo."""
@@ -84,7 +78,7 @@ class Story:
         return not self._plan and not self._waiting
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        self._waiting.append((time.monotonic() + seconds, call))
+        self._waiting.add(time.monotonic() + seconds, call)
 
     def _join(self, index: int) -> None:
         low, high = PACES
