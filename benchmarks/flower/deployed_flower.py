@@ -4,13 +4,13 @@ import ast
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
 
-from benchmarks.flower.deployment import LIMIT, NODES, STEADY, Steady
+from benchmarks.flower.deployment import LIMIT, NODES, STEADY, TARGET, Steady
 from benchmarks.flower.processes import Commands, copied, end
 from benchmarks.flower.watched import Memory
 from fedcore.typing import JSON, Seconds
@@ -57,12 +57,13 @@ class Deployment:
         Raises:
             RuntimeError: it has not, within the limit.
         """
-        deadline = time.monotonic() + limit
-        while len(pattern.findall(self.said)) < count:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{pattern.pattern}: not {count} times; see run.log")
-            time.sleep(0.02)
-        return time.monotonic()
+        what = f"{pattern.pattern}: {count} times"
+        return wait_until(lambda: len(pattern.findall(self.said)) >= count, what, limit)
+
+    def accuracies(self) -> list[float]:
+        """Of the versions so far."""
+        told = EVALUATED.findall(self.said)
+        return [ast.literal_eval(each)["accuracy"] for each in told]
 
     def status(self) -> str:
         """What ``flwr ls`` tells of the run; or why it tells nothing."""
@@ -79,6 +80,10 @@ def measure(app: str, folder: Path) -> JSON:
         it.when(AGGREGATED, 1)
         first = time.monotonic()
         shown = it.when(EVALUATED, 1)
+        reached = wait_until(
+            lambda: max(it.accuracies()) >= TARGET, f"an accuracy of {TARGET}"
+        )
+        spent = sum(it.proxy.sent.values())
         last = it.when(AGGREGATED, STEADY)
         it.when(EVALUATED, STEADY)
         found = [int(results) for results, _ in AGGREGATED.findall(it.said)]
@@ -89,7 +94,9 @@ def measure(app: str, folder: Path) -> JSON:
             up=it.proxy.sent["up"],
             down=it.proxy.sent["down"],
             memory=it.memory.most,
-            accuracy=ast.literal_eval(EVALUATED.findall(it.said)[-1])["accuracy"],
+            accuracy=it.accuracies()[-1],
+            reached=reached - it.began,
+            spent=spent,
         )
         node = killed_node(it)
     with deployment(app, folder / "server", STEADY + AFTER) as it:
@@ -112,6 +119,20 @@ def deployment(app: str, folder: Path, rounds: int) -> Iterator[Deployment]:
             config = f"fraction-evaluate=0.0 num-server-rounds={rounds}"
             run = commands.start([*words, config], "run.log")
             yield Deployment(commands, port, proxy, link, nodes, run, memory, began)
+
+
+def wait_until(is_so: Callable[[], bool], what: str, limit: Seconds = LIMIT) -> float:
+    """Waits for something; returns the time.
+
+    Raises:
+        RuntimeError: it is not so within the limit.
+    """
+    deadline = time.monotonic() + limit
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not seen in {limit:g} s: {what}; see run.log")
+        time.sleep(0.02)
+    return time.monotonic()
 
 
 def start_node(commands: Commands, proxy: CountingProxy, index: int) -> Popen[bytes]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.flower.deployment import LIMIT, NODES, STEADY, Steady
+from benchmarks.flower.deployment import LIMIT, NODES, STEADY, TARGET, Steady
 from benchmarks.flower.watched import Memory
 from fedcore.typing import JSON, Seconds
 from tools.books import audit
@@ -44,10 +44,24 @@ class Federation:
         told = (line for line in reversed(self.real.events()))
         return next((e["version"] for e in told if e.get("event") == event), 0)
 
+    def accuracies(self) -> list[float]:
+        """Of the versions that were evaluated so far."""
+        told = (e for e in self.real.events() if e.get("event") == "evaluated")
+        return [e["values"]["accuracy"] for e in told]
+
+    def best(self) -> float:
+        """The best of these; 0 if there is none."""
+        return max(self.accuracies(), default=0.0)
+
 
 def measure(recipe: str, app: Path, folder: Path) -> JSON:
     """Returns what one recipe took, and what came of it when processes were killed."""
-    with federation(recipe, app, folder / "steady", STEADY, NODES) as it:
+    with federation(
+        recipe, app, folder / "target", {"target": {"accuracy": TARGET}}, NODES
+    ) as it:
+        it.real.wait_until(lambda: it.best() >= TARGET, f"accuracy {TARGET}", LIMIT)
+        reached, spent = time.monotonic() - it.began, sum(it.proxy.sent.values())
+    with federation(recipe, app, folder / "steady", {"versions": STEADY}, NODES) as it:
         first = it.when("stepped", 1)
         shown = it.when("evaluated", 1)
         last = it.when("stepped", STEADY)
@@ -55,7 +69,6 @@ def measure(recipe: str, app: Path, folder: Path) -> JSON:
         for child in (*it.clients, it.server):
             if child.wait(LIMIT):
                 raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
-        evaluated = [e for e in it.real.events() if e.get("event") == "evaluated"]
         steady = Steady(
             first_result=shown - it.began,
             updates=STEADY * NODES,
@@ -63,9 +76,11 @@ def measure(recipe: str, app: Path, folder: Path) -> JSON:
             up=it.proxy.sent["up"],
             down=it.proxy.sent["down"],
             memory=it.memory.most,
-            accuracy=evaluated[-1]["values"]["accuracy"],
+            accuracy=it.accuracies()[-1],
+            reached=reached,
+            spent=spent,
         )
-    with federation(recipe, app, folder / "killed", 10**6, LEAST) as it:
+    with federation(recipe, app, folder / "killed", {}, LEAST) as it:
         node = killed_node(it)
         server = killed_server(it)
     return {**steady.to_json(), "node killed": node, "server killed": server}
@@ -73,16 +88,16 @@ def measure(recipe: str, app: Path, folder: Path) -> JSON:
 
 @contextmanager
 def federation(
-    recipe: str, app: Path, folder: Path, versions: int, least: int
+    recipe: str, app: Path, folder: Path, stop: JSON, least: int
 ) -> Iterator[Federation]:
-    """Starts a federation, which ends after so many versions; ``least`` may train."""
+    """Starts a federation, which ends as ``stop`` says; ``least`` may train."""
     port = free_port()
     settings = {
         "app": f"flower:{app}",
         "server": {"listen": f"127.0.0.1:{port}", "journal": "run"},
         "algorithm": {"kind": recipe, "buffer": NODES, "min_clients": least},
         "evaluate": {"every_versions": 1},
-        "stop": {"versions": versions},
+        "stop": {"versions": 10**6, **stop},
     }
     real = LocalFederation(folder, settings, app=f"flower:{app}")
     began = time.monotonic()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.flower.deployment import TARGET
 from fedcore.typing import JSON
 
 RESULTS = Path(__file__).parent.parent / "results" / "flower.json"
@@ -41,6 +42,11 @@ def deployed_table(run: JSON) -> list[str]:
         ["bytes an update, from the server", *(_bytes(w, "down") for w in ways)],
         ["memory at the server, MB", *(_memory(w["memory"]) for w in ways)],
         ["accuracy of the last version", *(f"{w['accuracy']:.3f}" for w in ways)],
+        [
+            f"seconds to an accuracy of {TARGET:g}",
+            *(f"{w['target']['seconds']:.1f}" for w in ways),
+        ],
+        ["kilobytes until then, both ways", *map(_kilobytes, ways)],
         ["a node is killed: seconds without a version", *map(_waited, ways)],
         ["a node is killed: then", *map(_then, ways)],
         ["the server is killed: the run", *map(_run, ways)],
@@ -51,6 +57,10 @@ def deployed_table(run: JSON) -> list[str]:
 
 def _bytes(way: JSON, direction: str) -> str:
     return f"{way['bytes'][direction] / way['updates']:,.0f}"
+
+
+def _kilobytes(way: JSON) -> str:
+    return f"{way['target']['bytes'] / 1000:,.0f}"
 
 
 def _memory(memory: dict[str, float]) -> str:

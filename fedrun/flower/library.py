@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -27,7 +28,7 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
     """
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     needed("flwr", EXTRA, purpose)
-    found = version("flwr")
+    found = _installed()
     if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise ConfigError(
@@ -35,3 +36,9 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
             f"pip install -U 'latecomer[{EXTRA}]'"
         )
     return needed(module, EXTRA, purpose)
+
+
+@cache
+def _installed() -> str:
+    """Returns the version of flwr; to read it takes a millisecond."""
+    return version("flwr")

@@ -72,6 +72,7 @@ def test_the_table_tells_what_was_seen_and_no_more() -> None:
         "bytes": {"up": 8, "down": 4000},
         "memory": {"server": 5.0},
         "accuracy": 0.5,
+        "target": {"seconds": 10.0, "bytes": 11_000},
         "node killed": {"waited": 6.0, "results": [1, 2], "failures": [1, 0]},
         "server killed": {"before": 7, "back": None, "status": "lost", "watched": 9},
     }
