@@ -29,8 +29,12 @@ timed() { # what, command...
     local what=$1 start=$EPOCHREALTIME
     shift
     "$@" >>"$work/log" 2>&1 || fail "$what"
-    awk -v what="$what" -v from="$start" -v to="$EPOCHREALTIME" \
-        'BEGIN { printf "%5.1f s  %s\n", to - from, what }'
+    took "$what" "$start"
+}
+
+took() { # what, since when
+    awk -v what="$1" -v from="$2" -v to="$EPOCHREALTIME" \
+        'BEGIN { printf "%5.1f s  %s\n", to - from, what }' | tee -a "$work/figures"
 }
 
 [ "$(id -u)" = 0 ] || lacking "these tests need root"
@@ -115,7 +119,8 @@ for image in server client; do
         "${build[@]}" -f "deploy/$image.Dockerfile" -t "latecomer-$image" .
     size=$(podman image inspect -f '{{.Size}}' "latecomer-$image")
     added=$(((size - $(podman image inspect -f '{{.Size}}' "$base")) / 1000000))
-    echo "$((size / 1000000)) MB  latecomer-$image, $added of them above the base"
+    echo "$((size / 1000000)) MB  latecomer-$image" | tee -a "$work/figures"
+    echo "$added MB  latecomer-$image, above its base" | tee -a "$work/figures"
     [ -n "${EXTRAS-}" ] || [ "$added" -le 120 ] ||
         fail "size of the $image image: expected at most 120 MB above the base"
     [ "$image" = client ] || [ "$size" -le 250000000 ] ||
@@ -210,8 +215,7 @@ podman stats --no-stream --format '{{.Name}}: {{.MemUsage}}'
 for name in server client-0 client-1 client-2 evaluator; do
     expect "exit status of $name at the end" 0 "$(timeout 120 podman wait $name)"
 done
-awk -v from="$started" -v to="$EPOCHREALTIME" \
-    'BEGIN { printf "%5.1f s  the run of 20 versions in all\n", to - from }'
+took "the run of 20 versions in all" "$started"
 
 verified=$(server journal verify /data/run) || fail "journal verify: $verified"
 echo "$verified"
@@ -272,4 +276,8 @@ echo "ok    a client without a certificate is refused"
 podman stop --time 20 secure >>"$work/log" 2>&1
 expect "exit status of the server with TLS" 0 \
     "$(podman inspect -f '{{.State.ExitCode}}' secure)"
+if [ -n "${SAVE-}" ]; then # a JSON object: how many seconds or MB for what
+    sed -E 's/^ *([0-9.]+) (s|MB)  (.*)$/ "\3": \1,/; 1s/^/{\n/; $s/,$/\n}/' \
+        "$work/figures" >benchmarks/results/containers.json
+fi
 echo "containers: all well"

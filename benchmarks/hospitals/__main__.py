@@ -1,6 +1,7 @@
 """``python -m benchmarks.hospitals``: the drill of eight hospitals."""
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -8,12 +9,12 @@ from rich.console import Console
 
 from benchmarks.hospitals import processes, simulated
 from benchmarks.hospitals.report import COLUMNS, rows
-from benchmarks.hospitals.schedule import HORIZON
+from benchmarks.hospitals.schedule import HORIZON, Minutes
 from benchmarks.hospitals.ways import WAYS
 from benchmarks.series import join
 from benchmarks.speed.measure import machine
 from benchmarks.tables import show
-from fedcore.typing import JSON
+from fedcore.typing import JSON, Seconds
 from fedrun.cli.command import PATH, example, in_sentences
 
 RESULTS = Path(__file__).parent.parent / "results" / "hospitals.json"
@@ -39,7 +40,14 @@ FORMS = ("simulated", "processes")
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Of the simulation; with real processes, the first one alone.",
+    help="Of the simulation.",
+)
+@click.option(
+    "--drills",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Seeds with real processes, all at the same time.",
 )
 @click.option(
     "--minute",
@@ -63,6 +71,7 @@ FORMS = ("simulated", "processes")
 def main(
     forms: tuple[str, ...],
     seeds: int,
+    drills: int,
     minute: float,
     horizon: float,
     folder: Path | None,
@@ -79,10 +88,8 @@ def main(
                 console.print(f"{form}: {way}")
                 under = place / form / way.replace(" ", "-")
                 if form == "processes":
-                    say = console.print
-                    row = processes.play(way, 0, under, minute, horizon, say)
-                    failed |= not row["books"]["balance"]
-                    found[way] = [row]
+                    found[way] = played(way, drills, under, minute, horizon, console)
+                    failed |= not all(row["books"]["balance"] for row in found[way])
                 else:
                     found[way] = [
                         simulated.play(way, seed, under / str(seed), horizon)
@@ -95,6 +102,26 @@ def main(
     if failed:
         console.print("THE BOOKS DO NOT BALANCE")
         raise SystemExit(1)
+
+
+def played(
+    way: str,
+    seeds: int,
+    folder: Path,
+    minute: Seconds,
+    horizon: Minutes,
+    console: Console,
+) -> list[JSON]:
+    """Plays so many seeds with real processes, all at the same time."""
+
+    def drill(seed: int) -> JSON:
+        def say(line: str) -> None:
+            console.print(f"{seed}: {line}")
+
+        return processes.play(way, seed, folder / str(seed), minute, horizon, say)
+
+    with ThreadPoolExecutor(seeds) as pool:
+        return [*pool.map(drill, range(seeds))]
 
 
 if __name__ == "__main__":
