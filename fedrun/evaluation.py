@@ -11,10 +11,11 @@ import numpy as np
 from fedcore.errors import WorkloadError
 from fedcore.evaluation import named
 from fedcore.metrics import RecallByClass
+from fedcore.training import evaluate_central
 from fedcore.typing import JSON
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
-from fedrun.files import load_model
+from fedrun.files import load_model, load_version
 
 RECALL = "recall by class"  # the name under which the metric is added to the user's
 
@@ -67,7 +68,7 @@ def evaluate_files(
         spec, flat_D = load_model(path)
         model.spec.require(spec, str(path))
         with user_code("evaluation"):
-            values, samples = model.evaluate(flat_D, data)
+            values, samples = evaluate_central(model, flat_D, load_version(path), data)
         yield Evaluation(samples, dict(values))
 
 

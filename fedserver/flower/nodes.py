@@ -186,7 +186,9 @@ class Post:
         base_D = None
         if node.pull is None:
             base_D, content[self.keys.arrays] = self._model(reply)
-        told = {**self._configs[kind], ROUND: patch.version + 1}
+        # As in Flower: an update works towards a round, an evaluation looks back on it.
+        round_ = patch.version + (kind == "train")
+        told = {**self._configs[kind], ROUND: round_}
         content[self.keys.config] = app.ConfigRecord(told)
         if node.has_mod is not False:
             fields = offer_fields(
@@ -202,7 +204,7 @@ class Post:
             content,
             dst_node_id=node.number,
             message_type=kind,
-            group_id=str(patch.version + 1),
+            group_id=str(round_),
         )
         return message, base_D
 

@@ -133,7 +133,7 @@ def test_a_legacy_strategy_says_how_it_begins(tmp_path: Path) -> None:
     options = (
         "initial_parameters=ndarrays_to_parameters([np.ones(2)]),"
         'on_fit_config_fn=lambda r: {"by": 2.0, "server_round": r},'
-        'evaluate_fn=lambda r, arrays, c: (1.5, {"sum": float(arrays[0].sum())}),'
+        'evaluate_fn=lambda r, a, c: (1.5, {"sum": float(a[0].sum()), "round": r}),'
         "min_available_clients=30"
     )
     first = first_of(legacy(tmp_path, options))
@@ -141,7 +141,7 @@ def test_a_legacy_strategy_says_how_it_begins(tmp_path: Path) -> None:
     assert dict(first.records["fitins.config"]) == {"by": 2.0, "server_round": 1}
     assert (first.rounds, first.is_legacy) == (5, True)
     assert first.evaluate is not None
-    assert first.evaluate(first.arrays) == {"loss": 1.5, "sum": 2.0}
+    assert first.evaluate(3, first.arrays) == {"loss": 1.5, "sum": 2.0, "round": 3.0}
 
 
 def test_a_legacy_client_is_asked_for_its_parameters(tmp_path: Path) -> None:

@@ -102,6 +102,29 @@ def test_a_run_makes_its_versions_and_flowers_result(tmp_path: Path) -> None:
     assert list(result.arrays) == list(initial_arrays())
 
 
+def test_an_evaluation_is_told_the_version_and_an_update_the_next_one(
+    tmp_path: Path,
+) -> None:
+    told: dict[int, list[tuple[str, Any, str]]] = {node: [] for node in NODES}
+
+    def note(message: Message, context: Any, call_next: Any) -> Message:
+        metadata, config = message.metadata, message.content["config"]
+        round_ = config["server-round"]
+        told[context.node_id].append((metadata.message_type, round_, metadata.group_id))
+        return call_next(message, context)
+
+    started(grid_of(note), tmp_path / "run", buffer=4, evaluate_nodes=True)
+    assert all(
+        str(round_) == group for each in told.values() for _, round_, group in each
+    )
+    for node in NODES:
+        kinds = [kind for kind, _, _ in told[node]]
+        assert told[node][0] == ("evaluate", 0, "0")
+        for place, kind in enumerate(kinds[:-1]):
+            if (kind, kinds[place + 1]) == ("evaluate", "train"):
+                assert told[node][place + 1][1] == told[node][place][1] + 1
+
+
 def test_an_app_without_the_mod_takes_part_uncompressed(tmp_path: Path) -> None:
     grid, with_mod = grid_of(*PLAIN), grid_of()
     started(grid, tmp_path / "plain", buffer=4)
