@@ -15,7 +15,7 @@ from fedcore.coordinator.records import (
     Lost,
     Stepped,
 )
-from fedcore.errors import ConfigError, JournalError, LatecomerError
+from fedcore.errors import ConfigError, JournalError, LatecomerError, ModelError
 from fedcore.protocol import Verdict
 from fedrun.journal import Journal
 from fedrun.journal.verification import verify
@@ -510,6 +510,26 @@ def test_recipes_that_a_client_app_cannot_follow_are_refused(
     with pytest.raises(ConfigError, match=sentence):
         started(grid_of(), tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_first_model_that_is_not_finite_is_refused_at_once(
+    value: float, synchronous: bool, tmp_path: Path
+) -> None:
+    arrays, grid = initial_arrays(), grid_of()
+    values = arrays["b1"].numpy().copy()
+    values[3] = value
+    arrays["b1"] = Array(values)
+    kind = {"kind": "fed_avg"} if synchronous else {}
+    strategy = Latecomer(journal=tmp_path / "run", synchronous=synchronous, **kind)
+    with pytest.raises(
+        ModelError,
+        match=r"^initial_arrays: tensor 'b1' holds NaN or an infinite value; expected",
+    ):
+        strategy.start(grid, arrays, 3, timeout=5.0)
+    assert not (tmp_path / "run").exists()
+    assert grid.pushed == 0
 
 
 def test_changes_need_the_mod(tmp_path: Path) -> None:
