@@ -1,6 +1,8 @@
 """Version 0 of a Flower app, captured from its ServerApp."""
 
+import gc
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +234,17 @@ def test_the_home_of_the_user_stays_as_it_is(
     app.first_of(Key.root(3))
     assert not list(home.iterdir())
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
+
+
+def test_an_app_keeps_two_first_models_however_many_seeds_there_are(
+    tmp_path: Path,
+) -> None:
+    app = FlowerApp(FlowerFolder.read(tiny(tmp_path)))
+    usual = weakref.ref(app.first)
+    drawn = [weakref.ref(app.first_of(Key.root(seed))) for seed in range(1, 6)]
+    gc.collect()
+    assert [each() is not None for each in drawn] == [False] * 4 + [True]
+    assert usual() is app.first
 
 
 def test_arrays_follow_the_key(tmp_path: Path) -> None:
