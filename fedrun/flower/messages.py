@@ -142,7 +142,7 @@ def call(app: Any, message: Message, context: Any, whose: str) -> Content:
     try:
         reply = app(message, context)
     except ValueError as error:
-        if str(error).startswith(f"No {kind.partition('.')[0]} function registered"):
+        if lacks_function(kind.partition(".")[0], str(error)):
             raise WorkloadError(
                 f"{whose}: the ClientApp has no function for {kind}; "
                 f"expected one under @app.{kind.partition('.')[0]}()"
@@ -156,6 +156,16 @@ def call(app: Any, message: Message, context: Any, whose: str) -> Content:
     if reply.has_error():
         raise UserCodeError(f"{whose}: {kind} replied an error: {reply.error.reason}")
     return reply.content
+
+
+def lacks_function(category: str, error: str) -> bool:
+    """Whether an error of a ClientApp says that it has no function for a message.
+
+    Args:
+        category: ``train`` or ``evaluate``.
+        error: in Flower's words.
+    """
+    return f"No {category} function registered" in error
 
 
 def read_reply(content: Content, kind: str, weight: str, whose: str) -> Answer:

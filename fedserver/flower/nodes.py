@@ -78,16 +78,27 @@ class Node:
     cid: str
     pull: Pull | None = None  # what its mod said last; None: nothing yet
     has_mod: bool | None = None  # None: unknown
-    evaluates: bool = True  # no: its app has no function for it
     is_there: bool = True
     sent: "Sent | None" = None  # the message whose reply it owes
     failures: int = 0  # in a row
+    failed_evaluations: int = 0  # in a row
     rests_until: Seconds | None = None
 
     @property
     def name(self) -> str:
         """Its name in the run."""
         return f"{PREFIX}{self.number}"
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether it is asked to evaluate: not after too many failures in a row."""
+        return self.failed_evaluations < MOST_FAILURES
+
+    def fail_evaluation(self, *, for_good: bool) -> None:
+        """Notes that an evaluation failed; ``for_good``: every other would as well."""
+        self.failed_evaluations = (
+            MOST_FAILURES if for_good else self.failed_evaluations + 1
+        )
 
     def fail(self, now: Seconds) -> None:
         """Notes a failure: the node rests the longer, the more often that happens."""

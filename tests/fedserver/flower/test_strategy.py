@@ -365,6 +365,9 @@ def test_an_app_that_cannot_evaluate_goes_on_training(
         run = tmp_path / f"run-{len(mods)}"
         result = started(grid, run, evaluate_nodes=True)
         assert "evaluates no more" in caplog.text
+        assert "has no metrics" not in caplog.text
+        asked = [node for node, kind in grid.calls if kind == "evaluate"]
+        assert sorted(asked) == NODES
         assert not result.evaluate_metrics_clientapp
         assert not of(run, Failed)
         assert len(of(run, Stepped)) == 3
@@ -521,8 +524,8 @@ def test_a_first_model_that_is_not_finite_is_refused_at_once(
     values = arrays["b1"].numpy().copy()
     values[3] = value
     arrays["b1"] = Array(values)
-    kind = {"kind": "fed_avg"} if synchronous else {}
-    strategy = Latecomer(journal=tmp_path / "run", synchronous=synchronous, **kind)
+    settings = {"kind": "fed_avg" if synchronous else "latecomer"}
+    strategy = Latecomer(settings, journal=tmp_path / "run", synchronous=synchronous)
     with pytest.raises(
         ModelError,
         match=r"^initial_arrays: tensor 'b1' holds NaN or an infinite value; expected",
