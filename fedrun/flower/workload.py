@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class FlowerWorkload(LoopWorkload):
     """A Flower app."""
 
     app: FlowerApp
+    untested: ClassVar[str] = (
+        "has no evaluate_fn in its ServerApp, so that only its clients can evaluate "
+        "(evaluate: {clients: true})"
+    )
 
     def flat(self) -> "FlowerModel":
         """Returns the arrays of the model as one flat vector.

@@ -94,7 +94,7 @@ def test_version_0_is_written_and_evaluated(
         assert "v0.safetensors: 3 values in 1 tensors" in done.out
         words = ("fedclient", "evaluate-file", "--flower", "app", "v0.safetensors")
         sentence = typed(*words).sentence(65)
-        assert "has no test_data= to evaluate on" in sentence
+        assert "has no evaluate_fn in its ServerApp, so that only its" in sentence
 
 
 def test_a_folder_is_simulated_without_yaml(
