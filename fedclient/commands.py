@@ -22,14 +22,14 @@ from fedclient.silo.workload import read_workers, with_workers
 from fedclient.spans import SpanPhases
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
-from fedcore.errors import ConfigError, WorkloadError
+from fedcore.errors import ConfigError
 from fedcore.model import FlatModel
 from fedcore.training import initial_model
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
-from fedrun.evaluation import Evaluation, evaluate_files
+from fedrun.evaluation import Evaluation, evaluate_files, require_test_data
 from fedrun.files import save_model
 from fedrun.tracing import OFF as NO_TRACES
 from fedrun.tracing import make_tracer
@@ -124,8 +124,7 @@ def run_evaluator(
     """Evaluates until the run has ended."""
     address = parse_address(host, **trust)
     workload = _on(load_app(app), device)
-    if workload.test_data is None:
-        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
+    test_data = require_test_data(workload, app)
     if state is None and address.certificate is None and not address.is_socket:
         raise ConfigError(
             f"--state is missing: the name {name!r} belongs to the key that is kept "
@@ -142,7 +141,7 @@ def run_evaluator(
         stack.callback(member.close)
         _trace(member)
         with user_code("test_data"):
-            data = workload.test_data()
+            data = test_data()
         Evaluator(member, model, data).run()
 
 

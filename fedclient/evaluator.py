@@ -11,7 +11,7 @@ from fedcore.model import FlatModel
 from fedcore.participant import OutdatedError, WrongModelError
 from fedcore.protocol import Answer, ModelName, Reply
 from fedcore.text import told
-from fedcore.training import written_by
+from fedcore.training import evaluate_central, written_by
 from fedcore.user_code import user_code
 
 _log = logging.getLogger("fedclient")
@@ -62,7 +62,9 @@ class Evaluator:
             assert state.public_D is not None
             try:
                 with user_code("evaluation"):
-                    values, samples = self._model.evaluate(state.public_D, self._data)
+                    values, samples = evaluate_central(
+                        self._model, state.public_D, state.held.version, self._data
+                    )
                     text = written_by(self._model, state.public_D)
             except UserCodeError as error:
                 member.confess(error)

@@ -10,6 +10,7 @@ Messages of other strategies pass through untouched.
 """
 
 import json
+import logging
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from fedclient.saved_state import (
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.errors import (
+    ConfigError,
     LatecomerError,
     PayloadError,
     ProtocolError,
@@ -58,7 +60,12 @@ from fedcore.typing import Vector
 from fedrun.config.load import parse_algorithm
 from fedrun.flower.app import seed_all
 from fedrun.flower.library import flwr
-from fedrun.flower.messages import read_reply, require_arrays, require_examples
+from fedrun.flower.messages import (
+    read_place,
+    read_reply,
+    require_arrays,
+    require_examples,
+)
 from fedrun.flower.records import RecordLayout
 from fedrun.flower.workload import LOSSES
 
@@ -67,7 +74,7 @@ Context = Any
 RecordDict = Any
 PURPOSE = "the mod 'compressed'"
 LOCAL = "latecomer-local"  # the arrays that stay on this node, as an ArrayRecord
-_PLACES = (("partition-id", "num-partitions"), ("partition_id", "num_partitions"))
+_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
 
 
 class _ResyncError(LatecomerError):
@@ -126,7 +133,13 @@ def _trained(
     call_next: Callable[[Message, Context], Message],
 ) -> Message:
     """The reply to a train message: the update, or the one that is still in flight."""
-    place, state = _place(context), node.participant.state
+    state = node.participant.state
+    try:
+        place = read_place(context.node_config)
+    except ConfigError as error:
+        _log.error("%s", error)
+        fields = answer_fields(state.cid, node.pull(), fault=str(error))
+        return _answer(message, fields)
     if state.pending is not None:  # its verdict was lost: the same bytes again
         push = node.participant.push()
         return _answer(message, answer_fields(state.cid, node.pull(), push, place))
@@ -351,17 +364,6 @@ def _arrays(content: RecordDict) -> Any:
             f"a first task has {len(found)} ArrayRecords; expected the model alone"
         )
     return found[0]
-
-
-def _place(context: Context) -> tuple[int, int]:
-    """Returns this node's part of the data, as Flower's simulation and docs name it."""
-    config = context.node_config
-    for index, count in _PLACES:
-        if index in config and count in config:
-            place = int(config[index]), int(config[count])
-            if 0 <= place[0] < place[1]:
-                return place
-    return 0, 1
 
 
 def _answer(message: Message, fields: Fields) -> Message:

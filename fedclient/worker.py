@@ -14,11 +14,7 @@ from fedclient.pace import AT_ONCE, Pace
 from fedclient.phases import Phases
 from fedclient.verdicts import log_verdict
 from fedcore.controllers import Report
-from fedcore.errors import (
-    DivergedError,
-    UnavailableError,
-    UserCodeError,
-)
+from fedcore.errors import DivergedError, UnavailableError, UserCodeError
 from fedcore.measured import Device, Measured
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import (
@@ -281,11 +277,8 @@ class Worker:
     def _train_on(self) -> None:
         """Takes the next task's steps while the message travels, if they can be."""
         state, member = self._participant.state, self._member
-        start, trainer, client = (
-            start_ahead(member.algorithm, state),
-            self._trainer,
-            self._client,
-        )
+        start = start_ahead(member.algorithm, state)
+        trainer, client = self._trainer, self._client
         if start is None or state.pending is None or self._is_leaving:
             return
         if self._gate.unmet():
@@ -324,11 +317,15 @@ class Worker:
         """Evaluates a model, with what is kept beside it, on this client's own data."""
         self._ahead.wait()  # the model computes one thing at a time
         valid_data, config = self._workload.valid_data, self._member.algorithm.config
+        held = self._participant.state.held
+        assert held is not None
         assert model_D is not None
         assert valid_data is not None
         with user_code("evaluation"):
             data = valid_data(self._client)
-            return evaluate_own(self._model, config.client, model_D, kept, data)
+            return evaluate_own(
+                self._model, config.client, model_D, held.version, kept, data
+            )
 
     def _evaluate_last(self) -> None:
         """Evaluates the last version; a failure only leads to a warning."""

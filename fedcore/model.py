@@ -70,16 +70,20 @@ class Writer(Protocol):
 
 
 @runtime_checkable
-class EvaluatesWithState(Protocol):
-    """A model whose evaluation by a client depends on what the client has kept."""
+class EvaluatesVersion(Protocol):
+    """A model whose evaluation depends on its version, and on what a client keeps."""
 
-    def evaluate_with(self, w_D: Vector, data: Any, kept: State) -> tuple[Metrics, int]:
-        """Returns metrics over a client's data, and its number of samples.
+    def evaluate_version(
+        self, w_D: Vector, data: Any, version: int, kept: State = None
+    ) -> tuple[Metrics, int]:
+        """Returns metrics over a data set, and its number of samples.
 
         Args:
             w_D: the model.
-            data: what ``valid_data`` returned for the client.
-            kept: what the client has kept from its last task; None: it has had none.
+            data: the test data, or what ``valid_data`` returned for a client.
+            version: of the model that is evaluated.
+            kept: what the client has kept from its last task; None: it has had none,
+                or no client evaluates.
         """
 
 

@@ -216,6 +216,23 @@ class ParamSpec:
                 return spec.name
         return None
 
+    def require_finite(self, flat_D: Vector, whose: str) -> None:
+        """Checks that a model can be trained and averaged.
+
+        Args:
+            flat_D: the model, shape (D,).
+            whose: what it is, for the message.
+
+        Raises:
+            ModelError: a value is NaN or infinite; the message names its tensor.
+        """
+        name = self.beyond(flat_D)
+        if name is not None:
+            raise ModelError(
+                f"{whose}: tensor {name!r} holds NaN or an infinite value; expected "
+                "finite numbers"
+            )
+
     def require(self, other: "ParamSpec", whose: str) -> None:
         """Checks that another spec is equal.
 

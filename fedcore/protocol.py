@@ -18,6 +18,7 @@ Proof = int  # a 64-bit MAC of the server, see fedcore.proofs; 0: none
 HISTORY = 16  # H: the decided messages and the histories that both sides remember
 LARGEST = 2.0**100  # of an update
 LARGEST_SUM = 2.0**123  # of updates times their samples; float32 ends at 2^128
+MOST_CLIENTS = 2**32 - 1  # that share data, as many as the wire can count
 MOST_COUNTED = 1 << 40  # samples of an update; their sums fit into 64 bits
 
 

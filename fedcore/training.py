@@ -12,7 +12,7 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig, joined, parted
 from fedcore.errors import StoppedError
-from fedcore.model import EvaluatesWithState, FlatModel, Metrics, Writer
+from fedcore.model import EvaluatesVersion, FlatModel, Metrics, Writer
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
@@ -60,10 +60,30 @@ def written_by(model: FlatModel, public_D: Vector) -> str:
     return printable(model.write(public_D), lines=True)[:LONG_TEXT]
 
 
+def evaluate_central(
+    model: FlatModel, public_D: Vector, version: int, data: Any
+) -> tuple[Metrics, int]:
+    """Evaluates a version of the model on the test data.
+
+    Args:
+        model: of the workload.
+        public_D: the public model, shape (D,).
+        version: of the public model.
+        data: what ``test_data`` returned.
+
+    Returns:
+        The metrics, and the number of samples.
+    """
+    if isinstance(model, EvaluatesVersion):
+        return model.evaluate_version(public_D, data, version)
+    return model.evaluate(public_D, data)
+
+
 def evaluate_own(
     model: FlatModel,
     config: ClientAlgorithmConfig,
     public_D: Vector,
+    version: int,
     kept: State,
     data: Any,
 ) -> tuple[Metrics, int]:
@@ -75,6 +95,7 @@ def evaluate_own(
         model: of the workload.
         config: of the client algorithm.
         public_D: the public model, shape (D,).
+        version: of the public model.
         kept: what the client has kept from its last task; None: it has had none.
         data: the client's evaluation data.
 
@@ -82,8 +103,8 @@ def evaluate_own(
         The metrics, and the number of samples.
     """
     method, local_L = parted(kept, model.local_L)
-    if isinstance(model, EvaluatesWithState):
-        values, samples = model.evaluate_with(public_D, data, kept)
+    if isinstance(model, EvaluatesVersion):
+        values, samples = model.evaluate_version(public_D, data, version, kept)
     else:
         values, samples = model.evaluate(public_D, data, local_L)
     personal_D = config.personal(method)

@@ -11,10 +11,11 @@ import numpy as np
 from fedcore.errors import WorkloadError
 from fedcore.evaluation import named
 from fedcore.metrics import RecallByClass
+from fedcore.training import evaluate_central
 from fedcore.typing import JSON
 from fedcore.user_code import user_code
-from fedcore.workload import Workload
-from fedrun.files import load_model
+from fedcore.workload import TestData, Workload
+from fedrun.files import load_model, load_version
 
 RECALL = "recall by class"  # the name under which the metric is added to the user's
 
@@ -58,17 +59,31 @@ def evaluate_files(
         ModelError: a file holds another model, or none.
         UserCodeError: the user's code raised.
     """
-    if workload.test_data is None:
-        raise WorkloadError(f"app {app!r} has no test_data= to evaluate on")
+    test_data = require_test_data(workload, app)
     with user_code("test_data"):
-        data = workload.test_data()
+        data = test_data()
     model = _with_recall(workload).flat()
     for path in paths:
         spec, flat_D = load_model(path)
         model.spec.require(spec, str(path))
         with user_code("evaluation"):
-            values, samples = model.evaluate(flat_D, data)
+            values, samples = evaluate_central(model, flat_D, load_version(path), data)
         yield Evaluation(samples, dict(values))
+
+
+def require_test_data(workload: Workload, app: str) -> TestData:
+    """Returns what the test data are made by.
+
+    Args:
+        workload: may have none.
+        app: the workload's name, for the message.
+
+    Raises:
+        WorkloadError: it has none.
+    """
+    if workload.test_data is None:
+        raise WorkloadError(f"app {app!r} {workload.untested}")
+    return workload.test_data
 
 
 def _with_recall(workload: Workload) -> Workload:

@@ -25,6 +25,7 @@ from fedrun.durable import (
 )
 
 SPEC, TIED, ABOUT = "latecomer.spec", "latecomer.tied", "latecomer.about"
+VERSION = "version"
 
 
 def rename(temporary: Path, path: Path) -> None:
@@ -127,6 +128,18 @@ def load_rest(path: Path) -> Rest:
         others = {*file.keys()} - {tensor.name for tensor in spec.tensors} - {*tied}
         frozen = {name: file.get_tensor(name) for name in sorted(others)}
         return Rest(frozen, tied, json.loads(metadata.get(ABOUT, "{}")))
+
+
+def load_version(path: Path) -> int:
+    """Returns the version that a model file says it holds; 0 where it says none.
+
+    Raises:
+        ModelError: the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        said = (file.metadata() or {}).get(VERSION, "")
+    is_number = said.isdecimal() and len(said) < len(str(2**63))
+    return int(said) if is_number else 0
 
 
 def load_model(path: Path) -> tuple[ParamSpec, Vector]:

@@ -181,7 +181,11 @@ def start_run(
 
     ``rest`` goes into the files of its models, which are whole checkpoints then.
     ``secret`` is for the proofs that clients are given; simulated ones need none.
+
+    Raises:
+        ModelError: the model is not finite.
     """
+    spec.require_finite(initial_D, "version 0 of the model")
     if config.algorithm.downlink.adds_exactly:
         initial_D = on_grid(initial_D)
     epoch, run_id = epoch or fresh_name(), fresh_name()

@@ -65,11 +65,7 @@ def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:
         [*_fedclient(), *words], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        said = [
-            line.removeprefix("error: ")
-            for line in done.stderr.splitlines()
-            if line.startswith("error: ")
-        ]
+        said = _errors(done.stderr)
         raise WorkloadError(
             "\n".join(said) or f"app {app!r} could not evaluate the models"
         )
@@ -110,9 +106,12 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
             errors = await _last_words(process)
             if process.returncode == 0:
                 return
-            _log.warning("the evaluator ended: %s", errors.decode().strip())
+            said = errors.decode(errors="replace").strip()
+            said = "; ".join(_errors(said)) or said
             if process.returncode in _HOPELESS:
+                _log.warning("the evaluator ended, and does not start again: %s", said)
                 return
+            _log.warning("the evaluator ended, and starts again: %s", said)
             await asyncio.sleep(_RESTART_SECONDS)
     finally:
         if process is not None and process.returncode is None:
@@ -128,6 +127,14 @@ async def _last_words(process: asyncio.subprocess.Process) -> bytes:
         said = (said + more)[-LAST_WORDS:]
     await process.wait()
     return said
+
+
+def _errors(said: str) -> list[str]:
+    """Returns the errors in what a process has said, each a line."""
+    start = "error: "
+    return [
+        line.removeprefix(start) for line in said.splitlines() if line.startswith(start)
+    ]
 
 
 def _fedclient() -> list[str]:

@@ -16,7 +16,7 @@ from fedcore.errors import ConfigError, UserCodeError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
-from fedcore.training import evaluate_own, written_by
+from fedcore.training import evaluate_central, evaluate_own, written_by
 from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Client, Workload
@@ -24,7 +24,7 @@ from fedsim.world import World
 
 NAME = "evaluator"
 _log = logging.getLogger("fedsim")
-EvaluateModel = Callable[[Client, Vector, State], tuple[Metrics, int]]
+EvaluateModel = Callable[[Client, Vector, int, State], tuple[Metrics, int]]
 
 
 class SimulatedEvaluator:
@@ -83,7 +83,9 @@ class SimulatedEvaluator:
             public_D = self._participant.state.public_D
             assert public_D is not None
             with user_code("evaluation"):
-                values, samples = self._model.evaluate(public_D, self._test)
+                values, samples = evaluate_central(
+                    self._model, public_D, reply.patch.version, self._test
+                )
                 text = written_by(self._model, public_D)
             self._require(values)
             world.feed(
@@ -119,8 +121,8 @@ def own_evaluation(
 ) -> EvaluateModel:
     """A function that evaluates a model on a client's own ``valid_data``.
 
-    It takes the client, the public model (D,) and what the client keeps, and returns
-    metrics and samples.
+    It takes the client, the public model (D,), its version and what the client keeps,
+    and returns metrics and samples.
 
     Raises:
         ConfigError: the workload has no ``valid_data``.
@@ -132,10 +134,12 @@ def own_evaluation(
             "own evaluation data, and so do controllers that compare models"
         )
 
-    def evaluate(client: Client, public_D: Vector, kept: State) -> tuple[Metrics, int]:
+    def evaluate(
+        client: Client, public_D: Vector, version: int, kept: State
+    ) -> tuple[Metrics, int]:
         with user_code(f"evaluation of {client.name}"):
             data = valid_data(client)
-            return evaluate_own(model, config, as_numpy(public_D), kept, data)
+            return evaluate_own(model, config, as_numpy(public_D), version, kept, data)
 
     return evaluate
 
@@ -157,7 +161,7 @@ def evaluate_last(
         if not coordinator.pulls.is_due_at_end(cid):
             continue
         try:
-            values, samples = evaluate(client, public_D, kept)
+            values, samples = evaluate(client, public_D, version, kept)
         except UserCodeError as error:
             _log.warning("%s: %s", cid, error)
             world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))

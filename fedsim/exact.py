@@ -279,9 +279,12 @@ class ExactClients:
 
     def _metrics(self, who: int, model_D: Vector | None, kept: State) -> Metrics:
         """What a model comes to on a client's own data."""
+        held = self.participants[who].state.held
+        assert held is not None
         assert model_D is not None
         assert self._evaluate_model is not None
-        return self._evaluate_model(self.clients[who], model_D, kept)[0]
+        client = self.clients[who]
+        return self._evaluate_model(client, model_D, held.version, kept)[0]
 
     def _evaluate(self, who: int) -> None:
         state = self.participants[who].state
@@ -289,7 +292,7 @@ class ExactClients:
         assert state.public_D is not None
         assert self._evaluate_model is not None
         values, samples = self._evaluate_model(
-            self.clients[who], state.public_D, state.kept
+            self.clients[who], state.public_D, state.held.version, state.kept
         )
         self._world.feed(
             ModelEvaluated(

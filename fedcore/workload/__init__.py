@@ -1,5 +1,6 @@
 """What users write: a model, how it is trained and evaluated, and data."""
 
+from fedcore.workload.base import TestData as TestData
 from fedcore.workload.base import Workload as Workload
 from fedcore.workload.named import GradientWorkload as GradientWorkload
 from fedcore.workload.named import NamedModel as NamedModel

@@ -66,6 +66,9 @@ class Workload:
     valid_data: ClientData | None = None
     test_data: TestData | None = None
 
+    untested: ClassVar[str] = "has no test_data= to evaluate on"
+    """What is said of a workload without test data, after its name."""
+
     _kinds: ClassVar[dict[str, type["Workload"]]] = {}
     """What ``Workload(...)`` makes, by the function that is given."""
 

@@ -21,6 +21,8 @@ from fedrun.flower.library import flwr
 from fedrun.flower.messages import Answer
 from fedrun.flower.records import RecordLayout
 
+USUAL = Key.root(0).fold_in("initial")  # of version 0 in a run with the seed 0
+
 
 @dataclass(frozen=True)
 class FlowerApp:
@@ -35,7 +37,7 @@ class FlowerApp:
     folder: FlowerFolder
     replaced: Mapping[str, Value] = field(default_factory=dict)
     limit: Seconds = LIMIT
-    _firsts: dict[int, First] = field(default_factory=dict, repr=False)
+    _drawn: dict[int, First] = field(default_factory=dict, repr=False)  # the last one
 
     def __post_init__(self) -> None:
         """Checks that the values that are replaced exist.
@@ -85,36 +87,46 @@ class FlowerApp:
         """How the arrays of the model lie in a flat vector."""
         return RecordLayout.of(self.first.arrays)
 
-    @property
+    @cached_property
     def first(self) -> First:
         """What the ServerApp sends first; its arrays are of the seed 0."""
-        return self.first_of(Key.root(0).fold_in("initial"))
+        return self._draw(USUAL)
 
     def first_of(self, key: Key) -> First:
         """Returns what the ServerApp sends first, with arrays drawn by this key.
+
+        Only the last one is kept beside :attr:`first`, since each holds a model.
 
         Raises:
             WorkloadError: it sends nothing, or raises.
         """
         seed = key.seed()
-        if seed not in self._firsts:
-            seed_all(key)
-            context = flwr("flwr.app").Context(
-                run_id=messages.RUN_ID,
-                node_id=messages.SERVER,
-                node_config={},
-                state=flwr("flwr.app").RecordDict(),
-                run_config=self.run_config,
-            )
-            self._firsts[seed] = first_message(
-                self.server_app,
-                context,
-                self._ask,
-                self.folder.nodes,
-                self.name,
-                self.limit,
-            )
-        return self._firsts[seed]
+        if seed == USUAL.seed():
+            return self.first
+        if seed not in self._drawn:
+            found = self._draw(key)
+            self._drawn.clear()
+            self._drawn[seed] = found
+        return self._drawn[seed]
+
+    def _draw(self, key: Key) -> First:
+        """Runs the ServerApp until its first message for training."""
+        seed_all(key)
+        context = flwr("flwr.app").Context(
+            run_id=messages.RUN_ID,
+            node_id=messages.SERVER,
+            node_config={},
+            state=flwr("flwr.app").RecordDict(),
+            run_config=self.run_config,
+        )
+        return first_message(
+            self.server_app,
+            context,
+            self._ask,
+            self.folder.nodes,
+            self.name,
+            self.limit,
+        )
 
     def _ask(self, node: int, message: Any) -> Any:
         """A client's reply to what the ServerApp asks before the first training."""

@@ -6,6 +6,7 @@ values of ``tool.flwr.app.config``: ``flower:FOLDER?learning-rate=0.1&local-epoc
 
 import importlib
 import json
+import os
 import re
 import sys
 import tomllib
@@ -21,6 +22,11 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedrun.flower.library import flwr
 
 PREFIX = "flower:"
+# What Flower's own build leaves out at the top of an app's folder, and anywhere in it;
+# hidden folders, as of version control and caches, are left out as well.
+_ENVIRONMENTS = frozenset({"env", "venv", "ENV", "env.bak", "venv.bak"})
+NOT_AT_TOP = _ENVIRONMENTS | {"build", "eggs", "lib", "lib64", "parts"}
+NOT_ANYWHERE = frozenset({"__pycache__", "node_modules", "site-packages"})
 NODES = 10  # where the folder does not say how many SuperNodes it simulates
 PAIR = re.compile(r"(\S+?)=(\"[^\"]*\"|'[^']*'|\S+)")
 Value = bool | int | float | str
@@ -138,17 +144,32 @@ class FlowerFolder:
         """Forgets what was imported from the folder, so that it is imported anew."""
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if file and Path(file).resolve().is_relative_to(self.path):
+            path = Path(file).resolve() if file else None
+            if path is None or not path.is_relative_to(self.path):
+                continue
+            if is_own(path.relative_to(self.path)):
                 del sys.modules[name]
 
     def digest(self) -> str:
         """Returns a digest of the app's code and settings."""
         found = sha256()
-        files = [self.path / "pyproject.toml", *sorted(self.path.rglob("*.py"))]
+        files = [self.path / "pyproject.toml", *self._sources()]
         for file in filter(Path.is_file, files):
             found.update(str(file.relative_to(self.path)).encode() + b"\0")
             found.update(file.read_bytes() + b"\0")
         return found.hexdigest()[:16]
+
+    def _sources(self) -> list[Path]:
+        found: list[Path] = []
+        for where, folders, files in os.walk(self.path):
+            here = Path(where).relative_to(self.path)
+            folders[:] = [name for name in folders if is_own(here / name / "any.py")]
+            found += [
+                Path(where, name)
+                for name in files
+                if name.endswith(".py") and is_own(here / name)
+            ]
+        return sorted(found)
 
 
 def is_flower(name: str) -> bool:
@@ -258,6 +279,23 @@ def flat_config(values: Mapping[str, Any], where: str, start: str = "") -> UserC
                 f"text, true or false, got {type(value).__name__}"
             )
     return flat
+
+
+def is_own(file: Path) -> bool:
+    """Whether a file is code of the app, and not of its tests, libraries or caches.
+
+    Args:
+        file: its path from the app's folder.
+    """
+    folders, name = file.parts[:-1], file.name
+    if folders and folders[0] in NOT_AT_TOP:
+        return False
+    if name.startswith("test_") or name.endswith("_test.py"):
+        return False
+    return not any(
+        each.startswith(".") or each.endswith(".egg") or each in NOT_ANYWHERE
+        for each in folders
+    )
 
 
 def _spelt(value: Value) -> str:

@@ -24,7 +24,8 @@ from fedrun.flower.messages import EXAMPLES, RUN_ID, SERVER, as_numbers
 LIMIT: Seconds = 120.0
 MOST_NODES = 4096
 LEGACY_TRAIN, LEGACY_EVALUATE = "fitins", "evaluateins"
-CentralEvaluation = Callable[[Any], Mapping[str, float]]  # of an ArrayRecord
+# Of a version, and its ArrayRecord.
+CentralEvaluation = Callable[[int, Any], Mapping[str, float]]
 Ask = Callable[[int, Any], Any]  # a node's number and a message; returns the reply
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -253,7 +254,7 @@ def _watched(first: First, grid: Any) -> Iterator[None]:
 def _central(evaluate_fn: Any) -> CentralEvaluation | None:
     if evaluate_fn is None:
         return None
-    return lambda arrays: as_numbers(evaluate_fn(0, arrays) or {})
+    return lambda version, arrays: as_numbers(evaluate_fn(version, arrays) or {})
 
 
 def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
@@ -309,9 +310,9 @@ def _legacy_central(strategy: Any) -> CentralEvaluation | None:
         return None
     common = flwr("flwr.common")
 
-    def evaluate(arrays: Any) -> Mapping[str, float]:
+    def evaluate(version: int, arrays: Any) -> Mapping[str, float]:
         values = [array.numpy() for array in arrays.values()]
-        found = strategy.evaluate(0, common.ndarrays_to_parameters(values))
+        found = strategy.evaluate(version, common.ndarrays_to_parameters(values))
         if found is None:
             return {}
         loss, metrics = found

@@ -5,8 +5,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from fedcore.errors import SpecMismatchError, UserCodeError, WorkloadError
-from fedcore.protocol import MOST_COUNTED
+from fedcore.errors import (
+    ConfigError,
+    SpecMismatchError,
+    UserCodeError,
+    WorkloadError,
+)
+from fedcore.protocol import MOST_CLIENTS, MOST_COUNTED
 from fedcore.workload import Client
 from fedrun.flower.folder import scalar
 from fedrun.flower.library import flwr
@@ -17,6 +22,8 @@ TTL = 43_200.0  # seconds; a reply is never too late
 ROUND = "server-round"
 LEGACY_ROUND = "server_round"
 EXAMPLES = "num-examples"
+LONG_NUMBER = 20  # digits, which are more than those of any part
+_PLACES = (("partition-id", "num-partitions"), ("partition_id", "num_partitions"))
 _LEGACY = {"train": "fitres", "evaluate": "evaluateres"}
 
 Content = Any  # flwr's RecordDict
@@ -46,6 +53,34 @@ def node_config(client: Client) -> dict[str, Any]:
     """
     given = {key: scalar(value) for key, value in client.args.items()}
     return {"partition-id": client.index, "num-partitions": client.count, **given}
+
+
+def read_place(config: Config) -> tuple[int, int]:
+    """Returns a node's part of the data, index and count, as its node config names it.
+
+    It is (0, 1) where the config has none. The names are those of Flower's simulation.
+
+    Raises:
+        ConfigError: the config names a part that cannot be.
+    """
+    for keys in _PLACES:
+        if all(key in config for key in keys):
+            index, count = (_whole(config[key]) for key in keys)
+            if index is None or count is None or not index < count <= MOST_CLIENTS:
+                told = " and ".join(f"{key}={config[key]!r:.40}" for key in keys)
+                raise ConfigError(
+                    f"node config: {told}: expected whole numbers, 0 <= {keys[0]} < "
+                    f"{keys[1]} <= {MOST_CLIENTS}"
+                )
+            return index, count
+    return 0, 1
+
+
+def _whole(value: object) -> int | None:
+    """Returns a whole number from 0 on, or text that is one; None: it is neither."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value[:LONG_NUMBER])
+    return value if type(value) is int and value >= 0 else None
 
 
 def context(client: Client, state: Any, run_config: Config) -> Any:
@@ -107,7 +142,7 @@ def call(app: Any, message: Message, context: Any, whose: str) -> Content:
     try:
         reply = app(message, context)
     except ValueError as error:
-        if str(error).startswith(f"No {kind.partition('.')[0]} function registered"):
+        if lacks_function(kind.partition(".")[0], str(error)):
             raise WorkloadError(
                 f"{whose}: the ClientApp has no function for {kind}; "
                 f"expected one under @app.{kind.partition('.')[0]}()"
@@ -121,6 +156,16 @@ def call(app: Any, message: Message, context: Any, whose: str) -> Content:
     if reply.has_error():
         raise UserCodeError(f"{whose}: {kind} replied an error: {reply.error.reason}")
     return reply.content
+
+
+def lacks_function(category: str, error: str) -> bool:
+    """Whether an error of a ClientApp says that it has no function for a message.
+
+    Args:
+        category: ``train`` or ``evaluate``.
+        error: in Flower's words.
+    """
+    return f"No {category} function registered" in error
 
 
 def read_reply(content: Content, kind: str, weight: str, whose: str) -> Answer:

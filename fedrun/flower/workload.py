@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class FlowerWorkload(LoopWorkload):
     """A Flower app."""
 
     app: FlowerApp
+    untested: ClassVar[str] = (
+        "has no evaluate_fn in its ServerApp, so that only its clients can evaluate "
+        "(evaluate: {clients: true})"
+    )
 
     def flat(self) -> "FlowerModel":
         """Returns the arrays of the model as one flat vector.
@@ -86,21 +90,22 @@ class FlowerModel(NamedModel):
     def evaluate(
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
-        """Evaluates where the server is, or on a client's data without its state."""
-        if isinstance(data, Partition):
-            return self.evaluate_with(w_D, data, None)
-        evaluate = self._app.first.evaluate
-        assert evaluate is not None
-        return evaluate(self._layout.record(w_D)), len(data)
+        """Evaluates a model of which no version is known, and without any state."""
+        return self.evaluate_version(w_D, data, 0)
 
-    def evaluate_with(
-        self, w_D: Vector, data: Partition, kept: State
+    def evaluate_version(
+        self, w_D: Vector, data: Any, version: int, kept: State = None
     ) -> tuple[Metrics, int]:
-        """Evaluates on a client's data, with what it has kept from its last task.
+        """Evaluates where the server is, or on a client's data.
 
-        What the app then changes in ``Context.state`` is not kept.
+        A client has the state and the arrays of its last task. What the app then
+        changes in ``Context.state`` is not kept.
         """
-        state, local, version = _read(kept)
+        if not isinstance(data, Partition):
+            evaluate = self._app.first.evaluate
+            assert evaluate is not None
+            return evaluate(version, self._layout.record(w_D)), len(data)
+        state, local = _read(kept)
         arrays = self._layout.record(w_D, local)
         found = self._app.evaluate(arrays, data, state, version)
         whose = f"{self._app.name}, {data.name}"
@@ -167,7 +172,7 @@ def _train(
     app: FlowerApp, params: Tensors, data: Partition, task: TrainingTask
 ) -> Trained:
     client = task.client if task.client.name else data
-    state, local, _ = _read(task.state)
+    state, local = _read(task.state)
     arrays = app.layout.record_of(params, local)
     found = app.train(arrays, _with_args(client, data), state, task.version)
     whose = f"{app.name}, {client.name}"
@@ -176,7 +181,7 @@ def _train(
     samples = require_examples(found.examples, "train", app.first.weight, whose)
     loss = next((found.metrics[name] for name in LOSSES if name in found.metrics), None)
     own = {**local, **app.layout.local(returned)}
-    kept = {"state": save_records(state), "local": own, "version": task.version}
+    kept = {"state": save_records(state), "local": own}
     return Trained(trained, samples, loss, kept, found.metrics)
 
 
@@ -185,8 +190,8 @@ def _with_args(client: Client, data: Partition) -> Client:
     return Client(client.name, data.index, data.count, data.args)
 
 
-def _read(kept: Mapping[str, State] | None) -> tuple[Any, dict[str, Any], int]:
-    """The state, the local arrays and the version of a client's last task."""
+def _read(kept: Mapping[str, State] | None) -> tuple[Any, dict[str, Any]]:
+    """The state and the local arrays of a client's last task."""
     if not kept:
-        return load_records({}), {}, 0
-    return load_records(kept["state"]), dict(kept["local"]), int(kept["version"])
+        return load_records({}), {}
+    return load_records(kept["state"]), dict(kept["local"])

@@ -8,8 +8,10 @@ from fedcore.coordinator.events import ClientEnrolled, ModelEvaluated
 from fedcore.coordinator.state import ServerState
 from fedcore.typing import Seconds, Vector
 from fedrun.flower.messages import as_numbers
+from fedrun.flower.records import RecordLayout
 from fedserver.children import EVALUATOR
 
+EvaluateFunction = Callable[[int, Any], Any]  # of a version, and its ArrayRecord
 SERVER_APP = "serverapp"  # the cid under which the ServerApp evaluates
 
 
@@ -23,6 +25,20 @@ class Wishes:
     """The distance in versions between two evaluations."""
     patience: Seconds = 3600.0
     """How long to wait without a single reply."""
+
+
+def of_vectors(
+    evaluate: EvaluateFunction | None, layout: RecordLayout
+) -> Callable[[int, Vector], Mapping[str, float] | None] | None:
+    """Returns the ServerApp's evaluation as one of flat vectors, shape (D,)."""
+    if evaluate is None:
+        return None
+
+    def of_vector(version: int, model_D: Vector) -> Mapping[str, float] | None:
+        found: Mapping[str, float] | None = evaluate(version, layout.record(model_D))
+        return found
+
+    return of_vector
 
 
 class Central:

@@ -78,16 +78,27 @@ class Node:
     cid: str
     pull: Pull | None = None  # what its mod said last; None: nothing yet
     has_mod: bool | None = None  # None: unknown
-    evaluates: bool = True  # no: its app has no function for it
     is_there: bool = True
     sent: "Sent | None" = None  # the message whose reply it owes
     failures: int = 0  # in a row
+    failed_evaluations: int = 0  # in a row
     rests_until: Seconds | None = None
 
     @property
     def name(self) -> str:
         """Its name in the run."""
         return f"{PREFIX}{self.number}"
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether it is asked to evaluate: not after too many failures in a row."""
+        return self.failed_evaluations < MOST_FAILURES
+
+    def fail_evaluation(self, *, for_good: bool) -> None:
+        """Notes that an evaluation failed; ``for_good``: every other would as well."""
+        self.failed_evaluations = (
+            MOST_FAILURES if for_good else self.failed_evaluations + 1
+        )
 
     def fail(self, now: Seconds) -> None:
         """Notes a failure: the node rests the longer, the more often that happens."""
@@ -186,7 +197,9 @@ class Post:
         base_D = None
         if node.pull is None:
             base_D, content[self.keys.arrays] = self._model(reply)
-        told = {**self._configs[kind], ROUND: patch.version + 1}
+        # As in Flower: an update works towards a round, an evaluation looks back on it.
+        round_ = patch.version + (kind == "train")
+        told = {**self._configs[kind], ROUND: round_}
         content[self.keys.config] = app.ConfigRecord(told)
         if node.has_mod is not False:
             fields = offer_fields(
@@ -202,7 +215,7 @@ class Post:
             content,
             dst_node_id=node.number,
             message_type=kind,
-            group_id=str(patch.version + 1),
+            group_id=str(round_),
         )
         return message, base_D
 

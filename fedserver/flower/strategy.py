@@ -28,7 +28,7 @@ from fedrun.flower.records import RecordLayout
 from fedrun.flower.workload import LOSSES
 from fedrun.journal import exists
 from fedrun.run import Run, open_run, start_run
-from fedserver.flower.central import Wishes
+from fedserver.flower.central import EvaluateFunction, Wishes, of_vectors
 from fedserver.flower.federation import Federation
 from fedserver.flower.nodes import Keys, Post
 from fedserver.flower.results import Aggregate, Metrics, weighted_mean
@@ -42,7 +42,6 @@ WAIT: Seconds = 1.0  # between two looks for enough nodes
 Strategy: Any = flwr("flwr.serverapp.strategy", PURPOSE).Strategy
 ArrayRecord = Any  # of flwr, as the others are
 Message = Any
-EvaluateFunction = Callable[[int, ArrayRecord], Any]
 
 
 class Latecomer(Strategy):  # type: ignore[misc]
@@ -197,7 +196,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
                 {"train": train_config or {}, "evaluate": evaluate_config or {}},
             )
             wishes = Wishes(
-                evaluate=_flat(evaluate_fn, layout),
+                evaluate=of_vectors(evaluate_fn, layout),
                 every=self.config.evaluate.every_versions,
                 patience=timeout,
             )
@@ -214,6 +213,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         Raises:
             ConfigError: that began with other settings.
             SpecMismatchError: its model has other arrays.
+            ModelError: the first model is not finite.
             JournalError: it is in use, or cannot be read.
         """
         folder = self.journal
@@ -233,10 +233,12 @@ class Latecomer(Strategy):  # type: ignore[misc]
         )
         build(config.algorithm, layout.spec)
         if not exists(folder):
+            initial_D = layout.flatten(arrays)
+            layout.spec.require_finite(initial_D, "initial_arrays")
             return start_run(
                 config,
                 layout.spec,
-                layout.flatten(arrays),
+                initial_D,
                 time.time(),
                 rest=Rest(dict(layout.first), {}),
                 secret=secrets.token_bytes(SECRET_BYTES),
@@ -348,6 +350,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
             self._layout = RecordLayout.of(arrays)
         model_D = self._layout.flatten(arrays)
         if self._rounds is None:
+            self._layout.spec.require_finite(model_D, "initial_arrays")
             algorithm = build(self.config.algorithm, self._layout.spec)
             self._rounds = SynchronousRounds(algorithm, model_D, self.config.seed)
         return model_D
@@ -375,20 +378,6 @@ def _introduction(run: Run, keys: Keys) -> Introduction:
         algorithm=run.config.algorithm.model_dump_json(),
         weight=keys.weight,
     )
-
-
-def _flat(
-    evaluate: EvaluateFunction | None, layout: RecordLayout
-) -> Callable[[int, Vector], Mapping[str, float] | None] | None:
-    """The ServerApp's evaluation, of a flat vector."""
-    if evaluate is None:
-        return None
-
-    def of_vector(version: int, model_D: Vector) -> Mapping[str, float] | None:
-        found: Mapping[str, float] | None = evaluate(version, layout.record(model_D))
-        return found
-
-    return of_vector
 
 
 def _enough(grid: Any, fewest: int) -> list[int]:

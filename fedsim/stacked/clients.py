@@ -106,8 +106,9 @@ class StackedClients:
         self._held = [0] * count  # versions
         self._granted: list[Lease] = []  # after events of the coordinator
         self._errors: dict[int, LatecomerError] = {}  # that are not told yet
-        evaluations = coordinator.evaluations
-        self._evaluations = OwnEvaluations(evaluate, evaluations, client)
+        self._evaluations = OwnEvaluations(
+            evaluate, coordinator.evaluations, client, lambda who: self._held[who]
+        )
         dim, metrics = coordinator.algorithm.spec.dim, self._evaluations.metrics
         self._controls = controller and Controls(controller, self._clock, dim, metrics)
         self._snapshots = Snapshots(run, self.dump, simulate.engine.snapshot_seconds)

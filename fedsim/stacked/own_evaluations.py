@@ -21,10 +21,18 @@ class OwnEvaluations:
         evaluate: EvaluateModel | None,
         evaluations: Evaluations,
         client: Callable[[int], Client],
+        held: Callable[[int], int],
     ) -> None:
-        """``evaluate`` is what clients evaluate with; None: they do not."""
+        """Nothing is evaluated yet.
+
+        Args:
+            evaluate: what clients evaluate with; None: they do not.
+            evaluations: those of the coordinator.
+            client: tells a client of its place.
+            held: tells the version that a client holds.
+        """
         self._evaluate_model, self._evaluations = evaluate, evaluations
-        self._client = client
+        self._client, self._held = client, held
         self._waiting: dict[int, tuple[int, dict[str, float], int]] = {}
 
     @property
@@ -43,7 +51,8 @@ class OwnEvaluations:
             UserCodeError: the user's code raised.
         """
         assert self._evaluate_model is not None
-        return self._evaluate_model(self._client(who), model_D, kept)[0]
+        client, version = self._client(who), self._held(who)
+        return self._evaluate_model(client, model_D, version, kept)[0]
 
     def prepare(self, who: int, version: int, public_D: Vector, kept: State) -> None:
         """A client evaluates what is on its way to it.
@@ -52,7 +61,8 @@ class OwnEvaluations:
             UserCodeError: the user's code raised.
         """
         assert self._evaluate_model is not None
-        values, samples = self._evaluate_model(self._client(who), public_D, kept)
+        client = self._client(who)
+        values, samples = self._evaluate_model(client, public_D, version, kept)
         self._waiting[who] = version, dict(values), samples
 
     def take(self, who: int, at: Seconds) -> ModelEvaluated:

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from fedcore.errors import ProtocolError
 from fedcore.params import content_digest
-from fedcore.protocol import Epoch, Pull, Push, Reply
+from fedcore.protocol import MOST_CLIENTS, Epoch, Pull, Push, Reply
 from fedcore.typing import Bytes
 from fedwire.convert import (
     pull_reply,
@@ -191,7 +191,7 @@ def read_answer_fields(fields: Mapping[str, Any]) -> Answer:
             push = read_push(header, cid, payload, content_digest(payload))
     except (KeyError, TypeError, ValueError, DecodeError) as error:
         raise ProtocolError(f"the record {RECORD!r} is no answer: {error}") from error
-    if not 0 <= place[0] < place[1]:
+    if not 0 <= place[0] < place[1] <= MOST_CLIENTS:
         raise ProtocolError(f"part {place[0]} of {place[1]} of the data does not exist")
     return Answer(
         cid=cid, pull=pull, push=push, place=place, fault=str(fields.get("fault", ""))

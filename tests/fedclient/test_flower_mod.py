@@ -11,6 +11,8 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter, size
 from fedclient.flower import LOCAL, compressed
+from fedcore.errors import LatecomerError
+from fedrun.flower.messages import read_place
 from fedserver.flower import Latecomer
 from tests.fedserver.flower.app import CONFIG, NODES, client_app, initial_arrays
 
@@ -152,6 +154,52 @@ def test_arrays_of_whole_numbers_stay_on_the_node() -> None:
     assert all(LOCAL in context.state for context in grid.contexts.values())
     assert int(result.arrays["n"].numpy()) == 0
     assert result.arrays["w"].numpy().min() < 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"partition-id": "two", "num-partitions": 4},
+        {"partition-id": 4, "num-partitions": 4},
+        {"partition-id": -1, "num-partitions": 4},
+        {"partition-id": 0.5, "num-partitions": 4},
+        {"partition-id": True, "num-partitions": 4},
+        {"partition-id": 1, "num-partitions": 2**40},
+        {"partition_id": 1, "num_partitions": "9" * 5000},
+    ],
+)
+def test_a_part_of_the_data_that_cannot_be_is_named_in_a_sentence(
+    given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = grid_of()
+    for context in grid.contexts.values():
+        context.node_config.clear()
+        context.node_config.update(given)
+    index, count = given
+    with pytest.raises(
+        LatecomerError,
+        match=f"^every node failed 5 times in a row; the last one said: node-1.: "
+        f"node config: {index}=.* and {count}=.*: expected whole numbers, "
+        f"0 <= {index} < {count} <= 4294967295$",
+    ):
+        run(grid)
+    nodes = {r.getMessage() for r in caplog.records if r.levelname == "ERROR"}
+    assert len(nodes) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, (0, 1)),
+        ({"partition-id": 2}, (0, 1)),
+        ({"partition-id": "2", "num-partitions": 3}, (2, 3)),
+        ({"partition_id": 2, "num_partitions": 3}, (2, 3)),
+    ],
+)
+def test_a_part_of_the_data_is_that_of_the_node_config(
+    given: dict[str, Any], place: tuple[int, int]
+) -> None:
+    assert read_place(given) == place
 
 
 @pytest.mark.parametrize("damage", ["forget", "flip"])

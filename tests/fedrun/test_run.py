@@ -84,6 +84,19 @@ def test_without_a_model_nothing_begins(tmp_path: Path) -> None:
     assert not config.server.journal.exists()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_first_model_that_is_not_finite_is_refused(
+    tmp_path: Path, value: float
+) -> None:
+    config = settings(tmp_path)
+    save_model(config.model, spec_of(100), np.full(100, value, np.float32))
+    with pytest.raises(
+        ModelError, match=r"version 0 of the model: tensor '.*' holds NaN"
+    ):
+        open_run(config, 0.0)
+    assert not config.server.journal.exists()
+
+
 def test_another_model_is_refused_and_the_folder_is_free_again(tmp_path: Path) -> None:
     lived(opened(tmp_path))
     model = settings(tmp_path).model

@@ -11,6 +11,7 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedrun.cli.exit_codes import exit_code
 from fedserver.children import EVALUATOR, keep_evaluating, make_model
 from fedserver.remote import operate
+from tests.fedrun.flower.apps import tiny
 from tests.fedserver.honest import still_serves
 from tests.peer import Peer
 from tests.served import Served, served, settings, until
@@ -116,6 +117,21 @@ def test_an_app_that_cannot_evaluate_is_left_alone(tmp_path: Path) -> None:
     with served(tmp_path, **config) as server:
         evaluated(server, tmp_path)
         still_serves(server)
+
+
+@pytest.mark.needs("flwr")
+def test_a_flower_app_without_a_central_evaluation_is_told_in_a_sentence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = f"flower:{tiny(tmp_path)}"
+    with served(tmp_path, app=app) as server:
+        evaluated(server, tmp_path)
+    [said] = [r.getMessage() for r in caplog.records if "evaluator" in r.getMessage()]
+    assert said == (
+        f"the evaluator ended, and does not start again: app {app!r} has no "
+        "evaluate_fn in its ServerApp, so that only its clients can evaluate "
+        "(evaluate: {clients: true})"
+    )
 
 
 def test_a_model_is_made_from_the_app_once(tmp_path: Path) -> None:

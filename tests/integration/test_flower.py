@@ -32,7 +32,9 @@ COUNTING = (
     """
     )
     + "\n\n"
-    + CLIENT[CLIENT.index("@app.evaluate") :]
+    + CLIENT[CLIENT.index("@app.evaluate") :].replace(
+        '"size":', '"round": msg.content["config"]["server-round"], "size":'
+    )
 )
 
 
@@ -71,7 +73,8 @@ def test_a_killed_flower_client_keeps_its_state_and_the_simulator_repeats_it(
         killed.start()
     assert server.wait() == 0, server.tail()
     assert [client.wait() for client in clients] == [0] * CLIENTS
-    updates = Results(real.run).updates
+    updates, evaluated = Results(real.run).updates, Results(real.run).federated
+    assert evaluated["round"] == evaluated["version"]
     for name in set(updates["client"]):
         mine = [i for i, client in enumerate(updates["client"]) if client == name]
         seen = [updates["metrics.seen"][i] for i in mine]
@@ -91,7 +94,7 @@ def test_version_0_is_written_and_evaluated(
         assert "v0.safetensors: 3 values in 1 tensors" in done.out
         words = ("fedclient", "evaluate-file", "--flower", "app", "v0.safetensors")
         sentence = typed(*words).sentence(65)
-        assert "has no test_data= to evaluate on" in sentence
+        assert "has no evaluate_fn in its ServerApp, so that only its" in sentence
 
 
 def test_a_folder_is_simulated_without_yaml(

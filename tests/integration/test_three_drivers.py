@@ -1,6 +1,8 @@
 """One Flower app, one model: gRPC, the strategy inside Flower, and the simulator."""
 
+import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,12 @@ import pytest
 pytest.importorskip("flwr.app")
 
 from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter
+from fedclient.commands import working
 from fedcore.coordinator.records import Decided
+from fedcore.training import initial_model
+from fedrun.app import load_app
+from fedrun.config import load_config
+from fedrun.files import save_model
 from fedrun.results import Results
 from fedserver.flower import Latecomer
 from tests.fedserver.flower.app import (
@@ -25,6 +32,7 @@ from tests.integration.test_two_drivers import (
     published,
     records,
 )
+from tests.served import Served
 from tools.local import LocalFederation
 
 pytestmark = [pytest.mark.needs("flwr"), pytest.mark.processes]
@@ -87,11 +95,28 @@ def test_with_equal_order_of_arrival_all_three_reach_equal_models(
     assert server.wait() == 0, server.tail()
     assert [client.wait() for client in clients] == [0] * len(NODES), clients[0].tail()
 
-    names, times = Results(real.run).names, dict[tuple[str, int], float]()
-    for record in records(real.run):
-        if isinstance(record, Decided):
-            nth = sum(name == names[record.cid] for name, _ in times)
-            times[names[record.cid], nth] = 1_010.0 + 2 * len(times)
+    inside(real, algorithm, 4)
+    assert published(real.folder / "in") == published(real.run)
+    assert published(again(real, real.run, "again")) == published(real.run)
+    assert len(published(real.run)) == 4
+
+
+def decided(run: Path) -> list[tuple[str, int, int]]:
+    """Returns whose updates a run took, in order, with their bases and staleness."""
+    names = Results(run).names
+    return [
+        (names[record.cid], record.base, record.staleness)
+        for record in records(run)
+        if isinstance(record, Decided)
+    ]
+
+
+def inside(real: LocalFederation, algorithm: dict[str, Any], versions: int) -> None:
+    """Runs the strategy so that replies arrive in the order of a real run's updates."""
+    times = dict[tuple[str, int], float]()
+    for arrived, _, _ in decided(real.run):
+        nth = sum(name == arrived for name, _ in times)
+        times[arrived, nth] = 1_010.0 + 2 * len(times)
     clock = VirtualTime()
 
     grid = VirtualGrid(
@@ -103,8 +128,67 @@ def test_with_equal_order_of_arrival_all_three_reach_equal_models(
     )
     found = Latecomer(algorithm, journal=real.folder / "in", evaluate_nodes=False)
     found._clock = lambda start: clock
-    found.start(grid, initial_arrays(), 4)
+    found.start(grid, initial_arrays(), versions)
 
+
+def served_in_order(real: LocalFederation, order: list[int]) -> None:
+    """Serves a federation by gRPC to real clients, whose updates arrive in an order.
+
+    Args:
+        real: the federation; its server and clients are in this process.
+        order: places of nodes; each delivers an update, and gets its next task.
+    """
+    config, model = load_config(real.path), load_app(FLOWER).flat()
+    save_model(config.model, model.spec, initial_model(model, config.seed))
+    with Served(real.folder, config) as server, ExitStack() as stack:
+        workers = [
+            stack.enter_context(
+                working(
+                    host=server.address,
+                    app=FLOWER,
+                    state=real.folder / f"state-{node}",
+                    name=f"node-{node}",
+                    index=index,
+                    count=len(NODES),
+                    data=(),
+                    give_up=5.0,
+                    checkpoint=None,
+                )
+            )
+            for index, node in enumerate(NODES)
+        ]
+        for worker in workers:
+            worker._enrol()
+            worker._turn()  # gets version 0, and trains
+        for who in order:
+            workers[who]._turn()  # delivers its update, and hears the verdict
+            if not server.lines("closed"):
+                workers[who]._turn()  # gets the newest version, and trains
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "buffer"),
+    [
+        ({"kind": "latecomer"}, 2),
+        ({"kind": "fed_buff", **COMPRESSED}, 2),
+        ({"kind": "fed_async", "client": {"kind": "local_sgd"}, **UNCOMPRESSED}, 1),
+    ],
+    ids=["latecomer", "fed_buff", "fed_async"],
+)
+def test_all_three_reach_equal_models_where_nobody_waits(
+    algorithm: dict[str, Any], buffer: int, federation: Callable[..., LocalFederation]
+) -> None:
+    versions, rng = 8, random.Random(7)
+    order = rng.choices(range(len(NODES)), weights=[1, 3, 6, 9], k=versions * buffer)
+    algorithm = {**algorithm, "buffer": buffer}
+    real = federation(algorithm=algorithm, app=FLOWER, stop={"versions": versions})
+    served_in_order(real, order)
+    taken = decided(real.run)
+    assert [name for name, _, _ in taken] == [f"node-{NODES[who]}" for who in order]
+    assert max(staleness for _, _, staleness in taken) > 1
+
+    inside(real, algorithm, versions)
+    assert decided(real.folder / "in") == taken
     assert published(real.folder / "in") == published(real.run)
     assert published(again(real, real.run, "again")) == published(real.run)
-    assert len(published(real.run)) == 4
+    assert len(published(real.run)) == versions

@@ -1,6 +1,8 @@
 """The folder of a Flower app, and the names of such apps."""
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -94,6 +96,58 @@ def test_code_that_changes_has_another_digest(tmp_path: Path) -> None:
     before = folder.digest()
     (tmp_path / "new.py").write_text("")
     assert folder.digest() != before
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        ".venv/lib/python3.11/site-packages/numpy/core.py",
+        "my-env/lib/python3.11/site-packages/numpy/core.py",
+        "venv/bin/activate_this.py",
+        ".git/hooks/pre-commit.py",
+        "app/__pycache__/app.py",
+        "web/node_modules/gyp/main.py",
+        "web/.ipynb_checkpoints/app.py",
+        "build/lib/app.py",
+        "old.egg/app.py",
+        "app/test_model.py",
+        "app/model_test.py",
+    ],
+)
+def test_what_flowers_build_leaves_out_is_no_code_of_the_app(
+    tmp_path: Path, file: str
+) -> None:
+    folder = FlowerFolder.read(written(tmp_path, PYPROJECT))
+    before = folder.digest()
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+    assert folder.digest() == before
+
+
+def test_code_in_a_folder_that_is_named_like_one_of_a_tool_counts_further_down(
+    tmp_path: Path,
+) -> None:
+    folder = FlowerFolder.read(written(tmp_path, PYPROJECT))
+    before = folder.digest()
+    path = tmp_path / "app" / "lib" / "model.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+    assert folder.digest() != before
+
+
+def test_libraries_in_the_folder_are_not_imported_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = FlowerFolder.read(written(tmp_path, PYPROJECT))
+    files = {"lib": ".venv/lib/python3/site-packages/a_lib.py", "app": "an_app.py"}
+    for name, file in files.items():
+        module = ModuleType(name)
+        module.__file__ = str(folder.path / file)
+        monkeypatch.setitem(sys.modules, f"flower_{name}", module)
+    folder.forget()
+    assert "flower_lib" in sys.modules
+    assert "flower_app" not in sys.modules
 
 
 @pytest.mark.parametrize(

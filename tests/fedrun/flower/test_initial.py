@@ -1,6 +1,8 @@
 """Version 0 of a Flower app, captured from its ServerApp."""
 
+import gc
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +135,7 @@ def test_a_legacy_strategy_says_how_it_begins(tmp_path: Path) -> None:
     options = (
         "initial_parameters=ndarrays_to_parameters([np.ones(2)]),"
         'on_fit_config_fn=lambda r: {"by": 2.0, "server_round": r},'
-        'evaluate_fn=lambda r, arrays, c: (1.5, {"sum": float(arrays[0].sum())}),'
+        'evaluate_fn=lambda r, a, c: (1.5, {"sum": float(a[0].sum()), "round": r}),'
         "min_available_clients=30"
     )
     first = first_of(legacy(tmp_path, options))
@@ -141,7 +143,7 @@ def test_a_legacy_strategy_says_how_it_begins(tmp_path: Path) -> None:
     assert dict(first.records["fitins.config"]) == {"by": 2.0, "server_round": 1}
     assert (first.rounds, first.is_legacy) == (5, True)
     assert first.evaluate is not None
-    assert first.evaluate(first.arrays) == {"loss": 1.5, "sum": 2.0}
+    assert first.evaluate(3, first.arrays) == {"loss": 1.5, "sum": 2.0, "round": 3.0}
 
 
 def test_a_legacy_client_is_asked_for_its_parameters(tmp_path: Path) -> None:
@@ -232,6 +234,17 @@ def test_the_home_of_the_user_stays_as_it_is(
     app.first_of(Key.root(3))
     assert not list(home.iterdir())
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
+
+
+def test_an_app_keeps_two_first_models_however_many_seeds_there_are(
+    tmp_path: Path,
+) -> None:
+    app = FlowerApp(FlowerFolder.read(tiny(tmp_path)))
+    usual = weakref.ref(app.first)
+    drawn = [weakref.ref(app.first_of(Key.root(seed))) for seed in range(1, 6)]
+    gc.collect()
+    assert [each() is not None for each in drawn] == [False] * 4 + [True]
+    assert usual() is app.first
 
 
 def test_arrays_follow_the_key(tmp_path: Path) -> None:

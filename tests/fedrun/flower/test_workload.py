@@ -9,7 +9,10 @@ import pytest
 
 import latecomer
 from fedcore.errors import LatecomerError
+from fedcore.training import initial_model
 from fedrun.app import code_hash, load_app
+from fedrun.evaluation import evaluate_files
+from fedrun.files import save_model
 from fedrun.flower import load_flower
 from fedrun.flower.federation import federation_of
 from fedrun.results import Results
@@ -164,6 +167,47 @@ def test_a_central_evaluation_is_the_evaluators(tmp_path: Path) -> None:
     results = simulated(tiny(tmp_path, server=server))
     expected = [float(by_hand(np.zeros(3), [1, 2, 3, 4], k)[0]) for k in range(4)]
     assert results.central["mean"] == pytest.approx(expected)
+
+
+ASKED = CLIENT.replace("float(abs(w).max())", 'msg.content["config"]["server-round"]')
+TELLS = serves(
+    """
+    def evaluate(server_round, arrays):
+        from flwr.app import MetricRecord
+        return MetricRecord({"round": server_round})
+    arrays = ArrayRecord({"w": Array(np.zeros(3))})
+    FedAvg().start(grid, arrays, train_config=ConfigRecord({"lr": 0.5}),
+                   evaluate_fn=evaluate)
+    """
+)
+
+
+@pytest.mark.parametrize("algorithm", ["fed_avg", "fed_buff"])
+def test_an_evaluation_is_told_the_version_that_it_evaluates(
+    tmp_path: Path, algorithm: str
+) -> None:
+    results = simulated(
+        tiny(tmp_path, ASKED, TELLS),
+        algorithm={"kind": algorithm, "buffer": 4 if algorithm == "fed_avg" else 2},
+        stop={"versions": 5},
+        simulate={"clients": 4, "speed": {"kind": "log_normal", "sigma": 1.0}},
+    )
+    assert max(results.federated["version"]) == 5
+    assert results.federated["size"] == results.federated["version"]
+    assert results.central["round"] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("7", 7), ("", 0), ("v1.2", 0), ("9" * 5000, 0)]
+)
+def test_a_model_file_tells_an_evaluation_its_version(
+    tmp_path: Path, version: str, told: int
+) -> None:
+    workload = load_flower(f"flower:{tiny(tmp_path, server=TELLS)}")
+    model, path = workload.flat(), tmp_path / "model.safetensors"
+    save_model(path, model.spec, initial_model(model, 0), version=version)
+    [found] = evaluate_files(workload, [path])
+    assert found.metrics == {"round": told}
 
 
 def test_the_same_seed_draws_the_same_version_0(tmp_path: Path) -> None:

@@ -33,24 +33,40 @@ pytestmark = pytest.mark.needs("flwr")
 
 
 @pytest.mark.parametrize("with_mod", [True, False])
-def test_an_evaluation_that_raises_later_ends_no_training(
-    with_mod: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("fails", "asked_in_all"), [({3}, None), ({2, 3, 4, 5}, None), (range(2, 99), 6)]
+)
+def test_a_node_whose_evaluation_raised_is_asked_at_later_versions(
+    fails: Any,
+    asked_in_all: int | None,
+    with_mod: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     asked: Counter[int] = Counter()
 
     def mod(message: Message, context: Any, call_next: Any) -> Message:
         if message.metadata.message_type == "evaluate":
             asked[context.node_id] += 1
-            if asked[context.node_id] == 3:
-                raise ValueError("no third time")
+            if asked[context.node_id] in fails:
+                raise ValueError("not now")
         return call_next(message, context)
 
-    grid = grid_of(*([compressed, mod] if with_mod else [mod]))
-    started(grid, tmp_path / "run", versions=6, buffer=4, evaluate_nodes=True)
-    assert "evaluates no more: ValueError: no third time" in caplog.text
-    assert len(of(tmp_path / "run", Stepped)) == 6
-    assert of(tmp_path / "run", Evaluated)
-    assert not of(tmp_path / "run", Failed)
+    grid, run = grid_of(*([compressed, mod] if with_mod else [mod])), tmp_path / "run"
+    started(grid, run, versions=10, buffer=4, evaluate_nodes=True)
+    assert len(of(run, Stepped)) == 10
+    assert not of(run, Failed)
+    ends = asked_in_all is not None
+    assert min(asked.values()) > 6 or ends
+    assert set(asked.values()) == {asked_in_all} or not ends
+    done = Counter(record.cid for record in of(run, Evaluated))
+    assert sum(done.values()) == sum(
+        len(set(range(1, count + 1)) - set(fails)) for count in asked.values()
+    )
+    for node in NODES:
+        assert caplog.text.count(f"node-{node} has no metrics of version ") == 1
+        told = f"node-{node} evaluates no more: ValueError: not now"
+        assert caplog.text.count(told) == ends
 
 
 def test_nodes_that_are_gone_are_not_asked_again_and_again(

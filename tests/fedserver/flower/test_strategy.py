@@ -15,7 +15,7 @@ from fedcore.coordinator.records import (
     Lost,
     Stepped,
 )
-from fedcore.errors import ConfigError, JournalError, LatecomerError
+from fedcore.errors import ConfigError, JournalError, LatecomerError, ModelError
 from fedcore.protocol import Verdict
 from fedrun.journal import Journal
 from fedrun.journal.verification import verify
@@ -100,6 +100,29 @@ def test_a_run_makes_its_versions_and_flowers_result(tmp_path: Path) -> None:
     assert losses[-1] < losses[0]
     assert "train_loss" in result.train_metrics_clientapp[3]
     assert list(result.arrays) == list(initial_arrays())
+
+
+def test_an_evaluation_is_told_the_version_and_an_update_the_next_one(
+    tmp_path: Path,
+) -> None:
+    told: dict[int, list[tuple[str, Any, str]]] = {node: [] for node in NODES}
+
+    def note(message: Message, context: Any, call_next: Any) -> Message:
+        metadata, config = message.metadata, message.content["config"]
+        round_ = config["server-round"]
+        told[context.node_id].append((metadata.message_type, round_, metadata.group_id))
+        return call_next(message, context)
+
+    started(grid_of(note), tmp_path / "run", buffer=4, evaluate_nodes=True)
+    assert all(
+        str(round_) == group for each in told.values() for _, round_, group in each
+    )
+    for node in NODES:
+        kinds = [kind for kind, _, _ in told[node]]
+        assert told[node][0] == ("evaluate", 0, "0")
+        for place, kind in enumerate(kinds[:-1]):
+            if (kind, kinds[place + 1]) == ("evaluate", "train"):
+                assert told[node][place + 1][1] == told[node][place][1] + 1
 
 
 def test_an_app_without_the_mod_takes_part_uncompressed(tmp_path: Path) -> None:
@@ -342,6 +365,9 @@ def test_an_app_that_cannot_evaluate_goes_on_training(
         run = tmp_path / f"run-{len(mods)}"
         result = started(grid, run, evaluate_nodes=True)
         assert "evaluates no more" in caplog.text
+        assert "has no metrics" not in caplog.text
+        asked = [node for node, kind in grid.calls if kind == "evaluate"]
+        assert sorted(asked) == NODES
         assert not result.evaluate_metrics_clientapp
         assert not of(run, Failed)
         assert len(of(run, Stepped)) == 3
@@ -487,6 +513,26 @@ def test_recipes_that_a_client_app_cannot_follow_are_refused(
     with pytest.raises(ConfigError, match=sentence):
         started(grid_of(), tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_first_model_that_is_not_finite_is_refused_at_once(
+    value: float, synchronous: bool, tmp_path: Path
+) -> None:
+    arrays, grid = initial_arrays(), grid_of()
+    values = arrays["b1"].numpy().copy()
+    values[3] = value
+    arrays["b1"] = Array(values)
+    settings = {"kind": "fed_avg" if synchronous else "latecomer"}
+    strategy = Latecomer(settings, journal=tmp_path / "run", synchronous=synchronous)
+    with pytest.raises(
+        ModelError,
+        match=r"^initial_arrays: tensor 'b1' holds NaN or an infinite value; expected",
+    ):
+        strategy.start(grid, arrays, 3, timeout=5.0)
+    assert not (tmp_path / "run").exists()
+    assert grid.pushed == 0
 
 
 def test_changes_need_the_mod(tmp_path: Path) -> None:
