@@ -205,9 +205,14 @@ class Coordinator:
             return []
         record = record_of(act, self.state)
         actions = self._write(record)
-        if isinstance(record, records.Evicted):
-            for row in self.state.named(record.name):
-                actions += self._shut_out(row.cid)
+        match record:
+            case records.Paused():
+                self.rounds.pause()
+            case records.Unpaused():
+                actions += self.rounds.unpause()
+            case records.Evicted():
+                for row in self.state.named(record.name):
+                    actions += self._shut_out(row.cid)
         return [*actions, *self.pulls.grant()]
 
     def _shut_out(self, cid: str) -> list[Action]:

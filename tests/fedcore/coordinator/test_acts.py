@@ -28,6 +28,7 @@ from fedcore.coordinator.events import (
     RunPaused,
     SnapshotRequested,
     StopRequested,
+    TimerFired,
 )
 from fedcore.coordinator.records import (
     Decided,
@@ -95,19 +96,53 @@ def test_updates_that_arrive_in_a_pause_count_and_make_versions() -> None:
     assert desk.given == []
 
 
-def test_a_cohort_that_is_paused_goes_on_with_its_deadline() -> None:
-    desk = Desk(FedAvg(buffer=2, minimum=2, deadline=5.0))
+def paused_cohort() -> Desk:
+    """A cohort of two with a deadline at 5 s, paused at 2 s; ``a`` has delivered."""
+    desk = Desk(FedAvg(buffer=2, minimum=1, deadline=5.0))
     desk.enrol("a", "b")
     desk.pull("a")
     desk.pull("b")
-    act(desk, RunPaused)
+    desk.at = 2.0
     desk.push("a", 1)
-    desk.fire("deadline")  # one update is too few
-    assert desk.version == 0
-    desk.pull("a")
-    assert desk.given == []
+    act(desk, RunPaused)
+    return desk
+
+
+def test_the_deadline_of_a_cohort_stands_still_in_a_pause() -> None:
+    desk = paused_cohort()
+    desk.fire("deadline")  # at 5 s: one update would be enough for a version
+    assert (desk.actions, desk.version) == ([], 0)
+    desk.at = 100.0
     act(desk, PauseEnded)
-    assert desk.given == ["a"]
+    desk.push("b", 1)  # in time: of the five seconds three are left
+    assert [record.count for record in desk.records(Stepped)] == [2]
+
+
+def test_after_a_pause_a_deadline_passes_when_its_time_is_over() -> None:
+    desk = paused_cohort()
+    desk.at = 100.0
+    act(desk, PauseEnded)
+    act(desk, RunPaused)
+    desk.at = 200.0
+    act(desk, PauseEnded)
+    early = [timer for timer, at in desk.timers.items() if at < 200.0]
+    assert len(early) == 2
+    for timer in early:  # both were on their way when the run went on
+        assert desk.feed(TimerFired(at=200.0, timer=timer)) == []
+        del desk.timers[timer]
+    desk.fire("deadline")
+    assert desk.at == 203.0
+    [stepped] = desk.records(Stepped)
+    assert (stepped.reason, stepped.count) == ("deadline", 1)
+
+
+def test_a_version_in_a_pause_leaves_no_deadline_behind() -> None:
+    desk = paused_cohort()
+    desk.push("b", 1)
+    assert desk.version == 1
+    desk.timers.clear()
+    act(desk, PauseEnded)
+    assert not [timer for timer in desk.timers if timer.kind == "deadline"]
 
 
 def test_versions_are_evaluated_in_a_pause() -> None:
