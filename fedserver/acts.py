@@ -22,6 +22,7 @@ from fedcore.coordinator.events import (
     RunPaused,
     SnapshotRequested,
 )
+from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 from fedserver.callers import Backend, check_text
 from fedserver.identity import OPERATOR
@@ -72,11 +73,13 @@ class Acts:
                 f"this server knows no act {request.act}",
             )
             raise AssertionError("an aborted call goes on")
-        refused = await self._core.ask(lambda c: objection(act, c.state))
-        if refused:
-            return pb.OperateReply(objection=refused)
         before = self._run.journal.store.last
-        version, gone = await self._core.ask(_after(act), after=act)
+        try:
+            version, gone = await self._core.ask(
+                _after(act), after=act, unless=lambda c: objection(act, c.state)
+            )
+        except ConfigError as error:  # it cannot be done, or another one has done it
+            return pb.OperateReply(objection=str(error))
         for cid in gone:
             self._shut_out(cid, why_out(request.name, request.reason))
         reply = pb.OperateReply(version=version)

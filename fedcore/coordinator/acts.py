@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from fedcore.coordinator import events, records
-from fedcore.coordinator.events import Act
+from fedcore.coordinator.events import Act, NameFreed
 from fedcore.coordinator.records import Ordered
 from fedcore.coordinator.state import ServerState
 
@@ -24,12 +24,17 @@ def objection(act: Act, state: ServerState) -> str:
             is_here = any(not row.is_out for row in state.named(name))
             return ended or ("" if is_here else f"no client has the name {name!r}")
         case events.ClientReadmitted(name=name):
-            is_out = any(row.evicted is not None for row in state.named(name))
-            return "" if is_out or name in state.evicted else f"{name!r} is not evicted"
+            return _not_evicted(name, state)
         case events.PauseEnded() | events.SnapshotRequested():
             return ""
         case _:
             assert_never(act)
+
+
+def is_free(freed: NameFreed, state: ServerState) -> str:
+    """Returns a sentence if nobody has a name or is evicted under it; or nothing."""
+    is_held = freed.name in state.owners or freed.name in state.evicted
+    return "" if is_held else f"no client has the name {freed.name!r}"
 
 
 def record_of(act: Act, state: ServerState) -> Ordered:
@@ -100,6 +105,20 @@ def why_waiting(state: ServerState) -> str:
 def why_out(name: str, reason: str) -> str:
     """Returns why a client is refused, for the client."""
     return f"the operator has evicted {name!r}{_because(reason)}"
+
+
+def _not_evicted(name: str, state: ServerState) -> str:
+    """Returns why nobody can be let back under a name; empty: somebody can."""
+    is_out = any(row.evicted is not None for row in state.named(name))
+    if is_out or name in state.evicted:
+        return ""
+    if any(row.name == name and row.lost_name for row in state.clients.values()):
+        return (
+            f"{name!r} is not evicted: the name was freed, and the client that was "
+            "evicted under it before stays out; with a fresh state folder its device "
+            "can join as another client"
+        )
+    return f"{name!r} is not evicted"
 
 
 def _because(reason: str | None) -> str:

@@ -26,6 +26,8 @@ class ClientRow:
     left: bool = False
     evicted: str | None = None
     """Why the operator has shut it out; None: it may take part."""
+    lost_name: bool = False
+    """Whether its name was freed while it was evicted, so that it stays out for good."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -72,8 +74,9 @@ class ClientRow:
             "accepted": list(self.accepted),
             "left": self.left,
         }
-        # As earlier versions wrote it, where nobody is evicted:
-        return saved if self.evicted is None else {**saved, "evicted": self.evicted}
+        if self.evicted is None:
+            return saved  # as earlier versions wrote it
+        return {**saved, "evicted": self.evicted, "lost_name": self.lost_name}
 
     @classmethod
     def from_json(cls, saved: JSON) -> "ClientRow":

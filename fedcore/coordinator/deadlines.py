@@ -53,7 +53,9 @@ class Deadline:
         if self._set is None or self._left is None:
             return []
         before = self._set.timer
-        return self.begin(before._replace(subject=f"{before.subject}+"), at + self._left)
+        return self.begin(
+            before._replace(subject=f"{before.subject}+"), at + self._left
+        )
 
     def dump(self) -> JSON:
         """The deadline as JSON, for :meth:`load`; only simulations ask, unpaused."""

@@ -12,7 +12,7 @@ from typing import assert_never
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
 from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
-from fedcore.coordinator.acts import objection, record_of
+from fedcore.coordinator.acts import is_free, objection, record_of
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
@@ -122,7 +122,7 @@ class Coordinator:
             case events.ClientEnrolled():
                 return self._enrol(event)
             case events.NameFreed():
-                return self._free(event.name)
+                return self._free(event)
             case events.ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case events.UpdatePushed():
@@ -162,10 +162,10 @@ class Coordinator:
             return self._write(result)
         return [] if result is None else [result]
 
-    def _free(self, name: str) -> list[Action]:
-        if name not in self.state.owners:
+    def _free(self, event: events.NameFreed) -> list[Action]:
+        if is_free(event, self.state):
             return []
-        return self._write(records.Freed(at=self.state.at, name=name))
+        return self._write(records.Freed(at=self.state.at, name=event.name))
 
     def _lose(self, cid: str) -> list[Action]:
         self.pulls.withdraw(cid)

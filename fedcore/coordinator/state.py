@@ -135,6 +135,8 @@ class ServerState:
             case records.Freed():
                 self.owners.pop(record.name, None)
                 self.evicted.pop(record.name, None)
+                for row in self.named(record.name):
+                    row.lost_name = row.evicted is not None
             case records.Evicted():
                 self.evicted[record.name] = record.reason
                 self._evict(record.name, record.reason)
@@ -187,8 +189,16 @@ class ServerState:
                 self._places.add(row)  # a snapshot leaves out who is evicted
 
     def named(self, name: str) -> list[ClientRow]:
-        """The clients that have this name, or had it last."""
-        return [row for row in self.clients.values() if row.name == name]
+        """The clients that have this name, or had it last.
+
+        A client that was evicted before the name was freed is not among them: what an
+        operator does to the name from then on is not about that client.
+        """
+        return [
+            row
+            for row in self.clients.values()
+            if row.name == name and not row.lost_name
+        ]
 
     def _count_trainers(self, more: int) -> None:
         self.trainers += more

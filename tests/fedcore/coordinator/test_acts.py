@@ -254,6 +254,48 @@ def test_a_freed_name_lets_another_client_in_and_not_the_evicted_one() -> None:
     assert desk.coordinator.state.trainers == 1
 
 
+def test_after_a_name_is_freed_nothing_done_to_it_is_about_the_first_device() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    first = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
+    second = replace(first, cid="b", owner="2" * 32)
+    desk.feed(first)
+    act(desk, ClientEvicted, name="ann", reason="broken")
+    desk.feed(NameFreed(at=0.0, name="ann"))
+    act(desk, ClientReadmitted, name="ann")
+    assert desk.actions == []
+    sentence = objection(ClientReadmitted(at=0.0, name="ann"), desk.coordinator.state)
+    assert sentence.startswith("'ann' is not evicted: the name was freed, and")
+    desk.feed(second)
+    act(desk, ClientEvicted, name="ann", reason="by mistake")
+    again = Desk(FedBuff(buffer=2))
+    again.coordinator.state.load(*desk.coordinator.state.dump())
+    for each in (desk, again):
+        act(each, ClientReadmitted, name="ann")
+        assert len(each.records(Readmitted)) == 1
+        each.feed(second)
+        assert each.refused == []
+        each.push("b", 1)
+        assert each.ack.answer is Verdict.ACCEPTED
+        for name in ("ann", "other"):
+            each.feed(replace(first, name=name))
+            assert each.refused == [Answer.UNKNOWN]
+        each.push("a", 1)
+        answers = [action.ack.answer for action in each.actions]  # type: ignore[union-attr]
+        assert answers == [Answer.UNKNOWN]
+        assert each.coordinator.state.clients["a"].evicted == "broken"
+
+
+def test_a_name_that_nobody_owns_and_that_is_evicted_can_be_freed() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    ann = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
+    desk.feed(ann)
+    desk.feed(NameFreed(at=0.0, name="ann"))
+    act(desk, ClientEvicted, name="ann")
+    desk.feed(NameFreed(at=0.0, name="ann"))
+    desk.feed(replace(ann, cid="b", owner="2" * 32))
+    assert [r.cid for r in desk.records(Enrolled)] == ["b"]
+
+
 def test_an_eviction_outlasts_a_snapshot() -> None:
     desk = desk_of("a", "b")
     act(desk, ClientEvicted, name="a", reason="so")
