@@ -27,7 +27,7 @@ class ClientRow:
     evicted: str | None = None
     """Why the operator has shut it out; None: it may take part."""
     lost_name: bool = False
-    """Whether its name was freed while it was evicted, so that it stays out for good."""
+    """Whether its name was freed while it was evicted: then it stays out for good."""
 
     @property
     def place(self) -> tuple[int, int]:
