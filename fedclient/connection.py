@@ -228,6 +228,17 @@ class Connection:
         """Tells the server that this client leaves for good."""
         self._call(self._stub.leave, pb.LeaveRequest(key=self.key))
 
+    def ask_while_waiting(self, why: str) -> pb.Notice | None:
+        """Says why this client waits; returns why it need not, if the server says so.
+
+        Raises:
+            UnavailableError: the server does not answer.
+        """
+        beat = pb.Beat(key=self.key, session=self.session, waiting=why)
+        with explaining(self.address):
+            notices = list(self._stub.attend(iter([beat]), timeout=CALL))
+        return notices[0] if notices else None
+
     def attend(self, beats: Iterator[pb.Beat]) -> Iterator[pb.Notice]:
         """Sends heartbeats; yields the server's notices."""
         notices: Iterator[pb.Notice] = self._stub.attend(beats)

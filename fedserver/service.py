@@ -55,7 +55,7 @@ class FederationService:
         callers = self._callers = Callers(run, core, tracer)
         backend = Backend(run, core, answers, sessions, callers, tracer, versions)
         self.pulls, self.pushes = Pulls(backend), Pushes(backend)
-        attendance = Attendance(backend)
+        attendance = Attendance(backend, self.pulls.informed)
         most = self.pushes.max_update_bytes
         enrolment = Enrolment(backend, most)
         self.enrol, self.check = enrolment.enrol, enrolment.check

@@ -320,7 +320,7 @@ class Rounds:
         return self._deadline.begin(timer, self.state.at + seconds)
 
     def is_void(self, timer: Timer) -> bool:
-        """Whether this timer is an earlier cohort's deadline, or that of a paused run."""
+        """Whether this is an earlier cohort's deadline, or that of a paused run."""
         return timer.kind == "deadline" and not self._deadline.is_due(timer)
 
     def deadline_passed(self, timer: Timer) -> list[Action]:

@@ -343,6 +343,33 @@ def test_a_message_waits_for_the_network_alone() -> None:
     assert device.at == 120.0
 
 
+def test_while_it_waits_the_gate_asks_whether_it_need_at_most_once_a_minute() -> None:
+    device = Device(BAD)
+    asked_at: list[float] = []
+
+    def is_over(why: str) -> bool:
+        assert why == "charging: on battery"
+        asked_at.append(device.at)
+        return device.at > 120
+
+    holds = device.gate(charging=True, look_every=25).wait(is_over=is_over)
+    assert (holds, asked_at) == (False, [0.0, 75.0, 150.0])
+
+
+def test_over_a_network_that_costs_the_gate_asks_nothing() -> None:
+    dear = BAD._replace(metered=True)
+    device = Device(dear, dear, BAD, GOOD)
+    asked_at: list[float] = []
+
+    def is_over(_: str) -> bool:
+        asked_at.append(device.at)
+        return False
+
+    gate = device.gate(charging=True, unmetered={"command": ["x"]})
+    assert gate.wait(is_over=is_over)
+    assert asked_at == [120.0], "while it is on battery, and no more on that network"
+
+
 def test_without_conditions_nothing_is_read() -> None:
     assert ALWAYS.unmet() == []
     device = Device(BAD)
