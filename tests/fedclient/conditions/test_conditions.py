@@ -97,6 +97,13 @@ def test_all_that_does_not_hold_is_said_at_once() -> None:
         ("chargin: true", "unknown condition 'chargin'; there are: idle, charging"),
         ("idle: 2", "idle: Input should be less than or equal to 1"),
         ("idle: 0", "idle: Input should be greater than 0"),
+        (
+            "idle: true",
+            "idle: expected a share above 0 and up to 1, as in 0.3, got true",
+        ),
+        ("idle: no", "idle: expected a share above 0 and up to 1, as in 0.3, got fals"),
+        ("battery: true", "battery: expected a share above 0 and up to 1, as in 0.3"),
+        ("{charging: true, look_every: true}", "look_every: expected seconds, as in"),
         ("battery: full", "battery: Input should be a valid number"),
         ("charging: 1", "charging: Input should be a valid boolean"),
         ("hours: [22:00]", "hours.0: expected HH:MM-HH:MM"),
