@@ -136,7 +136,7 @@ def test_nothing_is_kept_of_trials_that_fail(server: Served) -> None:
 
 
 @contextmanager
-def crowd(peers: Sequence[Peer]) -> Iterator[list[grpc.Future]]:
+def crowd(peers: Sequence[Peer]) -> Iterator[list[Any]]:
     """Trials of these peers, whose calls end with the block."""
     over, payload = threading.Event(), packed(ones())
 
