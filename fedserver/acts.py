@@ -14,13 +14,13 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.acts import objection, why_out
-from fedcore.coordinator.events import (
+from fedcore.coordinator.records import (
     Act,
-    ClientEvicted,
-    ClientReadmitted,
-    PauseEnded,
-    RunPaused,
-    SnapshotRequested,
+    Evicted,
+    Paused,
+    Readmitted,
+    SnapshotOrdered,
+    Unpaused,
 )
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
@@ -29,11 +29,11 @@ from fedserver.identity import OPERATOR
 
 Context = Any
 _KINDS: dict[int, type[Act]] = {
-    pb.ACT_PAUSE: RunPaused,
-    pb.ACT_RESUME: PauseEnded,
-    pb.ACT_EVICT: ClientEvicted,
-    pb.ACT_READMIT: ClientReadmitted,
-    pb.ACT_SNAPSHOT: SnapshotRequested,
+    pb.ACT_PAUSE: Paused,
+    pb.ACT_RESUME: Unpaused,
+    pb.ACT_EVICT: Evicted,
+    pb.ACT_READMIT: Readmitted,
+    pb.ACT_SNAPSHOT: SnapshotOrdered,
 }
 
 
@@ -42,7 +42,7 @@ def event_of(request: pb.OperateRequest, at: Seconds) -> Act | None:
     kind = _KINDS.get(request.act)
     if kind is None:
         return None
-    named = {"name": request.name} if kind in (ClientEvicted, ClientReadmitted) else {}
+    named = {"name": request.name} if kind in (Evicted, Readmitted) else {}
     return kind(at=at, by=request.by, reason=request.reason, **named)
 
 
@@ -83,7 +83,7 @@ class Acts:
         for cid in gone:
             self._shut_out(cid, why_out(request.name, request.reason))
         reply = pb.OperateReply(version=version)
-        if isinstance(act, SnapshotRequested):
+        if isinstance(act, SnapshotOrdered):
             number = self._run.journal.newest_snapshot()
             if number is None or number <= before:
                 reply.objection = (
@@ -120,7 +120,7 @@ def _after(act: Act) -> Callable[[Coordinator], tuple[int, list[str]]]:
     def ask(coordinator: Coordinator) -> tuple[int, list[str]]:
         state = coordinator.state
         gone: list[str] = []
-        if isinstance(act, ClientEvicted):
+        if isinstance(act, Evicted):
             gone = [row.cid for row in state.named(act.name) if row.is_out]
         return state.version, gone
 

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedcore.coordinator.events import Role
-from fedcore.protocol import HISTORY, Receipt, Settled, Verdict
+from fedcore.protocol import HISTORY, Receipt, Role, Settled, Verdict
 from fedcore.typing import JSON
 
 _MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data

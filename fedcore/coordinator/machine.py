@@ -144,11 +144,11 @@ class Coordinator:
             case events.StateRolledBack():
                 return self._open_epoch(event.fresh_epoch, event.reason)
             case (
-                events.RunPaused()
-                | events.PauseEnded()
-                | events.ClientEvicted()
-                | events.ClientReadmitted()
-                | events.SnapshotRequested()
+                records.Paused()
+                | records.Unpaused()
+                | records.Evicted()
+                | records.Readmitted()
+                | records.SnapshotOrdered()
             ):
                 return self._obey(event)
             case _:
@@ -199,7 +199,7 @@ class Coordinator:
         record = records.Departed(at=self.state.at, cid=cid)
         return [*self._write(record), *self.pulls.grant()]
 
-    def _obey(self, act: events.Act) -> list[Action]:
+    def _obey(self, act: records.Act) -> list[Action]:
         """Carries out an act of the operator, unless it cannot be done."""
         if objection(act, self.state):
             return []

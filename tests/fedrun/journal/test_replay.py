@@ -16,17 +16,19 @@ from fedcore import payloads
 from fedcore.coordinator import records as r
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientEvicted,
     ClientLeft,
-    ClientReadmitted,
     Event,
     NameFreed,
-    PauseEnded,
-    RunPaused,
-    SnapshotRequested,
     StateRolledBack,
     StopRequested,
     UpdatePushed,
+)
+from fedcore.coordinator.records import (
+    Evicted,
+    Paused,
+    Readmitted,
+    SnapshotOrdered,
+    Unpaused,
 )
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
@@ -107,12 +109,12 @@ def told(folder: Path) -> Story:
     run.group.step(20.0, "flush")
     run.group.commit()
     run.happens(NameFreed(at=21.0, name="name of bob"))
-    run.happens(RunPaused(at=21.1, by="root", reason="so"))
-    run.happens(PauseEnded(at=21.2, by="root"))
-    run.happens(ClientEvicted(at=21.3, name="name of eve", reason="so"))
-    run.happens(ClientReadmitted(at=21.4, name="name of eve"))
-    run.happens(ClientEvicted(at=21.5, name="name of eve"))
-    run.happens(SnapshotRequested(at=21.6, by="root"))
+    run.happens(Paused(at=21.1, by="root", reason="so"))
+    run.happens(Unpaused(at=21.2, by="root"))
+    run.happens(Evicted(at=21.3, name="name of eve", reason="so"))
+    run.happens(Readmitted(at=21.4, name="name of eve"))
+    run.happens(Evicted(at=21.5, name="name of eve"))
+    run.happens(SnapshotOrdered(at=21.6, by="root"))
     run.happens(
         StateRolledBack(at=22.0, fresh_epoch="e" * 16, reason="somebody wished it")
     )
