@@ -20,9 +20,11 @@ def objection(act: Act, state: ServerState) -> str:
         case records.Unpaused() if state.paused is None:
             return ended or "the run is not paused"
         case records.Evicted(name=name):
-            if name in state.evicted:
-                return f"{name!r} is evicted already{_because(state.evicted[name])}"
-            is_here = any(not row.is_out for row in state.named(name))
+            if name in state.roster.evicted:
+                return (
+                    f"{name!r} is evicted already{_because(state.roster.evicted[name])}"
+                )
+            is_here = any(not row.is_out for row in state.roster.named(name))
             return ended or ("" if is_here else f"no client has the name {name!r}")
         case records.Readmitted(name=name):
             return _not_evicted(name, state)
@@ -34,7 +36,7 @@ def objection(act: Act, state: ServerState) -> str:
 
 def is_free(freed: NameFreed, state: ServerState) -> str:
     """Returns a sentence if nobody has a name or is evicted under it; or nothing."""
-    is_held = freed.name in state.owners or freed.name in state.evicted
+    is_held = freed.name in state.roster.owners or freed.name in state.roster.evicted
     return "" if is_held else f"no client has the name {freed.name!r}"
 
 
@@ -78,8 +80,8 @@ def why_out(name: str, reason: str) -> str:
 
 def _not_evicted(name: str, state: ServerState) -> str:
     """Returns why nobody can be let back under a name; empty: somebody can."""
-    is_out = any(row.evicted is not None for row in state.named(name))
-    if is_out or name in state.evicted:
+    is_out = any(row.evicted is not None for row in state.roster.named(name))
+    if is_out or name in state.roster.evicted:
         return ""
     if any(row.name == name and row.lost_name for row in state.clients.values()):
         return (

@@ -211,7 +211,7 @@ class Coordinator:
             case records.Unpaused():
                 actions += self.rounds.unpause()
             case records.Evicted():
-                for row in self.state.named(record.name):
+                for row in self.state.roster.named(record.name):
                     actions += self._shut_out(row.cid)
         return [*actions, *self.pulls.grant()]
 

@@ -269,14 +269,15 @@ class Tallied(_Volatile):
 Act = Paused | Unpaused | Evicted | Readmitted | SnapshotOrdered
 """What an operator does to a run; with an author and a reason."""
 
+Enrolment = Enrolled | Freed | Evicted | Readmitted | Departed
+"""Clients come, go, or are shut out."""
+
 # The records that move no model.
 Note = (
-    Enrolled
-    | Freed
+    Enrolment
     | HistoryForked
     | Cut
     | Declined
-    | Departed
     | Evaluated
     | Closed
     | RunResumed

@@ -296,7 +296,7 @@ def test_acts_of_a_run_that_nobody_serves(tmp_path: Path) -> None:
     assert [each.name for each in records(folder, Evicted)] == ["ann"]
     with run:
         assert run.state.paused == "x"
-        assert run.state.evicted == {"ann": ""}
+        assert run.state.roster.evicted == {"ann": ""}
 
 
 def test_acts_of_a_run_that_has_ended_or_is_not_there(tmp_path: Path) -> None:

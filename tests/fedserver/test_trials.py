@@ -60,7 +60,7 @@ def trials_of(server: Served) -> Any:
 def untouched(server: Served) -> None:
     """Nobody is enrolled, no update is counted, no memory is held."""
     assert server.state.clients == {}
-    assert server.state.owners == {}
+    assert server.state.roster.owners == {}
     assert (server.state.version, server.state.count) == (0, 0)
     assert server.lines("enrolled") == []
     assert server.lines("decided") == []
@@ -276,7 +276,7 @@ def test_every_reason_against_enrolling_is_named_at_once(
         assert about(reply) == objections
         assert all(objection.text for objection in reply.objections)
         assert not reply.HasField("enrol"), "no settings for whom it would refuse"
-        assert list(server.state.owners) == ["taken"]
+        assert list(server.state.roster.owners) == ["taken"]
         peer.channel.close()
 
 

@@ -543,7 +543,7 @@ class World:
     def _undo_acts(self) -> None:
         """The run goes on, and all may come back."""
         self._act(Unpaused(at=self.at), 1)
-        for name in list(self.server.run.coordinator.state.evicted):
+        for name in list(self.server.run.coordinator.state.roster.evicted):
             self._act(Readmitted(at=self.at, name=name), 1)
 
     # -------------------------------------------------------------------- plumbing

@@ -37,6 +37,7 @@ from fedcore.coordinator.records import (
     Stepped,
     Unpaused,
 )
+from fedcore.coordinator.roster import Roster
 from fedcore.coordinator.rounds import Rounds
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.coordinator.state import ServerState
@@ -183,7 +184,7 @@ def test_an_evicted_client_is_refused_and_what_it_sent_stays() -> None:
         Evicted(at=0.0, by="root", reason="broken", name="a")
     ]
     assert desk.coordinator.state.buffer is before
-    assert desk.coordinator.state.trainers == 1
+    assert desk.coordinator.state.roster.trainers == 1
     desk.push("a", 1)  # it asks for its verdict again
     assert desk.ack.answer is Verdict.ACCEPTED
     desk.push("a", 2)
@@ -246,7 +247,7 @@ def test_a_freed_name_lets_another_client_in_and_not_the_evicted_one() -> None:
     assert desk.refused == [Answer.UNKNOWN]
     desk.feed(replace(ann, cid="b", owner="2" * 32))
     assert [r.cid for r in desk.records(Enrolled)] == ["b"]
-    assert desk.coordinator.state.trainers == 1
+    assert desk.coordinator.state.roster.trainers == 1
 
 
 def test_after_a_name_is_freed_nothing_done_to_it_is_about_the_first_device() -> None:
@@ -296,7 +297,7 @@ def test_an_eviction_outlasts_a_snapshot() -> None:
     act(desk, Evicted, name="a", reason="so")
     again = desk_of()
     again.coordinator.state.load(*desk.coordinator.state.dump())
-    assert again.coordinator.state.trainers == 1
+    assert again.coordinator.state.roster.trainers == 1
     again.pull("a")
     assert again.refused == [Answer.UNKNOWN]
     again.enrol("a")
@@ -455,8 +456,8 @@ class Operated(RuleBasedStateMachine):
         state, plain = self.desk.coordinator.state, self.plain.coordinator.state
         self.desk.coordinator.rounds.leases.validate()
         assert state.is_paused == self.paused
-        assert set(state.evicted) == self.out
-        assert state.trainers == len(NAMES) - len(self.out)
+        assert set(state.roster.evicted) == self.out
+        assert state.roster.trainers == len(NAMES) - len(self.out)
         assert state.applied + state.count == self.accepted
         assert state.version == plain.version
         assert np.array_equal(state.exact_D, plain.exact_D)
@@ -486,13 +487,13 @@ def test_the_laws_see_an_act_that_goes_wrong(mistake: str) -> None:
             self.count, self.samples = 0, 0.0
             self.buffer = self._next_buffer()
 
-    def lenient(self: ServerState, name: str, reason: str | None) -> None:
+    def lenient(self: Roster, name: str, reason: str | None) -> None:
         return None
 
     load, note = ServerState.load, ServerState.note
     wrong = {
         "tasks": patch.object(Rounds, "grant", _granted_in_a_pause(Rounds.grant)),
-        "evicted": patch.object(ServerState, "_evict", lenient),
+        "evicted": patch.object(Roster, "_evict", lenient),
         "snapshot": patch.object(ServerState, "load", forgetful),
         "buffer": patch.object(ServerState, "note", careless),
     }[mistake]

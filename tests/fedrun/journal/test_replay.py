@@ -464,11 +464,11 @@ def test_a_limit_that_moved_with_the_clients_is_found_again(
     run.go(150, seed=2)
     run.group.snapshot(run.run.journal.store.last)
     state = run.run.coordinator.state
-    trainers, limit = state.trainers, state.limit
+    trainers, limit = state.roster.trainers, state.limit
     run.close()
     journal = Journal.open(run.folder, read_only=True)
     found = recover(journal).coordinator.state
-    assert (found.trainers, found.limit) == (trainers, limit)
+    assert (found.roster.trainers, found.limit) == (trainers, limit)
     assert trainers == sum(row.trains for row in found.clients.values())
     decided = [each for each in entries(run.folder) if isinstance(each, r.Decided)]
     assert {each.verdict for each in decided} == {
@@ -489,7 +489,7 @@ def test_the_limit_does_not_count_who_is_left_out(tmp_path: Path) -> None:
         "name of bob",
         "name of eve",
     }
-    assert state.trainers == 1
+    assert state.roster.trainers == 1
     journal.close()
 
 
