@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 
 from fedwire.connect import Address, explaining
 from fedwire.convert import (
-    digest_bytes,
-    model_name,
     patch_name,
     pull_request,
     push_header,
-    read_answer,
     read_pull_reply,
     read_push_reply,
 )
@@ -26,6 +23,7 @@ from fedwire.frames import (
 )
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import digest_bytes, model_name, read_answer
 
 from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter

@@ -14,11 +14,7 @@ from fedclient.pace import AT_ONCE, Pace
 from fedclient.phases import Phases
 from fedclient.verdicts import log_verdict
 from fedcore.controllers import Report
-from fedcore.errors import (
-    DivergedError,
-    UnavailableError,
-    UserCodeError,
-)
+from fedcore.errors import DivergedError, UnavailableError, UserCodeError
 from fedcore.measured import Device, Measured
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import (
@@ -283,11 +279,8 @@ class Worker:
     def _train_on(self) -> None:
         """Takes the next task's steps while the message travels, if they can be."""
         state, member = self._participant.state, self._member
-        start, trainer, client = (
-            start_ahead(member.algorithm, state),
-            self._trainer,
-            self._client,
-        )
+        start = start_ahead(member.algorithm, state)
+        trainer, client = self._trainer, self._client
         if start is None or state.pending is None or self._is_leaving:
             return
         if self._gate.unmet():

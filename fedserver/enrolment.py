@@ -7,9 +7,9 @@ from importlib.metadata import version as version_of
 from typing import Any, NamedTuple
 
 import grpc
-from fedwire.convert import digest_bytes, epoch_number
 from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import digest_bytes, epoch_number
 from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
-from fedwire.convert import answer_code, read_push
+from fedwire.convert import read_push
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import answer_code
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.opened import Opened
