@@ -42,8 +42,10 @@ def event_of(request: pb.OperateRequest, at: Seconds) -> Act | None:
     kind = _KINDS.get(request.act)
     if kind is None:
         return None
-    named = {"name": request.name} if kind in (Evicted, Readmitted) else {}
-    return kind(at=at, by=request.by, reason=request.reason, **named)
+    said: dict[str, Any] = {"at": at, "by": request.by, "reason": request.reason}
+    if kind in (Evicted, Readmitted):
+        said["name"] = request.name
+    return kind(**said)
 
 
 def this_operator() -> str:
