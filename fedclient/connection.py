@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 
 from fedwire.connect import Address, explaining
 from fedwire.convert import (
-    digest_bytes,
-    model_name,
     patch_name,
     pull_request,
     push_header,
-    read_answer,
     read_pull_reply,
     read_push_reply,
 )
@@ -26,6 +23,7 @@ from fedwire.frames import (
 )
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import digest_bytes, model_name, read_answer
 
 from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter
@@ -227,6 +225,17 @@ class Connection:
     def leave(self) -> None:
         """Tells the server that this client leaves for good."""
         self._call(self._stub.leave, pb.LeaveRequest(key=self.key))
+
+    def ask_while_waiting(self, why: str) -> pb.Notice | None:
+        """Says why this client waits; returns why it need not, if the server says so.
+
+        Raises:
+            UnavailableError: the server does not answer.
+        """
+        beat = pb.Beat(key=self.key, session=self.session, waiting=why)
+        with explaining(self.address):
+            notices = list(self._stub.attend(iter([beat]), timeout=CALL))
+        return notices[0] if notices else None
 
     def attend(self, beats: Iterator[pb.Beat]) -> Iterator[pb.Notice]:
         """Sends heartbeats; yields the server's notices."""

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from fedwire.connect import Address
-from fedwire.convert import epoch_name
 from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import epoch_name
 
 from fedclient.attendance import Attendance
 from fedclient.choices import with_choices
@@ -216,6 +216,33 @@ class Membership:
             self._attendance.close(printable(why)[:LONG_WHY])
             self._attendance = None
         self.connection.close()
+
+    def has_ended(self, why: str) -> bool:
+        """Returns whether the server says that the run has ended, while this one waits.
+
+        Connects for this one question. An older server does not tell, and one that does
+        not answer now is asked again later.
+
+        Args:
+            why: this client begins no task.
+
+        Raises:
+            RefusedError: the operator has evicted this client.
+        """
+        self.connection.open()
+        try:
+            notice = self.connection.ask_while_waiting(printable(why)[:LONG_WHY])
+        except UnavailableError as error:
+            _log.debug("%s; asking again later whether the run has ended", error)
+            return False
+        finally:
+            self.connection.close()
+        if notice is not None and notice.kind == pb.Notice.KIND_SUPERSEDED:
+            raise RefusedError(f"this client stops: {notice.text}")
+        if notice is None or notice.kind != pb.Notice.KIND_ENDED:
+            return False
+        _log.info("the run has ended: %s", printable(notice.text))
+        return True
 
     def reappear(self) -> None:
         """Connects again, and shows the server that the client is there."""

@@ -135,8 +135,10 @@ class Worker:
         """Exchanges one message with the server; returns True at the end."""
         self._rest()
         has_message = self._participant.state.pending is not None
-        if not self._is_leaving:
-            self._gate.wait(self._withdraw, self._member.reappear, has_message)
+        if not self._is_leaving and not self._gate.wait(
+            self._withdraw, self._member.reappear, has_message, self._member.has_ended
+        ):
+            return True
         if has_message:
             self._push()
             return False

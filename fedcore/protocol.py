@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from fedcore.measured import Device, Measured
 from fedcore.typing import Bytes, Counts, Seconds
 
+Role = Literal["trainer", "evaluator"]
 Epoch = str  # 16 hexadecimal digits
 Proof = int  # a 64-bit MAC of the server, see fedcore.proofs; 0: none
 HISTORY = 16  # H: the decided messages and the histories that both sides remember

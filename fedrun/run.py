@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.acts import objection
-from fedcore.coordinator.events import Act, NameFreed, SnapshotRequested
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import NameFreed
+from fedcore.coordinator.records import Act, SnapshotOrdered, Stepped
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
@@ -119,7 +119,7 @@ def operate(folder: Path, act: Act) -> Done:
             raise ConfigError(f"{folder}: {reason}")
         _persisted(journal, coordinator.handle(act))
         done = Done(coordinator.state.version)
-        if isinstance(act, SnapshotRequested):
+        if isinstance(act, SnapshotOrdered):
             number = journal.store.last
             run.snapshot(number)
             done = done._replace(snapshot=journal.snapshots.path(number))

@@ -14,25 +14,26 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.acts import objection, why_out
-from fedcore.coordinator.events import (
+from fedcore.coordinator.records import (
     Act,
-    ClientEvicted,
-    ClientReadmitted,
-    PauseEnded,
-    RunPaused,
-    SnapshotRequested,
+    Evicted,
+    Paused,
+    Readmitted,
+    SnapshotOrdered,
+    Unpaused,
 )
+from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 from fedserver.callers import Backend, check_text
 from fedserver.identity import OPERATOR
 
 Context = Any
 _KINDS: dict[int, type[Act]] = {
-    pb.ACT_PAUSE: RunPaused,
-    pb.ACT_RESUME: PauseEnded,
-    pb.ACT_EVICT: ClientEvicted,
-    pb.ACT_READMIT: ClientReadmitted,
-    pb.ACT_SNAPSHOT: SnapshotRequested,
+    pb.ACT_PAUSE: Paused,
+    pb.ACT_RESUME: Unpaused,
+    pb.ACT_EVICT: Evicted,
+    pb.ACT_READMIT: Readmitted,
+    pb.ACT_SNAPSHOT: SnapshotOrdered,
 }
 
 
@@ -41,8 +42,10 @@ def event_of(request: pb.OperateRequest, at: Seconds) -> Act | None:
     kind = _KINDS.get(request.act)
     if kind is None:
         return None
-    named = {"name": request.name} if kind in (ClientEvicted, ClientReadmitted) else {}
-    return kind(at=at, by=request.by, reason=request.reason, **named)
+    said: dict[str, Any] = {"at": at, "by": request.by, "reason": request.reason}
+    if kind in (Evicted, Readmitted):
+        said["name"] = request.name
+    return kind(**said)
 
 
 def this_operator() -> str:
@@ -72,15 +75,17 @@ class Acts:
                 f"this server knows no act {request.act}",
             )
             raise AssertionError("an aborted call goes on")
-        refused = await self._core.ask(lambda c: objection(act, c.state))
-        if refused:
-            return pb.OperateReply(objection=refused)
         before = self._run.journal.store.last
-        version, gone = await self._core.ask(_after(act), after=act)
+        try:
+            version, gone = await self._core.ask(
+                _after(act), after=act, unless=lambda c: objection(act, c.state)
+            )
+        except ConfigError as error:  # it cannot be done, or another one has done it
+            return pb.OperateReply(objection=str(error))
         for cid in gone:
             self._shut_out(cid, why_out(request.name, request.reason))
         reply = pb.OperateReply(version=version)
-        if isinstance(act, SnapshotRequested):
+        if isinstance(act, SnapshotOrdered):
             number = self._run.journal.newest_snapshot()
             if number is None or number <= before:
                 reply.objection = (
@@ -117,8 +122,8 @@ def _after(act: Act) -> Callable[[Coordinator], tuple[int, list[str]]]:
     def ask(coordinator: Coordinator) -> tuple[int, list[str]]:
         state = coordinator.state
         gone: list[str] = []
-        if isinstance(act, ClientEvicted):
-            gone = [row.cid for row in state.named(act.name) if row.is_out]
+        if isinstance(act, Evicted):
+            gone = [row.cid for row in state.roster.named(act.name) if row.is_out]
         return state.version, gone
 
     return ask

@@ -73,7 +73,8 @@ def evict(run: str, client: str, reason: str, readmit: bool, **trust: Any) -> No
 
     RUN is the folder of the run, HOST a server that takes your operator's certificate.
     What the client sent so far stays in the model; what it sends from now on is
-    refused, and it hears the reason. fedserver free gives its name to another client.
+    refused, under any name, and it hears the reason. fedserver free gives its name to
+    another client; the evicted one then stays out for good.
     """
     act = "READMIT" if readmit else "EVICT"
     done = _operate(run, act, name=client, reason=reason, **trust)

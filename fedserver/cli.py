@@ -19,7 +19,7 @@ from fedrun.cli.command import (
     verbose_option,
 )
 from fedrun.cli.plain_json import to_json
-from fedserver.acts_cli import add_acts
+from fedserver.acts_cli import RUN_OR_HOST, add_acts
 from fedserver.journal_cli import RUN, journal_commands
 
 CONFIG = click.argument("config", type=PATH)
@@ -108,16 +108,21 @@ def check(config: Path, changes: tuple[str, ...]) -> None:
     click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
 
 
-@main.command(epilog=example("fedserver status 127.0.0.1:8443"))
-@click.argument("host")
+@main.command(
+    epilog=example("fedserver status 127.0.0.1:8443", "fedserver status runs/digits")
+)
+@RUN_OR_HOST
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @trust_options
 @in_sentences
-def status(host: str, as_json: bool, **trust: Any) -> None:
-    """Show what a running server and its clients do."""
+def status(run: str, as_json: bool, **trust: Any) -> None:
+    """Show what a running server and its clients do.
+
+    RUN is the folder of the run that it serves; HOST is where it listens.
+    """
     from fedserver.remote import ask_status, status_table
 
-    found = ask_status(host, **trust)
+    found = ask_status(run, **trust)
     if as_json:
         click.echo(to_json(found, indent=2))
         return

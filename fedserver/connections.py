@@ -15,6 +15,7 @@ from fedcore.typing import Seconds
 Address = tuple[str, int]
 _DESCRIPTORS = Path("/proc/self/fd")
 _TCP = ("ipv4:", "ipv6:")
+_SUBNET = 64  # bits of an IPv6 address that a network has, and not its machines
 _GATHER: Seconds = 0.1  # connections to end within this time share one search
 _RESERVED = 256  # descriptors of all else: the journal, its segments, the evaluator
 _LEAST = 4  # connections get at least one in four of all descriptors
@@ -83,6 +84,20 @@ def address_of(peer: str) -> Address:
     """Returns the address in gRPC's name of a peer: ``ipv4:10.0.0.1:5000``."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return _plain(host.strip("[]")), int(port)
+
+
+def neighbours_of(peer: str) -> str:
+    """Returns which peers may be one machine, from gRPC's name of a peer.
+
+    That is an address of IPv4, or the first 64 bits of one of IPv6, of which a machine
+    may have all; for a peer on this machine's own socket it is the socket.
+    """
+    if not peer.startswith(_TCP):
+        return peer
+    host, _ = address_of(peer)
+    if ":" not in host:
+        return host
+    return str(ipaddress.ip_network((host, _SUBNET), strict=False))
 
 
 def _plain(host: str) -> str:

@@ -28,7 +28,7 @@ from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
 from fedcore.coordinator.records import ServerStarted, ServerStopped
-from fedcore.errors import DiskError, HandlingError
+from fedcore.errors import ConfigError, DiskError, HandlingError, LatecomerError
 from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
@@ -50,6 +50,11 @@ def _ignore(_: HandlingError) -> None:
     """Does nothing: nobody waits for the answer."""
 
 
+def _nothing(_: Coordinator) -> str:
+    """Has no objection to an event."""
+    return ""
+
+
 class _Sign(Enum):
     """A signal from the event loop to the core thread."""
 
@@ -65,6 +70,8 @@ class _Call:
     ask: Callable[[Coordinator], Any] | None
     answered: Callable[[Any], None]
     failed: Failed
+    unless: Callable[[Coordinator], str] = _nothing
+    """Says why the event cannot be handled; if it says anything, it is not."""
 
 
 class Core:
@@ -116,16 +123,25 @@ class Core:
         self._inbox.put(_Call(event, None, _ignore, failed))
 
     async def ask(
-        self, question: Callable[[Coordinator], Answer], after: Event | None = None
+        self,
+        question: Callable[[Coordinator], Answer],
+        after: Event | None = None,
+        unless: Callable[[Coordinator], str] = _nothing,
     ) -> Answer:
         """Returns the answer once ``after`` was handled and all it rests on is durable.
 
+        Args:
+            question: about the state.
+            after: an event that is handled first.
+            unless: says, right before the event, why it cannot be handled, or nothing.
+
         Raises:
+            ConfigError: ``unless`` objected; nothing was handled.
             HandlingError: the event or the question raised; it changed nothing.
         """
         future: asyncio.Future[Answer] = self._loop.create_future()
         answered, failed = partial(_resolve, future), partial(_fail, future)
-        self._inbox.put(_Call(after, question, answered, failed))
+        self._inbox.put(_Call(after, question, answered, failed, unless))
         return await future
 
     @property
@@ -226,6 +242,10 @@ class Core:
         if isinstance(call.event, TimerFired) and self._old_timers:
             return
         try:
+            if objection := call.unless(self._run.coordinator):
+                # It rests on what others did, which may not be durable yet.
+                self._answers.append((call.failed, ConfigError(objection)))
+                return
             if call.event is not None:
                 self._group.feed(call.event)
         except Exception as error:  # noqa: BLE001 -- it ends one call
@@ -300,7 +320,7 @@ def _resolve(future: "asyncio.Future[Any]", answer: Any) -> None:
         future.set_result(answer)
 
 
-def _fail(future: "asyncio.Future[Any]", error: HandlingError) -> None:
+def _fail(future: "asyncio.Future[Any]", error: LatecomerError) -> None:
     if not future.done():
         future.set_exception(error)
 

@@ -7,9 +7,9 @@ from importlib.metadata import version as version_of
 from typing import Any, NamedTuple
 
 import grpc
-from fedwire.convert import digest_bytes, epoch_number
 from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import digest_bytes, epoch_number
 from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator
@@ -216,7 +216,7 @@ class Enrolment:
             )
         state, most = self._run.coordinator.state, self._run.config.server.max_clients
         if (cid not in state.clients and len(state.clients) >= most) or (
-            named.name not in state.owners and len(state.owners) >= most
+            named.name not in state.roster.owners and len(state.roster.owners) >= most
         ):
             yield Objection(
                 "room",
@@ -337,7 +337,7 @@ def _standing(coordinator: Coordinator, cid: str, named: Named) -> _Standing:
     is_owner = (
         row is not None
         and row.name == named.name
-        and state.owners.get(named.name) == named.owner
+        and state.roster.owners.get(named.name) == named.owner
     )
     has_left = row is not None and row.left
     return _Standing(
@@ -345,7 +345,7 @@ def _standing(coordinator: Coordinator, cid: str, named: Named) -> _Standing:
         is_owner,
         _evicted(cid, named.name, state),
         state.epoch,
-        state.doubles(cid),
+        state.roster.doubles(cid),
     )
 
 
@@ -362,7 +362,7 @@ def _would_stand(
         is_owner=bool(evicted) or refused is None,
         evicted=evicted,
         epoch=state.epoch,
-        doubles=state.others_at((event.index, event.count), event.name),
+        doubles=state.roster.others_at((event.index, event.count), event.name),
     )
     return standing, state.version
 

@@ -126,7 +126,8 @@ def repair(run: Path) -> None:
 def export(run: Path, folder: Path) -> None:
     """Write the tables of a run as CSV files.
 
-    RUN is the folder of the run, FOLDER gets the files.
+    RUN is the folder of the run, FOLDER gets the files. Where pyarrow is installed, it
+    gets them as Parquet as well.
     """
     from fedrun.checkpoints.export import export_tables
 

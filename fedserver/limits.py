@@ -1,7 +1,8 @@
-"""Limits calls: their duration, their number for each client, and their rate."""
+"""Limits calls: their duration, their number in all and for each, and their rate."""
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from math import inf
@@ -60,6 +61,48 @@ class Newest:
         finally:
             if self._calls.get(cid) is limit:
                 del self._calls[cid]
+
+
+class Shared:
+    """A number of places for calls, of which nobody has more than a share."""
+
+    def __init__(self, most: int, *shares: int) -> None:
+        """Nobody is here.
+
+        Args:
+            most: how many places there are.
+            shares: how many of them one caller may have, for each way to name callers.
+        """
+        self._most, self._shares = most, shares
+        self._taken: list[Counter[str]] = [Counter() for _ in shares]
+        self.here = 0
+
+    @contextmanager
+    def place(self, *names: str) -> Iterator[bool]:
+        """Takes a place while the block runs, if there is one for this caller.
+
+        Args:
+            names: of the caller, one for each of the shares.
+
+        Yields:
+            Whether it has a place.
+        """
+        taken = list(zip(self._taken, names, self._shares, strict=True))
+        is_full = self.here >= self._most
+        if is_full or any(held[name] >= share for held, name, share in taken):
+            yield False
+            return
+        self.here += 1
+        for held, name, _ in taken:
+            held[name] += 1
+        try:
+            yield True
+        finally:
+            self.here -= 1
+            for held, name, _ in taken:
+                held[name] -= 1
+                if not held[name]:
+                    del held[name]
 
 
 class Line:

@@ -7,16 +7,10 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
-from fedwire.convert import (
-    INLINE,
-    answer_code,
-    epoch_name,
-    patch_name,
-    pull_reply,
-    read_pull,
-)
+from fedwire.convert import INLINE, patch_name, pull_reply, read_pull
 from fedwire.frames import chunk_frames, reply_frame
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import answer_code, epoch_name
 
 from fedcore.coordinator.actions import Refuse, SendReply
 from fedcore.coordinator.events import ClientPulled

@@ -5,8 +5,9 @@ import logging
 from typing import Any
 
 import grpc
-from fedwire.convert import answer_code, push_reply, read_answer, read_push
+from fedwire.convert import push_reply, read_push
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import answer_code, read_answer
 
 from fedcore.coordinator.actions import SendAck
 from fedcore.coordinator.events import UpdatePushed

@@ -2,11 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fedwire.connect import Address, explaining, parse_address
+from fedwire.connect import SOCKET, Address, explaining, parse_address
 from fedwire.service import SERVICE, Stub
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -27,13 +27,34 @@ from fedrun.units import counted
 from fedserver.acts import event_of, this_operator
 from fedserver.listening import OPERATOR_FILE
 
+Reply = TypeVar("Reply")
 MOST_LABELS = 12  # in a line of the status
 _PATIENCE, _FREE_SECONDS, _ACT_SECONDS = 5.0, 10.0, 60.0  # seconds
 
 
-def ask_status(host: str, **trust: Any) -> JSON:
-    """Returns the status of a server, as :func:`fedserver.status.status_json`."""
-    address = parse_address(host, **trust)
+def ask_status(target: str, **trust: Any) -> JSON:
+    """Returns the status of a run, as :func:`fedserver.status.status_json`.
+
+    Args:
+        target: RUN, the folder of a run that is served, or HOST.
+        trust: how a HOST is trusted.
+
+    Raises:
+        JournalError: there is no run, or no server has it.
+        UnavailableError: the server does not answer.
+        RefusedError: the server wants another certificate.
+    """
+
+    def unserved(folder: Path) -> JSON:
+        raise JournalError(
+            f"{folder}: no server has this run; fedserver report {folder} tells how it "
+            f"stands, and fedserver journal show {folder} prints its records"
+        )
+
+    return _at(target, _status, unserved, **trust)
+
+
+def _status(address: Address) -> JSON:
     with address.channel() as channel, explaining(address):
         reply = Stub(channel).status(pb.StatusRequest(), timeout=_PATIENCE)
     return json.loads(reply.json)
@@ -95,25 +116,13 @@ def operate(target: str, request: pb.OperateRequest, **trust: Any) -> Done:
         RefusedError: the server wants another certificate.
     """
     request.by = this_operator()
-    folder = Path(target)
-    if not exists(folder):
-        if folder.is_dir() or folder.parent.name:
-            raise JournalError(f"{folder}: no journal here")
-        try:
-            return _operate(target, parse_address(target, **trust), request)
-        except UnavailableError as error:
-            raise UnavailableError(
-                f"{error}; and {target} is no run's folder"
-            ) from None
-    try:
-        note = (folder / OPERATOR_FILE).read_text(encoding="utf-8")
-        return _operate(target, parse_address(note), request)
-    except (OSError, UnavailableError) as error:  # no server, or one that was killed
-        if isinstance(error, UnavailableError) and is_locked(folder):
-            raise  # its disk fails, or it is about to stop
+
+    def unserved(folder: Path) -> Done:
         act = event_of(request, time.time())
         assert act is not None
         return operate_unserved(folder, act)
+
+    return _at(target, lambda at: _operate(target, at, request), unserved, **trust)
 
 
 def _operate(target: str, address: Address, request: pb.OperateRequest) -> Done:
@@ -122,6 +131,43 @@ def _operate(target: str, address: Address, request: pb.OperateRequest) -> Done:
     if reply.objection:
         raise ConfigError(f"{target}: {reply.objection}")
     return Done(reply.version, Path(reply.snapshot) if reply.snapshot else None)
+
+
+def _at(
+    target: str,
+    call: Callable[[Address], Reply],
+    unserved: Callable[[Path], Reply],
+    **trust: Any,
+) -> Reply:
+    """Calls the server of a run.
+
+    Args:
+        target: RUN, a folder, or HOST.
+        call: the server at an address; for a folder its operator's socket.
+        unserved: what to do with the folder of a run that no server has.
+        trust: how a HOST is trusted.
+
+    Raises:
+        JournalError: there is no run in the folder.
+        UnavailableError: the server does not answer.
+    """
+    folder = Path(target)
+    if target.startswith(SOCKET) or not exists(folder):
+        if not target.startswith(SOCKET) and (folder.is_dir() or folder.parent.name):
+            raise JournalError(f"{folder}: no journal here")
+        try:
+            return call(parse_address(target, **trust))
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"{error}; and {target} is no run's folder"
+            ) from None
+    try:
+        note = (folder / OPERATOR_FILE).read_text(encoding="utf-8")
+        return call(parse_address(note))
+    except (OSError, UnavailableError) as error:  # no server, or one that was killed
+        if isinstance(error, UnavailableError) and is_locked(folder):
+            raise  # its disk fails, or it is about to stop
+        return unserved(folder)
 
 
 def status_table(status: JSON) -> RenderableType:

@@ -3,8 +3,8 @@
 from typing import Any
 
 import grpc
-from fedwire.convert import epoch_name
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import epoch_name
 
 from fedcore.coordinator.events import ClientFailed, ModelEvaluated, SamplesSkipped
 from fedcore.protocol import MOST_COUNTED

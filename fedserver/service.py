@@ -6,7 +6,9 @@ from typing import Any
 import grpc
 from fedwire.v1 import federation_pb2 as pb
 
+from fedcore.coordinator.acts import is_free
 from fedcore.coordinator.events import NameFreed
+from fedcore.errors import ConfigError
 from fedrun.run import Run
 from fedserver.acts import Acts
 from fedserver.answers import Answers
@@ -53,7 +55,7 @@ class FederationService:
         callers = self._callers = Callers(run, core, tracer)
         backend = Backend(run, core, answers, sessions, callers, tracer, versions)
         self.pulls, self.pushes = Pulls(backend), Pushes(backend)
-        attendance = Attendance(backend)
+        attendance = Attendance(backend, self.pulls.informed)
         most = self.pushes.max_update_bytes
         enrolment = Enrolment(backend, most)
         self.enrol, self.check = enrolment.enrol, enrolment.check
@@ -98,8 +100,11 @@ class FederationService:
                 grpc.StatusCode.PERMISSION_DENIED,
                 "names are freed where the run is: fedserver free RUN NAME",
             )
-        name = request.name
-        was_taken = await self._core.ask(lambda c: name in c.state.owners)
-        freed = NameFreed(at=self._core.now(), name=name)
-        await self._core.ask(lambda _: None, after=freed)
-        return pb.FreeReply(was_taken=was_taken)
+        freed = NameFreed(at=self._core.now(), name=request.name)
+        try:
+            await self._core.ask(
+                lambda _: None, after=freed, unless=lambda c: is_free(freed, c.state)
+            )
+        except ConfigError:
+            return pb.FreeReply(was_taken=False)
+        return pb.FreeReply(was_taken=True)

@@ -28,7 +28,7 @@ def stall(progress: Progress, disk: str | None = None) -> str | None:
 def _reason(progress: Progress, disk: str | None) -> str:
     run = progress.run.coordinator
     leases = run.rounds.leases
-    here, trainers = len(leases.present), run.state.trainers
+    here, trainers = len(leases.present), run.state.roster.trainers
     failed = sum(client.doing == "failed" for client in list(progress.clients.values()))
     counts = (
         (len(leases.busy), f"of {trainers:,} trains", f"of {trainers:,} train"),

@@ -75,7 +75,7 @@ def status_json(
             "stop": config.stop.model_dump(exclude_none=True),
             "ended": state.closed,
             "paused": state.paused,
-            "evicted": dict(state.evicted),
+            "evicted": dict(state.roster.evicted),
             "buffer": [state.count, config.algorithm.buffer],
             "updates": dict(progress.verdicts),
             "updates_per_second": round(progress.rate, 3),

@@ -2,7 +2,8 @@
 
 ``fedclient check`` sends one. Anybody may, under any number of keys. So trials have a
 place of their own, in which no trial takes room from an update; one of them is read at
-a time; and nothing is kept of any.
+a time; no client and no address has more than a share of the place; and nothing is kept
+of any trial.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
-from fedwire.convert import answer_code, read_push
+from fedwire.convert import read_push
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import answer_code
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.opened import Opened
@@ -20,7 +22,8 @@ from fedcore.coordinator.verdicts import judge
 from fedcore.errors import ProtocolError
 from fedcore.protocol import Answer, ModelName, Push, Verdict
 from fedserver.callers import Backend
-from fedserver.limits import Turns
+from fedserver.connections import neighbours_of
+from fedserver.limits import Shared, Turns
 from fedserver.opening import Opening
 from fedserver.receiving import PushFrames, Receiver, upload_name
 from fedserver.uploads import Uploads
@@ -28,6 +31,8 @@ from fedserver.uploads import Uploads
 _log = logging.getLogger(__name__)
 AT_ONCE = 1  # large trials in memory
 MOST = 32  # trials that are here or wait; more are asked to come back
+OF_ADDRESS = 8  # of those from one address: several devices may share one
+OF_CLIENT = 2  # and of those with one key: the connection of the first may have broken
 _RETRY = pb.TrialReply(answer=answer_code(Answer.RETRY))
 Context = Any
 
@@ -43,7 +48,7 @@ class Trials:
         self._uploads = Uploads(AT_ONCE, most, stall, server.min_rate)
         self._receiver = Receiver(self._uploads, most, stall)
         self._turns = Turns(server.max_enrolments)
-        self._here = 0
+        self._places = Shared(MOST, OF_ADDRESS, OF_CLIENT)
         self._reading = asyncio.Lock()  # trials leave a thread for updates
 
     async def trial(self, frames: PushFrames, context: Context) -> pb.TrialReply:
@@ -56,13 +61,12 @@ class Trials:
             header = await self._receiver.header(frames)
             cid = await self._callers.cid(header.key, context)
             await self._callers.check_disk(context)
-            if self._here >= MOST or self._callers.draining:
+            if self._callers.draining:
                 return _RETRY
-            self._here += 1
-            try:
+            with self._places.place(neighbours_of(context.peer()), cid) as is_there:
+                if not is_there:
+                    return _RETRY
                 return await self._tried(cid, header, frames)
-            finally:
-                self._here -= 1
         except ProtocolError as error:
             _log.warning("refused a trial: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))

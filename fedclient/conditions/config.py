@@ -57,6 +57,20 @@ def _windows(told: Any) -> Any:
     return told
 
 
+def _number(expected: str) -> BeforeValidator:
+    """Refuses a truth value, which would be read as the number 1 or 0."""
+
+    def check(told: Any) -> Any:
+        if isinstance(told, bool):
+            raise ValueError(f"expected {expected}, got {str(told).lower()}")
+        return told
+
+    return BeforeValidator(check)
+
+
+Share = Annotated[float | None, _number("a share above 0 and up to 1, as in 0.3")]
+
+
 class Command(_Section):
     """A command of the user's: it holds if the command exits with 0."""
 
@@ -66,11 +80,11 @@ class Command(_Section):
 class Conditions(_Section):
     """What must hold before a client begins a task; what is absent is not asked for."""
 
-    idle: float | None = Field(None, gt=0, le=1)
+    idle: Share = Field(None, gt=0, le=1)
     """The share of all cores that other processes use is below this."""
     charging: Switch = False
     """The device is on mains power."""
-    battery: float | None = Field(None, gt=0, le=1)
+    battery: Share = Field(None, gt=0, le=1)
     """The battery has at least this share of its charge; one without it holds."""
     unmetered: Switch | Command = False
     """The network does not cost by the byte."""
@@ -79,7 +93,9 @@ class Conditions(_Section):
         BeforeValidator(_windows),
     ] = ()
     """Local times, such as 22:00-06:00."""
-    look_every: Seconds = Field(60.0, ge=1, le=3600)
+    look_every: Annotated[Seconds, _number("seconds, as in 60")] = Field(
+        60.0, ge=1, le=3600
+    )
     """Seconds between two looks while a condition does not hold."""
 
     @property

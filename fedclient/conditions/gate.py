@@ -9,11 +9,13 @@ from typing import Any
 from fedclient.conditions.config import Conditions
 from fedclient.conditions.decide import Readings, Unmet, unmet
 from fedclient.conditions.readings import Reader
+from fedcore.typing import Seconds
 from fedrun.units import in_seconds
 
 _log = logging.getLogger("fedclient")
 NETWORK = frozenset({"unmetered"})
 """Without these not even a message that is made already is sent."""
+ASK_EVERY: Seconds = 60.0  # at most so often it asks whether it need wait any longer
 
 
 def _here_and_now() -> datetime:
@@ -57,15 +59,23 @@ class Gate:
         begins: Callable[[str], Any] = lambda _: None,
         ends: Callable[[], Any] = lambda: None,
         only_network: bool = False,
-    ) -> None:
-        """Returns once the conditions hold; logs why they do not.
+        is_over: Callable[[str], bool] = lambda _: False,
+    ) -> bool:
+        """Waits until the conditions hold; logs why they do not.
 
         Args:
             begins: called with the reasons if it has to wait.
             ends: called after it has waited.
             only_network: whether only a message is to be sent.
+            is_over: asked with the reasons whether it need not wait any longer: first
+                when it begins to wait, and then at a look, at most once a minute. Never
+                while the network is one that must not be used.
+
+        Returns:
+            Whether the conditions hold; if not, ``is_over`` has ended the wait.
         """
         said, began = "", self._clock()
+        asks_at = began
         while found := self.unmet(only_network=only_network):
             why = "; ".join(map(str, found))
             if not said:
@@ -73,11 +83,17 @@ class Gate:
             if why != said:
                 _log.info("no task for now: %s", why)
             said = why
+            may_ask = not any(each.name in NETWORK for each in found)
+            if may_ask and self._clock() >= asks_at:
+                asks_at = self._clock() + ASK_EVERY
+                if is_over(why):
+                    return False
             self._sleep(self._asked.look_every)
         if said:
             waited = in_seconds(self._clock() - began)
             _log.info("the conditions of this device hold, after %s", waited)
             ends()
+        return True
 
 
 ALWAYS = Gate(Conditions(), Reader(Conditions()))

@@ -1,10 +1,11 @@
 """The acts of an operator: what they do, and when they cannot be done."""
 
+from dataclasses import replace
 from typing import assert_never
 
-from fedcore.coordinator import events, records
-from fedcore.coordinator.events import Act
-from fedcore.coordinator.records import Ordered
+from fedcore.coordinator import records
+from fedcore.coordinator.events import NameFreed
+from fedcore.coordinator.records import Act
 from fedcore.coordinator.state import ServerState
 
 
@@ -12,66 +13,41 @@ def objection(act: Act, state: ServerState) -> str:
     """Returns why an act cannot be done, in a sentence; empty: it can."""
     ended = f"the run has ended: {state.closed}" if state.closed else ""
     match act:
-        case events.RunPaused() if state.paused is not None:
+        case records.Paused() if state.paused is not None:
             return f"the run is paused already{_because(state.paused)}"
-        case events.RunPaused():
+        case records.Paused():
             return ended
-        case events.PauseEnded() if state.paused is None:
+        case records.Unpaused() if state.paused is None:
             return ended or "the run is not paused"
-        case events.ClientEvicted(name=name):
-            if name in state.evicted:
-                return f"{name!r} is evicted already{_because(state.evicted[name])}"
-            is_here = any(not row.is_out for row in state.named(name))
+        case records.Evicted(name=name):
+            if name in state.roster.evicted:
+                return (
+                    f"{name!r} is evicted already{_because(state.roster.evicted[name])}"
+                )
+            is_here = any(not row.is_out for row in state.roster.named(name))
             return ended or ("" if is_here else f"no client has the name {name!r}")
-        case events.ClientReadmitted(name=name):
-            is_out = any(row.evicted is not None for row in state.named(name))
-            return "" if is_out or name in state.evicted else f"{name!r} is not evicted"
-        case events.PauseEnded() | events.SnapshotRequested():
+        case records.Readmitted(name=name):
+            return _not_evicted(name, state)
+        case records.Unpaused() | records.SnapshotOrdered():
             return ""
         case _:
             assert_never(act)
 
 
-def record_of(act: Act, state: ServerState) -> Ordered:
-    """Returns the record of an act that can be done."""
-    at, by, reason = state.at, act.by, act.reason
-    match act:
-        case events.RunPaused():
-            return records.Paused(at=at, by=by, reason=reason)
-        case events.PauseEnded():
-            return records.Unpaused(at=at, by=by, reason=reason)
-        case events.ClientEvicted():
-            return records.Evicted(at=at, by=by, reason=reason, name=act.name)
-        case events.ClientReadmitted():
-            return records.Readmitted(at=at, by=by, reason=reason, name=act.name)
-        case events.SnapshotRequested():
-            version = state.version
-            return records.SnapshotOrdered(at=at, by=by, reason=reason, version=version)
-        case _:
-            assert_never(act)
+def is_free(freed: NameFreed, state: ServerState) -> str:
+    """Returns a sentence if nobody has a name or is evicted under it; or nothing."""
+    is_held = freed.name in state.roster.owners or freed.name in state.roster.evicted
+    return "" if is_held else f"no client has the name {freed.name!r}"
 
 
-def act_of(record: Ordered) -> Act:
-    """Returns the act that led to a record, to replay it."""
-    at, by, reason = record.at, record.by, record.reason
-    match record:
-        case records.Paused():
-            return events.RunPaused(at=at, by=by, reason=reason)
-        case records.Unpaused():
-            return events.PauseEnded(at=at, by=by, reason=reason)
-        case records.Evicted():
-            return events.ClientEvicted(at=at, by=by, reason=reason, name=record.name)
-        case records.Readmitted():
-            return events.ClientReadmitted(
-                at=at, by=by, reason=reason, name=record.name
-            )
-        case records.SnapshotOrdered():
-            return events.SnapshotRequested(at=at, by=by, reason=reason)
-        case _:
-            assert_never(record)
+def record_of(act: Act, state: ServerState) -> Act:
+    """Returns the record of an act that can be done; replayed, it is that act again."""
+    if isinstance(act, records.SnapshotOrdered):
+        return replace(act, at=state.at, version=state.version)
+    return replace(act, at=state.at)
 
 
-def said(record: Ordered) -> str:
+def said(record: Act) -> str:
     """Returns a sentence on what an operator did."""
     match record:
         case records.Paused():
@@ -100,6 +76,20 @@ def why_waiting(state: ServerState) -> str:
 def why_out(name: str, reason: str) -> str:
     """Returns why a client is refused, for the client."""
     return f"the operator has evicted {name!r}{_because(reason)}"
+
+
+def _not_evicted(name: str, state: ServerState) -> str:
+    """Returns why nobody can be let back under a name; empty: somebody can."""
+    is_out = any(row.evicted is not None for row in state.roster.named(name))
+    if is_out or name in state.roster.evicted:
+        return ""
+    if any(row.name == name and row.lost_name for row in state.clients.values()):
+        return (
+            f"{name!r} is not evicted: the name was freed, and the client that was "
+            "evicted under it before stays out; with a fresh state folder its device "
+            "can join as another client"
+        )
+    return f"{name!r} is not evicted"
 
 
 def _because(reason: str | None) -> str:

@@ -23,7 +23,7 @@ def enrolled(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | N
         return Refuse(cid=event.cid, nonce=0, answer=Answer.OBSOLETE)
     if eviction(event.cid, event.name, state) is not None:
         return Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)
-    owner = state.owners.get(event.name, "")
+    owner = state.roster.owners.get(event.name, "")
     if owner not in ("", event.owner) and not event.certified:
         return Refuse(cid=event.cid, nonce=0, answer=Answer.UNKNOWN)
     claimed = (event.name, event.role, event.owner, event.index, event.count)
@@ -45,7 +45,7 @@ def eviction(cid: str, name: str, state: ServerState) -> str | None:
     row = state.clients.get(cid)
     if row is not None and row.evicted is not None:
         return row.evicted
-    return state.evicted.get(name)
+    return state.roster.evicted.get(name)
 
 
 def later_states(

@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedcore.coordinator.events import Role
-from fedcore.protocol import HISTORY, Receipt, Settled, Verdict
+from fedcore.protocol import HISTORY, Receipt, Role, Settled, Verdict
 from fedcore.typing import JSON
 
 _MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data
@@ -26,6 +25,8 @@ class ClientRow:
     left: bool = False
     evicted: str | None = None
     """Why the operator has shut it out; None: it may take part."""
+    lost_name: bool = False
+    """Whether its name was freed while it was evicted: then it stays out for good."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -72,8 +73,9 @@ class ClientRow:
             "accepted": list(self.accepted),
             "left": self.left,
         }
-        # As earlier versions wrote it, where nobody is evicted:
-        return saved if self.evicted is None else {**saved, "evicted": self.evicted}
+        if self.evicted is None:
+            return saved  # as earlier versions wrote it
+        return {**saved, "evicted": self.evicted, "lost_name": self.lost_name}
 
     @classmethod
     def from_json(cls, saved: JSON) -> "ClientRow":

@@ -1,14 +1,16 @@
-"""The events of the coordinator. Time and fresh random names are fields of them."""
+"""The events of the coordinator. Time and fresh random names are fields of them.
+
+What an operator does to a run, besides ending it and freeing a name, is its own record.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fedcore.coordinator.opened import Opened
-from fedcore.protocol import Epoch, Pull, Push
+from fedcore.coordinator.records import Act
+from fedcore.protocol import Epoch, Pull, Push, Role
 from fedcore.typing import Seconds
-
-Role = Literal["trainer", "evaluator"]
 
 
 class Timer(NamedTuple):
@@ -120,52 +122,12 @@ class StopRequested(_Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Act(_Timed):
-    """An act of an operator."""
-
-    by: str = ""  # who the operator is, as the command said
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPaused(_Act):
-    """The operator pauses the run: nobody is given training until it is resumed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseEnded(_Act):
-    """The operator resumes a paused run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientEvicted(_Act):
-    """The operator shuts out the client of this name; what it sent before stays."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientReadmitted(_Act):
-    """The operator lets an evicted client come back."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequested(_Act):
-    """The operator wants the state to be written now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StateRolledBack(_Timed):
     """An older state was restored, or the end of the journal was cut off."""
 
     fresh_epoch: Epoch
     reason: str
 
-
-Act = RunPaused | PauseEnded | ClientEvicted | ClientReadmitted | SnapshotRequested
-"""What an operator does to a run, besides ending it and freeing a name."""
 
 Event = (
     ClientEnrolled

@@ -12,7 +12,7 @@ from typing import assert_never
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
 from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
-from fedcore.coordinator.acts import objection, record_of
+from fedcore.coordinator.acts import is_free, objection, record_of
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
@@ -122,7 +122,7 @@ class Coordinator:
             case events.ClientEnrolled():
                 return self._enrol(event)
             case events.NameFreed():
-                return self._free(event.name)
+                return self._free(event)
             case events.ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case events.UpdatePushed():
@@ -144,11 +144,11 @@ class Coordinator:
             case events.StateRolledBack():
                 return self._open_epoch(event.fresh_epoch, event.reason)
             case (
-                events.RunPaused()
-                | events.PauseEnded()
-                | events.ClientEvicted()
-                | events.ClientReadmitted()
-                | events.SnapshotRequested()
+                records.Paused()
+                | records.Unpaused()
+                | records.Evicted()
+                | records.Readmitted()
+                | records.SnapshotOrdered()
             ):
                 return self._obey(event)
             case _:
@@ -162,10 +162,10 @@ class Coordinator:
             return self._write(result)
         return [] if result is None else [result]
 
-    def _free(self, name: str) -> list[Action]:
-        if name not in self.state.owners:
+    def _free(self, event: events.NameFreed) -> list[Action]:
+        if is_free(event, self.state):
             return []
-        return self._write(records.Freed(at=self.state.at, name=name))
+        return self._write(records.Freed(at=self.state.at, name=event.name))
 
     def _lose(self, cid: str) -> list[Action]:
         self.pulls.withdraw(cid)
@@ -199,15 +199,20 @@ class Coordinator:
         record = records.Departed(at=self.state.at, cid=cid)
         return [*self._write(record), *self.pulls.grant()]
 
-    def _obey(self, act: events.Act) -> list[Action]:
+    def _obey(self, act: records.Act) -> list[Action]:
         """Carries out an act of the operator, unless it cannot be done."""
         if objection(act, self.state):
             return []
         record = record_of(act, self.state)
         actions = self._write(record)
-        if isinstance(record, records.Evicted):
-            for row in self.state.named(record.name):
-                actions += self._shut_out(row.cid)
+        match record:
+            case records.Paused():
+                self.rounds.pause()
+            case records.Unpaused():
+                actions += self.rounds.unpause()
+            case records.Evicted():
+                for row in self.state.roster.named(record.name):
+                    actions += self._shut_out(row.cid)
         return [*actions, *self.pulls.grant()]
 
     def _shut_out(self, cid: str) -> list[Action]:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedcore.coordinator.events import Role
 from fedcore.measured import Measured
-from fedcore.protocol import Epoch, Verdict
+from fedcore.protocol import Epoch, Role, Verdict
 from fedcore.typing import Bytes, Counts, Seconds
 
 StepReason = Literal["buffer", "deadline", "flush"]
@@ -157,42 +156,42 @@ class RunResumed(_Durable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ordered(_Durable):
-    """An act of an operator."""
+class _Act(_Durable):
+    """An act of an operator: the event that asks for it, and the record of it."""
 
-    by: str  # who it was, as the command said; empty: it did not say
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused(_Ordered):
-    """The run was paused: nobody is given training until it is resumed."""
+    by: str = ""  # who the operator is, as the command said; empty: it did not say
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unpaused(_Ordered):
+class Paused(_Act):
+    """The run is paused: nobody is given training until it is resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaused(_Act):
     """The paused run goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evicted(_Ordered):
-    """The client of this name was shut out; what it sent before stays."""
+class Evicted(_Act):
+    """The client of this name is shut out; what it sent before stays."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readmitted(_Ordered):
+class Readmitted(_Act):
     """An evicted client may come back."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotOrdered(_Ordered):
-    """The state after this record was to be written as a snapshot."""
+class SnapshotOrdered(_Act):
+    """The state after this record is to be written as a snapshot."""
 
-    version: int
+    version: int = 0  # the newest one; noted when the act is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,21 +266,22 @@ class Tallied(_Volatile):
     columns: str  # packed (fedrun.journal.tally)
 
 
-Ordered = Paused | Unpaused | Evicted | Readmitted | SnapshotOrdered
-"""The acts of an operator that have an author and a reason."""
+Act = Paused | Unpaused | Evicted | Readmitted | SnapshotOrdered
+"""What an operator does to a run; with an author and a reason."""
+
+Enrolment = Enrolled | Freed | Evicted | Readmitted | Departed
+"""Clients come, go, or are shut out."""
 
 # The records that move no model.
 Note = (
-    Enrolled
-    | Freed
+    Enrolment
     | HistoryForked
     | Cut
     | Declined
-    | Departed
     | Evaluated
     | Closed
     | RunResumed
-    | Ordered
+    | Act
     | Failed
     | Leased
     | Lost

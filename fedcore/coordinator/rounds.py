@@ -15,7 +15,8 @@ from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
 from fedcore.controllers import USUAL, Assignment, Request
-from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
+from fedcore.coordinator.actions import Action, Finish, Persist
+from fedcore.coordinator.deadlines import Deadline
 from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease, Leases
 from fedcore.coordinator.plans import announced
@@ -67,7 +68,7 @@ class Rounds:
         self._served = served
         self.stop = stop or StopConfig()
         self.key = Key.root(seed).fold_in("server")
-        self._deadline: SetTimer | None = None  # of the present cohort
+        self._deadline = Deadline()  # of the present cohort
         self._delivered = 0  # updates that have arrived and wait for their decision
         self._use(algorithm)
 
@@ -281,7 +282,7 @@ class Rounds:
             digest = state.published.digest
             if packed:
                 gap = norm(state.published.public_D - state.exact_D)
-        self._deadline = None
+        self._deadline.end()
         self.leases.new_cohort(same_version=False)
         record = Stepped(
             at=state.at,
@@ -313,27 +314,32 @@ class Rounds:
     def _start_deadline(self) -> list[Action]:
         """Sets the timer of this cohort's deadline, if it has one and none is set."""
         seconds = self.algorithm.config.deadline
-        if seconds is None or self._deadline is not None:
+        if seconds is None or self._deadline.is_set:
             return []
         timer = Timer("deadline", str(self.leases.attempt), self.state.version)
-        self._deadline = SetTimer(timer=timer, at=self.state.at + seconds)
-        return [self._deadline]
+        return self._deadline.begin(timer, self.state.at + seconds)
 
     def is_void(self, timer: Timer) -> bool:
-        """Whether this timer is the deadline of an earlier cohort."""
-        return timer.kind == "deadline" and (
-            self._deadline is None or timer != self._deadline.timer
-        )
+        """Whether this is an earlier cohort's deadline, or that of a paused run."""
+        return timer.kind == "deadline" and not self._deadline.is_due(timer)
 
     def deadline_passed(self, timer: Timer) -> list[Action]:
         """Makes a version if there are enough updates, otherwise a new cohort."""
         if self.is_void(timer) or self.state.closed:
             return []
-        self._deadline = None
+        self._deadline.end()
         if self.state.count >= self.algorithm.config.minimum:
             return [*self._step("deadline"), *self.close_if_due()]
         self.leases.new_cohort(same_version=True)
         return self._start_deadline()
+
+    def pause(self) -> None:
+        """The run is paused: its cohort keeps the time that it has left."""
+        self._deadline.stop(self.state.at)
+
+    def unpause(self) -> list[Action]:
+        """The run goes on, and so does the time of its cohort."""
+        return self._deadline.go_on(self.state.at)
 
     # ----------------------------------------------------------------------- end
 
@@ -366,10 +372,9 @@ class Rounds:
 
     def dump(self) -> JSON:
         """The leases and the deadline as JSON, for :meth:`load`."""
-        deadline = self._deadline
         return {
             "leases": self.leases.dump(),
-            "deadline": None if deadline is None else [*deadline.timer, deadline.at],
+            "deadline": self._deadline.dump(),
             "delivered": self._delivered,
         }
 
@@ -381,8 +386,4 @@ class Rounds:
         """
         self.leases.load(saved["leases"])
         self._delivered = saved["delivered"]
-        if saved["deadline"] is None:
-            return []
-        *timer, at = saved["deadline"]
-        self._deadline = SetTimer(timer=Timer(*timer), at=at)
-        return [self._deadline]
+        return self._deadline.load(saved["deadline"])

@@ -15,10 +15,11 @@ from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.coordinator import records
-from fedcore.coordinator.clients import ClientRow, Places
+from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.learnt import Learnt
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Decided, Note, Record, Stepped
+from fedcore.coordinator.roster import Roster
 from fedcore.coordinator.updates import Arrived, Update, efforts
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
@@ -52,23 +53,22 @@ class ServerState:
         self.count = 0
         self.samples = 0.0
         self.learnt = Learnt(algorithm)
-        self.clients: dict[str, ClientRow] = {}
-        self.trainers = 0  # clients that have not left and are not evicted
-        self.joined = 0  # trainers that have ever joined
-        self._joined_before = 0  # the same, when the newest version was made
+        self.roster = Roster()
+        self._joined_before = 0  # trainers, when the newest version was made
         self.limit = algorithm.latest(0)
         """How many versions late an update may be."""
-        self._places = Places()
-        self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.bases: dict[int, Vector] = {}  # past public models, for mixing
         self.applied = 0  # updates that are in X
         self.evaluated: int | None = None  # the newest version that an evaluator has
         self.closed: str | None = None
         self.paused: str | None = None
         """Why the operator lets nobody begin to train; empty: it gave no reason."""
-        self.evicted: dict[str, str] = {}
-        """Names under which nobody may enrol, with the operator's reason."""
         self._remember_base()
+
+    @property
+    def clients(self) -> dict[str, ClientRow]:
+        """All clients that have ever joined, by their ids."""
+        return self.roster.clients
 
     @property
     def version(self) -> int:
@@ -117,40 +117,21 @@ class ServerState:
     def note(self, record: Note) -> None:
         """Applies a record that moves no model."""
         match record:
-            case records.Enrolled():
-                row = self.clients.get(record.cid)
-                if row is None:
-                    row = ClientRow(record.cid, record.name, record.role)
-                    self.clients[record.cid] = row
-                else:
-                    self._count_trainers(-row.trains)
-                    self.joined -= row.role == "trainer"
-                    row.name, row.role = record.name, record.role
-                self._count_trainers(row.trains)
-                self.joined += row.role == "trainer"
-                row.index, row.count = record.index, record.count
-                if record.owner:
-                    self.owners[record.name] = record.owner
-                    self._places.add(row)
-            case records.Freed():
-                self.owners.pop(record.name, None)
-                self.evicted.pop(record.name, None)
-            case records.Evicted():
-                self.evicted[record.name] = record.reason
-                self._evict(record.name, record.reason)
-            case records.Readmitted():
-                self.evicted.pop(record.name, None)
-                self._evict(record.name, None)
+            case (
+                records.Enrolled()
+                | records.Freed()
+                | records.Evicted()
+                | records.Readmitted()
+                | records.Departed()
+            ):
+                self.roster.note(record)
+                self.limit = self.algorithm.latest(self.roster.trainers)
             case records.Paused():
                 self.paused = record.reason
             case records.Unpaused():
                 self.paused = None
             case records.HistoryForked():
                 self.published.open_epoch(record.epoch)
-            case records.Departed():
-                row = self.clients[record.cid]
-                self._count_trainers(-row.trains)
-                row.left = True
             case records.Evaluated():
                 if self.clients[record.cid].role == "evaluator":
                     self.evaluated = max(self.evaluated or 0, record.version)
@@ -176,41 +157,6 @@ class ServerState:
                 pass
             case _:
                 assert_never(record)
-
-    def _evict(self, name: str, reason: str | None) -> None:
-        """Shuts out all clients that have this name, or lets them come back."""
-        for row in self.named(name):
-            self._count_trainers(-row.trains)
-            row.evicted = reason
-            self._count_trainers(row.trains)
-            if row.name in self.owners:
-                self._places.add(row)  # a snapshot leaves out who is evicted
-
-    def named(self, name: str) -> list[ClientRow]:
-        """The clients that have this name, or had it last."""
-        return [row for row in self.clients.values() if row.name == name]
-
-    def _count_trainers(self, more: int) -> None:
-        self.trainers += more
-        self.limit = self.algorithm.latest(self.trainers)
-
-    def doubles(self, cid: str) -> list[str]:
-        """The names of other clients that have the same part of the data.
-
-        A client that starts again under its name is no double of itself. Clients of a
-        simulation are not compared.
-        """
-        row = self.clients.get(cid)
-        return [] if row is None else self.others_at(row.place, row.name)
-
-    def others_at(self, place: tuple[int, int], name: str) -> list[str]:
-        """The names of the clients at a part of the data, but for this one.
-
-        Args:
-            place: the part, and how many there are.
-            name: of the client that has the part or wants it.
-        """
-        return self._places.doubles(name, place, self.clients)
 
     def decide(self, record: Decided, payload: Payload | None) -> None:
         """Applies a verdict, and adds the payload to the buffer if it is accepted."""
@@ -279,20 +225,15 @@ class ServerState:
                         samples[place],
                         gap_D,
                         client,
-                        self.trainers,
+                        self.roster.trainers,
                         **efforts(self.algorithm, update, self.settings_of(client)),
                         folded=update.folded,
                         base=update.base,
-                        place=self._place_of(client),
+                        place=self.roster.place_of(client),
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
-
-    def _place_of(self, cid: str) -> tuple[int, int]:
-        """Returns a client's part of the data; all of them if it never enrolled."""
-        row = self.clients.get(cid)
-        return (0, 1) if row is None else row.place
 
     def settings_of(self, cid: str) -> ClientAlgorithmConfig:
         """Returns a client's settings; the common ones if it never enrolled."""
@@ -341,7 +282,7 @@ class ServerState:
     def _moved(self, agg_D: Vector) -> Vector:
         """X after the server optimiser's step, and then the new companions."""
         algorithm, dim = self.algorithm, self.algorithm.model.dim
-        joined, server = max(1, self.joined), algorithm.server
+        joined, server = max(1, self.roster.joined), algorithm.server
         share, before = self.count / joined, self._joined_before / joined
         self._joined_before = joined
         update = server.update
@@ -379,7 +320,7 @@ class ServerState:
         The buffer must be empty if the aggregator changes.
         """
         old, self.algorithm = self.algorithm, algorithm
-        self._count_trainers(0)
+        self.limit = algorithm.latest(self.roster.trainers)
         if not algorithm.config.server.keeps_state(old.config.server):
             self.optimizer = algorithm.server.init(algorithm.model.dim)
         if old.config.aggregator != algorithm.config.aggregator:
@@ -416,9 +357,7 @@ class ServerState:
             "evaluated": self.evaluated,
             "closed": self.closed,
             "paused": self.paused,
-            "evicted": dict(self.evicted),
-            "clients": [row.to_json() for row in self.clients.values()],
-            "owners": dict(self.owners),
+            **self.roster.dump(),
             "plans": self.learnt.plans.dump(),
             "roles": {
                 "optimizer": save_tree(self.optimizer, "optimizer", arrays),
@@ -436,20 +375,10 @@ class ServerState:
         self.applied, self.evaluated = scalars["applied"], scalars["evaluated"]
         self.closed = scalars["closed"]
         self.paused = scalars.get("paused")
-        self.evicted = dict(scalars.get("evicted", {}))
-        self.clients = {
-            row.cid: row for row in map(ClientRow.from_json, scalars["clients"])
-        }
-        self.joined = sum(row.role == "trainer" for row in self.clients.values())
-        self._joined_before = scalars.get("joined_before", self.joined)
-        self.trainers = 0
-        self._count_trainers(sum(row.trains for row in self.clients.values()))
-        self.owners = dict(scalars["owners"])
+        self.roster.load(scalars)
+        self._joined_before = scalars.get("joined_before", self.roster.joined)
+        self.limit = self.algorithm.latest(self.roster.trainers)
         self.learnt.plans.load(scalars)
-        self._places = Places()
-        for row in self.clients.values():
-            if row.name in self.owners:
-                self._places.add(row)
         self.bases = {
             version: arrays[f"base.{version}"] for version in scalars["bases"]
         }

@@ -149,7 +149,7 @@ def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
     """
     config = state.algorithm.config
     samples = config.counted(push.samples)
-    times = samples * max(config.buffer, state.trainers)
+    times = samples * max(config.buffer, state.roster.trainers)
     if "pace" in state.algorithm.aggregator.needs:
         own = state.settings_of(push.cid)
         times *= config.most_steps(push.samples, push.base.version, own)

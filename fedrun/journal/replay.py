@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
-from fedcore.coordinator.acts import act_of
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientLeft,
@@ -175,7 +174,7 @@ class Replay:
             case Departed():
                 return self.coordinator.handle(ClientLeft(at=record.at, cid=record.cid))
             case Paused() | Unpaused() | Evicted() | Readmitted() | SnapshotOrdered():
-                return self.coordinator.handle(act_of(record))
+                return self.coordinator.handle(record)
             case _:
                 return []
 

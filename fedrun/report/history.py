@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fedcore.coordinator.acts import said
 from fedcore.coordinator.records import (
+    Act,
     Closed,
     Cut,
     Evicted,
     Freed,
     HistoryForked,
-    Ordered,
     Paused,
     Readmitted,
     RunResumed,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMED, _MOST_LINES = 4, 200
 # Written between two servers, or by the next one before it serves: no signs of life.
-_ACTS: dict[type[Ordered], str] = {
+_ACTS: dict[type[Act], str] = {
     Paused: "paused",
     Unpaused: "goes on",
     Evicted: "evicted",

@@ -1,4 +1,4 @@
-"""Converts messages of the wire to those of the core, and back.
+"""Converts pulls, pushes and their answers to those of the core, and back.
 
 A peer's message is a claim: it becomes a message of the core, or a ``ProtocolError``
 that says what is wrong with it.
@@ -6,48 +6,52 @@ that says what is wrong with it.
 
 import math
 import zlib
-from collections.abc import Sequence
 from itertools import zip_longest
 from typing import get_args
 
-import numpy as np
-
 from fedcore.errors import ProtocolError
-from fedcore.labels import MOST_CLASSES
-from fedcore.measured import Device, Measured
 from fedcore.protocol import (
     HISTORY,
     MOST_COUNTED,
-    NOTHING_SETTLED,
     Abandoned,
     Ack,
-    Answer,
     Epoch,
     Held,
     ModelName,
     Patch,
     PatchKind,
-    Plan,
-    Proof,
     Pull,
     Push,
     Receipt,
     Reply,
-    Settled,
     Task,
     TaskKind,
-    Verdict,
 )
-from fedcore.typing import Bytes, Counts
+from fedcore.typing import Bytes
 from fedwire.v1 import federation_pb2 as pb
+from fedwire.values import (
+    answer_code,
+    device_of,
+    digest_bytes,
+    epoch_name,
+    epoch_number,
+    measured_of,
+    model_name,
+    plan_of,
+    read_answer,
+    read_counts,
+    read_device,
+    read_measured,
+    read_model_name,
+    read_plan,
+    read_settled,
+    read_verdict,
+    settled_code,
+)
 
 SHORT = 8  # bytes of a model's digest that travel; its version is named beside it
 INLINE = 1 << 16  # payloads and patches up to here travel in the first frame
 
-_ANSWERS: dict[Verdict | Answer, int] = {
-    answer: pb.Answer.Value(f"ANSWER_{answer.name}") for answer in (*Verdict, *Answer)
-}
-_MEANINGS = {code: meaning for meaning, code in _ANSWERS.items()}
 _PATCHES: dict[PatchKind, int] = {
     kind: pb.PatchKind.Value(f"PATCH_KIND_{kind.upper()}")
     for kind in get_args(PatchKind)
@@ -57,138 +61,6 @@ _TASKS: dict[TaskKind, int] = {
     kind: pb.TaskKind.Value(f"TASK_KIND_{kind.upper()}") for kind in get_args(TaskKind)
 }
 _TASK_KINDS = {code: kind for kind, code in _TASKS.items()}
-
-
-def epoch_number(epoch: Epoch) -> int:
-    """Returns the name of a history as a number, the form in which it travels."""
-    return int(epoch, 16)
-
-
-def epoch_name(number: int) -> Epoch:
-    """Returns the name of a history, from the number that travels."""
-    return f"{number:016x}"
-
-
-def digest_bytes(digest: str) -> bytes:
-    """Returns a digest as bytes, the form in which it travels."""
-    return bytes.fromhex(digest)
-
-
-def model_name(name: ModelName | None) -> pb.ModelName | None:
-    """Returns a model's name as a message of the wire; None without one."""
-    if name is None:
-        return None
-    return pb.ModelName(epoch=epoch_number(name.epoch), version=name.version)
-
-
-def read_model_name(message: pb.ModelName) -> ModelName:
-    """Returns a model's name, from a message of the wire."""
-    return ModelName(epoch_name(message.epoch), message.version)
-
-
-def answer_code(answer: Verdict | Answer) -> pb.Answer:
-    """Returns the code of an answer on the wire."""
-    return _ANSWERS[answer]  # type: ignore[return-value]
-
-
-def read_answer(code: int) -> Verdict | Answer:
-    """Returns the answer that a code stands for.
-
-    Raises:
-        ProtocolError: the code is unknown.
-    """
-    if code not in _MEANINGS:
-        raise ProtocolError(f"unknown answer {code}; the peer may be newer")
-    return _MEANINGS[code]
-
-
-def _read_verdict(code: int) -> Verdict:
-    answer = read_answer(code)
-    if not isinstance(answer, Verdict):
-        raise ProtocolError(f"expected a verdict, got {answer}")
-    return answer
-
-
-def _read_settled(seq: int, code: int, proof: Proof = 0) -> Settled:
-    return Settled(seq, _read_verdict(code), proof) if seq else NOTHING_SETTLED
-
-
-def _settled_code(settled: Settled) -> pb.Answer:
-    if settled.verdict is None:
-        return pb.ANSWER_UNSPECIFIED
-    return answer_code(settled.verdict)
-
-
-# ------------------------------------------------------------------- measurements
-
-
-def _device(device: Device | None) -> pb.Device | None:
-    return None if device is None else pb.Device(**device._asdict())
-
-
-def _read_device(message: pb.Device) -> Device:
-    facts = {
-        name: getattr(message, name) if message.HasField(name) else None
-        for name in Device._fields[1:]
-    }
-    return Device(message.model, **facts)
-
-
-def _measured(measured: Measured | None) -> pb.Measured | None:
-    if measured is None:
-        return None
-    samples, seconds, joules, device = measured
-    return pb.Measured(
-        samples=samples, seconds=seconds, joules=joules, device=_device(device)
-    )
-
-
-def _read_measured(message: pb.Measured) -> Measured:
-    return Measured(
-        message.samples,
-        message.seconds if message.HasField("seconds") else None,
-        message.joules if message.HasField("joules") else None,
-        _read_device(message.device) if message.HasField("device") else None,
-    )
-
-
-def _plan(plan: Plan | None) -> pb.Plan | None:
-    if plan is None:
-        return None
-    counts = [] if plan.counts is None else plan.counts.tolist()
-    return pb.Plan(
-        samples=plan.samples, counts=counts, has_counts=plan.counts is not None
-    )
-
-
-def _read_plan(message: pb.Plan) -> Plan:
-    """Returns what a client announces.
-
-    Raises:
-        ProtocolError: a number is out of range.
-    """
-    if not 1 <= message.samples <= MOST_COUNTED:
-        raise ProtocolError(
-            f"a plan of {message.samples} samples; expected 1 to {MOST_COUNTED}"
-        )
-    if len(message.counts) > MOST_CLASSES:
-        raise ProtocolError(
-            f"a plan with {len(message.counts)} label counts; expected up to "
-            f"{MOST_CLASSES}"
-        )
-    counts = _read_counts(message.counts) if message.has_counts else None
-    return Plan(message.samples, counts)
-
-
-def _read_counts(sent: Sequence[int]) -> Counts:
-    """Returns label counts (C,).
-
-    Raises:
-        ProtocolError: one of them is out of range.
-    """
-    if any(count > MOST_COUNTED for count in sent):
-        raise ProtocolError("a label count is out of range")
-    return np.array(sent, np.int64)
 
 
 # --------------------------------------------------------------------------- pulls
@@ -207,15 +79,15 @@ def pull_request(
         held_digest=digest_bytes(held.digest)[:SHORT] if held else b"",
         abandoned=[epoch_number(left.epoch) for left in pull.abandoned],
         settled=pull.settled.seq,
-        settled_verdict=_settled_code(pull.settled),
+        settled_verdict=settled_code(pull.settled),
         history_from=pull.history_from,
         partial=partial,
         partial_bytes=partial_bytes,
         held_proof=held.proof if held else 0,
         settled_proof=pull.settled.proof,
         abandoned_proofs=proofs if any(proofs) else (),
-        device=_device(pull.device),
-        plan=_plan(pull.plan),
+        device=device_of(pull.device),
+        plan=plan_of(pull.plan),
     )
 
 
@@ -241,12 +113,12 @@ def read_pull(message: pb.PullRequest, cid: str, nonce: int) -> Pull:
         epoch=epoch,
         held=held,
         abandoned=_read_abandoned(message),
-        settled=_read_settled(
+        settled=read_settled(
             message.settled, message.settled_verdict, message.settled_proof
         ),
         history_from=message.history_from,
-        device=_read_device(message.device) if message.HasField("device") else None,
-        plan=_read_plan(message.plan) if message.HasField("plan") else None,
+        device=read_device(message.device) if message.HasField("device") else None,
+        plan=read_plan(message.plan) if message.HasField("plan") else None,
     )
 
 
@@ -305,7 +177,7 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
         receipt = Receipt(
             sent.seq,
             sent.digest.hex(),
-            _read_verdict(sent.verdict),
+            read_verdict(sent.verdict),
             sent.weight,
             sent.version,
             sent.proof,
@@ -387,7 +259,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         seq=push.seq,
         base=push.base.version,
         settled=push.settled.seq,
-        settled_verdict=_settled_code(push.settled),
+        settled_verdict=settled_code(push.settled),
         samples=push.samples,
         steps=push.steps,
         update_norm=push.update_norm,
@@ -400,7 +272,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         crc32=zlib.crc32(push.payload) if is_small else 0,
         size=0 if is_small else len(push.payload),
         digest=b"" if is_small else digest_bytes(push.digest),
-        measured=_measured(push.measured),
+        measured=measured_of(push.measured),
         metrics=push.metrics,
     )
 
@@ -419,7 +291,7 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
     """
     if message.samples > MOST_COUNTED:
         raise ProtocolError(f"an update of {message.samples} samples is out of range")
-    counts = _read_counts(message.counts) if message.has_counts else None
+    counts = read_counts(message.counts) if message.has_counts else None
     return Push(
         cid=cid,
         epoch=epoch_name(message.epoch),
@@ -427,7 +299,7 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
         base=ModelName(epoch_name(message.epoch), message.base),
         payload=payload,
         digest=digest,
-        settled=_read_settled(message.settled, message.settled_verdict),
+        settled=read_settled(message.settled, message.settled_verdict),
         samples=message.samples,
         steps=message.steps,
         update_norm=message.update_norm,
@@ -435,7 +307,7 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
         oldest=read_model_name(message.oldest) if message.HasField("oldest") else None,
         counts=counts,
         loss=message.loss if message.HasField("loss") else None,
-        measured=_read_measured(message.measured)
+        measured=read_measured(message.measured)
         if message.HasField("measured")
         else None,
         metrics=dict(message.metrics) or None,

@@ -1,5 +1,6 @@
 """Pause, resume, evict and snapshot, by the commands, on runs served and not served."""
 
+import asyncio
 import shutil
 import threading
 import time
@@ -128,6 +129,55 @@ def test_an_evicted_client_hears_why_and_its_updates_stay(server: Served) -> Non
         )
 
 
+def at_once(server: Served, method: str, request: Any) -> list[Any]:
+    """Two replies to the same request, both made while the core thread is busy."""
+    busy, goes_on = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        busy.set()
+        goes_on.wait(CALL)
+
+    core = server.server._core
+    with parse_address(server.operator_socket).channel() as channel:
+        server._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(core.ask(hold)))
+        busy.wait(CALL)
+        call = getattr(Stub(channel), method).future
+        calls = [call(request, timeout=CALL) for _ in range(2)]
+        until(lambda: core.waiting >= 2, "both wait")
+        goes_on.set()
+        return [each.result() for each in calls]
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (pb.ACT_PAUSE, "the run is paused already: so"),
+        (pb.ACT_RESUME, "the run is not paused"),
+        (pb.ACT_EVICT, "'ann' is evicted already: so"),
+        (pb.ACT_READMIT, "'ann' is not evicted"),
+    ],
+)
+def test_of_two_operators_at_once_one_hears_that_it_is_done(
+    server: Served, act: pb.Act, sentence: str
+) -> None:
+    with Peer(server.address, "ann"):
+        if act == pb.ACT_RESUME:
+            command("pause", folder_of(server))
+        if act == pb.ACT_READMIT:
+            command("evict", folder_of(server), "ann")
+        request = pb.OperateRequest(act=act, name="ann", reason="so")
+        told = sorted(each.objection for each in at_once(server, "operate", request))
+    assert told == ["", sentence]
+
+
+def test_of_two_operators_who_free_a_name_at_once_one_hears_that_it_is_free(
+    server: Served,
+) -> None:
+    with Peer(server.address, "ann"):
+        told = at_once(server, "free", pb.FreeRequest(name="ann"))
+    assert sorted(each.was_taken for each in told) == [False, True]
+
+
 def test_an_upload_that_an_eviction_meets_counts_once_after_all(
     server: Served,
 ) -> None:
@@ -167,7 +217,15 @@ def test_a_freed_name_is_for_a_device_in_place_of_the_evicted_one(
         command("free", folder, "ann")
         with refused("PERMISSION_DENIED", "the operator has evicted 'ann'"):
             ann.enrol()
+        told = command("evict", folder, "ann", "--readmit")
+        assert told.exit_code == 78
+        assert "was evicted under it before stays out" in told.stderr
         assert new.enrol(name="ann").name == "ann"
+        command("evict", folder, "ann")
+        assert command("evict", folder, "ann", "--readmit").exit_code == 0
+        assert new.enrol(name="ann").name == "ann"
+        with refused("PERMISSION_DENIED", "the operator has evicted 'ann'"):
+            ann.enrol(name="other")
 
 
 def test_acts_outlast_a_kill_and_a_restart(tmp_path: Path) -> None:
@@ -238,7 +296,7 @@ def test_acts_of_a_run_that_nobody_serves(tmp_path: Path) -> None:
     assert [each.name for each in records(folder, Evicted)] == ["ann"]
     with run:
         assert run.state.paused == "x"
-        assert run.state.evicted == {"ann": ""}
+        assert run.state.roster.evicted == {"ann": ""}
 
 
 def test_acts_of_a_run_that_has_ended_or_is_not_there(tmp_path: Path) -> None:

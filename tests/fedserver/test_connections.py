@@ -17,7 +17,7 @@ from fedwire.connect import OPTIONS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedserver import connections as module
-from fedserver.connections import Address, Disconnector, address_of
+from fedserver.connections import Address, Disconnector, address_of, neighbours_of
 from fedserver.listening import options
 from tests.peer import CALL, Peer, packed
 from tests.served import PATIENCE, ones, served, settings, until
@@ -199,3 +199,18 @@ def test_grpc_and_the_kernel_mean_the_same_peer(
     peer: str, address: tuple[str, int]
 ) -> None:
     assert address_of(peer) == address
+
+
+@pytest.mark.parametrize(
+    ("peer", "neighbours"),
+    [
+        ("ipv4:10.0.0.1:5000", "10.0.0.1"),
+        ("ipv6:%5B2001:db8:1:2:3::9%5D:5000", "2001:db8:1:2::/64"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:5000", "10.0.0.1"),
+        ("unix:/tmp/operator", "unix:/tmp/operator"),
+    ],
+)
+def test_peers_that_may_be_one_machine_are_neighbours(
+    peer: str, neighbours: str
+) -> None:
+    assert neighbours_of(peer) == neighbours

@@ -188,7 +188,7 @@ def test_nobody_frees_a_name_over_the_network(server: Served) -> None:
     with Peer(server.address, "ann"), Peer(server.address, "eve") as eve:
         with refused("PERMISSION_DENIED", "fedserver free RUN NAME"):
             eve.stub.free(pb.FreeRequest(name="ann"), timeout=CALL)
-        assert "ann" in server.state.owners
+        assert "ann" in server.state.roster.owners
 
 
 # ----------------------------------------------------------------------- evaluators

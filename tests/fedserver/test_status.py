@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from fedwire.connect import OPTIONS
 from fedwire.v1 import federation_pb2 as pb
 from hypothesis import given
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fedcore.coordinator.records import Failed
-from fedcore.errors import UnavailableError
+from fedcore.errors import JournalError, UnavailableError
+from fedrun.cli.exit_codes import exit_code
 from fedserver.cli import main
 from fedserver.json_log import JsonLog
 from fedserver.listening import OPTIONS as SERVER_OPTIONS
@@ -53,6 +54,29 @@ def test_the_status_tells_what_has_happened(server: Served) -> None:
     assert (client["name"], client["accepted"], client["refused"]) == ("ann", 1, 1)
     assert client["payload_up"] == len(GOOD) + len(b"junk")
     assert "ann" in shown(status_table(told))
+
+
+def test_the_status_is_told_by_the_folder_of_a_run(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    folder, run = config.server.journal, Served(tmp_path, config)
+
+    def asked(target: Path) -> Result:
+        return CliRunner().invoke(main, ["status", str(target), "--json"])
+
+    with run:
+        work(run)
+        told = json.loads(asked(folder).stdout)
+        assert (told["run"], told["version"]) == (run.run.run_id, 1)
+        assert [client["name"] for client in told["clients"]] == ["ann"]
+    over = asked(folder)
+    assert over.exit_code == exit_code(JournalError(""))
+    assert over.stderr == (
+        f"error: {folder}: no server has this run; fedserver report {folder} tells how "
+        f"it stands, and fedserver journal show {folder} prints its records\n"
+    )
+    nowhere = asked(tmp_path / "nowhere")
+    assert nowhere.exit_code == exit_code(JournalError(""))
+    assert nowhere.stderr == f"error: {tmp_path / 'nowhere'}: no journal here\n"
 
 
 def test_the_status_shows_the_shares_of_clients_and_labels(server: Served) -> None:

@@ -2,7 +2,9 @@
 
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import grpc
@@ -13,7 +15,8 @@ from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedrun.traffic import OTHERS, of_all
-from fedserver.trials import MOST
+from fedserver import trials
+from fedserver.trials import MOST, OF_ADDRESS, OF_CLIENT
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import DIM, Served, ones, spec_of, until
@@ -57,7 +60,7 @@ def trials_of(server: Served) -> Any:
 def untouched(server: Served) -> None:
     """Nobody is enrolled, no update is counted, no memory is held."""
     assert server.state.clients == {}
-    assert server.state.owners == {}
+    assert server.state.roster.owners == {}
     assert (server.state.version, server.state.count) == (0, 0)
     assert server.lines("enrolled") == []
     assert server.lines("decided") == []
@@ -132,34 +135,73 @@ def test_nothing_is_kept_of_trials_that_fail(server: Served) -> None:
     assert not any(kept)
 
 
-def test_a_crowd_of_strangers_fills_the_place_of_trials_and_no_other(
-    server: Served,
-) -> None:
-    trials = trials_of(server)
-    peers = [Peer(server.address, f"stranger {number}") for number in range(MOST)]
-    over = threading.Event()
-    payload = packed(ones())
+@contextmanager
+def crowd(peers: Sequence[Peer]) -> Iterator[list[Any]]:
+    """Trials of these peers, whose calls end with the block."""
+    over, payload = threading.Event(), packed(ones())
 
-    def held(header: pb.PushHeader) -> Iterator[bytes]:
+    def held(peer: Peer) -> Iterator[bytes]:
+        header = peer.header(payload, size=0, crc32=zlib.crc32(payload))
+        header.payload = payload
         yield header_frame(header)
         over.wait(CALL)
 
-    def inline(peer: Peer) -> pb.PushHeader:
-        header = peer.header(payload, size=0, crc32=zlib.crc32(payload))
-        header.payload = payload
-        return header
+    calls = [peer.stub.trial.future(held(peer), timeout=CALL) for peer in peers]
+    try:
+        yield calls
+    finally:
+        over.set()
+        for call in calls:
+            call.result()
+        for peer in dict.fromkeys(peers):
+            peer.channel.close()
 
-    calls = [peer.stub.trial.future(held(inline(peer)), timeout=CALL) for peer in peers]
-    until(lambda: trials._here == MOST, "all are here")
+
+def strangers(server: Served, many: int) -> list[Peer]:
+    return [Peer(server.address, f"stranger {number}") for number in range(many)]
+
+
+def test_a_crowd_of_strangers_fills_the_place_of_trials_and_no_other(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = count()  # each call comes from an address of its own
+    monkeypatch.setattr(trials, "neighbours_of", lambda _: str(next(numbers)))
+    places = trials_of(server)._places
     other = stranger(server)
-    assert trial(other, payload).answer == pb.ANSWER_RETRY
-    still_serves(server)
-    over.set()
+    with crowd(strangers(server, MOST)) as calls:
+        until(lambda: places.here == MOST, "all are here")
+        assert trial(other, packed(ones())).answer == pb.ANSWER_RETRY
+        still_serves(server)
     assert {call.result().answer for call in calls} == {pb.ANSWER_ACCEPTED}
-    until(lambda: not trials._here, "all are gone")
-    assert trial(other, payload).answer == pb.ANSWER_ACCEPTED
-    for peer in (*peers, other):
-        peer.channel.close()
+    until(lambda: not places.here, "all are gone")
+    assert trial(other, packed(ones())).answer == pb.ANSWER_ACCEPTED
+    other.channel.close()
+
+
+def test_an_address_has_a_share_of_the_places_whatever_its_keys(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, payload = trials_of(server)._places, packed(ones())
+    other = stranger(server)
+    with crowd(strangers(server, OF_ADDRESS)):
+        until(lambda: places.here == OF_ADDRESS, "all that may be are here")
+        assert trial(other, payload).answer == pb.ANSWER_RETRY
+        monkeypatch.setattr(trials, "neighbours_of", lambda _: "elsewhere")
+        assert trial(other, payload).answer == pb.ANSWER_ACCEPTED
+    until(lambda: not places.here, "all are gone")
+    other.channel.close()
+
+
+def test_a_client_leaves_places_to_others_at_its_address(server: Served) -> None:
+    places, other = trials_of(server)._places, stranger(server)
+    one = Peer(server.address, "one")
+    with crowd([one] * (OF_ADDRESS + 1)) as calls:
+        until(lambda: sum(call.done() for call in calls) >= len(calls) - 1, "the rest")
+        assert places.here <= OF_CLIENT
+        assert trial(other, packed(ones())).answer == pb.ANSWER_ACCEPTED
+    answers = [call.result().answer for call in calls]
+    assert answers.count(pb.ANSWER_RETRY) >= len(calls) - OF_CLIENT
+    other.channel.close()
 
 
 def test_a_check_that_is_long_is_refused_before_it_waits(server: Served) -> None:
@@ -234,7 +276,7 @@ def test_every_reason_against_enrolling_is_named_at_once(
         assert about(reply) == objections
         assert all(objection.text for objection in reply.objections)
         assert not reply.HasField("enrol"), "no settings for whom it would refuse"
-        assert list(server.state.owners) == ["taken"]
+        assert list(server.state.roster.owners) == ["taken"]
         peer.channel.close()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedwire import convert
+from fedwire import convert, values
 from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
@@ -141,7 +141,7 @@ def test_an_answer_to_a_pull_survives_the_wire(reply: Reply, asked: Epoch) -> No
 
 @pytest.mark.parametrize("answer", [*Verdict, *Answer])
 def test_every_answer_has_a_number_of_its_own(answer: Verdict | Answer) -> None:
-    assert convert.read_answer(convert.answer_code(answer)) is answer
+    assert values.read_answer(values.answer_code(answer)) is answer
 
 
 @pytest.mark.parametrize("kind", READERS)

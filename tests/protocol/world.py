@@ -18,18 +18,20 @@ import numpy as np
 from fedcore.coordinator.actions import Finish, Refuse, SendAck, SendReply
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientEvicted,
     ClientLeft,
     ClientLost,
     ClientPulled,
-    ClientReadmitted,
-    PauseEnded,
-    RunPaused,
-    SnapshotRequested,
     StopRequested,
     Timer,
     TimerFired,
     UpdatePushed,
+)
+from fedcore.coordinator.records import (
+    Evicted,
+    Paused,
+    Readmitted,
+    SnapshotOrdered,
+    Unpaused,
 )
 from fedcore.errors import ProtocolError
 from fedcore.params import digest
@@ -521,17 +523,17 @@ class World:
 
     def do_pause(self, a: int, b: int) -> None:
         """The operator pauses the run, or resumes it."""
-        kind = RunPaused if a % 2 else PauseEnded
+        kind = Paused if a % 2 else Unpaused
         self._act(kind(at=self.at, by="operator"), b)
 
     def do_evict(self, a: int, b: int) -> None:
         """The operator shuts a client out, or lets it come back."""
-        kind = ClientEvicted if a % 3 == 0 else ClientReadmitted
+        kind = Evicted if a % 3 == 0 else Readmitted
         self._act(kind(at=self.at, name=self._client(a // 3).name), b)
 
     def do_order_snapshot(self, a: int, b: int) -> None:
         """The operator wants a snapshot, which the commit writes."""
-        self._act(SnapshotRequested(at=self.at), b)
+        self._act(SnapshotOrdered(at=self.at), b)
 
     def _act(self, event: Any, b: int) -> None:
         if self.server.up:
@@ -540,9 +542,9 @@ class World:
 
     def _undo_acts(self) -> None:
         """The run goes on, and all may come back."""
-        self._act(PauseEnded(at=self.at), 1)
-        for name in list(self.server.run.coordinator.state.evicted):
-            self._act(ClientReadmitted(at=self.at, name=name), 1)
+        self._act(Unpaused(at=self.at), 1)
+        for name in list(self.server.run.coordinator.state.roster.evicted):
+            self._act(Readmitted(at=self.at, name=name), 1)
 
     # -------------------------------------------------------------------- plumbing
 

@@ -440,9 +440,11 @@ class Notice(_message.Message):
         KIND_UNSPECIFIED: _ClassVar[Notice.Kind]
         KIND_SUPERSEDED: _ClassVar[Notice.Kind]
         KIND_DRAINING: _ClassVar[Notice.Kind]
+        KIND_ENDED: _ClassVar[Notice.Kind]
     KIND_UNSPECIFIED: Notice.Kind
     KIND_SUPERSEDED: Notice.Kind
     KIND_DRAINING: Notice.Kind
+    KIND_ENDED: Notice.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     kind: Notice.Kind

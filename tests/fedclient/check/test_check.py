@@ -66,7 +66,7 @@ def failed(found: Findings) -> dict[str, str]:
 
 
 def untouched(server: Served) -> bool:
-    return not server.state.clients and not server.state.owners
+    return not server.state.clients and not server.state.roster.owners
 
 
 def test_nothing_is_wrong_and_nothing_is_left(server: Served) -> None:

@@ -97,6 +97,13 @@ def test_all_that_does_not_hold_is_said_at_once() -> None:
         ("chargin: true", "unknown condition 'chargin'; there are: idle, charging"),
         ("idle: 2", "idle: Input should be less than or equal to 1"),
         ("idle: 0", "idle: Input should be greater than 0"),
+        (
+            "idle: true",
+            "idle: expected a share above 0 and up to 1, as in 0.3, got true",
+        ),
+        ("idle: no", "idle: expected a share above 0 and up to 1, as in 0.3, got fals"),
+        ("battery: true", "battery: expected a share above 0 and up to 1, as in 0.3"),
+        ("{charging: true, look_every: true}", "look_every: expected seconds, as in"),
         ("battery: full", "battery: Input should be a valid number"),
         ("charging: 1", "charging: Input should be a valid boolean"),
         ("hours: [22:00]", "hours.0: expected HH:MM-HH:MM"),
@@ -341,6 +348,33 @@ def test_a_message_waits_for_the_network_alone() -> None:
     device.at = 60.0
     gate.wait(only_network=True)
     assert device.at == 120.0
+
+
+def test_while_it_waits_the_gate_asks_whether_it_need_at_most_once_a_minute() -> None:
+    device = Device(BAD)
+    asked_at: list[float] = []
+
+    def is_over(why: str) -> bool:
+        assert why == "charging: on battery"
+        asked_at.append(device.at)
+        return device.at > 120
+
+    holds = device.gate(charging=True, look_every=25).wait(is_over=is_over)
+    assert (holds, asked_at) == (False, [0.0, 75.0, 150.0])
+
+
+def test_over_a_network_that_costs_the_gate_asks_nothing() -> None:
+    dear = BAD._replace(metered=True)
+    device = Device(dear, dear, BAD, GOOD)
+    asked_at: list[float] = []
+
+    def is_over(_: str) -> bool:
+        asked_at.append(device.at)
+        return False
+
+    gate = device.gate(charging=True, unmetered={"command": ["x"]})
+    assert gate.wait(is_over=is_over)
+    assert asked_at == [120.0], "while it is on battery, and no more on that network"
 
 
 def test_without_conditions_nothing_is_read() -> None:

@@ -115,7 +115,7 @@ def test_c_is_the_mean_of_all_c_i_though_clients_join_later(more: Any) -> None:
         made.config.build(SPEC), np.zeros(DIM, np.float32), epoch=EPOCH, seed=0
     )
     again.state.load(saved, arrays)
-    assert again.state.joined == made.coordinator.state.joined == CLIENTS
+    assert again.state.roster.joined == made.coordinator.state.roster.joined == CLIENTS
     del saved["joined_before"]  # as a snapshot that an earlier program took
     again.state.load(saved, arrays)
 

@@ -21,7 +21,6 @@ from fedcore.coordinator.events import (
     ClientLost,
     ClientPulled,
     ModelEvaluated,
-    Role,
     Timer,
     TimerFired,
     UpdatePushed,
@@ -36,6 +35,7 @@ from fedcore.protocol import (
     ModelName,
     Pull,
     Push,
+    Role,
     Settled,
 )
 from fedcore.typing import Counts

@@ -16,20 +16,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fedcore.coordinator import events
-from fedcore.coordinator.acts import act_of, objection, record_of, said
+from fedcore.coordinator.acts import objection, record_of, said
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientEvicted,
     ClientFailed,
-    ClientReadmitted,
     NameFreed,
-    PauseEnded,
-    RunPaused,
-    SnapshotRequested,
     StopRequested,
+    TimerFired,
 )
 from fedcore.coordinator.records import (
+    Act,
     Decided,
     Enrolled,
     Evicted,
@@ -41,6 +37,7 @@ from fedcore.coordinator.records import (
     Stepped,
     Unpaused,
 )
+from fedcore.coordinator.roster import Roster
 from fedcore.coordinator.rounds import Rounds
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.coordinator.state import ServerState
@@ -66,7 +63,7 @@ def act(desk: Desk, kind: Any, **more: Any) -> None:
 def test_who_asks_for_work_in_a_pause_waits_and_hears_why() -> None:
     desk = desk_of("a", "b")
     desk.at = 7.0
-    act(desk, RunPaused, reason="new sensors")
+    act(desk, Paused, reason="new sensors")
     assert desk.records(Paused) == [Paused(at=7.0, by="root", reason="new sensors")]
     desk.pull("a")
     assert desk.answered == []
@@ -74,7 +71,7 @@ def test_who_asks_for_work_in_a_pause_waits_and_hears_why() -> None:
     assert desk.reply.task is None
     assert desk.reply.reason == "the operator has paused the run: new sensors"
     desk.pull("b")
-    act(desk, PauseEnded)
+    act(desk, Unpaused)
     assert desk.given == ["b"]  # at once, without asking again
     assert desk.reply.reason == ""
     desk.pull("a")
@@ -85,7 +82,7 @@ def test_updates_that_arrive_in_a_pause_count_and_make_versions() -> None:
     desk = desk_of("a", "b")
     desk.pull("a")
     desk.pull("b")
-    act(desk, RunPaused)
+    act(desk, Paused)
     desk.push("a", 1)
     assert desk.ack.answer is Verdict.ACCEPTED
     desk.push("b", 1)
@@ -95,19 +92,53 @@ def test_updates_that_arrive_in_a_pause_count_and_make_versions() -> None:
     assert desk.given == []
 
 
-def test_a_cohort_that_is_paused_goes_on_with_its_deadline() -> None:
-    desk = Desk(FedAvg(buffer=2, minimum=2, deadline=5.0))
+def paused_cohort() -> Desk:
+    """A cohort of two with a deadline at 5 s, paused at 2 s; ``a`` has delivered."""
+    desk = Desk(FedAvg(buffer=2, minimum=1, deadline=5.0))
     desk.enrol("a", "b")
     desk.pull("a")
     desk.pull("b")
-    act(desk, RunPaused)
+    desk.at = 2.0
     desk.push("a", 1)
-    desk.fire("deadline")  # one update is too few
-    assert desk.version == 0
-    desk.pull("a")
-    assert desk.given == []
-    act(desk, PauseEnded)
-    assert desk.given == ["a"]
+    act(desk, Paused)
+    return desk
+
+
+def test_the_deadline_of_a_cohort_stands_still_in_a_pause() -> None:
+    desk = paused_cohort()
+    desk.fire("deadline")  # at 5 s: one update would be enough for a version
+    assert (desk.actions, desk.version) == ([], 0)
+    desk.at = 100.0
+    act(desk, Unpaused)
+    desk.push("b", 1)  # in time: of the five seconds three are left
+    assert [record.count for record in desk.records(Stepped)] == [2]
+
+
+def test_after_a_pause_a_deadline_passes_when_its_time_is_over() -> None:
+    desk = paused_cohort()
+    desk.at = 100.0
+    act(desk, Unpaused)
+    act(desk, Paused)
+    desk.at = 200.0
+    act(desk, Unpaused)
+    early = [timer for timer, at in desk.timers.items() if at < 200.0]
+    assert len(early) == 2
+    for timer in early:  # both were on their way when the run went on
+        assert desk.feed(TimerFired(at=200.0, timer=timer)) == []
+        del desk.timers[timer]
+    desk.fire("deadline")
+    assert desk.at == 203.0
+    [stepped] = desk.records(Stepped)
+    assert (stepped.reason, stepped.count) == ("deadline", 1)
+
+
+def test_a_version_in_a_pause_leaves_no_deadline_behind() -> None:
+    desk = paused_cohort()
+    desk.push("b", 1)
+    assert desk.version == 1
+    desk.timers.clear()
+    act(desk, Unpaused)
+    assert not [timer for timer in desk.timers if timer.kind == "deadline"]
 
 
 def test_versions_are_evaluated_in_a_pause() -> None:
@@ -115,7 +146,7 @@ def test_versions_are_evaluated_in_a_pause() -> None:
     desk.enrol("a")
     desk.enrol("judge", role="evaluator")
     desk.pull("a")
-    act(desk, RunPaused)
+    act(desk, Paused)
     desk.push("a", 1)
     desk.pull("judge")
     assert desk.given == ["judge"]
@@ -123,18 +154,18 @@ def test_versions_are_evaluated_in_a_pause() -> None:
 
 def test_a_pause_outlasts_a_snapshot() -> None:
     desk = desk_of("a")
-    act(desk, RunPaused, reason="so")
+    act(desk, Paused, reason="so")
     again = desk_of()
     again.coordinator.state.load(*desk.coordinator.state.dump())
     again.pull("a")
     assert again.given == []
-    act(again, PauseEnded)
+    act(again, Unpaused)
     assert again.given == ["a"]
 
 
 def test_a_run_that_ends_in_a_pause_gives_all_the_last_model() -> None:
     desk = desk_of("a")
-    act(desk, RunPaused)
+    act(desk, Paused)
     desk.pull("a")
     desk.feed(StopRequested(at=desk.at, reason="enough"))
     assert desk.reply.done
@@ -148,12 +179,12 @@ def test_an_evicted_client_is_refused_and_what_it_sent_stays() -> None:
     desk = desk_of("a", "b")
     desk.push("a", 1)
     before = desk.coordinator.state.buffer
-    act(desk, ClientEvicted, name="a", reason="broken")
+    act(desk, Evicted, name="a", reason="broken")
     assert desk.records(Evicted) == [
         Evicted(at=0.0, by="root", reason="broken", name="a")
     ]
     assert desk.coordinator.state.buffer is before
-    assert desk.coordinator.state.trainers == 1
+    assert desk.coordinator.state.roster.trainers == 1
     desk.push("a", 1)  # it asks for its verdict again
     assert desk.ack.answer is Verdict.ACCEPTED
     desk.push("a", 2)
@@ -173,7 +204,7 @@ def test_the_place_of_an_evicted_client_is_free() -> None:
     desk.pull("a")
     desk.pull("b")
     assert desk.given == []
-    act(desk, ClientEvicted, name="a")
+    act(desk, Evicted, name="a")
     assert desk.given == ["b"]
 
 
@@ -181,7 +212,7 @@ def test_an_evicted_client_that_waits_is_answered_at_once() -> None:
     desk = desk_of("a", "b", concurrency=1)
     desk.pull("a")
     desk.pull("b")
-    act(desk, ClientEvicted, name="b")
+    act(desk, Evicted, name="b")
     assert desk.refused == [Answer.UNKNOWN]
 
 
@@ -189,7 +220,7 @@ def test_an_evicted_client_comes_back_under_no_name_and_no_id() -> None:
     desk = Desk(FedBuff(buffer=2))
     ann = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
     desk.feed(ann)
-    act(desk, ClientEvicted, name="ann")
+    act(desk, Evicted, name="ann")
     for again in (
         ann,
         replace(ann, name="other"),
@@ -198,7 +229,7 @@ def test_an_evicted_client_comes_back_under_no_name_and_no_id() -> None:
     ):
         desk.feed(again)
         assert desk.refused == [Answer.UNKNOWN]
-    act(desk, ClientReadmitted, name="ann")
+    act(desk, Readmitted, name="ann")
     assert [r.name for r in desk.records(Readmitted)] == ["ann"]
     desk.feed(replace(ann, index=1, count=2))
     assert [r.cid for r in desk.records(Enrolled)] == ["a"]
@@ -210,21 +241,63 @@ def test_a_freed_name_lets_another_client_in_and_not_the_evicted_one() -> None:
     desk = Desk(FedBuff(buffer=2))
     ann = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
     desk.feed(ann)
-    act(desk, ClientEvicted, name="ann")
+    act(desk, Evicted, name="ann")
     desk.feed(NameFreed(at=0.0, name="ann"))
     desk.feed(ann)
     assert desk.refused == [Answer.UNKNOWN]
     desk.feed(replace(ann, cid="b", owner="2" * 32))
     assert [r.cid for r in desk.records(Enrolled)] == ["b"]
-    assert desk.coordinator.state.trainers == 1
+    assert desk.coordinator.state.roster.trainers == 1
+
+
+def test_after_a_name_is_freed_nothing_done_to_it_is_about_the_first_device() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    first = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
+    second = replace(first, cid="b", owner="2" * 32)
+    desk.feed(first)
+    act(desk, Evicted, name="ann", reason="broken")
+    desk.feed(NameFreed(at=0.0, name="ann"))
+    act(desk, Readmitted, name="ann")
+    assert desk.actions == []
+    sentence = objection(Readmitted(at=0.0, name="ann"), desk.coordinator.state)
+    assert sentence.startswith("'ann' is not evicted: the name was freed, and")
+    desk.feed(second)
+    act(desk, Evicted, name="ann", reason="by mistake")
+    again = Desk(FedBuff(buffer=2))
+    again.coordinator.state.load(*desk.coordinator.state.dump())
+    for each in (desk, again):
+        act(each, Readmitted, name="ann")
+        assert len(each.records(Readmitted)) == 1
+        each.feed(second)
+        assert each.refused == []
+        each.push("b", 1)
+        assert each.ack.answer is Verdict.ACCEPTED
+        for name in ("ann", "other"):
+            each.feed(replace(first, name=name))
+            assert each.refused == [Answer.UNKNOWN]
+        each.push("a", 1)
+        answers = [action.ack.answer for action in each.actions]  # type: ignore[union-attr]
+        assert answers == [Answer.UNKNOWN]
+        assert each.coordinator.state.clients["a"].evicted == "broken"
+
+
+def test_a_name_that_nobody_owns_and_that_is_evicted_can_be_freed() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    ann = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
+    desk.feed(ann)
+    desk.feed(NameFreed(at=0.0, name="ann"))
+    act(desk, Evicted, name="ann")
+    desk.feed(NameFreed(at=0.0, name="ann"))
+    desk.feed(replace(ann, cid="b", owner="2" * 32))
+    assert [r.cid for r in desk.records(Enrolled)] == ["b"]
 
 
 def test_an_eviction_outlasts_a_snapshot() -> None:
     desk = desk_of("a", "b")
-    act(desk, ClientEvicted, name="a", reason="so")
+    act(desk, Evicted, name="a", reason="so")
     again = desk_of()
     again.coordinator.state.load(*desk.coordinator.state.dump())
-    assert again.coordinator.state.trainers == 1
+    assert again.coordinator.state.roster.trainers == 1
     again.pull("a")
     assert again.refused == [Answer.UNKNOWN]
     again.enrol("a")
@@ -237,14 +310,14 @@ def test_an_eviction_outlasts_a_snapshot() -> None:
 @pytest.mark.parametrize(
     ("before", "kind", "more", "sentence"),
     [
-        ([RunPaused], RunPaused, {}, "the run is paused already: why"),
-        ([], PauseEnded, {}, "the run is not paused"),
-        ([], ClientEvicted, {"name": "eve"}, "no client has the name 'eve'"),
-        ([ClientEvicted], ClientEvicted, {"name": "a"}, "'a' is evicted already: why"),
-        ([], ClientReadmitted, {"name": "a"}, "'a' is not evicted"),
-        ([StopRequested], RunPaused, {}, "the run has ended: why"),
-        ([StopRequested], PauseEnded, {}, "the run has ended: why"),
-        ([StopRequested], ClientEvicted, {"name": "a"}, "the run has ended: why"),
+        ([Paused], Paused, {}, "the run is paused already: why"),
+        ([], Unpaused, {}, "the run is not paused"),
+        ([], Evicted, {"name": "eve"}, "no client has the name 'eve'"),
+        ([Evicted], Evicted, {"name": "a"}, "'a' is evicted already: why"),
+        ([], Readmitted, {"name": "a"}, "'a' is not evicted"),
+        ([StopRequested], Paused, {}, "the run has ended: why"),
+        ([StopRequested], Unpaused, {}, "the run has ended: why"),
+        ([StopRequested], Evicted, {"name": "a"}, "the run has ended: why"),
     ],
 )
 def test_an_act_that_cannot_be_done_says_why_and_changes_nothing(
@@ -252,7 +325,7 @@ def test_an_act_that_cannot_be_done_says_why_and_changes_nothing(
 ) -> None:
     desk = desk_of("a")
     for earlier in before:
-        name = {"name": "a"} if earlier is ClientEvicted else {}
+        name = {"name": "a"} if earlier is Evicted else {}
         desk.feed(earlier(at=0.0, reason="why", **name))
     event = kind(at=0.0, **more)
     assert objection(event, desk.coordinator.state) == sentence
@@ -261,20 +334,22 @@ def test_an_act_that_cannot_be_done_says_why_and_changes_nothing(
 
 def test_a_snapshot_is_noted_and_moves_nothing() -> None:
     desk = desk_of("a")
-    act(desk, SnapshotRequested, reason="before the update")
+    act(desk, SnapshotOrdered, reason="before the update")
     [noted] = desk.records(SnapshotOrdered)
     assert (noted.version, noted.reason) == (0, "before the update")
     assert len(desk.actions) == 1
 
 
-@pytest.mark.parametrize("kind", events.Act.__args__)
+@pytest.mark.parametrize("kind", Act.__args__)
 @pytest.mark.parametrize("reason", ["", "why"])
-def test_every_act_leads_to_a_record_that_leads_to_it(kind: Any, reason: str) -> None:
-    state = desk_of("a").coordinator.state
+def test_the_record_of_an_act_leads_to_itself(kind: Any, reason: str) -> None:
+    desk = desk_of("a")
     named = {"name": "a"} if "name" in kind.__dataclass_fields__ else {}
-    event = kind(at=0.0, by="root", reason=reason, **named)
-    record = record_of(event, state)
-    assert act_of(record) == event
+    record = record_of(
+        kind(at=-1.0, by="root", reason=reason, **named), desk.coordinator.state
+    )
+    assert record.at == desk.coordinator.state.at
+    assert record_of(record, desk.coordinator.state) == record
     assert said(record).startswith("the operator (root) ")
     assert said(record).endswith(": why") == bool(reason)
 
@@ -339,26 +414,26 @@ class Operated(RuleBasedStateMachine):
 
     @rule()
     def pause(self) -> None:
-        self.desk.feed(RunPaused(at=self.desk.at))
+        self.desk.feed(Paused(at=self.desk.at))
         assert len(self.desk.records(Paused)) == (not self.paused)
         self.paused = True
 
     @rule()
     def resume(self) -> None:
-        self.desk.feed(PauseEnded(at=self.desk.at))
+        self.desk.feed(Unpaused(at=self.desk.at))
         assert len(self.desk.records(Unpaused)) == self.paused
         self.paused = False
 
     @rule(name=Which)
     def evict(self, name: str) -> None:
-        self.desk.feed(ClientEvicted(at=self.desk.at, name=name))
+        self.desk.feed(Evicted(at=self.desk.at, name=name))
         assert len(self.desk.records(Evicted)) == (name not in self.out)
         self.out.add(name)
         self.check_tasks()
 
     @rule(name=Which)
     def readmit(self, name: str) -> None:
-        self.desk.feed(ClientReadmitted(at=self.desk.at, name=name))
+        self.desk.feed(Readmitted(at=self.desk.at, name=name))
         assert len(self.desk.records(Readmitted)) == (name in self.out)
         self.out.discard(name)
 
@@ -381,8 +456,8 @@ class Operated(RuleBasedStateMachine):
         state, plain = self.desk.coordinator.state, self.plain.coordinator.state
         self.desk.coordinator.rounds.leases.validate()
         assert state.is_paused == self.paused
-        assert set(state.evicted) == self.out
-        assert state.trainers == len(NAMES) - len(self.out)
+        assert set(state.roster.evicted) == self.out
+        assert state.roster.trainers == len(NAMES) - len(self.out)
         assert state.applied + state.count == self.accepted
         assert state.version == plain.version
         assert np.array_equal(state.exact_D, plain.exact_D)
@@ -412,13 +487,13 @@ def test_the_laws_see_an_act_that_goes_wrong(mistake: str) -> None:
             self.count, self.samples = 0, 0.0
             self.buffer = self._next_buffer()
 
-    def lenient(self: ServerState, name: str, reason: str | None) -> None:
+    def lenient(self: Roster, name: str, reason: str | None) -> None:
         return None
 
     load, note = ServerState.load, ServerState.note
     wrong = {
         "tasks": patch.object(Rounds, "grant", _granted_in_a_pause(Rounds.grant)),
-        "evicted": patch.object(ServerState, "_evict", lenient),
+        "evicted": patch.object(Roster, "_evict", lenient),
         "snapshot": patch.object(ServerState, "load", forgetful),
         "buffer": patch.object(ServerState, "note", careless),
     }[mistake]
@@ -444,6 +519,6 @@ def test_a_run_with_a_target_may_end_in_a_pause() -> None:
         EvaluateConfig(every_versions=1),
     )
     desk.enrol("judge", role="evaluator")
-    act(desk, RunPaused)
+    act(desk, Paused)
     desk.measure("judge", 0, accuracy=0.9)
     assert desk.finished == "target reached"

@@ -8,10 +8,8 @@ import pytest
 from fedcore.coordinator.actions import Refuse, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientEvicted,
     ClientFailed,
     ClientLeft,
-    ClientReadmitted,
     NameFreed,
     Timer,
 )
@@ -19,9 +17,11 @@ from fedcore.coordinator.records import (
     Decided,
     Departed,
     Enrolled,
+    Evicted,
     Failed,
     Freed,
     Lost,
+    Readmitted,
     Stepped,
 )
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
@@ -351,13 +351,13 @@ def test_a_double_that_may_come_back_is_known_after_a_snapshot() -> None:
     desk = Desk(FedBuff(buffer=2))
     for name in ("ann", "bob"):
         desk.feed(ClientEnrolled(at=0.0, cid=name, name=name, count=2, owner=name))
-    desk.feed(ClientEvicted(at=0.0, name="bob"))
+    desk.feed(Evicted(at=0.0, name="bob"))
     again = Desk(FedBuff(buffer=2))
     again.coordinator.state.load(*desk.coordinator.state.dump())
     for each in (desk, again):
-        assert each.coordinator.state.doubles("ann") == []
-        each.feed(ClientReadmitted(at=0.0, name="bob"))
-        assert each.coordinator.state.doubles("ann") == ["bob"]
+        assert each.coordinator.state.roster.doubles("ann") == []
+        each.feed(Readmitted(at=0.0, name="bob"))
+        assert each.coordinator.state.roster.doubles("ann") == ["bob"]
 
 
 def test_doubles_are_still_known_after_a_snapshot() -> None:
@@ -372,8 +372,8 @@ def test_doubles_are_still_known_after_a_snapshot() -> None:
     again = Desk(FedBuff(buffer=2))
     again.coordinator.state.load(*desk.coordinator.state.dump())
     for state in (desk.coordinator.state, again.coordinator.state):
-        assert state.doubles("ann") == ["bob"]
-        assert state.doubles("bob") == ["ann"]
-        assert state.doubles("cid") == state.doubles("nobody") == []
+        assert state.roster.doubles("ann") == ["bob"]
+        assert state.roster.doubles("bob") == ["ann"]
+        assert state.roster.doubles("cid") == state.roster.doubles("nobody") == []
     again.feed(ClientLeft(at=1.0, cid="bob"))
-    assert again.coordinator.state.doubles("ann") == []
+    assert again.coordinator.state.roster.doubles("ann") == []

@@ -302,7 +302,7 @@ def test_evaluators_are_not_in_flight() -> None:
     desk.enrol(*(f"e{number}" for number in range(90)), role="evaluator")
     assert desk.coordinator.state.limit == 100
     desk.enrol("e1")  # it trains from now on
-    assert desk.coordinator.state.trainers == 1
+    assert desk.coordinator.state.roster.trainers == 1
 
 
 def test_the_size_of_a_task_is_what_its_steps_used() -> None:

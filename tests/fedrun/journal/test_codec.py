@@ -95,6 +95,28 @@ def test_anyone_can_read_a_body() -> None:
     assert json.loads(to_row(DECIDED)[1])["verdict"] == Verdict.ACCEPTED
 
 
+@pytest.mark.parametrize(
+    ("record", "rest"),
+    [
+        (records.Paused(at=7.0, by="root", reason="why"), ""),
+        (records.Unpaused(at=7.0, by="root", reason="why"), ""),
+        (records.Evicted(at=7.0, by="root", reason="why", name="a"), ',"name":"a"'),
+        (records.Readmitted(at=7.0, by="root", reason="why", name="a"), ',"name":"a"'),
+        (
+            records.SnapshotOrdered(at=7.0, by="root", reason="why", version=3),
+            ',"version":3',
+        ),
+    ],
+    ids=lambda each: type(each).__name__ if each else "",
+)
+def test_acts_are_written_as_earlier_programs_wrote_them(
+    record: Row, rest: str
+) -> None:
+    body = f'{{"at":7.0,"by":"root","reason":"why"{rest}}}'
+    assert to_row(record) == (type(record).__name__, body, b"")
+    assert from_row(type(record).__name__, body, b"") == record
+
+
 def test_values_may_be_any_mapping() -> None:
     frozen = replace(MEASURED, values=MappingProxyType({"loss": 0.5}))
     assert to_row(frozen) == to_row(MEASURED)

@@ -16,17 +16,19 @@ from fedcore import payloads
 from fedcore.coordinator import records as r
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientEvicted,
     ClientLeft,
-    ClientReadmitted,
     Event,
     NameFreed,
-    PauseEnded,
-    RunPaused,
-    SnapshotRequested,
     StateRolledBack,
     StopRequested,
     UpdatePushed,
+)
+from fedcore.coordinator.records import (
+    Evicted,
+    Paused,
+    Readmitted,
+    SnapshotOrdered,
+    Unpaused,
 )
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
@@ -107,12 +109,12 @@ def told(folder: Path) -> Story:
     run.group.step(20.0, "flush")
     run.group.commit()
     run.happens(NameFreed(at=21.0, name="name of bob"))
-    run.happens(RunPaused(at=21.1, by="root", reason="so"))
-    run.happens(PauseEnded(at=21.2, by="root"))
-    run.happens(ClientEvicted(at=21.3, name="name of eve", reason="so"))
-    run.happens(ClientReadmitted(at=21.4, name="name of eve"))
-    run.happens(ClientEvicted(at=21.5, name="name of eve"))
-    run.happens(SnapshotRequested(at=21.6, by="root"))
+    run.happens(Paused(at=21.1, by="root", reason="so"))
+    run.happens(Unpaused(at=21.2, by="root"))
+    run.happens(Evicted(at=21.3, name="name of eve", reason="so"))
+    run.happens(Readmitted(at=21.4, name="name of eve"))
+    run.happens(Evicted(at=21.5, name="name of eve"))
+    run.happens(SnapshotOrdered(at=21.6, by="root"))
     run.happens(
         StateRolledBack(at=22.0, fresh_epoch="e" * 16, reason="somebody wished it")
     )
@@ -462,11 +464,11 @@ def test_a_limit_that_moved_with_the_clients_is_found_again(
     run.go(150, seed=2)
     run.group.snapshot(run.run.journal.store.last)
     state = run.run.coordinator.state
-    trainers, limit = state.trainers, state.limit
+    trainers, limit = state.roster.trainers, state.limit
     run.close()
     journal = Journal.open(run.folder, read_only=True)
     found = recover(journal).coordinator.state
-    assert (found.trainers, found.limit) == (trainers, limit)
+    assert (found.roster.trainers, found.limit) == (trainers, limit)
     assert trainers == sum(row.trains for row in found.clients.values())
     decided = [each for each in entries(run.folder) if isinstance(each, r.Decided)]
     assert {each.verdict for each in decided} == {
@@ -487,7 +489,7 @@ def test_the_limit_does_not_count_who_is_left_out(tmp_path: Path) -> None:
         "name of bob",
         "name of eve",
     }
-    assert state.trainers == 1
+    assert state.roster.trainers == 1
     journal.close()
 
 

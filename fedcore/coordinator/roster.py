@@ -1,0 +1,126 @@
+"""The clients of a run: who has joined, who owns which name, and who is shut out."""
+
+from typing import assert_never
+
+from fedcore.coordinator import records
+from fedcore.coordinator.clients import ClientRow, Places
+from fedcore.coordinator.records import Enrolment
+from fedcore.typing import JSON
+
+
+class Roster:
+    """All clients that have ever joined, by their ids, and their names."""
+
+    def __init__(self) -> None:
+        """Nobody has joined."""
+        self.clients: dict[str, ClientRow] = {}
+        self.trainers = 0  # clients that have not left and are not evicted
+        self.joined = 0  # trainers that have ever joined
+        self.owners: dict[str, str] = {}  # of names; those of a simulation have none
+        self.evicted: dict[str, str] = {}
+        """Names under which nobody may enrol, with the operator's reason."""
+        self._places = Places()
+
+    def note(self, record: Enrolment) -> None:
+        """Applies a record of clients that come, go, or are shut out."""
+        match record:
+            case records.Enrolled():
+                self._enrol(record)
+            case records.Freed():
+                self.owners.pop(record.name, None)
+                self.evicted.pop(record.name, None)
+                for row in self.named(record.name):
+                    row.lost_name = row.evicted is not None
+            case records.Evicted():
+                self.evicted[record.name] = record.reason
+                self._evict(record.name, record.reason)
+            case records.Readmitted():
+                self.evicted.pop(record.name, None)
+                self._evict(record.name, None)
+            case records.Departed():
+                row = self.clients[record.cid]
+                self.trainers -= row.trains
+                row.left = True
+            case _:
+                assert_never(record)
+
+    def _enrol(self, record: records.Enrolled) -> None:
+        row = self.clients.get(record.cid)
+        if row is None:
+            row = ClientRow(record.cid, record.name, record.role)
+            self.clients[record.cid] = row
+        else:
+            self.trainers -= row.trains
+            self.joined -= row.role == "trainer"
+            row.name, row.role = record.name, record.role
+        self.trainers += row.trains
+        self.joined += row.role == "trainer"
+        row.index, row.count = record.index, record.count
+        if record.owner:
+            self.owners[record.name] = record.owner
+            self._places.add(row)
+
+    def _evict(self, name: str, reason: str | None) -> None:
+        """Shuts out all clients that have this name, or lets them come back."""
+        for row in self.named(name):
+            self.trainers -= row.trains
+            row.evicted = reason
+            self.trainers += row.trains
+            if row.name in self.owners:
+                self._places.add(row)  # a snapshot leaves out who is evicted
+
+    def named(self, name: str) -> list[ClientRow]:
+        """The clients that have this name, or had it last.
+
+        A client that was evicted before the name was freed is not among them: what an
+        operator does to the name from then on is not about that client.
+        """
+        return [
+            row
+            for row in self.clients.values()
+            if row.name == name and not row.lost_name
+        ]
+
+    def doubles(self, cid: str) -> list[str]:
+        """The names of other clients that have the same part of the data.
+
+        A client that starts again under its name is no double of itself. Clients of a
+        simulation are not compared.
+        """
+        row = self.clients.get(cid)
+        return [] if row is None else self.others_at(row.place, row.name)
+
+    def others_at(self, place: tuple[int, int], name: str) -> list[str]:
+        """The names of the clients at a part of the data, but for this one.
+
+        Args:
+            place: the part, and how many there are.
+            name: of the client that has the part or wants it.
+        """
+        return self._places.doubles(name, place, self.clients)
+
+    def place_of(self, cid: str) -> tuple[int, int]:
+        """A client's part of the data; all of them if it never enrolled."""
+        row = self.clients.get(cid)
+        return (0, 1) if row is None else row.place
+
+    def dump(self) -> JSON:
+        """The clients and their names as JSON, for :meth:`load`."""
+        return {
+            "evicted": dict(self.evicted),
+            "clients": [row.to_json() for row in self.clients.values()],
+            "owners": dict(self.owners),
+        }
+
+    def load(self, saved: JSON) -> None:
+        """Takes over what :meth:`dump` returned."""
+        self.evicted = dict(saved.get("evicted", {}))  # an older program had none
+        rows = map(ClientRow.from_json, saved["clients"])
+        self.clients = {row.cid: row for row in rows}
+        self.joined = sum(row.role == "trainer" for row in self.clients.values())
+        self.trainers = sum(row.trains for row in self.clients.values())
+        self.owners = dict(saved["owners"])
+        self._places = Places()
+        for row in self.clients.values():
+            if row.name in self.owners:
+                self._places.add(row)
