@@ -41,7 +41,10 @@ def quotes() -> Iterator[Quote]:
         Series.of(row[name] for row in found).over(sent)
         for name in ("adapter_bytes", "both_bytes", "model_bytes")
     ]
-    seconds = Series.of(row["cpu_seconds"] for row in found)
+    seconds = [
+        Series.of(row[name] for row in found) for name in ("seconds", "cpu_seconds")
+    ]
+    whole = Series.of(row["seconds"] + result["base_seconds"] for row in found)
     counts = [Series.of([len(found)]), Series.of([8])]
     named = [
         Series.of(row[name] for row in found)
@@ -52,6 +55,7 @@ def quotes() -> Iterator[Quote]:
         CHAPTER,
         "",
         pool(
-            result["machine"]["cores"], more=[*named, sent, seconds, *ratios, *counts]
+            result["machine"]["cores"],
+            more=[*named, sent, *seconds, whole, *ratios, *counts],
         ),
     )
