@@ -181,13 +181,13 @@ class Journal:
 
     def _finish_cut(self) -> None:
         """Removes snapshots of what was cut off, before others take their place."""
-        first = self.store.noted(BEING_CUT)
+        first = self.store.noted_as(int, BEING_CUT)
         if first is None:
             return
         folder = self.folder / "snapshots"
         snapshots = Snapshots(folder)
         for number in snapshots.numbers():
-            if number >= int(first):
+            if number >= first:
                 snapshots.remove(number)
         if folder.is_dir():
             with writing(folder):

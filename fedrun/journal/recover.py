@@ -129,13 +129,7 @@ def require_updates(journal: Journal) -> None:
 
 def secret_of(journal: Journal) -> bytes | None:
     """Returns the secret of the run's proofs; None if the run was never served."""
-    told = journal.store.noted(SECRET)
-    try:
-        return None if told is None else bytes.fromhex(told)
-    except ValueError:
-        raise CorruptJournalError(
-            f"{journal.folder}: the run's secret should be hexadecimal digits"
-        ) from None
+    return journal.store.noted_as(bytes.fromhex, SECRET)
 
 
 def _initial(journal: Journal, configured: Configured) -> tuple[ParamSpec, Vector]:

@@ -8,6 +8,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fedcore.coordinator.records import Decided
@@ -29,6 +30,11 @@ _SELECT = f"SELECT {_COLUMNS} FROM records"
 _SELECT_BARE = (  # as if all payloads had been dropped
     "SELECT number, kind, body, NULL, NULL, NULL, size, checksum, 1 FROM records"
 )
+_TYPES = {  # of a row's columns; SQLite itself keeps any type in any of them
+    (int, str, str, payload, place, place, int, int, int)
+    for payload in (bytes, NoneType)
+    for place in (int, NoneType)
+}
 _THESE = "WHERE number IN (SELECT value FROM json_each(?))"
 Values = tuple[Any, ...]  # of one row, in the order of the columns
 
@@ -74,6 +80,8 @@ class Rows:
 
     def read(self, row: Values) -> tuple[Row | None, str]:
         """Returns the record of a row, or None and what is wrong with its bytes."""
+        if not _is_typed(row):
+            return None, "a column holds another type than was written"
         number, kind, body, payload, segment, start, size, check, dropped = row
         if segment is not None:
             payload = self._segments.read(Place(segment, start, size))
@@ -180,6 +188,8 @@ class Rows:
         The checksum does not say what is wrong. An update's record has a digest of the
         payload: if the payload is sound, what the record says is not.
         """
+        if not _is_typed(row):
+            return False
         _, kind, body, payload, segment, start, size, *_ = row
         try:
             record = from_row(kind, body, b"")
@@ -256,7 +266,7 @@ class Rows:
             query = f"{_SELECT} {which}"
             for row in self._database.connection.execute(query, (value,)):
                 values = list(row)
-                if row[4] is not None:
+                if row[4] is not None and _is_typed(row):
                     with contextlib.suppress(JournalError):
                         values[3] = self._segments.read(Place(*row[4:7]))
                 copy.execute(_INSERT, values)
@@ -301,3 +311,7 @@ class Rows:
                     (number,),
                 ).rowcount
         return forgotten
+
+
+def _is_typed(row: Values) -> bool:
+    return tuple(map(type, row)) in _TYPES

@@ -143,10 +143,13 @@ class Segments:
             JournalError: the file cannot be read.
             CorruptJournalError: it ends before the payload does.
         """
-        path = self._path(place.segment)
+        path, found = self._path(place.segment), b""
         with reading(path):
-            found = os.pread(self._descriptor(place.segment), place.size, place.offset)
-        if len(found) < place.size:
+            descriptor = self._descriptor(place.segment)
+            rest = os.fstat(descriptor).st_size - place.offset
+            if 0 <= place.size <= rest and place.offset >= 0:
+                found = os.pread(descriptor, place.size, place.offset)
+        if len(found) != place.size:
             raise CorruptJournalError(
                 f"{path}: ends before byte {place.offset + place.size}, where a "
                 "payload does"

@@ -176,9 +176,7 @@ def lost(store: SqliteStore, snapshots: Snapshots) -> Loss | None:
 
 def snapshots_of(folder: Path, store: SqliteStore) -> Snapshots:
     """Returns a run's snapshots, without those of records that are being cut off."""
-    first = store.noted(BEING_CUT)
-    before = None if first is None else int(first)
-    return Snapshots(folder / "snapshots", before=before)
+    return Snapshots(folder / "snapshots", before=store.noted_as(int, BEING_CUT))
 
 
 def _keep_database(folder: Path) -> None:

@@ -7,8 +7,9 @@ points at bytes that are not there.
 import contextlib
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from fedcore.errors import CorruptJournalError, JournalError
 from fedrun.journal.codec import Row
@@ -28,6 +29,7 @@ from fedrun.journal.store import (
     WholeRow,
 )
 
+T = TypeVar("T")
 HISTORY = "history"  # the fact with the name of the records' numbering
 _VOLATILE = "volatile"  # the fact of a run that never waited for the disk
 
@@ -80,7 +82,7 @@ class SqliteStore:
             )
             return
         self._last = self._db.value("SELECT coalesce(max(number), 0) FROM records")
-        self._history = bytes.fromhex(self.noted(HISTORY) or "")
+        self._history = self.noted_as(bytes.fromhex, HISTORY) or b""
         if not self._read_only:
             self._durable = self._durable and not self.volatile
             if not self._history:  # written by an older program
@@ -187,6 +189,20 @@ class SqliteStore:
     def noted(self, key: str) -> str | None:
         """Returns a small fact; None if there is none of this key."""
         return self._db.fact(key)
+
+    def noted_as(self, read: Callable[[str], T], key: str) -> T | None:
+        """Returns what ``read`` makes of a small fact; None if there is none.
+
+        Raises:
+            CorruptJournalError: the fact cannot be read so.
+        """
+        told = self.noted(key)
+        try:
+            return None if told is None else read(told)
+        except ValueError as error:
+            raise CorruptJournalError(
+                f"{self._file}: the fact {key!r} is damaged: {error}"
+            ) from None
 
     def payload_bytes(self) -> int:
         """Returns the bytes of all payloads that are kept."""

@@ -1,6 +1,8 @@
 """Damage: cut off the end, refused in the middle, and always named."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,58 @@ def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
     error = refusal(run)
     assert isinstance(error, CorruptJournalError)
     assert rf"{file}: malformed database schema (\x80ecords)" in str(error)
+
+
+@pytest.mark.parametrize(
+    "change_of",
+    [
+        "body = NULL",
+        "body = CAST(body AS BLOB)",
+        "kind = 7",
+        "segment = 'one', start = 2",
+        "segment = x'01', start = 2",
+        "segment = 1, start = NULL",
+        "size = 'large'",
+        "checksum = NULL",
+        "dropped = 'no'",
+    ],
+)
+def test_a_column_of_another_type_is_damage(tmp_path: Path, change_of: str) -> None:
+    run = written(tmp_path)
+    run.close()
+    with closing(sqlite3.connect(run.folder / "journal.sqlite3")) as db:
+        db.execute("PRAGMA writable_schema = 1")
+        db.execute(
+            "UPDATE sqlite_master SET sql = 'CREATE TABLE records "
+            "(number INTEGER PRIMARY KEY, kind, body, payload, segment, start, size, "
+            "checksum, dropped)'"
+            " WHERE name = 'records'"
+        )
+        db.commit()
+    change(run.folder, f"UPDATE records SET {change_of} WHERE number = 3")
+    assert "record 3 is damaged and sound records follow it" in str(refusal(run))
+
+
+@pytest.mark.parametrize(
+    ("start", "size"), [(-1, 20), (2**62, 20), (40, 2**62), (40, -3), (0, 2**40)]
+)
+def test_a_place_outside_of_a_segment_is_damage(
+    tmp_path: Path, start: int, size: int
+) -> None:
+    run = written(tmp_path, dim=LARGE)
+    run.close()
+    change(
+        run.folder,
+        f"UPDATE records SET start = {start}, size = {size} WHERE number = 3",
+    )
+    assert f"ends before byte {start + size}, where a payload does" in str(refusal(run))
+
+
+def test_a_damaged_fact_is_named(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    run.close()
+    change(run.folder, "UPDATE facts SET value = 'zz' WHERE key = 'history'")
+    assert "the fact 'history' is damaged" in str(refusal(run))
 
 
 @given(data=st.data())

@@ -196,7 +196,9 @@ def test_proofs_are_made_with_the_secret_of_the_run(tmp_path: Path) -> None:
             if told is None:
                 assert secret_of(journal) is None
                 continue
-            with pytest.raises(CorruptJournalError, match="should be hexadecimal dig"):
+            with pytest.raises(
+                CorruptJournalError, match="the fact 'secret' is damaged"
+            ):
                 secret_of(journal)
 
 
