@@ -161,8 +161,12 @@ class PhaseLog(Phases):
         return _Recorded(self, phase, "", None)
 
     def call(self, first: str, second: str, way: Way) -> AbstractContextManager[None]:
-        """Records the block as two phases; a request begins a task."""
-        if first == "request":
+        """Records the block as two phases; a request begins a task.
+
+        So does an upload before any request: a client that was killed sends the update
+        that it had on its disk.
+        """
+        if first == "request" or self._task < 0:
             self._task, self._last = self._task + 1, ""
         self._turned = self._version = None
         return _Recorded(self, first, second, way)

@@ -123,7 +123,8 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     """Makes a trace of rows, which stand in the order in which they were recorded.
 
     The first task is left out, since it loads the data. So is a task without a verdict,
-    and one that was sent again, since its time says nothing about a task that works.
+    and one that was sent again, also by a client that was killed and began with it, since
+    its time says nothing about a task that works.
 
     Raises:
         ConfigError: a row is wrong, phases overlap, there are fewer than
@@ -136,7 +137,11 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
         counts = Counter(row.phase for row in own)
         if not place:
             pass  # it loads the data, and may know the first version already
-        elif not {"upload", "verdict"} <= set(counts) or counts["upload"] > 1:
+        elif (
+            not {"upload", "verdict"} <= set(counts)
+            or counts["upload"] > 1
+            or own[0].phase == "upload"
+        ):
             left_out += 1
         else:
             found.append(_task(own, after, before))

@@ -64,6 +64,21 @@ def test_a_client_that_was_killed_and_started_again_goes_on(tmp_path: Path) -> N
     assert len(read_phases(file).tasks) == 25
 
 
+def test_an_update_that_a_restarted_client_sends_first_is_no_task(
+    tmp_path: Path,
+) -> None:
+    before, after = lines(), lines()[1:]
+    sent = [row | {"start": 0.01} for row in after[2:4]]  # the upload, and its verdict
+    later = [
+        row | {"task": row["task"] + 1, "start": row["start"] + 1} for row in after
+    ]
+    trace = read_phases(written(tmp_path, [*before, HEAD, *sent, *later]))
+    assert len(trace.tasks) == 25
+    assert all("compute" in task.seconds for task in trace.tasks)
+    told = "Tasks that had no verdict or were sent again are left out: 1."
+    assert told in trace.doubts
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
