@@ -123,8 +123,8 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     """Makes a trace of rows, which stand in the order in which they were recorded.
 
     The first task is left out, since it loads the data. So is a task without a verdict,
-    and one that was sent again, also by a client that was killed and began with it, since
-    its time says nothing about a task that works.
+    and one that was sent again, also by a client that was killed and begins with it,
+    since its time says nothing about a task that works.
 
     Raises:
         ConfigError: a row is wrong, phases overlap, there are fewer than
