@@ -45,6 +45,7 @@ def quotes() -> Iterator[Quote]:
         Series.of(row[name] for row in found) for name in ("seconds", "cpu_seconds")
     ]
     whole = Series.of(row["seconds"] + result["base_seconds"] for row in found)
+    seconds.append(Series.of([result["base_seconds"]]))
     counts = [Series.of([len(found)]), Series.of([8])]
     named = [
         Series.of(row[name] for row in found)
