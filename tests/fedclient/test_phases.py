@@ -8,7 +8,10 @@ from fedclient.transfer_counter import TransferCounter
 from fedrun.traffic import Way
 
 
-def recorded(file: Path, calls: list[tuple[str, str, Way]]) -> None:
+Call = tuple[str, str, Way]
+
+
+def recorded(file: Path, calls: list[Call]) -> None:
     """One process of a client, with these calls."""
     log = PhaseLog(file, TransferCounter())
     log.begin("ann", "r")
@@ -22,7 +25,8 @@ def test_a_client_that_begins_with_an_upload_counts_it_as_a_task(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "phases.jsonl"
-    sent, asked = ("upload", "verdict", "up"), ("request", "download", "down")
+    sent: Call = ("upload", "verdict", "up")
+    asked: Call = ("request", "download", "down")
     recorded(file, [asked, sent, asked])  # and is killed
     recorded(file, [sent, asked, sent])
     lines = [json.loads(line) for line in file.read_text().splitlines() if line]
