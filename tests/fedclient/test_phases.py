@@ -7,7 +7,6 @@ from fedclient.phases import PhaseLog
 from fedclient.transfer_counter import TransferCounter
 from fedrun.traffic import Way
 
-
 Call = tuple[str, str, Way]
 
 
