@@ -148,6 +148,7 @@ def settle_accounts(
         )
     )
     rows += traffic_rows(results, traffic)
+    rows.append(("seconds that it took", f"{played:.0f}", played < 90))
     table = Table(title="The verdict")
     table.add_column("")
     table.add_column("figure")
@@ -155,7 +156,6 @@ def settle_accounts(
     for name, figure, right in rows:
         table.add_row(name, figure, "[green]ok[/]" if right else "[red]WRONG[/]")
     console.print(table)
-    console.print(f"the federation took {played:.0f} s")
     return all(right for _, _, right in rows)
 
 
