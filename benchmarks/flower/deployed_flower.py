@@ -61,7 +61,7 @@ class Deployment:
         return wait_until(lambda: len(pattern.findall(self.said)) >= count, what, limit)
 
     def accuracies(self) -> list[float]:
-        """Of the versions so far."""
+        """Returns the accuracy of each version that was evaluated so far, in order."""
         told = EVALUATED.findall(self.said)
         return [ast.literal_eval(each)["accuracy"] for each in told]
 

@@ -45,12 +45,12 @@ class Federation:
         return next((e["version"] for e in told if e.get("event") == event), 0)
 
     def accuracies(self) -> list[float]:
-        """Of the versions that were evaluated so far."""
+        """Returns the accuracy of each version that was evaluated so far, in order."""
         told = (e for e in self.real.events() if e.get("event") == "evaluated")
         return [e["values"]["accuracy"] for e in told]
 
     def best(self) -> float:
-        """The best of these; 0 if there is none."""
+        """Returns the best of these; 0 if there is none."""
         return max(self.accuracies(), default=0.0)
 
 

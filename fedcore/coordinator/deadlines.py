@@ -16,7 +16,7 @@ class Deadline:
     """
 
     def __init__(self) -> None:
-        """None is set."""
+        """Makes one that is not set."""
         self._set: SetTimer | None = None
         self._left: Seconds | None = None  # of a deadline that a pause stopped
 

@@ -12,7 +12,7 @@ class Roster:
     """All clients that have ever joined, by their ids, and their names."""
 
     def __init__(self) -> None:
-        """Nobody has joined."""
+        """Makes the roster of a run that nobody has joined yet."""
         self.clients: dict[str, ClientRow] = {}
         self.trainers = 0  # clients that have not left and are not evicted
         self.joined = 0  # trainers that have ever joined
