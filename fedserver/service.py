@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 from fedwire.v1 import federation_pb2 as pb
 
-from fedcore.coordinator.acts import is_free
+from fedcore.coordinator.acts import why_not_freed
 from fedcore.coordinator.events import NameFreed
 from fedcore.errors import ConfigError
 from fedrun.run import Run
@@ -103,7 +103,9 @@ class FederationService:
         freed = NameFreed(at=self._core.now(), name=request.name)
         try:
             await self._core.ask(
-                lambda _: None, after=freed, unless=lambda c: is_free(freed, c.state)
+                lambda _: None,
+                after=freed,
+                unless=lambda c: why_not_freed(freed, c.state),
             )
         except ConfigError:
             return pb.FreeReply(was_taken=False)

@@ -232,14 +232,10 @@ class LocalFederation:
         self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE
     ) -> None:
         """Looks again and again until something is so."""
-        deadline = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > deadline:
-                tails = "\n".join(
-                    f"--- {c.name}\n{c.tail(8)}" for c in self.children.values()
-                )
-                raise AssertionError(f"not within {timeout:g} s: {what}\n{tails}")
-            time.sleep(0.02)
+        wait_until(condition, what, timeout, self._tails)
+
+    def _tails(self) -> str:
+        return "\n".join(f"--- {c.name}\n{c.tail(8)}" for c in self.children.values())
 
     def _child(self, name: str, words: Sequence[str]) -> Child:
         command = [*self.within(name), sys.executable, *words]
@@ -247,6 +243,26 @@ class LocalFederation:
             self.children[name] = Child(name, command, self.folder, self.environment)
         self.children[name].command = command
         return self.children[name]
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    what: str,
+    timeout: float = PATIENCE,
+    told: Callable[[], str] = lambda: "",
+) -> float:
+    """Looks again and again until something is so; returns the monotonic time then.
+
+    Raises:
+        AssertionError: it is not so after ``timeout`` seconds; the message ends with
+            what ``told`` returns.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:g} s: {what}\n{told()}")
+        time.sleep(0.02)
+    return time.monotonic()
 
 
 def free_port() -> int:

@@ -4,7 +4,7 @@ import ast
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchmarks.flower.processes import Commands, copied, end
 from benchmarks.flower.watched import Memory
 from fedcore.typing import JSON, Seconds
 from tools.counting_proxy import CountingProxy
-from tools.local import free_port
+from tools.local import free_port, wait_until
 
 AFTER = 2  # rounds after the kill of a node
 BEFORE = 2  # rounds before the kill of the SuperLink
@@ -55,9 +55,9 @@ class Deployment:
         """Waits until the run has told something so often; returns the time.
 
         Raises:
-            RuntimeError: it has not, within the limit.
+            AssertionError: it has not, within the limit.
         """
-        what = f"{pattern.pattern}: {count} times"
+        what = f"{pattern.pattern}: {count} times in run.log"
         return wait_until(lambda: len(pattern.findall(self.said)) >= count, what, limit)
 
     def accuracies(self) -> list[float]:
@@ -81,7 +81,9 @@ def measure(app: str, folder: Path) -> JSON:
         first = time.monotonic()
         shown = it.when(EVALUATED, 1)
         reached = wait_until(
-            lambda: max(it.accuracies()) >= TARGET, f"an accuracy of {TARGET}"
+            lambda: max(it.accuracies()) >= TARGET,
+            f"an accuracy of {TARGET} in run.log",
+            LIMIT,
         )
         spent = sum(it.proxy.sent.values())
         last = it.when(AGGREGATED, STEADY)
@@ -119,20 +121,6 @@ def deployment(app: str, folder: Path, rounds: int) -> Iterator[Deployment]:
             config = f"fraction-evaluate=0.0 num-server-rounds={rounds}"
             run = commands.start([*words, config], "run.log")
             yield Deployment(commands, port, proxy, link, nodes, run, memory, began)
-
-
-def wait_until(is_so: Callable[[], bool], what: str, limit: Seconds = LIMIT) -> float:
-    """Waits for something; returns the time.
-
-    Raises:
-        RuntimeError: it is not so within the limit.
-    """
-    deadline = time.monotonic() + limit
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"not seen in {limit:g} s: {what}; see run.log")
-        time.sleep(0.02)
-    return time.monotonic()
 
 
 def start_node(commands: Commands, proxy: CountingProxy, index: int) -> Popen[bytes]:

@@ -34,8 +34,8 @@ def objection(act: Act, state: ServerState) -> str:
             assert_never(act)
 
 
-def is_free(freed: NameFreed, state: ServerState) -> str:
-    """Returns a sentence if nobody has a name or is evicted under it; or nothing."""
+def why_not_freed(freed: NameFreed, state: ServerState) -> str:
+    """Returns why a name cannot be freed, in a sentence; empty: it can."""
     is_held = freed.name in state.roster.owners or freed.name in state.roster.evicted
     return "" if is_held else f"no client has the name {freed.name!r}"
 

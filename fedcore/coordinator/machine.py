@@ -12,7 +12,7 @@ from typing import assert_never
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
 from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
-from fedcore.coordinator.acts import is_free, objection, record_of
+from fedcore.coordinator.acts import objection, record_of, why_not_freed
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
@@ -163,7 +163,7 @@ class Coordinator:
         return [] if result is None else [result]
 
     def _free(self, event: events.NameFreed) -> list[Action]:
-        if is_free(event, self.state):
+        if why_not_freed(event, self.state):
             return []
         return self._write(records.Freed(at=self.state.at, name=event.name))
 
