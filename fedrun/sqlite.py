@@ -13,7 +13,7 @@ ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def message(error: Exception) -> str:
-    """Returns what an error of SQLite says."""
+    """Returns what an error says, also one whose message Python could not decode."""
     if isinstance(error, UnicodeDecodeError):
         return error.object.decode(errors="backslashreplace")
     return str(error)

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from fedrun.durable import make_private
-from fedrun.sqlite import ERRORS, transaction
+from fedrun.sqlite import ERRORS, message, transaction
 from fedrun.traffic import Lane, Traffic, Way
 
 _log = logging.getLogger(__name__)
@@ -42,14 +42,16 @@ class TrafficFile:
         try:
             return self._load()
         except (*ERRORS, OSError) as error:
-            _log.warning("%s: %s; bytes are counted from zero", self._path, error)
+            _log.warning(
+                "%s: %s; bytes are counted from zero", self._path, message(error)
+            )
         self.close()
         try:
             for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
                 self._path.with_name(name).unlink(missing_ok=True)
             return self._load()
         except (*ERRORS, OSError) as error:
-            _log.warning("%s: %s; bytes are not kept", self._path, error)
+            _log.warning("%s: %s; bytes are not kept", self._path, message(error))
             self.close()
             return Traffic()
 
@@ -89,7 +91,7 @@ class TrafficFile:
         except ERRORS as error:
             traffic.put_back(lanes)  # until the next time
             if not self._failed:
-                _log.warning("%s: %s; bytes are counted on", self._path, error)
+                _log.warning("%s: %s; bytes are counted on", self._path, message(error))
             self._failed += 1
 
     def close(self) -> None:
@@ -118,7 +120,7 @@ def read_traffic(folder: Path) -> Traffic | None:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
             return _read(db)
     except ERRORS as error:
-        _log.warning("%s: %s", path, error)
+        _log.warning("%s: %s", path, message(error))
         return None
 
 
