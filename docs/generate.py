@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.config import Method, OneOf, kind_of, methods
+from fedcore.config import Config, Method, OneOf, descriptions, kind_of, methods
 from fedrun.config import FederationConfig
 from fedserver.web.metrics import METRICS
 
@@ -223,9 +223,8 @@ def default_of(info: FieldInfo) -> str:
 def description_of(model: type[BaseModel], name: str) -> str:
     """What a field is; an overridden one is what it was in the base."""
     for cls in model.__mro__:
-        info = getattr(cls, "model_fields", {}).get(name)
-        if info is not None and info.description:
-            return cell(info.description)
+        if issubclass(cls, Config) and name in (said := descriptions(cls)):
+            return cell(said[name])
     return ""
 
 
