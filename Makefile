@@ -21,7 +21,7 @@ FLWR ?= 1.24.0
 EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants proto configuration docs chart containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration docs chart containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ kill: $(VENV)/.stamp  ## KILLS SIGKILLs of a loaded server, pauses, full disks, 
 mutants: $(VENV)/.stamp  ## mistakes planted: do tests see them? (MUTANTS="leases")
 	$(BIN)/pip install -q -c constraints.txt --group mutants
 	$(PY) -m tests.mutants $(MUTANTS)
+
+golden: $(VENV)/.stamp  ## save anew what federations come to: for a change that is meant to change it
+	$(PY) -m tests.golden.runs --save
 
 proto: $(VENV)/.stamp  ## generate the stubs anew
 	$(PY) -m tools.stubs
