@@ -60,6 +60,11 @@ class Estimate(NamedTuple):
     error: float
 
 
+def average(cell: Cell) -> Estimate:
+    """The mean of a cell over the seeds."""
+    return Estimate(cell.mean, cell.spread / len(cell.values) ** 0.5)
+
+
 def ratio(above: Cell, below: Cell) -> Estimate:
     """The ratio of two means; its error is the jackknife's over the seeds."""
     return _jackknife(above, below, lambda top, bottom: top / bottom)
