@@ -330,10 +330,11 @@ class Leases:
         )
 
     def is_settled(self, accepted: int) -> bool:
-        """Whether no client gets a lease by delivering, or by waiting after that."""
+        """Whether no client that is here gets a lease by delivering or by waiting."""
         if not self._synchronous or self._invited:
             return False
-        return not (self._fresh or self._tried) or self._room(accepted) <= 0
+        may_get_one = self._fresh or self._tried or self._silent
+        return not may_get_one or self._room(accepted) <= 0
 
     def has_room(self, accepted: int) -> bool:
         """Whether :meth:`grant` might give a lease; cheaper than asking it."""

@@ -215,7 +215,7 @@ class Rounds:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no client can get a lease by delivering, or by waiting after that.
+        """Whether no client that is here can get a lease by delivering or by waiting.
 
         This may change with the next decision, lost client or end of a lease.
         """

@@ -188,7 +188,8 @@ class Plain:
     def is_settled(self, accepted: int) -> bool:
         if not self.config.synchronous or self.invited:
             return False
-        return self.room(accepted) <= 0 or not (self.fresh or self.tried)
+        others = self.fresh or self.tried or self.silent
+        return self.room(accepted) <= 0 or not others
 
     def has_room(self, accepted: int) -> bool:
         if not self.config.synchronous:
