@@ -100,10 +100,8 @@ class Rounds:
 
     def begin(self, at: Seconds) -> None:
         """Begins a process: nobody is here, and those who are known may come back."""
-        state = self.state
-        state.touch(at)
-        self.leases.delivered = dict(state.entered)
-        if state.roster.trainers:
+        self.state.touch(at)
+        if self.state.roster.trainers:
             self._back = at + LONGEST_WAIT
 
     def amend(self, algorithm: Algorithm, stop: StopConfig) -> None:

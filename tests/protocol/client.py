@@ -140,14 +140,17 @@ class CheckedClient:
     # ------------------------------------------------------------ operations
 
     def begin_training(self, *, hasty: bool) -> bool:
-        """Begins on the model that it holds; a hasty client needs no task."""
+        """Begins on the model that it holds.
+
+        A hasty client needs no task, and nobody does for steps that are taken ahead.
+        """
         state = self.participant.state
         if state.held is None or state.public_D is None:
             return False
         base = ModelName(state.held.epoch, state.held.version)
-        if not (hasty or self.has_task(base)):
-            return False
         self.start = start_ahead(self.algorithm, state)
+        if not (hasty or self.start is not None or self.has_task(base)):
+            return False
         self.training = base, state.public_D
         return True
 

@@ -149,7 +149,11 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             *counts(0, 2),
             ("restore_disk", 0, 1),
             *pulls(0),
-            *counts(0, 4),
+            ("begin", 0, 8),  # it has no task
+            ("finish", 0, 4),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
         ],
     ),
     "after a client left, its enrolment and its message come again": (
@@ -410,6 +414,19 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             ("answer", 0, 1),
             ("answer", 0, 1),
             ("leave", 0, 1),
+        ],
+    ),
+    "restored to a copy in which two messages of a client count": (
+        ASYNCHRONOUS,
+        [
+            *counts(0),
+            *counts(1, 2),
+            *counts(0, 4),
+            ("backup", 0, 1),
+            *counts(1, 5),
+            ("restore", 0, 1),
+            *pulls(0),
+            *pulls(1),
         ],
     ),
     "one more message of the same client reaches a cohort after a restart": (

@@ -813,12 +813,6 @@ def whoever_leaves_enters_a_cohort_again(stack: ExitStack) -> None:
 
 @mutant
 def who_has_delivered_is_kept_in_memory_alone(stack: ExitStack) -> None:
-    def begin(self: Rounds, at: float) -> None:
-        entered, self.state.entered = self.state.entered, {}
-        old(self, at)
-        self.state.entered = entered
-
-    old = _swap(stack, Rounds, "begin", begin)
     _swap(stack, ServerState, "entries_of", lambda *_: 0)
 
 
@@ -836,14 +830,17 @@ def a_replacement_is_drawn_from_the_cohort(stack: ExitStack) -> None:
 
 @mutant
 def a_deadline_forgets_who_has_delivered(stack: ExitStack) -> None:
-    def extend(self: Leases) -> None:
-        gone, self.delivered = self.delivered, {}
-        old(self)
-        for cid in gone:
-            self._members.pop(cid, None)
-            self._place(cid)
+    def passed(self: Rounds, timer: Any) -> Any:
+        actions, attempt = old(self, timer), self.leases.attempt
+        if attempt:
+            gone, self.leases.delivered = self.leases.delivered, {}
+            self.state.entered.clear()
+            for cid in gone:
+                self.leases._members.pop(cid, None)
+                self.leases._place(cid)
+        return actions
 
-    old = _swap(stack, Leases, "extend_cohort", extend)
+    old = _swap(stack, Rounds, "deadline_passed", passed)
     _swap(stack, Leases, "validate", lambda _: None)
 
 

@@ -10,12 +10,14 @@ LENGTH = 300  # steps of a schedule
 OPERATED = 24  # acts of an operator, in a schedule that has one
 # How often each step is taken, in a calm and in a stormy phase.
 CALM = {
-    "pull": 10, "begin": 12, "finish": 14, "push": 14, "deliver": 30, "answer": 30,
+    "pull": 6, "fetch": 12, "begin": 16, "finish": 14, "push": 14, "deliver": 26,
+    "answer": 26,
     "commit": 4, "duplicate": 2, "lose": 1, "snapshot": 1, "timer": 2,
     "late_timer": 1, "forge": 2, "intrude": 2,
 }  # fmt: skip
 STORM = {
-    "pull": 10, "begin": 10, "finish": 12, "push": 14, "deliver": 24, "answer": 22,
+    "pull": 6, "fetch": 8, "begin": 12, "finish": 12, "push": 14, "deliver": 22,
+    "answer": 20,
     "commit": 4, "duplicate": 6, "lose": 4, "spoil": 1, "kill_client": 3,
     "kill_server": 2, "start_server": 6, "snapshot": 2, "backup": 1, "restore": 1,
     "roll_back": 1, "timer": 3, "lost_client": 1, "flush": 1, "leave": 1,
