@@ -343,7 +343,7 @@ def _read(told: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
 
 def digest(flat_D: Vector) -> str:
     """The name of a model: equal digests mean equal bytes."""
-    contiguous = np.ascontiguousarray(flat_D, dtype="<f4")
+    contiguous = np.asarray(flat_D, dtype="<f4", order="C")
     return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
 
 

@@ -28,7 +28,7 @@ def to_tensor(data: Any) -> Any:
             f"a tensor holds numbers, the data are {_kind(array)}; make numbers of "
             "them, such as np.unique(words, return_inverse=True)[1]"
         )
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.asarray(array, order="C"))
 
 
 def to_targets(data: Any) -> Any:
