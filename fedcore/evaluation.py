@@ -179,21 +179,31 @@ def numbers(name: str, value: Any) -> dict[str, float]:
         WorkloadError: these are no numbers, or have no names.
     """
     if isinstance(value, Mapping):
-        return {key: _number(key, each) for key, each in value.items()}
+        for key in value:
+            if not isinstance(key, str):
+                raise WorkloadError(f"a metric's name is {key!r}; expected text")
+        return {key: number(f"the metric {key!r}", of) for key, of in value.items()}
     if not name:
         raise WorkloadError(
             f"an evaluation returned {type(value).__name__}; expected numbers by name, "
             'such as {"accuracy": 0.9}'
         )
-    return {name: _number(name, value)}
+    return {name: number(f"the metric {name!r}", value)}
 
 
-def _number(name: str, value: Any) -> float:
+def number(what: str, value: Any) -> float:
+    """A number of any type: of Python, NumPy or torch, or an array of one number.
+
+    Args:
+        what: names it, for the message.
+        value: the number.
+
+    Raises:
+        WorkloadError: it is something else.
+    """
     try:
-        return float(np.asarray(value).reshape(()))
-    except (TypeError, ValueError) as error:
+        return float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         shape = getattr(value, "shape", None)
-        what = f"an array of shape {tuple(shape)}" if shape else type(value).__name__
-        raise WorkloadError(
-            f"the metric {name!r} is {what}; expected one number"
-        ) from error
+        found = f"an array of shape {tuple(shape)}" if shape else type(value).__name__
+        raise WorkloadError(f"{what} is {found}; expected one number") from None

@@ -180,17 +180,30 @@ class ParamSpec:
         whole_D[: len(model_D)] = model_D
         return whole_D
 
-    def flatten(self, tensors: Tensors) -> Vector:
-        """The flat vector of named arrays.
+    def flatten(self, tensors: Tensors, whose: str = "these arrays") -> Vector:
+        """The flat vector of named arrays, whatever their order.
+
+        Args:
+            tensors: the arrays.
+            whose: what they are, for messages.
 
         Raises:
             SpecMismatchError: a tensor is missing, unknown or of another shape.
+            ModelError: a tensor holds something else than floating-point numbers.
         """
+        if not isinstance(tensors, Mapping):
+            found = type(tensors).__name__
+            raise SpecMismatchError(f"{whose}: expected arrays by name, got {found}")
         merges = {tensor.name: tensor.merge for tensor in self.tensors}
+        ordered = {name: tensors[name] for name in merges if name in tensors}
+        if not ordered:
+            raise SpecMismatchError(
+                f"{whose}: tensor {next(iter(merges))!r} is missing"
+            )
         theirs = ParamSpec.of(
-            tensors, frozen=self.frozen, merges=merges, local=self.local
+            {**ordered, **tensors}, frozen=self.frozen, merges=merges, local=self.local
         )
-        self.require(theirs, "these arrays")
+        self.require(theirs, whose)
         flat = np.empty(self.dim, np.float32)
         for spec in self.tensors:
             flat[spec.slice] = np.asarray(tensors[spec.name], np.float32).reshape(-1)

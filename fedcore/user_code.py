@@ -115,8 +115,9 @@ class Failure(NamedTuple):
 
     kind: type[LatecomerError]
     words: str
-    trace: str
-    """Where it was raised, as text: a traceback does not travel."""
+    trace: str = ""
+    """Where it was raised, as text: a traceback does not travel. Empty: the words of
+    one of our own errors say all."""
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -125,17 +126,20 @@ class Failure(NamedTuple):
         words = str(error)
         if kind is LatecomerError:
             words = f"{type(error).__name__}: {error}"
+        elif error.__cause__ is None:
+            return cls(kind, words)
         lines = traceback.format_exception(error.__cause__ or error)
         return cls(kind, words, "".join(lines))
 
     def error(self, whose: str = "") -> LatecomerError:
-        """Returns the same error; its cause shows where it was raised.
+        """Returns the same error; its cause, if it has one, shows where it was raised.
 
         Args:
             whose: who tells it, at the beginning of its message.
         """
         error = self.kind(f"{whose}: {self.words}" if whose else self.words)
-        error.__cause__ = RemoteTraceback(self.trace)
+        if self.trace:
+            error.__cause__ = RemoteTraceback(self.trace)
         return error
 
 

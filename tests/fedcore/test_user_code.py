@@ -1,7 +1,7 @@
 """What the user's code raises, and what a person does."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -68,7 +68,7 @@ def test_a_keyboard_interrupt_under_pythons_own_handler_may_be_ctrl_c() -> None:
 
 
 def test_a_generator_that_is_closed_inside_is_no_error() -> None:
-    def lazily() -> Iterator[int]:
+    def lazily() -> Generator[int]:
         with user_code("reading"):
             yield 1
             yield 2
