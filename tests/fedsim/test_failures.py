@@ -186,6 +186,7 @@ def returns(result: Any) -> dict[str, Any]:
 
 
 W = np.zeros(toys.DIM)
+Given: Any = Trained  # with anything
 
 
 @pytest.mark.parametrize(
@@ -193,31 +194,31 @@ W = np.zeros(toys.DIM)
     [
         (returns(None), "train returned a NoneType; expected Trained(params"),
         (returns({"w": W}), "train returned a dict of w; expected Trained(params"),
-        (returns(Trained({"v": W}, 1)), "what train returned: tensor 'w' is missing"),
-        (returns(Trained({"w": W[:2]}, 1)), "tensor 'w' should have shape [6], has"),
-        (returns(Trained({"w": ["a"] * 6}, 1)), "tensor 'w' has dtype <U1"),
-        (returns(Trained({}, 1)), "what train returned: tensor 'w' is missing"),
+        (returns(Given({"v": W}, 1)), "what train returned: tensor 'w' is missing"),
+        (returns(Given({"w": W[:2]}, 1)), "tensor 'w' should have shape [6], has"),
+        (returns(Given({"w": ["a"] * 6}, 1)), "tensor 'w' has dtype <U1"),
+        (returns(Given({}, 1)), "what train returned: tensor 'w' is missing"),
         (
-            returns(Trained(None, 1)),
+            returns(Given(None, 1)),
             "what train returned: expected arrays by name, got NoneType",
         ),
-        (returns(Trained({"w": W}, 0)), "train returned 0 samples; expected 1 to"),
-        (returns(Trained({"w": W}, -1)), "train returned -1 samples; expected 1 to"),
+        (returns(Given({"w": W}, 0)), "train returned 0 samples; expected 1 to"),
+        (returns(Given({"w": W}, -1)), "train returned -1 samples; expected 1 to"),
         (
-            returns(Trained({"w": W}, None)),
+            returns(Given({"w": W}, None)),
             "samples that train returned is NoneType; expected",
         ),
-        (returns(Trained({"w": W}, 2**70)), "expected 1 to"),
+        (returns(Given({"w": W}, 2**70)), "expected 1 to"),
         (
-            returns(Trained({"w": W}, 1, "low")),
+            returns(Given({"w": W}, 1, "low")),
             "the loss that train returned is str; expected one",
         ),
         (
-            returns(Trained({"w": W}, 1, state={"a": [1]})),
+            returns(Given({"w": W}, 1, state={"a": [1]})),
             "Trained(state=...): expected",
         ),
-        (returns(Trained({"w": W}, 1, metrics={"a": "b"})), "the metric 'a' is str"),
-        (returns(Trained({"w": W}, 1, metrics={1: 2})), "name is 1; expected text"),
+        (returns(Given({"w": W}, 1, metrics={"a": "b"})), "the metric 'a' is str"),
+        (returns(Given({"w": W}, 1, metrics={1: 2})), "name is 1; expected text"),
         ({"gradient": lambda *given: None}, "gradient returned a NoneType; expected"),
         ({"gradient": lambda *given: 0.5}, "gradient returned a float; expected (loss"),
         (
