@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fedcore.errors import WorkloadError
+from fedcore.text import wrong_metrics
 from fedcore.typing import Indices
 
 EVALUATION_BATCH = 1024
@@ -189,6 +190,17 @@ def numbers(name: str, value: Any) -> dict[str, float]:
             'such as {"accuracy": 0.9}'
         )
     return {name: number(f"the metric {name!r}", value)}
+
+
+def checked(values: Mapping[str, float]) -> Mapping[str, float]:
+    """Returns metrics that can be sent and recorded.
+
+    Raises:
+        WorkloadError: they are too many, or have impossible names.
+    """
+    if reason := wrong_metrics(values):
+        raise WorkloadError(f"evaluate: {reason}")
+    return values
 
 
 def number(what: str, value: Any) -> float:

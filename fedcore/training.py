@@ -11,12 +11,13 @@ import numpy as np
 
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig, joined, parted
-from fedcore.errors import StoppedError, WorkloadError
+from fedcore.errors import StoppedError
+from fedcore.evaluation import checked
 from fedcore.model import EvaluatesVersion, FlatModel, Metrics, Writer
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
-from fedcore.text import printable, wrong_metrics
+from fedcore.text import printable
 from fedcore.typing import Counts, Indices, State, Vector
 from fedcore.user_code import LONG_TEXT, user_code
 from fedcore.workload import NOBODY, Client, LocalTask, Workload
@@ -82,7 +83,7 @@ def evaluate_central(
         values, samples = model.evaluate_version(public_D, data, version)
     else:
         values, samples = model.evaluate(public_D, data)
-    return _checked(values) if told else values, samples
+    return checked(values) if told else values, samples
 
 
 def evaluate_own(
@@ -120,18 +121,7 @@ def evaluate_own(
     if personal_D is not None:
         own, _ = model.evaluate(personal_D, data, local_L)
         values = {**values, **{f"personal_{name}": own[name] for name in own}}
-    return _checked(values), samples
-
-
-def _checked(values: Metrics) -> Metrics:
-    """Returns metrics that can be sent and recorded.
-
-    Raises:
-        WorkloadError: they are too many, or have impossible names.
-    """
-    if reason := wrong_metrics(values):
-        raise WorkloadError(f"evaluate: {reason}")
-    return values
+    return checked(values), samples
 
 
 class Trainer:
