@@ -7,6 +7,9 @@ one batch after the other, and no outputs are kept for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from functools import partial
+from inspect import isroutine
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -137,13 +140,27 @@ def _sorted(
         if isinstance(metric, StreamedMetric):
             streams[name] = metric
         elif callable(metric):
-            functions[name] = _checked(name, metric)
+            functions[name] = _fresh(_checked(name, metric))
         else:
             raise WorkloadError(
                 f"metrics={{{name!r}: ...}} is {type(metric).__name__}; expected a "
                 "function of (output, target), or a metric with update and compute"
             )
     return streams, functions
+
+
+def _fresh(function: Function) -> Function:
+    """A copy of an object that is called, so that each evaluation is its first.
+
+    What it remembers would depend on who evaluates. One that cannot be copied is used
+    as it is.
+    """
+    if isroutine(function) or isinstance(function, partial):
+        return function
+    try:
+        return deepcopy(function)
+    except Exception:  # noqa: BLE001 -- copying an object of the user's
+        return function
 
 
 def _checked(name: str, function: Function) -> Function:
@@ -180,9 +197,6 @@ def numbers(name: str, value: Any) -> dict[str, float]:
         WorkloadError: these are no numbers, or have no names.
     """
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise WorkloadError(f"a metric's name is {key!r}; expected text")
         return {key: number(f"the metric {key!r}", of) for key, of in value.items()}
     if not name:
         raise WorkloadError(

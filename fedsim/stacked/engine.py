@@ -60,7 +60,7 @@ def stacked_model(
 def _try(
     stacked: StackedModel, workload: Workload, model: FlatModel, population: Population
 ) -> None:
-    """One gradient of one client: what a module does shows with its data.
+    """One gradient of one client, alone and in a stack: what a module does shows there.
 
     Where the module or the loss fails, it is that of another client; and so on, since
     one client's data may be the reason.
@@ -76,15 +76,16 @@ def _try(
             with user_code(whose):
                 samples = workload.samples(workload.train_data(client), whose)
                 count = min(2, len(samples))
+                batch = samples.batch(np.arange(count))
                 x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
         except WorkloadError:
             return  # told when the client is to train
         local_L = () if model.local_L is None else model.local_L
-        w_1D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
-        w_1D = w_1D[np.newaxis]
+        w_D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
         try:
             with user_code("training"):
-                stacked.gradient(w_1D, x_1B, y_1B, np.array([count]))
+                model.gradient(w_D, *batch)
+                stacked.gradient(w_D[np.newaxis], x_1B, y_1B, np.array([count]))
         except NotStackableError:
             raise
         except WorkloadError as error:
