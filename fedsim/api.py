@@ -62,7 +62,8 @@ def run(
         ModelError: the file that ``model:`` names holds no model.
         SpecMismatchError: it holds another model than the workload's.
         WorkloadError: the user's code failed: in what all clients share, or until too
-            few clients were left; or one client alone does not fit into memory.
+            few clients were left, or in the last evaluations; or one client alone does
+            not fit into memory.
     """
     _check_given(workload, on_event, callbacks, data)
     if resume and folder is None:

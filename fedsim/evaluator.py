@@ -51,6 +51,8 @@ class SimulatedEvaluator:
         self._world, self._model, self._test = world, model, test_data
         self._needed = needed
         self._failures = 0  # of the user's code in a row
+        self.failure: WorkloadError | None = None
+        """Why nothing is evaluated any more; None: it is."""
         coordinator = world.run.coordinator
         state = ParticipantState(NAME, world.run.run_id, coordinator.state.epoch)
         self._participant = Participant(coordinator.algorithm, state)
@@ -64,7 +66,7 @@ class SimulatedEvaluator:
     def is_done(self) -> bool:
         """Whether the newest version was evaluated, or nothing is any more."""
         state = self._world.run.coordinator.state
-        return state.evaluated == state.version or self._failures == MOST_FAILURES
+        return state.evaluated == state.version or self.failure is not None
 
     def _pull(self) -> None:
         world = self._world
@@ -130,6 +132,11 @@ class SimulatedEvaluator:
             NAME,
             MOST_FAILURES,
         )
+        told = (
+            f"{NAME}: {MOST_FAILURES} times in a row, so that the run went on without"
+        )
+        self.failure = type(error)(f"{told}: {error}")
+        self.failure.__cause__ = error.__cause__
 
     def _require(self, values: Metrics) -> None:
         missing = [name for name in self._needed if name not in values]

@@ -77,7 +77,7 @@ def simulate(
     Raises:
         ConfigError: the config cannot be simulated, or the folder holds a run.
         WorkloadError: the user's code failed: in what all clients share, or until too
-            few clients were left.
+            few clients were left, or in the last evaluations.
     """
     with Interrupts():
         return _simulate(config, workload, watching, resume=resume)
@@ -126,6 +126,8 @@ def _simulate(
             world.close()
     if len(world.failures) > devices.spare and world.ended is None:
         raise world.failures[0]
+    if evaluator is not None and evaluator.failure is not None:
+        raise evaluator.failure  # after the run, whose last versions have no metrics
     return Results(config.server.journal)
 
 

@@ -16,6 +16,7 @@ from fedcore.user_code import MOST_FAILURES
 from fedcore.workload import Client, Trained, TrainingTask
 from fedrun.report.client_timelines import timelines_of
 from fedrun.report.loss_summary import loss_summary
+from fedrun.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import gradient, linear, points, toy
 
@@ -268,8 +269,10 @@ def test_an_evaluation_that_never_works_again_is_given_up(
         calls.append(1)
         return {"loss": 1.0} if len(calls) == 1 else None
 
-    results = latecomer.run(toys.settings(), toy(evaluate=once), folder=tmp_path / "r")
-    assert results.summary["versions"] == 8
+    app, words = toy(evaluate=once), "the run went on without: an evaluation returned"
+    with pytest.raises(WorkloadError, match=words):
+        latecomer.run(toys.settings(), app, folder=tmp_path / "r")
+    assert Results(tmp_path / "r").summary["versions"] == 8
     assert len(calls) == 1 + MOST_FAILURES
     assert "nothing is evaluated any more" in caplog.text
 
