@@ -12,7 +12,8 @@ each method makes of them.
 **Cohorts.** Where a cohort trains each version (``synchronous``), a client delivers to
 a version once at most. A client that is here has one of five places in the cohort:
 
-- *fresh*: it may be invited. These are all clients that have none of the other places.
+- *fresh*: it may be invited. These are all clients that have none of the other places
+  and are not silent.
 - *invited*: it gets a lease as soon as it waits for a task. Who asks again while it
   trains on this version keeps its place in the cohort, and is invited.
 - *busy*: it trains, on this version or on an older one.
@@ -27,9 +28,9 @@ default twice its fair share of the K updates, which is K divided by the clients
 can be expected to deliver, and once at least. Who has used its places is *held* until
 the next version.
 
-**Silent** clients are here and hold up nobody: their newest lease is over, or they have
-waited for as long as a pull may, and they have not asked again. Neither a cohort nor
-``ahead`` waits for them, and fair shares do not count them.
+**Silent** clients are here and hold up nobody until they ask for a task: their newest
+lease is over, or their task has failed. Neither a cohort nor ``ahead`` waits for them,
+and fair shares do not count them.
 
 These invariants hold between two calls; :meth:`Leases.validate` checks them:
 
@@ -37,12 +38,12 @@ These invariants hold between two calls; :meth:`Leases.validate` checks them:
 - Each lease names its client, and no two leases have the same number.
 - Leases that have not ended are counted.
 - Invited clients are here and not busy. Those of them that wait are *ready*.
-- Fresh clients are those that are here and neither invited, busy nor have delivered
-  or been given this version.
+- Fresh clients are those that are here and neither invited, busy, silent nor have
+  delivered or been given this version.
 - Tried clients wait, were given this version, and are neither invited nor delivered.
 - Without cohorts, no client has a place in one, and a client that waits is held if
   and only if it has used its places.
-- Clients that wait are not silent, and silent ones are here.
+- Clients that wait or are invited are not silent, and silent ones are here.
 - Where clients may be only so far ahead of each other (``ahead``), the clocks know who
   waits.
 
@@ -191,12 +192,16 @@ class Leases:
         if cid not in self.waiting:
             return
         self._leave_line(cid)
-        self._fall_silent(cid)
+        if self._clocks is not None:
+            self._clocks.leave(cid)
 
     def deliver(self, cid: str) -> None:
         """A client has finished its task with an update, which joins this version."""
-        self._stop(cid)
-        self.count(cid, self.delivered.get(cid, 0) + 1)
+        lease, times = self._stop(cid), self.delivered.get(cid, 0) + 1
+        if lease is not None and self._synchronous:
+            self.delivered[cid] = times  # a client that trains has no other place
+        else:
+            self.count(cid, times)
 
     def count(self, cid: str, times: int) -> None:
         """Notes how many updates of a client have joined this version."""
@@ -218,7 +223,10 @@ class Leases:
     def fail(self, cid: str) -> None:
         """A client has finished its task without an update."""
         self._stop(cid)
-        self._place(cid)
+        if cid in self.waiting:  # it has asked again before this was told
+            self._place(cid)
+        else:
+            self._fall_silent(cid)
 
     def lose(self, cid: str) -> bool:
         """A client is gone; returns whether it was here."""
@@ -250,16 +258,19 @@ class Leases:
     def begin_version(self) -> None:
         """Starts the cohort of a new version, or divides its places anew."""
         self.attempt = 0
-        back = chain(self.delivered, self._members, self._invited)
-        self.delivered = {}
+        delivered, self.delivered = self.delivered, {}
         if not self._synchronous:
             held, self._held = self._held, {}
             self._free.update(held)
             self._divide()
             return
+        others = chain(self._members, self._invited)
+        back = chain(delivered, (cid for cid in others if cid not in delivered))
         self._members, self._tried, self._invited, self._ready = {}, {}, {}, {}
+        present, busy, silent = self.present, self.busy, self._silent
         for cid in back:
-            self._place(cid)
+            if cid in present and cid not in busy and cid not in silent:
+                self._fresh[cid] = None
         self.busy = dict.fromkeys(self.busy)
         self._training = 0
 
@@ -360,7 +371,8 @@ class Leases:
         invited, delivered = self._invited.keys(), self.delivered.keys()
         waiting, members = self.waiting.keys(), self._members.keys()
         places = invited | self._ready.keys() | members | self._fresh.keys()
-        fresh = present - busy - invited - delivered - members
+        silent = self._silent.keys()
+        fresh = present - busy - invited - delivered - members - silent
         tried = (waiting & members) - invited - delivered
         spent = {c for c in waiting if self.delivered.get(c, 0) >= self._places}
         invariants = {
@@ -376,8 +388,8 @@ class Leases:
                 0 < lease.number <= self._number for lease in held
             ),
             "leases are counted": self._training == len(held),
-            "silent clients are here and do not wait": self._silent.keys()
-            <= present - waiting,
+            "silent clients are here, do not wait and are not invited": silent
+            <= present - waiting - invited,
             "invited clients are here": invited <= present,
             "invited clients are not busy": not invited & busy,
             "ready clients are invited and wait": self._ready.keys()
@@ -398,16 +410,20 @@ class Leases:
 
     # ------------------------------------------------------------------ changes
 
-    def _stop(self, cid: str) -> None:
-        """Notes that a client has finished its task, and is here."""
+    def _stop(self, cid: str) -> Lease | None:
+        """Notes that a client has finished its task, and is here.
+
+        Returns:
+            Its lease, unless that had ended.
+        """
         is_back = cid not in self.present
         self.present.pop(cid, None)
         self.present[cid] = self._known[cid] = None
         if is_back:
             self._divide()
-        self._free_of(cid)
         if self._clocks is not None:
             self._clocks.tick(cid)
+        return self._free_of(cid)
 
     def _free_of(self, cid: str) -> Lease | None:
         """Ends what a client trains; returns its lease, unless that had ended."""
@@ -420,7 +436,7 @@ class Leases:
         """Gives an idle or waiting client its place in the cohort of this version."""
         if not self._synchronous or cid not in self.present or cid in self.busy:
             return
-        if cid in self.delivered or cid in self._invited:
+        if cid in self.delivered or cid in self._invited or cid in self._silent:
             return
         if cid not in self._members:
             self._fresh[cid] = None
@@ -430,6 +446,8 @@ class Leases:
     def _fall_silent(self, cid: str) -> None:
         """Lets nobody wait for a client until it asks again."""
         self._silent[cid] = None
+        self._fresh.pop(cid, None)
+        self._invited.pop(cid, None)
         if self._clocks is not None:
             self._clocks.leave(cid)
         self._divide()

@@ -127,10 +127,19 @@ class Plain:
     def withdraw(self, cid: str) -> None:
         if cid in self.waiting:
             del self.waiting[cid]
-            self.silent.add(cid)
             self.part(cid)
 
     def fail(self, cid: str) -> None:
+        self.stop(cid)
+        if cid not in self.waiting:
+            self.fall_silent(cid)
+
+    def fall_silent(self, cid: str) -> None:
+        self.silent.add(cid)
+        self.invited.discard(cid)
+        self.part(cid)
+
+    def stop(self, cid: str) -> None:
         self.present = [other for other in self.present if other != cid] + [cid]
         self.leases.pop(cid, None)
         if cid not in self._joined:
@@ -139,7 +148,7 @@ class Plain:
         assert self.slowest >= 0
 
     def deliver(self, cid: str) -> None:
-        self.fail(cid)
+        self.stop(cid)
         self.delivered.append(cid)
         self.invited.discard(cid)
 
@@ -160,8 +169,7 @@ class Plain:
         is_here = cid in {*self.present} - {*self.waiting} - self.silent
         if not is_here or self.newest.get(cid) != number:
             return False
-        self.silent.add(cid)
-        self.part(cid)
+        self.fall_silent(cid)
         if cid in self.leases:
             self.leases[cid] = None
         return True
@@ -219,6 +227,7 @@ class Plain:
     def fresh(self) -> list[str]:
         """Whoever is idle and had no chance yet; who has waited longest comes first."""
         busy = self.leases.keys() | self.invited | {*self.delivered} | self.members
+        busy |= self.silent
         in_turn = [*self.waiting, *self.present]
         return [cid for cid in dict.fromkeys(in_turn) if cid not in busy]
 
