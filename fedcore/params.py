@@ -204,6 +204,28 @@ class ParamSpec:
             SpecMismatchError: a tensor is missing, unknown or of another shape.
             ModelError: a tensor holds something else than floating-point numbers.
         """
+        if not self._fits(tensors):
+            self._require_tensors(tensors, whose)
+        flat = np.empty(self.dim, np.float32)
+        for spec in self.tensors:
+            flat[spec.slice] = np.asarray(tensors[spec.name], np.float32).reshape(-1)
+        in_moments(flat, self.moments)
+        return flat
+
+    def _fits(self, tensors: Tensors) -> bool:
+        """Whether these are arrays of this spec, as nearly always."""
+        if not isinstance(tensors, Mapping) or len(tensors) != len(self.tensors):
+            return False
+        for spec in self.tensors:
+            array = tensors.get(spec.name)
+            if not isinstance(array, np.ndarray) or array.shape != spec.shape:
+                return False
+            if array.dtype.kind != "f":
+                return False
+        return True
+
+    def _require_tensors(self, tensors: Tensors, whose: str) -> None:
+        """Checks what named arrays are, and says what is wrong; see :meth:`flatten`."""
         if not isinstance(tensors, Mapping):
             found = type(tensors).__name__
             raise SpecMismatchError(f"{whose}: expected arrays by name, got {found}")
@@ -217,11 +239,6 @@ class ParamSpec:
             {**ordered, **tensors}, frozen=self.frozen, merges=merges, local=self.local
         )
         self.require(theirs, whose)
-        flat = np.empty(self.dim, np.float32)
-        for spec in self.tensors:
-            flat[spec.slice] = np.asarray(tensors[spec.name], np.float32).reshape(-1)
-        in_moments(flat, self.moments)
-        return flat
 
     def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
         """Named views of the flat vector, or of one that begins with it.
