@@ -27,10 +27,9 @@ from fedwire.values import digest_bytes, model_name, read_answer
 
 from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter
-from fedcore.errors import ProtocolError, WorkloadError
+from fedcore.errors import ProtocolError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
-from fedcore.text import wrong_metrics
 from fedcore.typing import Seconds
 
 CALL: Seconds = 30.0  # a short call that takes longer has failed
@@ -195,13 +194,7 @@ class Connection:
         samples: int,
         text: str = "",
     ) -> None:
-        """Sends the metrics of an evaluation, and what the model wrote.
-
-        Raises:
-            WorkloadError: the user's metrics are too many, or have impossible names.
-        """
-        if reason := wrong_metrics(values):
-            raise WorkloadError(f"evaluate: {reason}")
+        """Sends the metrics of an evaluation, and what the model wrote."""
         self._call(
             self._stub.report,
             pb.ReportRequest(

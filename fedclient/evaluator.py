@@ -6,7 +6,7 @@ from typing import Any
 
 from fedclient.connection import Refusal
 from fedclient.membership import Membership
-from fedcore.errors import UnavailableError, UserCodeError
+from fedcore.errors import UnavailableError, WorkloadError
 from fedcore.model import FlatModel
 from fedcore.participant import OutdatedError, WrongModelError
 from fedcore.protocol import Answer, ModelName, Reply
@@ -66,7 +66,7 @@ class Evaluator:
                         self._model, state.public_D, state.held.version, self._data
                     )
                     text = written_by(self._model, state.public_D)
-            except UserCodeError as error:
+            except WorkloadError as error:
                 member.confess(error)
                 return False
             member.failures = 0

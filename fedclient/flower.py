@@ -41,6 +41,7 @@ from fedcore.errors import (
     PayloadError,
     ProtocolError,
     StateError,
+    UserCodeError,
 )
 from fedcore.params import ParamSpec
 from fedcore.participant import (
@@ -57,6 +58,7 @@ from fedcore.rng import Key
 from fedcore.text import kept_metrics
 from fedcore.training import task_key
 from fedcore.typing import Vector
+from fedcore.user_code import require_users, said_by
 from fedrun.config.load import parse_algorithm
 from fedrun.flower.app import seed_all
 from fedrun.flower.library import flwr
@@ -118,7 +120,7 @@ def compressed(
     node.save(context)  # what was received stays, whatever the app does
     if kind == "evaluate":
         node.give(message, offer.arrays, node.model())
-        reply = call_next(message, context)
+        reply = _called(call_next, message, context)
         if not reply.has_error():
             _add(reply.content, answer_fields(offer.cid, node.pull()))
         return reply
@@ -148,7 +150,7 @@ def _trained(
     )
     node.give(message, offer.arrays, start_D)
     seed_all(node.key().fold_in("model"))  # as our own clients do
-    reply = call_next(message, context)
+    reply = _called(call_next, message, context)
     if reply.has_error():
         return reply
     sends = node.finish(start_D, reply.content)
@@ -164,6 +166,25 @@ def _trained(
         del reply.content[name]  # the update travels in our record
     _add(reply.content, fields)
     return reply
+
+
+def _called(
+    call_next: Callable[[Message, Context], Message], message: Message, context: Context
+) -> Message:
+    """Returns the app's reply.
+
+    Raises:
+        Exception: what the app raised, of which Flower tells the server.
+        UserCodeError: the app would have ended the process, and the server would not
+            have been told.
+    """
+    try:
+        return call_next(message, context)
+    except Exception:
+        raise
+    except BaseException as error:
+        require_users(error)
+        raise UserCodeError(f"the ClientApp {said_by(error)}") from error
 
 
 @dataclass

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from fedcore.user_code import Interruption
 from fedrun.cli.command import log_printable
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -32,7 +33,7 @@ def interruptible(given: dict[str, Any]) -> Iterator[None]:
             last = threading.Timer(GRACE, _end_at_once)
             last.daemon = True
             last.start()
-        raise KeyboardInterrupt
+        raise Interruption
 
     before = {which: signal.signal(which, interrupt) for which in _SIGNALS}
     try:

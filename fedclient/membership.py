@@ -22,10 +22,10 @@ from fedclient.store import ClientStore
 from fedcore.algorithm import Algorithm
 from fedcore.errors import (
     ConfigError,
+    LatecomerError,
     OtherRunError,
     RefusedError,
     UnavailableError,
-    UserCodeError,
     WorkloadError,
 )
 from fedcore.measured import Device
@@ -275,24 +275,23 @@ class Membership:
         self.store.forget()
         self.enrol()
 
-    def confess(self, error: UserCodeError) -> None:
-        """Reports to the server that the user's code raised, and waits a while.
+    def confess(self, error: WorkloadError) -> None:
+        """Reports to the server that the user's code failed, and waits a while.
 
         Raises:
-            UserCodeError: it raised too often in a row.
+            WorkloadError: it failed too often in a row.
         """
         self.failures += 1
         self.report_failure(error)
         if self.failures >= MOST_FAILURES:
-            raise UserCodeError(
-                f"{self.failures} times in a row: {error}"
-            ) from error.__cause__
+            kind, told = type(error), f"{self.failures} times in a row: {error}"
+            raise kind(told) from error.__cause__
         time.sleep(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
 
-    def report_failure(self, error: UserCodeError) -> None:
-        """Tells the server that the user's code raised."""
+    def report_failure(self, error: LatecomerError) -> None:
+        """Tells the server why a task has come to nothing."""
         text = last_words(error)
-        _log.error("%s\n%s", error, text)
+        _log.error("%s", error if error.__cause__ is None else f"{error}\n{text}")
         self.connection.report_failure(printable(text, lines=True))
 
     def save(self) -> None:

@@ -14,7 +14,12 @@ from fedclient.pace import AT_ONCE, Pace
 from fedclient.phases import Phases
 from fedclient.verdicts import log_verdict
 from fedcore.controllers import Report
-from fedcore.errors import DivergedError, UnavailableError, UserCodeError
+from fedcore.errors import (
+    ConfigError,
+    DivergedError,
+    UnavailableError,
+    WorkloadError,
+)
 from fedcore.measured import Device, Measured
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import (
@@ -217,7 +222,7 @@ class Worker:
                 data = self._samples()
                 with user_code("train_data"):
                     self._plan = self._trainer.plan(data)
-            except UserCodeError:
+            except WorkloadError:
                 return None  # the task will raise it again, and is reported then
         return self._plan
 
@@ -235,8 +240,12 @@ class Worker:
                 public, _ = self._metrics(state.public_D, state.kept)
                 self._participant.observe(Report(at=time.time(), public=public))
             self._train(began)
-        except UserCodeError as error:
+        except WorkloadError as error:
+            self._data = None  # read again: the reason may lie there
             self._member.confess(error)
+        except ConfigError as error:  # the same in each task
+            self._member.report_failure(error)
+            raise
         else:
             self._member.failures = 0
 
@@ -334,7 +343,7 @@ class Worker:
         try:
             try:
                 self._evaluate()
-            except UserCodeError as error:
+            except WorkloadError as error:
                 self._member.report_failure(error)
         except UnavailableError as error:  # it does not wait for ever
             _log.warning("the last version's metrics were not sent: %s", error)

@@ -147,7 +147,7 @@ def _top_k(x_D: Any, k: int, above: Above) -> Any:
     """The k largest; of equal values the first ones, on every processor."""
     if k >= len(x_D):
         return np.arange(len(x_D))
-    places_C, bits_C = _candidates(np.ascontiguousarray(x_D, np.float32), k, above)
+    places_C, bits_C = _candidates(np.asarray(x_D, np.float32, order="C"), k, above)
     least = _kth_largest(bits_C, k)
     chosen_C = bits_C > least
     missing = k - np.count_nonzero(chosen_C)

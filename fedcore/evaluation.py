@@ -7,11 +7,15 @@ one batch after the other, and no outputs are kept for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from functools import partial
+from inspect import isroutine
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from fedcore.errors import WorkloadError
+from fedcore.text import wrong_metrics
 from fedcore.typing import Indices
 
 EVALUATION_BATCH = 1024
@@ -136,13 +140,27 @@ def _sorted(
         if isinstance(metric, StreamedMetric):
             streams[name] = metric
         elif callable(metric):
-            functions[name] = _checked(name, metric)
+            functions[name] = _fresh(_checked(name, metric))
         else:
             raise WorkloadError(
                 f"metrics={{{name!r}: ...}} is {type(metric).__name__}; expected a "
                 "function of (output, target), or a metric with update and compute"
             )
     return streams, functions
+
+
+def _fresh(function: Function) -> Function:
+    """A copy of an object that is called, so that each evaluation is its first.
+
+    What it remembers would depend on who evaluates. One that cannot be copied is used
+    as it is.
+    """
+    if isroutine(function) or isinstance(function, partial):
+        return function
+    try:
+        return deepcopy(function)
+    except Exception:  # noqa: BLE001 -- copying an object of the user's
+        return function
 
 
 def _checked(name: str, function: Function) -> Function:
@@ -179,21 +197,39 @@ def numbers(name: str, value: Any) -> dict[str, float]:
         WorkloadError: these are no numbers, or have no names.
     """
     if isinstance(value, Mapping):
-        return {key: _number(key, each) for key, each in value.items()}
+        return {key: number(f"the metric {key!r}", of) for key, of in value.items()}
     if not name:
         raise WorkloadError(
             f"an evaluation returned {type(value).__name__}; expected numbers by name, "
             'such as {"accuracy": 0.9}'
         )
-    return {name: _number(name, value)}
+    return {name: number(f"the metric {name!r}", value)}
 
 
-def _number(name: str, value: Any) -> float:
+def checked(values: Mapping[str, float]) -> Mapping[str, float]:
+    """Returns metrics that can be sent and recorded.
+
+    Raises:
+        WorkloadError: they are too many, or have impossible names.
+    """
+    if reason := wrong_metrics(values):
+        raise WorkloadError(f"evaluate: {reason}")
+    return values
+
+
+def number(what: str, value: Any) -> float:
+    """A number of any type: of Python, NumPy or torch, or an array of one number.
+
+    Args:
+        what: names it, for the message.
+        value: the number.
+
+    Raises:
+        WorkloadError: it is something else.
+    """
     try:
-        return float(np.asarray(value).reshape(()))
-    except (TypeError, ValueError) as error:
+        return float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         shape = getattr(value, "shape", None)
-        what = f"an array of shape {tuple(shape)}" if shape else type(value).__name__
-        raise WorkloadError(
-            f"the metric {name!r} is {what}; expected one number"
-        ) from error
+        found = f"an array of shape {tuple(shape)}" if shape else type(value).__name__
+        raise WorkloadError(f"{what} is {found}; expected one number") from None

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -14,9 +16,11 @@ import numpy.typing as npt
 
 from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.merging import PARAMETER, Merge, in_moments, in_variances
+from fedcore.text import is_printable
 from fedcore.typing import Vector
 
 LARGEST = float(np.finfo(np.float32).max)
+_OF_FILES = "__metadata__"  # what safetensors keeps a name for
 Tensors = Mapping[str, npt.NDArray[np.generic]]
 
 
@@ -91,6 +95,8 @@ class ParamSpec:
         """
         if not tensors:
             raise ModelError("the model has no tensors to train")
+        for name in chain(tensors, (t.name for t in local), (n for n, _ in digests)):
+            _check_name(name)
         for name, array in tensors.items():
             if not np.issubdtype(np.asarray(array).dtype, np.floating):
                 raise ModelError(
@@ -98,15 +104,13 @@ class ParamSpec:
                     "only floating-point tensors are trained"
                 )
         known = merges or {}
-        return cls(
-            placed(
-                (name, np.shape(array), known.get(name, PARAMETER))
-                for name, array in tensors.items()
-            ),
-            frozen,
-            local,
-            digests,
+        specs = placed(
+            (name, np.shape(array), known.get(name, PARAMETER))
+            for name, array in tensors.items()
         )
+        if not sum(each.size for each in specs):
+            raise ModelError("the model has no values to train: its tensors are empty")
+        return cls(specs, frozen, local, digests)
 
     @cached_property
     def dim(self) -> int:
@@ -160,6 +164,9 @@ class ParamSpec:
 
         Args:
             companions: their names; tensor ``w`` of ``control`` is ``control/w``.
+
+        Raises:
+            ModelError: a tensor of the model has such a name.
         """
         if not companions:
             return self
@@ -170,6 +177,12 @@ class ParamSpec:
                 TensorSpec(f"{name}/{each.name}", each.shape, start + each.offset)
                 for each in self.tensors
             ]
+        names = Counter(each.name for each in tensors)
+        if twice := [name for name, times in names.items() if times > 1]:
+            raise ModelError(
+                f"tensor {twice[0]!r} has the name of one that travels beside the "
+                "model; give it another one"
+            )
         return ParamSpec(tuple(tensors), self.frozen)
 
     def extend(self, model_D: Vector) -> Vector:
@@ -180,22 +193,52 @@ class ParamSpec:
         whole_D[: len(model_D)] = model_D
         return whole_D
 
-    def flatten(self, tensors: Tensors) -> Vector:
-        """The flat vector of named arrays.
+    def flatten(self, tensors: Tensors, whose: str = "these arrays") -> Vector:
+        """The flat vector of named arrays, whatever their order.
+
+        Args:
+            tensors: the arrays.
+            whose: what they are, for messages.
 
         Raises:
             SpecMismatchError: a tensor is missing, unknown or of another shape.
+            ModelError: a tensor holds something else than floating-point numbers.
         """
-        merges = {tensor.name: tensor.merge for tensor in self.tensors}
-        theirs = ParamSpec.of(
-            tensors, frozen=self.frozen, merges=merges, local=self.local
-        )
-        self.require(theirs, "these arrays")
+        if not self._fits(tensors):
+            self._require_tensors(tensors, whose)
         flat = np.empty(self.dim, np.float32)
         for spec in self.tensors:
             flat[spec.slice] = np.asarray(tensors[spec.name], np.float32).reshape(-1)
         in_moments(flat, self.moments)
         return flat
+
+    def _fits(self, tensors: Tensors) -> bool:
+        """Whether these are arrays of this spec, as nearly always."""
+        if not isinstance(tensors, Mapping) or len(tensors) != len(self.tensors):
+            return False
+        for spec in self.tensors:
+            array = tensors.get(spec.name)
+            if not isinstance(array, np.ndarray) or array.shape != spec.shape:
+                return False
+            if array.dtype.kind != "f":
+                return False
+        return True
+
+    def _require_tensors(self, tensors: Tensors, whose: str) -> None:
+        """Checks what named arrays are, and says what is wrong; see :meth:`flatten`."""
+        if not isinstance(tensors, Mapping):
+            found = type(tensors).__name__
+            raise SpecMismatchError(f"{whose}: expected arrays by name, got {found}")
+        merges = {tensor.name: tensor.merge for tensor in self.tensors}
+        ordered = {name: tensors[name] for name in merges if name in tensors}
+        if not ordered:
+            raise SpecMismatchError(
+                f"{whose}: tensor {next(iter(merges))!r} is missing"
+            )
+        theirs = ParamSpec.of(
+            {**ordered, **tensors}, frozen=self.frozen, merges=merges, local=self.local
+        )
+        self.require(theirs, whose)
 
     def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
         """Named views of the flat vector, or of one that begins with it.
@@ -318,6 +361,20 @@ class ParamSpec:
             raise SpecMismatchError(f"not a model description: {error}") from error
 
 
+def _check_name(name: object) -> None:
+    """Checks that a tensor's name can stand in files, messages and on a terminal.
+
+    Raises:
+        ModelError: it cannot.
+    """
+    if isinstance(name, str) and name not in ("", _OF_FILES) and is_printable(name):
+        return
+    raise ModelError(
+        f"the name {name!a} of a tensor: expected printable text that is neither empty "
+        f"nor {_OF_FILES!r}"
+    )
+
+
 def placed(
     tensors: Iterable[tuple[str, tuple[int, ...], Merge]],
 ) -> tuple[TensorSpec, ...]:
@@ -343,7 +400,7 @@ def _read(told: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
 
 def digest(flat_D: Vector) -> str:
     """The name of a model: equal digests mean equal bytes."""
-    contiguous = np.ascontiguousarray(flat_D, dtype="<f4")
+    contiguous = np.asarray(flat_D, dtype="<f4", order="C")
     return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
 
 

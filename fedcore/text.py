@@ -44,6 +44,8 @@ def wrong_metrics(names: Collection[str]) -> str:
     if len(names) > MOST_METRICS:
         return f"{len(names)} metrics, the limit is {MOST_METRICS}"
     for name in names:
+        if not isinstance(name, str):
+            return f"a metric's name is {name!r}; expected text"
         if len(name) > LONG_METRIC:
             return (
                 f"a metric's name of {len(name)} characters, the limit is {LONG_METRIC}"

@@ -12,6 +12,7 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig, joined, parted
 from fedcore.errors import StoppedError
+from fedcore.evaluation import checked
 from fedcore.model import EvaluatesVersion, FlatModel, Metrics, Writer
 from fedcore.participant import ParticipantState, Trained, assigned, start_of
 from fedcore.protocol import ModelName, Plan
@@ -61,7 +62,7 @@ def written_by(model: FlatModel, public_D: Vector) -> str:
 
 
 def evaluate_central(
-    model: FlatModel, public_D: Vector, version: int, data: Any
+    model: FlatModel, public_D: Vector, version: int, data: Any, *, told: bool = True
 ) -> tuple[Metrics, int]:
     """Evaluates a version of the model on the test data.
 
@@ -70,13 +71,19 @@ def evaluate_central(
         public_D: the public model, shape (D,).
         version: of the public model.
         data: what ``test_data`` returned.
+        told: whether the metrics are for the records of a run.
 
     Returns:
         The metrics, and the number of samples.
+
+    Raises:
+        WorkloadError: the metrics cannot be recorded.
     """
     if isinstance(model, EvaluatesVersion):
-        return model.evaluate_version(public_D, data, version)
-    return model.evaluate(public_D, data)
+        values, samples = model.evaluate_version(public_D, data, version)
+    else:
+        values, samples = model.evaluate(public_D, data)
+    return checked(values) if told else values, samples
 
 
 def evaluate_own(
@@ -101,6 +108,9 @@ def evaluate_own(
 
     Returns:
         The metrics, and the number of samples.
+
+    Raises:
+        WorkloadError: the metrics cannot be recorded.
     """
     method, local_L = parted(kept, model.local_L)
     if isinstance(model, EvaluatesVersion):
@@ -108,10 +118,10 @@ def evaluate_own(
     else:
         values, samples = model.evaluate(public_D, data, local_L)
     personal_D = config.personal(method)
-    if personal_D is None:
-        return values, samples
-    own, _ = model.evaluate(personal_D, data, local_L)
-    return {**values, **{f"personal_{name}": own[name] for name in own}}, samples
+    if personal_D is not None:
+        own, _ = model.evaluate(personal_D, data, local_L)
+        values = {**values, **{f"personal_{name}": own[name] for name in own}}
+    return checked(values), samples
 
 
 class Trainer:

@@ -26,6 +26,8 @@ def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
                 for i, (key, leaf) in leaves
             ]
         }
+    if isinstance(tree, np.generic):
+        tree = tree.item()
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     raise TypeError(

@@ -1,9 +1,14 @@
-"""Calls of the user's code: what they raise, and what is told of it."""
+"""Calls of the user's code: what they raise, and what is told of it.
 
+The user's code may raise anything, such as the SystemExit of ``sys.exit``. None of it
+ends more than the block that calls it, but for what a person does to end the process.
+"""
+
+import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.typing import Seconds
@@ -14,22 +19,69 @@ LONGEST_WHY = 200  # characters of the reason why samples are left out
 LONG_TEXT = 2000  # characters of a traceback that are kept: its end says most
 
 
+class Interruption(KeyboardInterrupt):
+    """A person ends this process, by Ctrl-C or by a signal; raised by our handlers."""
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """Handles a signal by which a person ends this process."""
+    raise Interruption
+
+
 @contextmanager
-def user_code(what: str) -> Iterator[None]:
+def user_code(what: str | Callable[[], str]) -> Iterator[None]:
     """Turns what the user's code raises in the block into a ``UserCodeError``.
 
     Args:
-        what: names the code, at the beginning of the message.
+        what: names the code, at the beginning of the message; or a function that
+            does, called only then.
 
     Raises:
         UserCodeError: the code raised. The platform's own errors pass unchanged.
+        KeyboardInterrupt: a person interrupts the process.
     """
     try:
         yield
     except LatecomerError:
         raise
-    except Exception as error:
-        raise UserCodeError(f"{what} raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        require_users(error)
+        name = what if isinstance(what, str) else what()
+        raise UserCodeError(f"{name} {said_by(error)}") from error
+
+
+def require_users(error: BaseException) -> None:
+    """Checks that an error is the user's code's, and not made of a person's Ctrl-C.
+
+    A KeyboardInterrupt under Python's own handler may be Ctrl-C; where a handler of
+    ours is in force, Ctrl-C is an :class:`Interruption`.
+
+    Raises:
+        Interruption: a library made the error of one, as Lightning calls ``sys.exit``.
+        BaseException: the error, if it only passes through the user's code.
+    """
+    if isinstance(error, GeneratorExit | Interruption):
+        raise error
+    if isinstance(error, KeyboardInterrupt):
+        handler = signal.getsignal(signal.SIGINT)
+        if handler is signal.default_int_handler:
+            raise error
+    seen, before = {id(error)}, error.__cause__ or error.__context__
+    while before is not None and id(before) not in seen:
+        if isinstance(before, Interruption):
+            raise before
+        seen.add(id(before))
+        before = before.__cause__ or before.__context__
+
+
+def said_by(error: BaseException) -> str:
+    """Returns what the user's code did, in words that follow its name."""
+    if isinstance(error, SystemExit):
+        status = "" if error.code is None else repr(error.code)
+        return f"called sys.exit({status}), which would end the process"
+    if isinstance(error, KeyboardInterrupt):
+        return "raised KeyboardInterrupt, without a Ctrl-C"
+    return f"raised {type(error).__name__}: {error}"
 
 
 def out_of_memory(error: BaseException | None) -> bool:
@@ -63,27 +115,31 @@ class Failure(NamedTuple):
 
     kind: type[LatecomerError]
     words: str
-    trace: str
-    """Where it was raised, as text: a traceback does not travel."""
+    trace: str = ""
+    """Where it was raised, as text: a traceback does not travel. Empty: the words of
+    one of our own errors say all."""
 
     @classmethod
-    def of(cls, error: Exception) -> "Failure":
+    def of(cls, error: BaseException) -> "Failure":
         """Returns what can be told of an error."""
         kind = type(error) if isinstance(error, LatecomerError) else LatecomerError
         words = str(error)
         if kind is LatecomerError:
             words = f"{type(error).__name__}: {error}"
+        elif error.__cause__ is None:
+            return cls(kind, words)
         lines = traceback.format_exception(error.__cause__ or error)
         return cls(kind, words, "".join(lines))
 
     def error(self, whose: str = "") -> LatecomerError:
-        """Returns the same error; its cause shows where it was raised.
+        """Returns the same error; its cause, if it has one, shows where it was raised.
 
         Args:
             whose: who tells it, at the beginning of its message.
         """
         error = self.kind(f"{whose}: {self.words}" if whose else self.words)
-        error.__cause__ = RemoteTraceback(self.trace)
+        if self.trace:
+            error.__cause__ = RemoteTraceback(self.trace)
         return error
 
 

@@ -9,7 +9,14 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
 from fedrun.flower import FlowerFolder, is_flower, load_flower, parse_name
-from fedrun.user_files import digest_of, has_changed, import_file, imported, note
+from fedrun.user_files import (
+    digest_of,
+    has_changed,
+    import_file,
+    imported,
+    note,
+    why_not_imported,
+)
 
 
 def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> Workload:
@@ -100,9 +107,9 @@ def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
         raise WorkloadError(
             f"app {where!r}: {error} (looked in {folder} first)"
         ) from error
-    except Exception as error:
+    except BaseException as error:
         raise WorkloadError(
-            f"app {where!r} cannot be imported: {type(error).__name__}: {error}"
+            f"app {where!r} cannot be imported: {why_not_imported(error)}"
         ) from error
 
 

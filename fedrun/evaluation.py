@@ -67,7 +67,9 @@ def evaluate_files(
         spec, flat_D = load_model(path)
         model.spec.require(spec, str(path))
         with user_code("evaluation"):
-            values, samples = evaluate_central(model, flat_D, load_version(path), data)
+            values, samples = evaluate_central(
+                model, flat_D, load_version(path), data, told=False
+            )
         yield Evaluation(samples, dict(values))
 
 

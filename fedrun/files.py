@@ -47,7 +47,7 @@ def save_arrays(
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.tmp")
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     try:
         save_file(contiguous, temporary, metadata)
         temporary.chmod(PRIVATE_FILE if private else ordinary_mode(path))

@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 from fedcore.config import Method, kind_of, methods, two_of_a_kind
 from fedcore.errors import ConfigError
-from fedrun.user_files import digest_of, import_file, imported, module_name
+from fedrun.user_files import (
+    digest_of,
+    import_file,
+    imported,
+    module_name,
+    why_not_imported,
+)
 
 GROUP = "latecomer.methods"  # of entry points
 
@@ -53,10 +59,10 @@ def load_installed() -> None:
         package = point.dist.name if point.dist is not None else point.value
         try:
             point.load()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- perhaps not needed
+        except BaseException as error:  # noqa: BLE001 -- perhaps not needed
             _BROKEN.append(
                 f"the methods of package {package} cannot be imported: "
-                f"{type(error).__name__}: {error}"
+                f"{why_not_imported(error)}"
             )
         else:
             _INSTALLED.append(package)
@@ -115,9 +121,9 @@ def load_source(source: Source) -> None:
             module = import_file(path, source.text)
         except ConfigError:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise ConfigError(
-                f"methods: {path} cannot be imported: {type(error).__name__}: {error}"
+                f"methods: {path} cannot be imported: {why_not_imported(error)}"
             ) from error
     own = _methods_in(module)
     if not own:

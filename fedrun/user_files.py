@@ -6,6 +6,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from fedcore.user_code import require_users, said_by
+
 PREFIX = "_latecomer_app_"  # of the names of modules that were files
 _DIGESTS: dict[Path, str] = {}  # of files, when they were imported
 
@@ -47,6 +49,24 @@ def imported(path: Path, digest: str | None = None) -> ModuleType | None:
     if known is None or known.__file__ != str(path):
         return None
     return known if digest in (None, _DIGESTS.get(path)) else None
+
+
+def why_not_imported(error: BaseException) -> str:
+    """Returns why the user's code cannot be imported, in words.
+
+    Args:
+        error: what importing it raised.
+
+    Raises:
+        BaseException: the error, if a person interrupts the process.
+    """
+    require_users(error)
+    if isinstance(error, SystemExit):
+        return (
+            f"it {said_by(error)}; put what reads the command line or ends a script "
+            'under if __name__ == "__main__":'
+        )
+    return f"{type(error).__name__}: {error}"
 
 
 def import_file(path: Path, source: bytes) -> ModuleType:

@@ -61,8 +61,9 @@ def run(
             that made a version.
         ModelError: the file that ``model:`` names holds no model.
         SpecMismatchError: it holds another model than the workload's.
-        UserCodeError: the user's code raised until too few clients were left, or one
-            client alone does not fit into memory.
+        WorkloadError: the user's code failed: in what all clients share, or until too
+            few clients were left, or in the last evaluations; or one client alone does
+            not fit into memory.
     """
     _check_given(workload, on_event, callbacks, data)
     if resume and folder is None:

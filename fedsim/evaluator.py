@@ -12,13 +12,13 @@ from fedcore.coordinator.events import (
     ClientPulled,
     ModelEvaluated,
 )
-from fedcore.errors import ConfigError, UserCodeError
+from fedcore.errors import ConfigError, WorkloadError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
 from fedcore.training import evaluate_central, evaluate_own, written_by
 from fedcore.typing import Seconds, State, Vector
-from fedcore.user_code import last_words, user_code
+from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words, user_code
 from fedcore.workload import Client, Workload
 from fedsim.world import World
 
@@ -50,6 +50,9 @@ class SimulatedEvaluator:
         """
         self._world, self._model, self._test = world, model, test_data
         self._needed = needed
+        self._failures = 0  # of the user's code in a row
+        self.failure: WorkloadError | None = None
+        """Why nothing is evaluated any more; None: it is."""
         coordinator = world.run.coordinator
         state = ParticipantState(NAME, world.run.run_id, coordinator.state.epoch)
         self._participant = Participant(coordinator.algorithm, state)
@@ -61,9 +64,9 @@ class SimulatedEvaluator:
 
     @property
     def is_done(self) -> bool:
-        """Whether the newest version was evaluated."""
+        """Whether the newest version was evaluated, or nothing is any more."""
         state = self._world.run.coordinator.state
-        return state.evaluated == state.version
+        return state.evaluated == state.version or self.failure is not None
 
     def _pull(self) -> None:
         world = self._world
@@ -82,11 +85,16 @@ class SimulatedEvaluator:
         if reply.task is not None:
             public_D = self._participant.state.public_D
             assert public_D is not None
-            with user_code("evaluation"):
-                values, samples = evaluate_central(
-                    self._model, public_D, reply.patch.version, self._test
-                )
-                text = written_by(self._model, public_D)
+            try:
+                with user_code("evaluation"):
+                    values, samples = evaluate_central(
+                        self._model, public_D, reply.patch.version, self._test
+                    )
+                    text = written_by(self._model, public_D)
+            except WorkloadError as error:
+                self._fail(error)
+                return
+            self._failures = 0
             self._require(values)
             world.feed(
                 ModelEvaluated(
@@ -100,6 +108,35 @@ class SimulatedEvaluator:
             )
         if not reply.done:
             self._pull()
+
+    def _fail(self, error: WorkloadError) -> None:
+        """The user's code failed: it is tried again, unless it has never worked.
+
+        Raises:
+            WorkloadError: nothing was evaluated so far, or the run needs its metrics.
+        """
+        world = self._world
+        if world.run.coordinator.state.evaluated is None and not self._failures:
+            raise error
+        self._failures += 1
+        _log.warning("%s: %s", NAME, error)
+        now = world.clock.now
+        world.feed(ClientFailed(at=now, cid=NAME, error=last_words(error)))
+        if self._failures < MOST_FAILURES:
+            world.clock.after(AFTER_FAILURE * 2**self._failures, self._pull)
+            return
+        if self._needed:
+            raise error
+        _log.warning(
+            "%s: failed %d times in a row; nothing is evaluated any more",
+            NAME,
+            MOST_FAILURES,
+        )
+        told = (
+            f"{NAME}: {MOST_FAILURES} times in a row, so that the run went on without"
+        )
+        self.failure = type(error)(f"{told}: {error}")
+        self.failure.__cause__ = error.__cause__
 
     def _require(self, values: Metrics) -> None:
         missing = [name for name in self._needed if name not in values]
@@ -162,7 +199,7 @@ def evaluate_last(
             continue
         try:
             values, samples = evaluate(client, public_D, version, kept)
-        except UserCodeError as error:
+        except WorkloadError as error:
             _log.warning("%s: %s", cid, error)
             world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))
             continue

@@ -18,7 +18,7 @@ from fedcore.coordinator.events import (
     SamplesSkipped,
     UpdatePushed,
 )
-from fedcore.errors import DivergedError, UserCodeError
+from fedcore.errors import DivergedError, WorkloadError
 from fedcore.model import Metrics
 from fedcore.participant import Outcome, Participant, ParticipantState, assigned
 from fedcore.protocol import Ack, Plan, Reply
@@ -178,7 +178,7 @@ class ExactClients:
                 data = self._data.of(who)
                 with user_code(f"train_data of {self._names[who]}"):
                     self._plans[who] = self._trainer.plan(data)
-            except UserCodeError:
+            except WorkloadError:
                 return None  # the task will raise it again, and is reported then
         return self._plans[who]
 
@@ -213,7 +213,7 @@ class ExactClients:
             task = self.fates.tasks[who]
             duration = self._population.compute(who, task, self._effort(who))
             lost = self._population.dropout(who, task)
-        except UserCodeError as error:
+        except WorkloadError as error:
             self.fates.fail(who, error)
             return
         if lost is not None:
@@ -225,11 +225,12 @@ class ExactClients:
     def _finish(self, who: int) -> None:
         try:
             trained = self._train(who)
-        except UserCodeError as error:
-            self.fates.fail(who, error)
+        except WorkloadError as error:
+            in_training = not isinstance(error, DivergedError)
+            self.fates.fail(who, error, in_training=in_training)
             return
         self.fates.train_on(who, self._world.clock.now)
-        self.fates.failures.pop(who, None)
+        self.fates.train(who)
         if trained:
             self.fates.attempts[who] = 0
             self.upload(who)
@@ -240,7 +241,7 @@ class ExactClients:
         """Computes a client's task; says whether there is an update to send.
 
         Raises:
-            UserCodeError: the user's code raised, or the update cannot be sent.
+            WorkloadError: the user's code failed, or the update cannot be sent.
         """
         world, participant, name = self._world, self.participants[who], self._names[who]
         data, seed = self._data.of(who), world.run.config.seed

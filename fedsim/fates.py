@@ -11,7 +11,7 @@ from typing import Protocol
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.events import ClientFailed, ClientLost, Event
-from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.errors import WorkloadError
 from fedcore.typing import JSON, Seconds
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
 from fedsim.population import Population
@@ -19,6 +19,7 @@ from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
 RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
+ENOUGH = 3  # clients that cannot train, before anyone has: a mistake that all share
 
 # What can happen to a client.
 (
@@ -96,6 +97,8 @@ class Fates:
         """How often each has sent the message in flight."""
         self.failures: dict[int, int] = {}
         """How often the code of each has raised in a row."""
+        self._unable: set[int] | None = set()
+        """Who could not train; None once somebody has."""
         self._overlaps = world.run.coordinator.algorithm.config.client.overlaps
         self._since: dict[int, Seconds] = {}  # of :meth:`train_on`
 
@@ -142,11 +145,32 @@ class Fates:
         """The server notices that a client is lost."""
         self._behind.feed(ClientLost(at=self._world.clock.now, cid=self._names[who]))
 
-    def fail(self, who: int, error: LatecomerError) -> None:
-        """A client's code has raised: the server is told, and the federation goes on.
+    def train(self, who: int) -> None:
+        """A client has trained."""
+        self.failures.pop(who, None)
+        self._unable = None
+
+    def fail(
+        self, who: int, error: WorkloadError, *, in_training: bool = False
+    ) -> None:
+        """A client's code has failed: the server is told, and the federation goes on.
 
         The client tries again after a while; in the end it gives up.
+
+        Args:
+            who: the client.
+            error: what its code raised, or what is wrong with what that returned.
+            in_training: whether the model, the loss or the user's loop has failed,
+                which all clients share.
+
+        Raises:
+            WorkloadError: the first clients cannot train, so that none will.
         """
+        if in_training and self._unable is not None:
+            self._unable.add(who)
+            if len(self._unable) >= min(ENOUGH, len(self._names)):
+                names = [self._names[each] for each in sorted(self._unable)]
+                raise nobody_trains(names, error)
         self._since.pop(who, None)
         failures = self.failures[who] = self.failures.get(who, 0) + 1
         now, name = self._world.clock.now, self._names[who]
@@ -156,9 +180,9 @@ class Fates:
         if failures < MOST_FAILURES:
             self._schedule(now + AFTER_FAILURE * 2**failures, BEGINS, who)
             return
-        kind = type(error) if isinstance(error, UserCodeError) else UserCodeError
-        failure = kind(f"{name}: {failures} times in a row: {error}")
+        failure = type(error)(f"{name}: {failures} times in a row: {error}")
         failure.__cause__ = error.__cause__
+        _log.warning("%s: failed %d times in a row, and stops", name, failures)
         self._world.failures.append(failure)
         self.life[who] += 1
         self._schedule(now + self._world.run.config.timeouts.lost, MISSED, who)
@@ -214,6 +238,19 @@ class Fates:
             getattr(self, name)[:] = saved[name]
         self.failures.update(saved["failures"])
         self._since.update(saved.get("since", ()))
+        self._unable = None  # it is no beginning any more
+
+
+def nobody_trains(names: Sequence[str], error: WorkloadError) -> WorkloadError:
+    """Returns the error that ends a run at its start, since no client can train.
+
+    Args:
+        names: of the clients that could not.
+        error: of one of them.
+    """
+    told = type(error)(f"{', '.join(names)} cannot train: {error}")
+    told.__cause__ = error.__cause__
+    return told
 
 
 def order_of_coming(

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Self
 
+from fedcore.user_code import Interruption
+
 
 class Interrupts:
     """Handles SIGINT in its ``with`` block, except where it is held."""
@@ -50,4 +52,7 @@ class Interrupts:
         if self._holds and not self.came:
             self.came = True
         elif callable(self._before):
-            self._before(number, frame)
+            try:
+                self._before(number, frame)
+            except KeyboardInterrupt as error:
+                raise Interruption from error

@@ -34,6 +34,7 @@ from fedsim.evaluator import (
     evaluate_last,
     own_evaluation,
 )
+from fedsim.interrupts import Interrupts
 from fedsim.population import Population
 from fedsim.stacked import Saved, reopen, stacked_clients, stacked_model
 from fedsim.world import World
@@ -75,8 +76,20 @@ def simulate(
 
     Raises:
         ConfigError: the config cannot be simulated, or the folder holds a run.
-        UserCodeError: too few clients were left, since the user's code raised.
+        WorkloadError: the user's code failed: in what all clients share, or until too
+            few clients were left, or in the last evaluations.
     """
+    with Interrupts():
+        return _simulate(config, workload, watching, resume=resume)
+
+
+def _simulate(
+    config: FederationConfig,
+    workload: Workload,
+    watching: Sequence[OnEvent],
+    *,
+    resume: bool,
+) -> Results:
     needed = _needed_metrics(config.stop, workload)
     devices = _devices(config)
     with user_code("the model"):
@@ -113,6 +126,8 @@ def simulate(
             world.close()
     if len(world.failures) > devices.spare and world.ended is None:
         raise world.failures[0]
+    if evaluator is not None and evaluator.failure is not None:
+        raise evaluator.failure  # after the run, whose last versions have no metrics
     return Results(config.server.journal)
 
 

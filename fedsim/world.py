@@ -30,7 +30,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import StepReason
-from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.errors import LatecomerError, WorkloadError
 from fedcore.protocol import Ack, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
@@ -76,7 +76,7 @@ class World:
         self.clock: Clock[Call] = Clock()
         self.clock.now = run.coordinator.state.at
         self.ended: str | None = None
-        self.failures: list[UserCodeError] = []  # of the clients that gave up
+        self.failures: list[WorkloadError] = []  # of the clients that gave up
         self.interrupts = Interrupts()
         self.closing: list[Callable[[], None]] = []  # writes the last data
         self.moved: Iterable[LaneRow] | None = None  # bytes that others counted

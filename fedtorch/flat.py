@@ -25,6 +25,7 @@ from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedtorch.in_double import InDouble
 from fedtorch.layout import Buffers, layout
+from fedtorch.loss_state import LossState
 from fedtorch.modules import check_module, limit_threads
 from fedtorch.raised import needing_batches
 from fedtorch.tensors import CPU, across, join_tensors, mapped
@@ -70,6 +71,7 @@ class FlatModule:
         self._w_here_D, self._g_here_D = shared(self._w_D), shared(self._g_D)
         self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
         self._loss_there = moved(loss, device)
+        self._loss_state = LossState(self._loss_there)
         limit_threads(module)
 
     def _build(self) -> nn.Module:
@@ -103,9 +105,14 @@ class FlatModule:
         """Returns the mean loss over a batch and its gradient.
 
         The gradient's array is valid until the next call.
+
+        Raises:
+            ModelError: a buffer or the loss changes, of which nobody else would know.
         """
+        self._loss_state.begin()
         loss = self.loss(w_D, x, y)
         loss.backward()  # type: ignore[no-untyped-call]
+        self._loss_state.end()
         return loss.item(), self._gradient_here()
 
     def loss(self, w_D: Vector, x: Any, y: Any) -> torch.Tensor:

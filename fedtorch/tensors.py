@@ -1,6 +1,7 @@
 """Trees of tensors: a tensor, or a dict or tuple of trees."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def to_tensor(data: Any) -> Any:
             f"a tensor holds numbers, the data are {_kind(array)}; make numbers of "
             "them, such as np.unique(words, return_inverse=True)[1]"
         )
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.asarray(array, order="C"))
 
 
 def to_targets(data: Any) -> Any:
@@ -57,12 +58,33 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Returns the tree with a function applied to every tensor."""
+    """Returns the tree with a function applied to every tensor.
+
+    Its dicts, tuples and lists stay of their kinds, and all else stays as it is.
+    """
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
     if isinstance(tree, dict):
-        return {name: mapped(part, function) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(mapped(part, function) for part in tree)
-    return function(tree)
+        parts = {name: mapped(part, function) for name, part in tree.items()}
+        return _alike(tree, parts)
+    if isinstance(tree, tuple | list):
+        return _row_of(tree, (mapped(part, function) for part in tree))
+    return tree
+
+
+def _alike(tree: Any, parts: dict[Any, Any]) -> Any:
+    """Returns a dict of these parts, of the same kind."""
+    if type(tree) is dict:
+        return parts
+    alike = copy(tree)
+    for name, part in parts.items():
+        alike[name] = part
+    return alike
+
+
+def _row_of(tree: Any, parts: Iterable[Any]) -> Any:
+    """Returns a tuple or list of these parts, of the same kind."""
+    return tree._make(parts) if hasattr(tree, "_make") else type(tree)(parts)
 
 
 def across(tree: Any, device: torch.device) -> Any:
@@ -72,11 +94,13 @@ def across(tree: Any, device: torch.device) -> Any:
 
 def join_tensors(trees: Sequence[Any]) -> Any:
     """Concatenates the rows of several trees."""
-    if isinstance(trees[0], dict):
-        return {name: join_tensors([tree[name] for tree in trees]) for name in trees[0]}
-    if isinstance(trees[0], tuple):
-        return tuple(join_tensors(parts) for parts in zip(*trees, strict=True))
-    return torch.cat(list(trees))
+    one = trees[0]
+    if isinstance(one, dict):
+        parts = {name: join_tensors([tree[name] for tree in trees]) for name in one}
+        return _alike(one, parts)
+    if isinstance(one, tuple | list):
+        return _row_of(one, map(join_tensors, zip(*trees, strict=True)))
+    return None if one is None else torch.cat(list(trees))
 
 
 def first(tree: Any) -> torch.Tensor:

@@ -99,7 +99,6 @@ class WholeModel:
             self._check()
 
     def _check(self) -> None:
-        self._is_checked = True
         tensors = _tensors(self.module)
         for name, before in self._unchanged.items():
             if not torch.equal(tensors[name], before):
@@ -107,6 +106,7 @@ class WholeModel:
                     f"buffer {name!r} changes in training; say what becomes of it, in "
                     f"buffers={{{name!r}: 'average'}} or 'local'"
                 )
+        self._is_checked = True
 
 
 def spec_of(module: nn.Module, sorted_: Layout) -> ParamSpec:

@@ -87,7 +87,7 @@ def shoulder_smartwatch(folder: str, clients: int, seed: int) -> Shared:
     raw = _load(Path(folder) / WATCH)
     x = (raw["x"] * raw["scale"]).astype(np.float32).transpose(0, 2, 1)
     x[:, 3:] /= 4  # the gyroscope, to the size of the accelerometer
-    all_of_them = Rows(np.ascontiguousarray(x), raw["y"].astype(np.int64))
+    all_of_them = Rows(np.asarray(x, order="C"), raw["y"].astype(np.int64))
     people = np.unique(raw["client"])
     if clients != len(people):
         raise WorkloadError(f"{WATCH} is of {len(people)} people, not {clients}")

@@ -72,8 +72,7 @@ def read_data(workload: Workload, client: Client) -> Data:
     began = time.monotonic()
     with user_code("train_data"):
         data = workload.train_data(client)
-    samples = workload.samples(data, "train_data")
-    with user_code("train_data"):
+        samples = workload.samples(data, "train_data")
         count = len(samples)
         counts = samples.label_counts(np.arange(count)) if count else None
     if not count:

@@ -52,7 +52,7 @@ def main(handle: int) -> None:
     threading.Thread(target=_listen, args=(connection, jobs), daemon=True).start()
     try:
         compute = _prepared(blueprint, connection)
-    except Exception as error:  # noqa: BLE001 -- it is told to the client
+    except BaseException as error:  # noqa: BLE001 -- it is told to the client
         connection.send(Failure.of(error))
         return
     while True:
@@ -84,16 +84,17 @@ def _prepared(
     model = workload.flat()
     with user_code("train_data"):
         data = workload.train_data(blueprint.client)
-    shards = code.parts(worker)
-    samples = held(workload.samples(data, "train_data"), shards, code.workers)
-    del data
-    connection.send(Ready(digests(samples, code.workers, shards)))
+        shards = code.parts(worker)
+        samples = held(workload.samples(data, "train_data"), shards, code.workers)
+        del data
+        ready = Ready(digests(samples, code.workers, shards))
+    connection.send(ready)
 
     def compute(job: Job) -> Answer | Failure:
         try:
             with user_code("training"):
                 return answer(model, samples, code, worker, job)
-        except Exception as error:  # noqa: BLE001 -- it is told to the client
+        except BaseException as error:  # noqa: BLE001 -- it is told to the client
             return Failure.of(error)
 
     return compute

@@ -33,7 +33,7 @@ def rice(numbers_K: Indices, width: int) -> list[Bytes]:
     ends_K = np.cumsum((numbers_K >> width) + 1)
     unary = np.zeros(int(ends_K[-1]) if len(ends_K) else 0, np.uint8)
     unary[ends_K - 1] = 1
-    low = np.ascontiguousarray(numbers_K, "<u4").view(np.uint8).reshape(-1, 4)
+    low = np.asarray(numbers_K, "<u4", order="C").view(np.uint8).reshape(-1, 4)
     low_bits = np.unpackbits(low, axis=-1, count=width, bitorder="little")
     return [
         np.packbits(low_bits, bitorder="little").data,

@@ -74,7 +74,7 @@ def inflated(data: Bytes, size: int, stride: int) -> memoryview:
 def _apart(data: bytes, stride: int) -> list[Bytes]:
     """The bytes of the numbers, one list for each place in a number."""
     whole = np.frombuffer(data, np.uint8)
-    return [np.ascontiguousarray(whole[at::stride]).data for at in range(stride)]
+    return [np.asarray(whole[at::stride], order="C").data for at in range(stride)]
 
 
 def _together(data: bytes, stride: int) -> memoryview:

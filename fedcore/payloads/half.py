@@ -29,7 +29,7 @@ def half_payload(values_D: Array, kind: str) -> Payload:
 
 def _pack(payload: Payload) -> list[Bytes]:
     kind = int(payload.arrays["kind"])
-    values_D = np.ascontiguousarray(as_numpy(payload.arrays["values"]), np.float32)
+    values_D = np.asarray(as_numpy(payload.arrays["values"]), np.float32, order="C")
     if KINDS[kind] == "float16":
         return [bytes([kind]), little(values_D, "f2")]
     return [bytes([kind]), little(values_D.view(np.uint32) >> np.uint32(16), "u2")]

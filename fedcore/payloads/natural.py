@@ -38,7 +38,7 @@ def natural_payload(values_D: Array) -> Payload:
 
 
 def _pack(payload: Payload) -> list[Bytes]:
-    values_D = np.ascontiguousarray(as_numpy(payload.arrays["values"]), np.float32)
+    values_D = np.asarray(as_numpy(payload.arrays["values"]), np.float32, order="C")
     ranks_D = np.empty(len(values_D), np.uint16)
     least, most = _HIGHEST - _LOWEST + 2, 0
     for part in pieces(values_D):

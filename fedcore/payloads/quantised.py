@@ -50,7 +50,7 @@ def quantised_payload(
 
 def _pack(payload: Payload) -> list[Bytes]:
     width, bucket = (int(n) for n in payload.arrays["grid"])
-    levels_D = np.ascontiguousarray(as_numpy(payload.arrays["levels"]), np.int8)
+    levels_D = np.asarray(as_numpy(payload.arrays["levels"]), np.int8, order="C")
     per_byte = 8 // width
     codes = np.empty(-(-len(levels_D) // per_byte), np.uint8)
     for part in pieces(levels_D, unit=per_byte):

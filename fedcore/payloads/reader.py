@@ -76,4 +76,4 @@ class Reader:
 def little(array: Array, dtype: str) -> memoryview:
     """An array's values as little-endian bytes; a copy only where needed."""
     kind = np.dtype(dtype).newbyteorder("<")
-    return np.ascontiguousarray(array, kind).data.cast("B")
+    return np.asarray(array, kind, order="C").data.cast("B")

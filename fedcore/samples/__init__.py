@@ -3,6 +3,7 @@
 from fedcore.samples.base import ArraySamples as ArraySamples
 from fedcore.samples.base import IndexedSamples as IndexedSamples
 from fedcore.samples.base import Samples as Samples
+from fedcore.samples.base import described as described
 from fedcore.samples.given import as_samples as as_samples
 from fedcore.samples.given import targets_of as targets_of
 from fedcore.samples.rows import arrays_of as arrays_of

@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 
 from fedcore.errors import NotStackableError, WorkloadError
-from fedcore.evaluation import MetricsOf, evaluation_batches, measured, numbers
+from fedcore.evaluation import (
+    MetricsOf,
+    evaluation_batches,
+    measured,
+    number,
+    numbers,
+)
 from fedcore.model import FlatModel, Metrics, StackedModel
 from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
 from fedcore.rng import Key
-from fedcore.samples import as_samples, join_rows
+from fedcore.samples import as_samples, described, join_rows
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedcore.workload.base import (
@@ -91,8 +97,17 @@ class NamedModel:
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
         """The mean loss over a batch, and its gradient (D,)."""
-        loss, gradients = self._gradient(self.spec.unflatten(w_D), x, y)
-        return float(loss), self.spec.flatten(gradients)
+        found = self._gradient(self.spec.unflatten(w_D), x, y)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise WorkloadError(
+                f"gradient returned {described(found)}; expected (loss, gradients by "
+                "name)"
+            )
+        loss, gradients = found
+        return (
+            number("the loss that gradient returned", loss),
+            self.spec.flatten(gradients, "what gradient returned"),
+        )
 
     def evaluate(
         self, w_D: Vector, data: Any, local_L: Vector | None = None

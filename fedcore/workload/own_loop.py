@@ -10,26 +10,28 @@ import numpy as np
 from fedcore.algorithm import Algorithm
 from fedcore.clients import SGDConfig
 from fedcore.errors import ConfigError, WorkloadError
-from fedcore.evaluation import numbers
+from fedcore.evaluation import number, numbers
 from fedcore.influence.base import Curvature
 from fedcore.labels import count_labels
 from fedcore.model import FlatModel
 from fedcore.params import Tensors
 from fedcore.participant import Trained as TaskResult
+from fedcore.protocol import MOST_COUNTED
 from fedcore.samples import (
     IndexedSamples,
     Samples,
     Subset,
     as_samples,
+    described,
     targets_of,
 )
-from fedcore.text import kept_metrics
+from fedcore.text import kept_metrics, wrong_metrics
 from fedcore.trees import save_tree
 from fedcore.typing import State, Vector
 from fedcore.workload.base import Train
 from fedcore.workload.named import NamedModel, NamedWorkload
 from fedcore.workload.task import LocalTask
-from fedcore.workload.training_task import TrainingTask
+from fedcore.workload.training_task import Trained, TrainingTask
 
 NO_CURVATURE = (
     "influence: this workload has a training loop of its own (train=), so its "
@@ -134,20 +136,26 @@ def train_by_loop(
         state=deepcopy(task.kept) or {},  # the loop may write into it
     )
     result = train(model.spec.unflatten(public_D.copy()), data, told)
+    if not isinstance(result, Trained):
+        raise WorkloadError(
+            f"train returned {described(result)}; expected Trained(params, samples)"
+        )
     counts = None
     if task.counts_labels:
         counts = count_labels(targets_of(data), np.arange(size))
     return TaskResult(
-        delta_D=public_D - model.spec.flatten(result.params),
-        samples=int(result.samples),
+        delta_D=public_D - model.spec.flatten(result.params, "what train returned"),
+        samples=_checked_samples(result.samples),
         steps=told.steps,
-        loss=None if result.loss is None else float(result.loss),
+        loss=None
+        if result.loss is None
+        else number("the loss that train returned", result.loss),
         counts=counts,
         kept=_checked_state(result.state),
         used=config.used_by(size, told.steps),
         skipped=sum(samples for samples, _ in told.skipped),
         why=told.skipped[-1][1] if told.skipped else "",
-        metrics=kept_metrics(numbers("", result.metrics)) if result.metrics else None,
+        metrics=_checked_metrics(result.metrics),
     )
 
 
@@ -161,6 +169,34 @@ def _length(data: Any) -> int:
     if not rows:
         raise WorkloadError("train_data returned no samples")
     return rows
+
+
+def _checked_samples(samples: Any) -> int:
+    """How many samples the loop has used.
+
+    Raises:
+        WorkloadError: it is no number, or one that no update can have.
+    """
+    count = number("the number of samples that train returned", samples)
+    if not 1 <= count <= MOST_COUNTED:
+        raise WorkloadError(
+            f"train returned {samples} samples; expected 1 to {MOST_COUNTED}"
+        )
+    return int(count)
+
+
+def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """The finite metrics of the training.
+
+    Raises:
+        WorkloadError: they are no numbers by name, or have impossible names.
+    """
+    if metrics is None:
+        return None
+    found = numbers("", metrics)
+    if reason := wrong_metrics(found):
+        raise WorkloadError(f"Trained(metrics=...): {reason}")
+    return kept_metrics(found)
 
 
 def _checked_state(state: Mapping[str, Any] | None) -> State:

@@ -3,9 +3,12 @@
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -14,6 +17,7 @@ import click
 
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.text import printable
+from fedcore.user_code import interrupt
 from fedrun.cli.exit_codes import exit_code
 from fedrun.json_lines import JsonFormatter
 
@@ -29,7 +33,8 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
     @wraps(function)
     def command(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         try:
-            return function(*args, **kwargs)
+            with _interruptible():
+                return function(*args, **kwargs)
         except LatecomerError as error:
             if isinstance(error, UserCodeError) and error.__cause__ is not None:
                 traceback.print_exception(error.__cause__)
@@ -48,6 +53,20 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             sys.exit(1)
 
     return command
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Tells Ctrl-C in the block from a KeyboardInterrupt of the user's code."""
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_ours or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def example(*lines: str) -> str:

@@ -71,7 +71,7 @@ def _read(path: Path) -> dict[str, Exercises]:
             train[rows[:kept]] = True
             test[rows[kept + 1 :]] = True
     parts = {
-        name: Exercises(np.ascontiguousarray(x[rows]), y[rows], people[rows])
+        name: Exercises(np.asarray(x[rows], order="C"), y[rows], people[rows])
         for name, rows in (("train", train), ("test", test))
     }
     for part in parts.values():

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 
 from fedcore.errors import ConfigError, WorkloadError
 from fedrun.flower.library import flwr
+from fedrun.user_files import why_not_imported
 
 PREFIX = "flower:"
 # What Flower's own build leaves out at the top of an app's folder, and anywhere in it;
@@ -125,10 +126,9 @@ class FlowerFolder:
                 f"{self.path}: {where} cannot be imported: {error}; install what the "
                 "app's pyproject.toml lists under dependencies"
             ) from error
-        except Exception as error:
+        except BaseException as error:
             raise WorkloadError(
-                f"{self.path}: {where} cannot be imported: {type(error).__name__}: "
-                f"{error}"
+                f"{self.path}: {where} cannot be imported: {why_not_imported(error)}"
             ) from error
 
     def _forget_others(self, package: str) -> None:

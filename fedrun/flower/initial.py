@@ -9,13 +9,13 @@ parameters and the instructions of its first round.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import signature
 from typing import Any
 
-from fedcore.errors import LatecomerError, UserCodeError, WorkloadError
+from fedcore.errors import LatecomerError, WorkloadError
 from fedcore.typing import Seconds
 from fedcore.user_code import user_code
 from fedrun.flower.library import flwr
@@ -84,19 +84,22 @@ def first_message(
         UserCodeError: the ServerApp raised.
         WorkloadError: it ended without such a message, or has not sent one in time.
     """
-    first, failure = First(), list[BaseException]()
+    first, failure = First(), list[LatecomerError]()
     grid = _grid()(first, ask, nodes)
 
     def run() -> None:
         try:
-            with user_code(f"{whose}: the ServerApp"), _quiet(), _watched(first, grid):
+            with (
+                user_code(f"{whose}: the ServerApp"),
+                _quiet(),
+                _watched(first, grid),
+                suppress(_CapturedError),
+            ):
                 if getattr(app, "_main", None) is not None:
                     app(grid, context)
                 else:
                     _run_legacy(app, context, grid, first)
-        except _CapturedError:
-            pass
-        except (LatecomerError, SystemExit) as error:
+        except LatecomerError as error:
             failure.append(error)
 
     with _ONE_AT_A_TIME:
@@ -110,10 +113,8 @@ def first_message(
             "seconds; it may wait for something that is not there"
         )
     if first.arrays is None:
-        if failure and isinstance(failure[0], LatecomerError):
-            raise failure[0]
         if failure:
-            raise UserCodeError(f"{whose}: the ServerApp ended with {failure[0]!r}")
+            raise failure[0]
         raise WorkloadError(
             f"{whose}: the ServerApp ended without a message of type train"
         )

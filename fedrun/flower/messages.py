@@ -11,6 +11,7 @@ from fedcore.errors import (
     UserCodeError,
     WorkloadError,
 )
+from fedcore.evaluation import number
 from fedcore.protocol import MOST_CLIENTS, MOST_COUNTED
 from fedcore.workload import Client
 from fedrun.flower.folder import scalar
@@ -230,13 +231,19 @@ def require_arrays(arrays: Any, whose: str) -> Any:
 
 
 def as_numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the numbers of a record by name, those of lists as ``name.0`` and on."""
+    """Returns the numbers of a record by name, those of lists as ``name.0`` and on.
+
+    Texts and bytes, which are no metrics, are left out.
+
+    Raises:
+        WorkloadError: there is something else than numbers of any type.
+    """
     found: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, list):
             found |= as_numbers({f"{name}.{i}": each for i, each in enumerate(value)})
-        elif isinstance(value, int | float):
-            found[name] = float(value)
+        elif not isinstance(value, str | bytes):
+            found[name] = number(f"the metric {name!r}", value)
     return found
 
 

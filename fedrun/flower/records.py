@@ -168,7 +168,7 @@ def write_array(kind: Any, values: AnyArray | None, dtype: str) -> Any:
         np.save(buffer, raw, allow_pickle=False)
         return kind(BFLOAT16, tuple(raw.shape), "numpy.ndarray", buffer.getvalue())
     with np.errstate(over="ignore"):  # beyond float16: infinite, and seen as such
-        return kind(np.ascontiguousarray(values, np.dtype(dtype)).reshape(values.shape))
+        return kind(np.asarray(values, np.dtype(dtype), order="C"))
 
 
 def as_float32(name: str, array: AnyArray, dtype: str) -> AnyArray | None:
@@ -199,7 +199,7 @@ def _dtype(array: Any, values: AnyArray) -> str:
 
 def _to_bfloat16(values: AnyArray) -> AnyArray:
     """Rounds to the nearest of bfloat16, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).reshape(-1)
+    bits = np.asarray(values, np.float32, order="C").view(np.uint32).reshape(-1)
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
     rounded[np.isnan(values).reshape(-1)] = 0x7FC0
     return rounded.astype(np.uint16).view("V2").reshape(values.shape)

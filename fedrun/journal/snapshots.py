@@ -77,5 +77,5 @@ def _digest(state: str, arrays: Arrays) -> str:
     content = hashlib.sha256(state.encode())
     for name in sorted(arrays):
         content.update(name.encode())
-        content.update(np.ascontiguousarray(arrays[name]).tobytes())
+        content.update(np.asarray(arrays[name], order="C").tobytes())
     return content.hexdigest()

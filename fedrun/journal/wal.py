@@ -105,7 +105,7 @@ def _slots(content: npt.NDArray[np.uint8], size: int, order: str) -> _Slots:
     whole = _FRAME + size
     count = (len(content) - _HEADER) // whole
     frames = content[_HEADER : _HEADER + count * whole].reshape(count, whole)
-    fields = np.ascontiguousarray(frames[:, :_FRAME]).view(">u4").astype(np.uint32)
+    fields = np.asarray(frames[:, :_FRAME], order="C").view(">u4").astype(np.uint32)
     stored = fields[:, 4:]
     first = np.frombuffer(content[24:32].tobytes(), ">u4").astype(np.uint32)
     before = np.concatenate([first[None], stored[:-1]])
@@ -113,7 +113,7 @@ def _slots(content: npt.NDArray[np.uint8], size: int, order: str) -> _Slots:
     for start in range(0, count, _BLOCK):
         block = frames[start : start + _BLOCK]
         covered = np.concatenate([block[:, :8], block[:, _FRAME:]], axis=1)
-        words = np.ascontiguousarray(covered).view(order).astype(np.uint32)
+        words = np.asarray(covered, order="C").view(order).astype(np.uint32)
         sums = _sums(words, before[start : start + _BLOCK])
         follows[start : start + _BLOCK] = (sums == stored[start : start + _BLOCK]).all(
             axis=1

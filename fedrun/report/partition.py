@@ -58,9 +58,9 @@ def shares_of(
     for index, name in enumerate(names):
         with user_code(f"train_data of {name}"):
             data = workload.train_data(Client(name, index, clients, args or {}))
-        samples = workload.samples(data, f"train_data of {name}")
-        sizes.append(len(samples))
-        counted.append(samples.label_counts(np.arange(len(samples))))
+            samples = workload.samples(data, f"train_data of {name}")
+            sizes.append(len(samples))
+            counted.append(samples.label_counts(np.arange(len(samples))))
     return Shares(names, np.array(sizes, np.int64), _stacked(counted))
 
 

@@ -1,17 +1,22 @@
 """The versions that the ServerApp evaluates, and what else it wishes."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedcore.coordinator.events import ClientEnrolled, ModelEvaluated
+from fedcore.coordinator.events import ClientEnrolled, ClientFailed, ModelEvaluated
 from fedcore.coordinator.state import ServerState
+from fedcore.errors import WorkloadError
+from fedcore.evaluation import checked
 from fedcore.typing import Seconds, Vector
+from fedcore.user_code import last_words, user_code
 from fedrun.flower.messages import as_numbers
 from fedrun.flower.records import RecordLayout
 from fedserver.children import EVALUATOR
 
 EvaluateFunction = Callable[[int, Any], Any]  # of a version, and its ArrayRecord
+_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
 SERVER_APP = "serverapp"  # the cid under which the ServerApp evaluates
 
 
@@ -55,6 +60,7 @@ class Central:
         self._state, self._wishes, self._last = state, wishes, last
         self._seen = -1  # the newest version that was looked at
         self._due: list[tuple[int, Vector]] = []
+        self._works = state.evaluated is not None  # the user's function, once at least
 
     def enrolled(self, at: Seconds) -> ClientEnrolled | None:
         """Returns the event by which the ServerApp takes part; None: it does not."""
@@ -73,19 +79,38 @@ class Central:
         if is_due and not is_known:
             self._due.append((version, state.published.public_D))
 
-    def evaluate(self, now: Callable[[], Seconds]) -> list[ModelEvaluated]:
-        """Evaluates what is due; returns the events of that."""
+    def evaluate(
+        self, now: Callable[[], Seconds]
+    ) -> list[ModelEvaluated | ClientFailed]:
+        """Evaluates what is due; returns the events of that.
+
+        Raises:
+            WorkloadError: the user's function failed, and has never worked.
+        """
         due, self._due = self._due, []
-        found = [(version, self._values(version, model_D)) for version, model_D in due]
-        return [
-            ModelEvaluated(
+        found = list[ModelEvaluated | ClientFailed]()
+        for version, model_D in due:
+            try:
+                values = self._values(version, model_D)
+            except WorkloadError as error:
+                if not self._works:
+                    raise
+                _log.warning("version %d, at the server: %s", version, error)
+                failed = ClientFailed(at=now(), cid=SERVER_APP, error=last_words(error))
+                found.append(failed)
+                continue
+            self._works = True
+            if values is None:
+                continue
+            _log.info("version %d, at the server: %s", version, dict(values))
+            evaluated = ModelEvaluated(
                 at=now(), cid=SERVER_APP, version=version, values=values, samples=0
             )
-            for version, values in found
-            if values is not None
-        ]
+            found.append(evaluated)
+        return found
 
-    def _values(self, version: int, model_D: Vector) -> dict[str, float] | None:
+    def _values(self, version: int, model_D: Vector) -> Mapping[str, float] | None:
         assert self._wishes.evaluate is not None
-        values: Mapping[str, Any] | None = self._wishes.evaluate(version, model_D)
-        return None if values is None else as_numbers(values)
+        with user_code("evaluate_fn"):
+            values: Mapping[str, Any] | None = self._wishes.evaluate(version, model_D)
+            return None if values is None else checked(as_numbers(values))

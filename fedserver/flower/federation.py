@@ -129,9 +129,6 @@ class Federation:
         """Evaluates the versions that are due; says whether there was one."""
         evaluated = self._central.evaluate(self._clock.now)
         for event in evaluated:
-            _log.info(
-                "version %d, at the server: %s", event.version, dict(event.values)
-            )
             self._feed(event)
         if evaluated:
             self._replies.hear()  # nobody has listened meanwhile

@@ -10,6 +10,8 @@ from types import FrameType
 
 import click
 
+from fedcore.user_code import Interruption
+
 
 class Hint:
     """The command to type after an interruption, and what it will do."""
@@ -40,7 +42,7 @@ def hint_after_interruption(words: Sequence[str]) -> Iterator[Hint]:
     def hear(number: int, frame: FrameType | None) -> None:
         heard.append(number)
         if hint.has_begun:
-            raise KeyboardInterrupt
+            raise Interruption
         click.echo(str(hint), err=True)
         os._exit(0)
 

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import TypeVar
 
 from fedcore.errors import LatecomerError
+from fedcore.user_code import interrupt
 from fedrun.cli.command import log_to_stderr
 from fedrun.methods import Source, load_source, loaded
 from fedsim.child_processes import deaf, end_with_parent
@@ -95,8 +96,8 @@ def _begin(verbose: bool, sources: Sequence[Source]) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Makes SIGTERM raise KeyboardInterrupt in the block, as SIGINT does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Makes SIGTERM raise an Interruption in the block, as SIGINT does."""
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from fedcore.clients import ClientAlgorithmConfig, ClientSettings, in_common_steps
-from fedcore.errors import UserCodeError
+from fedcore.errors import WorkloadError
 from fedcore.pool import Pool
 from fedcore.protocol import Plan
 from fedcore.typing import Counts
@@ -39,7 +39,7 @@ class ClientData:
         """Reads a client's samples.
 
         Raises:
-            UserCodeError: the user's function raised.
+            WorkloadError: the user's code failed, or these are no samples.
         """
         client = self._client(who)
         whose = f"train_data of {client.name}"
@@ -54,7 +54,7 @@ class ClientData:
         if not self.samples[who]:
             try:
                 self.read(who)
-            except UserCodeError:
+            except WorkloadError:
                 return None  # the task will raise it again, and is reported then
         tells = partial(self.label_counts, who) if self._share_labels else None
         return self._judges.plan(self.samples[who], tells)

@@ -13,7 +13,7 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.rounds import Asked
-from fedcore.errors import DivergedError, LatecomerError, UserCodeError
+from fedcore.errors import DivergedError, UserCodeError, WorkloadError
 from fedcore.pool import Pool
 from fedcore.protocol import Ack, Reply
 from fedcore.trees import Arrays
@@ -89,7 +89,7 @@ class StackedClients:
         self._queue = queue = EventQueue(self._clock, count)
         fates = Fates(world, population, names, queue.life, queue.put, self)
         self._fates = fates
-        self._failures, self._attempts = fates.failures, fates.attempts
+        self._attempts = fates.attempts
         client = population.client
         settings = coordinator.algorithm.clients
         self._data = ClientData(
@@ -108,7 +108,7 @@ class StackedClients:
         self._downloads = Downloads(self._state.published)
         self._held = [0] * count  # versions
         self._granted: list[Lease] = []  # after events of the coordinator
-        self._errors: dict[int, LatecomerError] = {}  # that are not told yet
+        self._errors: dict[int, WorkloadError] = {}  # that are not told yet
         self._evaluations = OwnEvaluations(
             evaluate, coordinator.evaluations, client, lambda who: self._held[who]
         )
@@ -336,7 +336,7 @@ class StackedClients:
         """Calls what calls the user's code; keeps what that raises for the client."""
         try:
             read(who, *given)
-        except UserCodeError as error:
+        except WorkloadError as error:
             self._errors[who] = error
             return False
         return True
@@ -347,10 +347,10 @@ class StackedClients:
         self.feed(event)
         self._world.tell(event)
 
-    def _fail(self, who: int) -> None:
-        """The user's code raised: the server is told, and the federation goes on."""
+    def _fail(self, who: int, *, in_training: bool = False) -> None:
+        """The user's code failed: the server is told, and the federation goes on."""
         self._messages.abandon(who)
-        self._fates.fail(who, self._errors.pop(who))
+        self._fates.fail(who, self._errors.pop(who), in_training=in_training)
 
     def _finish(self, who: int) -> None:
         """A client has trained: it makes its message, and sends it."""
@@ -367,7 +367,7 @@ class StackedClients:
         """Makes a client's message, unless its update cannot be used."""
         if not stack.sound[row]:
             return False
-        self._failures.pop(who, None)
+        self._fates.train(who)
         self._attempts[who] = attempts
         self._messages.make(who)
         return True
@@ -376,8 +376,10 @@ class StackedClients:
         """The model or the loss raised, or the update cannot be sent."""
         failure = stack.failure
         unusable = DivergedError(stack.unusable.get(row, ""))
-        self._errors[who] = unusable if failure is None else failure.error()
-        self._fail(who)
+        error = unusable if failure is None else failure.error()
+        assert isinstance(error, WorkloadError)
+        self._errors[who] = error
+        self._fail(who, in_training=failure is not None)
 
     # ------------------------------------------------------------------ messages
 

@@ -15,7 +15,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
 from fedcore.clients import ClientAlgorithmConfig, Place, taken_back
 from fedcore.compressors import Compressor, Context
-from fedcore.errors import UserCodeError
+from fedcore.errors import NotStackableError, WorkloadError
 from fedcore.model import StackedModel
 from fedcore.participant import encode, start_of, why_unusable
 from fedcore.payloads import dense_payload
@@ -63,7 +63,7 @@ class Computes(Protocol):
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
         """Computes tasks, at most so many together.
 
-        What the model or the loss raises is the failure of its task alone.
+        What is wrong with the model, the loss or the samples fails its task alone.
 
         Raises:
             UserCodeError: a single task does not fit into memory.
@@ -150,10 +150,12 @@ class Computer:
         return found, most
 
     def _found(self, tasks: Sequence[Task], models: Models) -> list[tuple[Stack, int]]:
-        """What comes of tasks together; halved until those that raise are alone."""
+        """What comes of tasks together; halved until those that fail are alone."""
         try:
             stack = self._together(tasks, models)
-        except UserCodeError as error:
+        except NotStackableError:
+            raise
+        except WorkloadError as error:
             if out_of_memory(error):
                 raise
             if len(tasks) == 1:

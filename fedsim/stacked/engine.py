@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcore.algorithm import Algorithm
 from fedcore.clients import every
-from fedcore.errors import LatecomerError, NotStackableError
+from fedcore.errors import NotStackableError, WorkloadError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
 from fedcore.rng import Key
@@ -17,6 +17,7 @@ from fedcore.workload import Workload
 from fedrun.config import FederationConfig
 from fedrun.methods import loaded
 from fedsim.evaluator import EvaluateModel
+from fedsim.fates import ENOUGH, nobody_trains
 from fedsim.population import Population
 from fedsim.ray import ray_links
 from fedsim.stacked.allocator import keep_memory
@@ -59,26 +60,39 @@ def stacked_model(
 def _try(
     stacked: StackedModel, workload: Workload, model: FlatModel, population: Population
 ) -> None:
-    """One gradient of one client: what a module does shows with its data.
+    """One gradient of one client, alone and in a stack: what a module does shows there.
+
+    Where the module or the loss fails, it is that of another client; and so on, since
+    one client's data may be the reason.
 
     Raises:
         NotStackableError: something that cannot be done for many at once.
+        WorkloadError: the first clients cannot train, so that none will.
     """
-    client = population.client(0)
-    try:
-        with user_code("train_data"):
-            samples = workload.samples(workload.train_data(client), "train_data")
-        count = min(2, len(samples))
-        x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
+    clients = [population.client(who) for who in range(min(ENOUGH, population.count))]
+    for client in clients:
+        whose = f"train_data of {client.name}"
+        try:
+            with user_code(whose):
+                samples = workload.samples(workload.train_data(client), whose)
+                count = min(2, len(samples))
+                batch = samples.batch(np.arange(count))
+                x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
+        except WorkloadError:
+            return  # told when the client is to train
         local_L = () if model.local_L is None else model.local_L
-        w_1D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
-        w_1D = w_1D[np.newaxis]
-        with user_code("training"):
-            stacked.gradient(w_1D, x_1B, y_1B, np.array([count]))
-    except NotStackableError:
-        raise
-    except LatecomerError:
-        return  # told when the client is to train
+        w_D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
+        try:
+            with user_code("training"):
+                model.gradient(w_D, *batch)
+                stacked.gradient(w_D[np.newaxis], x_1B, y_1B, np.array([count]))
+        except NotStackableError:
+            raise
+        except WorkloadError as error:
+            failed = error
+        else:
+            return
+    raise nobody_trains([client.name for client in clients], failed)
 
 
 def _reason_against(config: FederationConfig) -> str | None:

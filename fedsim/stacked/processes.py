@@ -105,7 +105,7 @@ def _serve(
     reason: Failure | None = None
     try:
         worker = Worker(blueprint)
-    except Exception as error:  # noqa: BLE001 -- it is told when something is asked
+    except BaseException as error:  # noqa: BLE001 -- it is told when it is asked
         reason = Failure.of(error)
     while True:
         try:

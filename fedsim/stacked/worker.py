@@ -87,7 +87,7 @@ class Worker:
         """What comes of a share; its arrays may come beside it."""
         try:
             return self._computed(share, share.arrays or arrays)
-        except Exception as error:  # noqa: BLE001 -- it is told, and raised there
+        except BaseException as error:  # noqa: BLE001 -- it is told, and raised there
             return Failure.of(error)
 
     def _computed(self, share: Share, arrays: Any) -> Computed:

@@ -8,16 +8,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fedcore.errors import LatecomerError
+from fedcore.errors import LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.samples import arrays_of
 from fedcore.user_code import Failure
+from fedsim.fates import ENOUGH
 from fedsim.stacked.compute import Computed, Models, Task
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.worker import Reply, Share
 
 _log = logging.getLogger("fedsim")
-_MOST_LOST = 4  # workers on the same tasks
 _WHOLE_BYTES = 1 << 29  # of arrays that each worker gets as they are
 _AHEAD = 4  # stacks for each worker, so that they seldom wait for one another
 _SLACK = 1.02  # of its part of the work, before a worker gives of it to others
@@ -80,14 +80,16 @@ class WorkerPool:
         """
         self.size, self._start, self._pool = _AHEAD * count, start, pool
         self._workers = [_Known(start()) for _ in range(count)]
-        self._answered = False
+        self._works = False  # whether a task was computed
+        self._ends = 0  # tasks that have ended their workers
 
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
         """Each worker computes its share of the tasks, at most so many together.
 
         Raises:
-            UserCodeError: a single task does not fit into memory.
-            LatecomerError: worker after worker was lost on the same tasks.
+            UserCodeError: a single task does not fit into memory, or none can be
+                computed.
+            LatecomerError: no worker answers.
         """
         loads = [task.steps for task in tasks]
         parts = dealt_out(loads, [task.client for task in tasks], len(self._workers))
@@ -137,38 +139,83 @@ class WorkerPool:
         worker.versions = needed
         worker.link.send(Share(part.tasks, fresh, samples, most, arrays))
 
-    def _receive(self, part: _Sent, most: int) -> Reply:
-        """The reply, of another worker if need be; from the second on in parts."""
-        count = len(part.tasks)
-        for lost in range(1, _MOST_LOST + 1):
+    def _receive(self, part: _Sent, most: int, tries: int = 2) -> Reply:
+        """The reply; after so many losses, of the tasks in ever smaller parts."""
+        for left in reversed(range(tries)):
             try:
                 reply = self._workers[part.worker].link.receive()
             except LinkLostError as error:
                 reason = str(error)
             else:
-                self._answered = True
+                self._works |= isinstance(reply, Computed)
                 return reply
-            self._workers[part.worker].link.close()
-            if lost == _MOST_LOST:
-                break
-            _log.warning(
-                "%s; its %d tasks are computed again by another one", reason, count
-            )
-            self._workers[part.worker] = _Known(self._start())
-            fewer = most if lost == 1 else max(1, min(most, count) >> (lost - 1))
-            self._send(part, fewer)
-        hint = (
-            "; perhaps for want of memory: a smaller simulate.engine.stack needs less"
+            self._replace(part.worker)
+            if left:
+                count = len(part.tasks)
+                told = "%s; its %d tasks are computed again by another one"
+                _log.warning(told, reason, count)
+                self._send(part, most)
+        if not self._works:
+            self._require_answer(part.worker, reason)
+        return self._apart(part, most, reason)
+
+    def _apart(self, part: _Sent, most: int, reason: str) -> Reply:
+        """What comes of tasks in halves, so that who ends a worker is alone.
+
+        If each of the halves comes to its end, all were too many for the memory.
+        """
+        count = len(part.tasks)
+        if count == 1:
+            return Computed([(self._ended(part, reason), 0)], most)
+        ended, middle = self._ends, (count + 1) // 2
+        found: list[tuple[Stack, int]] = []
+        fits = min(most, middle)
+        for some in (slice(middle), slice(middle, count)):
+            half = part._replace(places=part.places[some], tasks=part.tasks[some])
+            self._send(half, most)
+            reply = self._receive(half, most, tries=1)
+            if isinstance(reply, Failure):
+                return reply
+            found += reply.places
+            fits = min(fits, reply.most)
+        return Computed(found, most if self._ends > ended else fits)
+
+    def _ended(self, part: _Sent, reason: str) -> Stack:
+        """What came of a task that has ended its worker.
+
+        Raises:
+            UserCodeError: so did the first ones, and none was computed.
+        """
+        self._ends += 1
+        told = (
+            f"training ended its process: {reason}, perhaps for want of memory, or "
+            "since the code ends it"
         )
-        if not self._answered:
-            hint = (
-                ", before any has answered; in a script of your own, call "
-                'latecomer.run under `if __name__ == "__main__":`'
-            )
-        raise LatecomerError(
-            f"{reason}: {_MOST_LOST} of them on the same tasks, one after the other"
-            f"{hint}"
-        )
+        if not self._works and self._ends == ENOUGH:
+            raise UserCodeError(f"the first {ENOUGH} clients cannot train: {told}")
+        return Stack.failed(Failure(UserCodeError, told))
+
+    def _replace(self, worker: int) -> None:
+        """Starts another worker in the place of one that was lost."""
+        self._workers[worker].link.close()
+        self._workers[worker] = _Known(self._start())
+
+    def _require_answer(self, worker: int, reason: str) -> None:
+        """Checks that a worker answers at all, without a task.
+
+        Raises:
+            LatecomerError: it is lost as well.
+        """
+        link = self._workers[worker].link
+        link.send(Share([], {}, {}, 1))
+        try:
+            link.receive()
+        except LinkLostError:
+            raise LatecomerError(
+                f"{reason}, and so did the next ones, before any has answered; in a "
+                "script of your own, call latecomer.run under "
+                '`if __name__ == "__main__":`'
+            ) from None
 
 
 def dealt_out(

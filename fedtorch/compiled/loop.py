@@ -102,7 +102,7 @@ def descend(
     """
     assert _compiled is not None
     losses_N = np.empty(len(delta_ND), np.float64)
-    sizes_NS = np.ascontiguousarray(samples.sizes_NS, np.int64)
+    sizes_NS = np.asarray(samples.sizes_NS, np.int64, order="C")
     adam, squares_ND, powers_N2 = rule.adaptive or Adaptive(), None, None
     if adam.squares_D is not None and adam.taken_1 is not None:
         squares_ND, taken_N1 = adam.squares_D, adam.taken_1
@@ -117,7 +117,7 @@ def descend(
         ),
         samples.x,
         samples.y,
-        np.ascontiguousarray(samples.rows_NSB, np.int64),
+        np.asarray(samples.rows_NSB, np.int64, order="C"),
         sizes_NS,
         start_ND,
         rule.drift_D,

@@ -119,14 +119,14 @@ def _in_one_piece(start_ND: Any) -> Any:
     start_ND = as_numpy(start_ND)
     if start_ND.dtype != np.float32:
         return None
-    return np.ascontiguousarray(start_ND if start_ND.strides[0] else start_ND[:1])
+    return np.asarray(start_ND if start_ND.strides[0] else start_ND[:1], order="C")
 
 
 def _in_place(rule: Descent) -> Descent:
     """Returns the rule in NumPy, with moments that may be written to."""
     drift_ND, velocity_ND = rule.drift_D, rule.velocity_D
     if drift_ND is not None:
-        drift_ND = np.ascontiguousarray(as_numpy(drift_ND), np.float32)
+        drift_ND = np.asarray(as_numpy(drift_ND), np.float32, order="C")
     if velocity_ND is not None:
         velocity_ND = _copied(velocity_ND)
     adaptive = rule.adaptive

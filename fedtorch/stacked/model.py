@@ -21,7 +21,7 @@ from fedtorch.devices import find_device
 from fedtorch.raised import place_of
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.stacked.vmapped import Vmapped
-from fedtorch.stacked.ways import choose, copied, first_sentence
+from fedtorch.stacked.ways import choose, copied, copied_loss, first_sentence
 from fedtorch.tensors import across, first, mapped, to_targets, to_tensor
 from fedtorch.whole import to_training
 
@@ -63,7 +63,7 @@ class Stacked:
             ConfigError: the device is not here.
             NotStackableError: it can only be trained one by one.
         """
-        there = find_device(device)
+        there, loss = find_device(device), copied_loss(loss)
         self._device, self._on_cpu = there, there.type == "cpu"
         self._module = to_training(copied(module).to(there), fixed)
         self.buffers, self.local_L, spec = spec.in_training, local_L, spec.whole

@@ -1,6 +1,7 @@
 """The ways to compute the gradients of many models, and which one a module takes."""
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -95,6 +96,22 @@ def copied(module: nn.Module) -> nn.Module:
         raise NotStackableError(
             f"the module cannot be copied ({error}); compute its clients one by one"
         ) from error
+
+
+def copied_loss(loss: Any) -> Any:
+    """Copies a loss that is an object, since tracing may write into it.
+
+    Its parameters are shared with the original. One that cannot be copied is used as
+    it is.
+    """
+    if inspect.isroutine(loss):
+        return loss
+    is_module = isinstance(loss, nn.Module)
+    shared = {id(p): p for p in loss.parameters()} if is_module else {}
+    try:
+        return copy.deepcopy(loss, shared)
+    except Exception:  # noqa: BLE001 -- copying an object of the user's
+        return loss
 
 
 def first_sentence(error: BaseException) -> str:

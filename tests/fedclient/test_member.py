@@ -1,6 +1,7 @@
 """Whole clients in this process, against a real server."""
 
 import random
+import signal
 import socket
 import threading
 import time
@@ -39,6 +40,7 @@ from fedcore.errors import (
     WorkloadError,
 )
 from fedcore.protocol import Plan
+from fedcore.user_code import interrupt
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.cli.exit_codes import exit_code
 from fedrun.results import Results
@@ -317,6 +319,73 @@ def broken(params: Any) -> Any:
     return {name: np.full_like(value, np.nan) for name, value in params.items()}
 
 
+class OwnError(BaseException):
+    """An error of a library that no handler of Exception catches."""
+
+
+def raises(error: BaseException) -> Any:
+    """A function of the user's that raises this."""
+
+    def function(*given: Any) -> Any:
+        raise error
+
+    return function
+
+
+NO_ROWS = np.zeros((0, 1)), np.zeros(0, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("functions", "words"),
+    [
+        ({"train_data": raises(SystemExit(3))}, "SystemExit: 3"),
+        ({"train_data": lambda client: NO_ROWS}, "train_data returned no samples"),
+        ({"train_data": lambda client: None}, "train_data returned NoneType; expected"),
+        ({"gradient": raises(SystemExit("bye"))}, "SystemExit: bye"),
+        ({"gradient": raises(KeyboardInterrupt())}, "KeyboardInterrupt"),
+        ({"gradient": raises(OwnError("odd"))}, "OwnError: odd"),
+        ({"gradient": lambda *given: None}, "gradient returned a NoneType; expected"),
+        ({"gradient": lambda *given: (0.0, {})}, "gradient returned: tensor 'w' is"),
+        (
+            {"gradient": None, "train": lambda params, *more: Trained(params, 0)},
+            "train returned 0 samples; expected 1 to",
+        ),
+    ],
+)
+def test_whatever_the_users_code_does_the_server_is_told_and_the_client_ends(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    functions: dict[str, Any],
+    words: str,
+) -> None:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    before = signal.signal(signal.SIGINT, interrupt)  # as the command does
+    try:
+        with served(tmp_path) as server:
+            error = refusal(server, tmp_path / "ann", workload(**functions))
+            until(lambda: len(server.lines("failed")) == 5, "the server is told")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(error, WorkloadError)
+    assert "5 times in a row" in str(error)
+    [(name, told)] = Results(tmp_path / "run").summary["failed"].items()
+    assert name == "ann"
+    assert words in told
+
+
+def test_a_client_that_has_rows_later_takes_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    reads = [NO_ROWS, NO_ROWS, (np.zeros((8, 1)), np.zeros(8, np.int64))]
+    app = workload(train_data=lambda client: reads.pop(0))
+    with served(tmp_path) as server, worker(server, tmp_path / "ann", app) as ann:
+        ann._enrol()
+        while not ann._accepted:
+            ann._turn()
+        assert len(server.lines("failed")) == 2
+
+
 def test_a_task_that_is_lost_sends_nothing_and_the_next_one_does(
     tmp_path: Path,
 ) -> None:
@@ -418,8 +487,9 @@ def test_a_state_without_its_key_is_of_no_use(server: Served, tmp_path: Path) ->
 
 @pytest.mark.parametrize("many", [65, 1])
 def test_metrics_that_no_server_takes_are_the_users_mistake(
-    server: Served, tmp_path: Path, many: int
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
     values = {f"{n}\n" if many == 1 else str(n): 0.0 for n in range(many)}
     app = workload(evaluate=lambda params, x, y: values)
     member = Membership(
@@ -428,9 +498,10 @@ def test_metrics_that_no_server_takes_are_the_users_mistake(
         ClientStore(tmp_path / "eva"),
         Identity(role=pb.ROLE_EVALUATOR, name="eva"),
     )
-    with pytest.raises(WorkloadError, match="evaluate: "):
+    with pytest.raises(WorkloadError, match="5 times in a row: evaluate: "):
         Evaluator(member, app.flat(), (np.zeros((8, 1)), np.zeros(8))).run()
     member.close()
+    until(lambda: len(server.lines("failed")) == 5, "the server is told")
 
 
 def test_an_algorithm_that_is_too_new_is_told(

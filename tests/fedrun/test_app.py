@@ -70,6 +70,17 @@ def test_a_file_that_failed_is_read_anew() -> None:
     assert data_of("mine.py:workload") == "mended"
 
 
+def test_an_app_that_would_end_the_process_at_its_import_says_so() -> None:
+    Path("mine.py").write_text(
+        "import argparse\nargparse.ArgumentParser().parse_args(['--no-such'])"
+    )
+    words = r"it called sys\.exit\(2\).* under if __name__ == \"__main__\":"
+    with pytest.raises(WorkloadError, match=words):
+        load_app("mine.py:workload")
+    with pytest.raises(WorkloadError, match=words):
+        load_app("mine:workload")
+
+
 def test_the_hash_of_the_code_is_that_of_its_text(folder: Path) -> None:
     for where, data in (("a", "1"), ("b", "1"), ("c", "2")):
         write(folder / where, data)

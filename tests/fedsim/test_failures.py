@@ -1,5 +1,8 @@
 """Clients whose data or updates are no use: told by name, and not for ever."""
 
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,22 @@ from fedcore.user_code import MOST_FAILURES
 from fedcore.workload import Client, Trained, TrainingTask
 from fedrun.report.client_timelines import timelines_of
 from fedrun.report.loss_summary import loss_summary
+from fedrun.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import gradient, linear, points, toy
 
 ENGINES = pytest.mark.parametrize("engine", ["exact", "stacked"])
 TOYS = {"exact": toy, "stacked": linear}
+
+
+def patient(engine: str) -> dict[str, Any]:
+    """A run long enough for a client to fail as often as it may."""
+    simulate = {"engine": {"kind": engine}, "step_seconds": 1.0}
+    return toys.settings(
+        simulate=simulate,
+        stop={"versions": None, "seconds": 90},
+        evaluate={"every_versions": 20},
+    )
 
 
 def broken_data(client: Client) -> tuple[Any, Any]:
@@ -35,27 +49,240 @@ def no_data(client: Client) -> tuple[Any, Any]:
     return points(client.index + 1)
 
 
+class OwnError(BaseException):
+    """An error of a library that no handler of Exception catches."""
+
+
+def of_client_2(data: Callable[[], Any]) -> Callable[[Client], Any]:
+    """Data of which those of client 2 are others."""
+    return lambda client: data() if client.index == 2 else points(client.index + 1)
+
+
+class Files(list[Any]):
+    """A data set whose third sample cannot be read."""
+
+    def __getitem__(self, row: Any) -> Any:
+        if row == 3:
+            raise OSError("truncated")
+        return super().__getitem__(row)
+
+
+class Endless(Files):
+    """A data set that does not know its length."""
+
+    def __len__(self) -> int:
+        sys.exit(4)
+
+
+def samples() -> list[tuple[Any, Any]]:
+    """The points of a client, one by one."""
+    return list(zip(*points(3), strict=True))
+
+
 @ENGINES
 @pytest.mark.parametrize(
     ("train_data", "error"),
-    [(broken_data, "is not finite; it is not sent"), (no_data, "Error: part-2.npz")],
+    [
+        (broken_data, "is not finite; it is not sent"),
+        (no_data, "Error: part-2.npz"),
+        (of_client_2(lambda: sys.exit(3)), "SystemExit: 3"),
+        (of_client_2(lambda: raising(KeyboardInterrupt())), "KeyboardInterrupt"),
+        (of_client_2(lambda: raising(OwnError("odd"))), "OwnError: odd"),
+        (of_client_2(lambda: None), "returned NoneType; expected (x, y), Subset"),
+        (of_client_2(lambda: points(3, 0)), "client-2 returned no samples"),
+        (of_client_2(list), "client-2 returned no samples"),
+        (of_client_2(lambda: [1, 2, 3]), "a sample of the data set list is a int"),
+        (of_client_2(lambda: (points(3)[0], [1.0])), "returned 8 inputs and 1 targets"),
+        (of_client_2(lambda: Files(samples())), "OSError: truncated"),
+        (of_client_2(lambda: Endless(samples())), "SystemExit: 4"),
+    ],
 )
-def test_a_client_that_is_no_use_is_named(
+def test_a_client_that_is_no_use_is_named_and_ends_nothing_else(
     tmp_path: Path, train_data: Any, error: str, engine: str
 ) -> None:
-    settings = toys.settings(
-        simulate={"engine": {"kind": engine}}, stop={"versions": 400}
-    )
     workload = TOYS[engine](train_data=train_data)
-    results = latecomer.run(settings, workload, folder=tmp_path / "run")
-    assert results.summary["versions"] == 400
+    results = latecomer.run(patient(engine), workload, folder=tmp_path / "run")
+    assert results.summary["versions"] > 20
     assert len(results.of(Failed)) == MOST_FAILURES
     [(name, told)] = results.summary["failed"].items()
-    assert told.endswith(error)
+    assert error in told
+    assert name == "client-2"
     loss = loss_summary(results, timelines_of(results))
     assert loss.headline.endswith(f" 1 client failed: {name}.")
     assert not loss.nothing
     assert any(told in sentence for sentence in loss.sentences)
+
+
+def raising(error: BaseException) -> Any:
+    raise error
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("no"), "ValueError: no"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (OwnError("odd"), "OwnError: odd"),
+    ],
+)
+def test_what_training_raises_ends_the_task_of_one_client(
+    tmp_path: Path, error: BaseException, words: str, engine: str
+) -> None:
+    def marked(client: Client) -> tuple[Any, Any]:
+        x, y = points(client.index + 1)
+        return x, np.full_like(y, 99.0) if client.index == 2 else y
+
+    def one_by_one(params: Any, x: Any, y: Any) -> Any:
+        if (y == 99).any():
+            raise error
+        return gradient(params, x, y)
+
+    def together(output: Any, target: Any) -> Any:
+        if (target == 99).any():
+            raise error
+        return ((output - target) ** 2).mean()
+
+    app = (
+        toy(gradient=one_by_one, train_data=marked)
+        if engine == "exact"
+        else linear(loss=together, train_data=marked)
+    )
+    results = latecomer.run(patient(engine), app, folder=tmp_path / "run")
+    assert len(results.of(Failed)) == MOST_FAILURES
+    [(name, told)] = results.summary["failed"].items()
+    assert name == "client-2"
+    assert told.endswith(words)
+
+
+@ENGINES
+@pytest.mark.parametrize("clients", [1, 2, 8])
+def test_a_mistake_in_what_all_share_is_told_once_at_the_start(
+    tmp_path: Path, clients: int, engine: str
+) -> None:
+    calls = list[int]()
+
+    def wrong(*given: Any) -> Any:
+        calls.append(1)
+        raise ValueError("no such class")
+
+    app = toy(gradient=wrong) if engine == "exact" else linear(loss=wrong)
+    settings = toys.settings(
+        simulate={"engine": {"kind": engine}, "clients": clients},
+        algorithm={"buffer": 1},
+    )
+    with pytest.raises(
+        UserCodeError, match="cannot train: training raised Val"
+    ) as told:
+        latecomer.run(settings, app, folder=tmp_path / "run")
+    named = [f"client-{n}" for n in range(clients) if f"client-{n}" in str(told.value)]
+    assert len(named) == min(3, clients)
+    assert len(calls) <= 9  # several ways to compute it are tried for each
+
+
+def returns(result: Any) -> dict[str, Any]:
+    """A training loop that returns this."""
+    return {"gradient": None, "train": lambda *given: result}
+
+
+W = np.zeros(toys.DIM)
+Given: Any = Trained  # with anything
+
+
+@pytest.mark.parametrize(
+    ("functions", "words"),
+    [
+        (returns(None), "train returned a NoneType; expected Trained(params"),
+        (returns({"w": W}), "train returned a dict of w; expected Trained(params"),
+        (returns(Given({"v": W}, 1)), "what train returned: tensor 'w' is missing"),
+        (returns(Given({"w": W[:2]}, 1)), "tensor 'w' should have shape [6], has"),
+        (returns(Given({"w": ["a"] * 6}, 1)), "tensor 'w' has dtype <U1"),
+        (returns(Given({}, 1)), "what train returned: tensor 'w' is missing"),
+        (
+            returns(Given(None, 1)),
+            "what train returned: expected arrays by name, got NoneType",
+        ),
+        (returns(Given({"w": W}, 0)), "train returned 0 samples; expected 1 to"),
+        (returns(Given({"w": W}, -1)), "train returned -1 samples; expected 1 to"),
+        (
+            returns(Given({"w": W}, None)),
+            "samples that train returned is NoneType; expected",
+        ),
+        (returns(Given({"w": W}, 2**70)), "expected 1 to"),
+        (
+            returns(Given({"w": W}, 1, "low")),
+            "the loss that train returned is str; expected one",
+        ),
+        (
+            returns(Given({"w": W}, 1, state={"a": [1]})),
+            "Trained(state=...): expected",
+        ),
+        (returns(Given({"w": W}, 1, metrics={"a": "b"})), "the metric 'a' is str"),
+        (returns(Given({"w": W}, 1, metrics={1: 2})), "name is 1; expected text"),
+        ({"gradient": lambda *given: None}, "gradient returned a NoneType; expected"),
+        ({"gradient": lambda *given: 0.5}, "gradient returned a float; expected (loss"),
+        (
+            {"gradient": lambda *given: (0.5, {})},
+            "what gradient returned: tensor 'w' is missing",
+        ),
+        ({"gradient": lambda *given: (0.5, {"w": W, "v": W})}, "tensor 'v' is not in"),
+        (
+            {"gradient": lambda *given: (None, {"w": W})},
+            "the loss that gradient returned is NoneType",
+        ),
+        (
+            {"gradient": lambda *given: (W, {"w": W})},
+            "gradient returned is an array of shape (6,)",
+        ),
+    ],
+)
+def test_a_wrong_or_missing_result_is_told_in_a_sentence(
+    tmp_path: Path, functions: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(WorkloadError, match=re.escape(words)) as told:
+        latecomer.run(toys.settings(), toy(**functions), folder=tmp_path / "run")
+    assert not isinstance(told.value, UserCodeError)
+
+
+def test_an_evaluation_that_fails_now_and_then_ends_nothing(tmp_path: Path) -> None:
+    calls = list[int]()
+
+    def now_and_then(params: Any, x: Any, y: Any) -> Any:
+        calls.append(1)
+        return sys.exit(5) if len(calls) % 3 == 2 else {"loss": 1.0}
+
+    results = latecomer.run(
+        toys.settings(), toy(evaluate=now_and_then), folder=tmp_path / "run"
+    )
+    assert results.summary["versions"] == 8
+    assert results.central["version"][-1] == 8
+    assert {r.error.splitlines()[-1] for r in results.of(Failed)} == {"SystemExit: 5"}
+
+
+def test_an_evaluation_that_never_works_again_is_given_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = list[int]()
+
+    def once(params: Any, x: Any, y: Any) -> Any:
+        calls.append(1)
+        return {"loss": 1.0} if len(calls) == 1 else None
+
+    app, words = toy(evaluate=once), "the run went on without: an evaluation returned"
+    with pytest.raises(WorkloadError, match=words):
+        latecomer.run(toys.settings(), app, folder=tmp_path / "r")
+    assert Results(tmp_path / "r").summary["versions"] == 8
+    assert len(calls) == 1 + MOST_FAILURES
+    assert "nothing is evaluated any more" in caplog.text
+
+
+def test_an_evaluation_that_has_never_worked_is_told_at_the_start(
+    tmp_path: Path,
+) -> None:
+    app = toy(evaluate=lambda *given: None)
+    with pytest.raises(WorkloadError, match="an evaluation returned NoneType"):
+        latecomer.run(toys.settings(), app, folder=tmp_path / "run")
 
 
 @ENGINES

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from multiprocessing import active_children
+from multiprocessing import active_children, current_process
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from fedrun.config import parse_config
 from fedrun.data import digits
 from fedrun.results import Results
 from fedsim.stacked.compute import Computed, Task
+from fedsim.stacked.stack import Stack
 from fedsim.stacked.worker import Reply, Share, portable
 from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
@@ -228,10 +229,35 @@ def test_a_process_that_is_killed_while_it_computes_is_replaced(
 @pytest.mark.processes
 def test_tasks_that_kill_every_process_end_the_run(desk: Path) -> None:
     set_trap(Path("kills"))
-    words = "status -9: 4 of them on the same tasks, one after the other"
-    with pytest.raises(LatecomerError, match=words):
+    words = "the first 3 clients cannot train: training ended its process: .* status -9"
+    with pytest.raises(UserCodeError, match=words):
         simulated(desk / "run", TRAPPED, engine=TWO, **ROUNDS)
     assert not active_children()
+
+
+def deadly(out: Any, y: Any) -> Any:
+    if not float(y.sum()) and current_process().name != "MainProcess":
+        os._exit(7)
+    return nn.functional.cross_entropy(out, y)
+
+
+def all_zeros(client: Any) -> tuple[Any, Any]:
+    x, y = by_index(client)
+    return x, y if client.index != 2 else np.zeros_like(y)
+
+
+DEADLY = TorchWorkload(model=small, loss=deadly, train_data=all_zeros)
+
+
+@pytest.mark.processes
+def test_a_client_that_ends_its_process_ends_its_own_task_alone(desk: Path) -> None:
+    more = {"algorithm": {"kind": "fed_avg", "buffer": 4}, "simulate": {"clients": 6}}
+    hurt = simulated(desk / "run", DEADLY, engine=TWO, **{**ROUNDS, **more})
+    assert hurt.summary["versions"] == 3
+    [(name, told_)] = hurt.summary["failed"].items()
+    assert name == "client-2"
+    assert "training ended its process" in told_
+    assert "has ended with status 7" in told_
 
 
 @pytest.mark.processes
@@ -424,6 +450,8 @@ class Fake:
     """A worker that echoes its tasks, and is lost when it is told so."""
 
     lost: int = 0
+    deadly: frozenset[int] = frozenset()  # clients whose tasks end a worker
+    most: int = 8  # tasks of a share that a worker outlives
     shares: Sequence[Share] = ()
 
     def send(self, share: Share) -> None:
@@ -434,6 +462,9 @@ class Fake:
         if Fake.lost:
             Fake.lost -= 1
             raise LinkLostError("it is lost")
+        clients = [task.client for task in self.share.tasks]
+        if Fake.deadly.intersection(clients) or len(clients) > Fake.most:
+            raise LinkLostError("it has ended")
         places: Any = [(task.client, 0) for task in self.share.tasks]
         return Computed(places, self.share.most)
 
@@ -450,7 +481,7 @@ def pool() -> Pool:
     pool, x, y = Pool(), np.arange(20.0), np.arange(20)
     for client in range(8):
         pool.add(client, Subset(x, y, np.array([client, client + 1])))
-    Fake.lost, Fake.shares = 0, ()
+    Fake.lost, Fake.shares, Fake.deadly, Fake.most = 0, (), frozenset(), 8
     return pool
 
 
@@ -478,25 +509,45 @@ def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
 def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:
     workers = WorkerPool(Fake, 1, pool)
     workers.compute(TASKS, MODELS, 9)
-    Fake.lost = 2
+    Fake.lost = 1
     found = workers.compute(TASKS, MODELS, 9)
     assert echoed(found) == list(range(8))
-    assert len(Fake.shares) == 4
+    assert len(Fake.shares) == 3
     assert (Fake.shares[1].samples, Fake.shares[1].most) == ({}, 9)
     assert set(Fake.shares[2].samples) == set(range(8))
-    # The first loss may be an accident; after the second one, less is asked for.
-    assert [share.most for share in Fake.shares[2:]] == [9, 4]
-    assert found.most == 4
+    assert found.most == 9  # it may have been an accident
+
+
+def test_tasks_that_do_not_fit_into_memory_together_are_halved(pool: Pool) -> None:
+    workers = WorkerPool(Fake, 1, pool)
+    Fake.most = 3
+    found = workers.compute(TASKS, MODELS, 9)
+    assert echoed(found) == list(range(8))
+    assert found.most == 2
+
+
+def test_a_task_that_ends_every_worker_fails_alone(pool: Pool) -> None:
+    workers = WorkerPool(Fake, 1, pool)
+    Fake.deadly = frozenset({0, 5})
+    found = workers.compute(TASKS, MODELS, 9)
+    for client, (place, _) in enumerate(found.places):
+        if client in Fake.deadly:
+            assert isinstance(place, Stack)
+            assert place.failure is not None
+            words = str(place.failure.error())
+            assert words.startswith("training ended its process: it has ended")
+        else:
+            assert place == client  # type: ignore[comparison-overlap]
+    assert found.most == 9  # it was not for want of memory
 
 
 def test_who_loses_one_worker_after_the_other_gives_up(pool: Pool) -> None:
     workers = WorkerPool(Fake, 2, pool)
-    Fake.lost = 4
+    Fake.lost = 3
     with pytest.raises(LatecomerError, match="before any has answered"):
         workers.compute(TASKS, MODELS, 9)
-    workers.compute(TASKS, MODELS, 9)
-    Fake.lost = 4
-    with pytest.raises(LatecomerError, match=r"smaller simulate\.engine\.stack"):
+    Fake.deadly = frozenset(range(8))
+    with pytest.raises(UserCodeError, match="the first 3 clients cannot train"):
         workers.compute(TASKS, MODELS, 9)
 
 

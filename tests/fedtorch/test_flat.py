@@ -254,3 +254,10 @@ def test_layers_that_stay_frozen_are_drawn_alike_everywhere() -> None:
         return model.spec.frozen, [model.gradient(w_D, x, np.arange(5))[0]]
 
     assert found(1) == found(2)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (2, 3)])
+def test_data_keep_their_shape_as_tensors(shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape)
+    for given in (array, array.T, array[::-1] if shape else array):
+        assert to_tensor(given).shape == given.shape

@@ -43,6 +43,7 @@ Make = Callable[..., LocalFederation]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
     with desk(tmp_path, monkeypatch) as here:
         yield here
 
@@ -457,7 +458,7 @@ def test_data_that_cannot_be_trained_on_end_the_client(
 ) -> None:
     with served(folder) as server:
         done = join(server, app(f"def train_data(client): return {returned}"))
-    assert done.sentence(os.EX_DATAERR) == sentence
+    assert done.sentence(os.EX_DATAERR) == f"5 times in a row: {sentence}"
 
 
 def test_a_gradient_of_another_shape_is_refused_by_its_tensor(folder: Path) -> None:

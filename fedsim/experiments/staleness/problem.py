@@ -104,7 +104,8 @@ def problem_of(
     sign = -1.0 if lower_is_better(metric) else 1.0
 
     def quality(w_D: Vector) -> float:
-        return sign * float(flat.evaluate(w_D, test_data)[0][metric])
+        with user_code("evaluation"):
+            return sign * float(flat.evaluate(w_D, test_data)[0][metric])
 
     @cache
     def problem(seed: int) -> Problem:

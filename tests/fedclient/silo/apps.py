@@ -1,6 +1,7 @@
 """Apps for the workers of a silo: one that learns, and some with a fault."""
 
 import os
+import sys
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ def loop(params: Tensors, data: Any, task: TrainingTask) -> Trained:
 workload = app()
 subset = app(train_data=lambda client: Subset(X, Y, np.arange(100, 0, -1)))
 raises = app(gradient=raising)
+exits = app(gradient=lambda *given: sys.exit(3))
 dies = app(gradient=dying)
 other = app(train_data=other_data)
 own_loop = Workload(initial=initial, train=loop, train_data=train_data)

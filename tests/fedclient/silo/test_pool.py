@@ -161,10 +161,16 @@ def test_a_batch_smaller_than_the_silo_is_refused() -> None:
         silo.gradient(start(), ROWS[:3], KEY)
 
 
-def test_a_gradient_that_raises_in_a_worker_is_raised_here() -> None:
+@pytest.mark.parametrize(
+    ("app", "words"),
+    [("raises", "no gradient today"), ("exits", r"training called sys\.exit\(3\)")],
+)
+def test_what_a_gradient_raises_in_a_worker_is_raised_here(
+    app: str, words: str
+) -> None:
     with (
-        pool(4, 1, "raises") as silo,
-        pytest.raises(UserCodeError, match=r"worker . of 4: .*no gradient today"),
+        pool(4, 1, app) as silo,
+        pytest.raises(UserCodeError, match=f"worker . of 4: .*{words}"),
     ):
         silo.gradient(start(), ROWS, KEY)
 

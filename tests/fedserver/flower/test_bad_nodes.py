@@ -1,6 +1,7 @@
 """Nodes of Flower that fail, vanish or return nonsense, on a virtual clock."""
 
 import io
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedcore.coordinator.records import Enrolled, Evaluated, Failed, Lost, Stepped
-from fedcore.errors import LatecomerError
+from fedcore.errors import LatecomerError, WorkloadError
 
 pytest.importorskip("flwr.app")
 from fedwire.records import RECORD
@@ -30,6 +31,10 @@ from tests.fedserver.flower.test_strategy import (
 )
 
 pytestmark = pytest.mark.needs("flwr")
+
+
+class OwnError(BaseException):
+    """An error of a library that no handler of Exception catches."""
 
 
 @pytest.mark.parametrize("with_mod", [True, False])
@@ -97,6 +102,49 @@ def test_what_the_server_app_takes_for_evaluations_is_no_silence(
     run = tmp_path / "run"
     started(grid, run, versions=3, buffer=4, timeout=30.0, evaluate_fn=slow)
     assert len(of(run, Stepped)) == 3
+
+
+def test_a_node_whose_app_would_end_its_process_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mod(message: Message, context: Any, call_next: Any) -> Message:
+        if context.node_id == NODES[1]:
+            sys.exit(3)
+        return call_next(message, context)
+
+    run = tmp_path / "run"
+    started(grid_of(compressed, mod), run, versions=4, buffer=3)
+    assert len(of(run, Stepped)) == 4
+    assert {failed.cid for failed in of(run, Failed)} == {
+        row.cid for row in of(run, Enrolled) if row.name == f"node-{NODES[1]}"
+    }
+    assert "the ClientApp called sys.exit(3)" in caplog.text
+
+
+@pytest.mark.parametrize("problem", [ValueError("now"), SystemExit(2), OwnError()])
+def test_an_evaluation_at_the_server_that_fails_now_and_then_ends_nothing(
+    problem: BaseException, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def now_and_then(version: int, arrays: Any) -> dict[str, Any]:
+        if version % 2:
+            raise problem
+        return {"loss": np.float32(1.5), "hits": np.int64(3), "note": "fine"}
+
+    run = tmp_path / "run"
+    started(grid_of(), run, versions=4, buffer=4, evaluate_fn=now_and_then)
+    assert [each.version for each in of(run, Evaluated)] == [0, 2, 4]
+    assert of(run, Evaluated)[0].values == {"loss": 1.5, "hits": 3.0}
+    assert len(of(run, Failed)) == 2
+    assert "version 1, at the server: evaluate_fn " in caplog.text
+
+
+def test_an_evaluation_at_the_server_that_never_worked_is_told_at_the_start(
+    tmp_path: Path,
+) -> None:
+    grid = grid_of()
+    with pytest.raises(WorkloadError, match=r"the metric 'loss' is an array of shape"):
+        started(grid, tmp_path / "r", evaluate_fn=lambda *_: {"loss": np.zeros(2)})
+    assert not grid.calls
 
 
 @pytest.mark.parametrize("with_mod", [True, False])

@@ -384,7 +384,7 @@ def test_pilots_whose_clients_all_fail_say_why() -> None:
     away = "workload = replace(bowl(), gradient=lambda params, x, y: 1 / 0)"
     text = APP.replace("workload = bowl()", f"from dataclasses import replace\n{away}")
     Path("app.py").write_text(text)
-    with pytest.raises(UserCodeError, match=r"5 times in a row: .*Zer"):
+    with pytest.raises(UserCodeError, match=r"cannot train: .*Zer"):
         plan_for(seeds=1)
 
 

@@ -263,12 +263,12 @@ def test_the_number_of_processes_changes_nothing() -> None:
 # ------------------------------------------------------------------------------ errors
 
 SOMETIMES = """
-from tests.fedsim.toys import evaluate, toy
+from tests.fedsim.toys import gradient, toy
 def failing(params, x, y):
     if abs(float(params["w"].sum())) > 1e3:
         raise ArithmeticError("too steep")
-    return evaluate(params, x, y)
-workload = toy(evaluate=failing)
+    return gradient(params, x, y)
+workload = toy(gradient=failing)
 """
 
 
@@ -277,7 +277,7 @@ def test_an_error_of_one_run_does_not_end_the_sweep() -> None:
     words = ("--grid", "algorithm.client.lr=100,0.05", "--seeds", "2")
     done = sweep(*words)
     assert done.status == 0
-    assert "evaluation raised ArithmeticError: too steep" in done.err
+    assert "training raised ArithmeticError: too steep" in done.err
     assert 'mine.py", line 5, in failing' in done.err
     good, bad = rows("table")
     assert (good["algorithm.client.lr"], good["failed"]) == ("0.05", "0")
