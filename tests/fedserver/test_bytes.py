@@ -20,7 +20,8 @@ from fedrun.traffic_file import FILE, read_traffic
 from fedrun.units import in_bytes
 from fedserver.cli import main
 from fedserver.live import LiveView
-from fedserver.remote import ask_status, status_table
+from fedserver.remote import ask_status
+from fedserver.status import status_table
 from tests.fedserver.test_status import shown
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings

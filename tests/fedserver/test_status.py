@@ -21,7 +21,8 @@ from fedserver.json_log import JsonLog
 from fedserver.listening import OPTIONS as SERVER_OPTIONS
 from fedserver.live import LiveView, sparkline
 from fedserver.progress import Progress
-from fedserver.remote import ask_health, ask_status, status_table
+from fedserver.remote import ask_health, ask_status
+from fedserver.status import status_table
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, settings
 
