@@ -61,7 +61,7 @@ _PLOT = """<figure class="plot" role="img" aria-label="{label}">
 NARROW_TABLE = 366  # CSS pixels for a table on a page of 420
 _CHARACTER, _PADDING = 7.6, 14.0  # of a cell
 _NAME = 12  # characters of a cell with words that stay on a line
-_TAG = re.compile("<[^>]*>")
+_TAG, _SEAM = re.compile("<[^>]*>"), re.compile(r"([:,/_=])(?=\w)")
 
 
 class Section(NamedTuple):
@@ -164,7 +164,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = "")
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{c}{d}>{v}</td>" for c, d, v in zip(classes, labels, row, strict=True)
+            f"<td{c}{d}>{_breakable(v) if m == 'w' else v}</td>"
+            for m, c, d, v in zip(marks, classes, labels, row, strict=True)
         )
         + "</tr>"
         for row in rows
@@ -174,6 +175,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = "")
         f'<div class="scroll"><table{kind}><thead><tr>{top}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _breakable(cell: str) -> str:
+    """Returns long words with places where they may be broken."""
+    return cell if "<" in cell else _SEAM.sub(r"\1<wbr>", cell)
 
 
 def _mark(column: Sequence[str], mark: str) -> str:

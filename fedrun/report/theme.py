@@ -16,7 +16,7 @@ BLUE, SKY, GREEN = "#2b83c6", "#56b4e9", "#109e77"
 ORANGE, VERMILION, PINK, YELLOW = "#e69f00", "#d9601a", "#cc79a7", "#e3cf3a"
 GREY, PALE = "#8b919c", "rgba(139,145,156,0.25)"
 UP, DOWN = BLUE, GREEN
-_CODECS = (BLUE, GREEN, ORANGE, PINK, SKY, VERMILION, YELLOW)  # by the formats' codes
+_CODECS = (ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, BLUE)  # by the formats' codes
 _HATCHES = ("", ".", "/", "x", "\\", "+")  # plain and deflated, each time round
 DOWNTIME = "rgba(217,96,26,0.28)"
 

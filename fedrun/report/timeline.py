@@ -49,7 +49,8 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     lead = (
         "A client trains from its task to the verdict on its update. It is away from "
         "the moment at which the server last heard of it. There were "
-        f"{units.counted(tasks, 'task')}; clients were away {units.counted(losses, 'time')}; "
+        f"{units.counted(tasks, 'task')}; "
+        f"clients were away {units.counted(losses, 'time')}; "
         f"{units.counted(fruitless, 'task')} ended without an update."
         f"{_told_downtimes(results)}"
     )
