@@ -30,7 +30,7 @@ MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
 MOST_WARNINGS = 2
 LEAST_NEWS = 3  # lines that the table of bytes leaves to the news
 WIDE = 100  # columns, from which on there is room for the names of codecs
-_COUNTS = ("accepted", "refused", "late by", "λ")
+_COUNTS = ("accepted", "refused", "late", "λ")
 _BARS = "▁▂▃▄▅▆▇█"
 
 

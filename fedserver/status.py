@@ -6,21 +6,22 @@ import json
 import time
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fedcore.text import printable
 from fedcore.typing import JSON, Seconds
-from fedrun.cli.traffic_tables import clients_table, overhead_line, totals_table
+from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.results.coverage import Coverage, Label
 from fedrun.results.warnings import absence, since, warnings
-from fedrun.traffic import OTHERS, Lane, Load, by_client, lanes_json, read_lanes
-from fedrun.units import counted, metric
+from fedrun.traffic import OTHERS, by_client, lanes_json, read_lanes, total
+from fedrun.units import counted, in_bytes, metric
 from fedserver.progress import Progress
 
 MOST_LISTED = 2000  # clients in a status, which must fit into one message
 MOST_LABELS = 12  # in a line of the table
+_NUMBERS = ("accepted", "refused", "late", "λ")
 _SHARES = ("share", "recent_share")  # of all updates, and of the recent ones
 _LONGEST: Seconds = 1.0  # for which a status of more clients is given again
 
@@ -157,20 +158,10 @@ def without_clients(status: JSON) -> JSON:
 
 
 def status_table(status: JSON) -> RenderableType:
-    """Returns the state of a run, for a terminal."""
+    """Returns the state of a run for a terminal; what matters most stands last."""
     head = Table.grid(padding=(0, 2))
     head.add_row("run", status["run"])
     head.add_row("recipe", status["recipe"])
-    goal, (count, size) = status["stop"].get("versions"), status["buffer"]
-    of = f" of {goal:,}" if goal else ""
-    buffer = f"{count:,} of {size:,} updates in the buffer"
-    head.add_row("version", f"{status['version']:,}{of}, {buffer}")
-    updates = [f"{n:,} {verdict}" for verdict, n in status["updates"].items()]
-    rate = f"{status['updates_per_second']:.1f}/s"
-    head.add_row("updates", f"{', '.join(updates) or 'none yet'} ({rate})")
-    for name, value in status["metrics"].items():
-        at = f"at version {status['evaluated_version']:,}"
-        head.add_row(Text(printable(name)), f"{metric(value)} {at}")
     if status["unproved"]:
         head.add_row("unproved", f"{status['unproved']:,} claims of a later state")
     if status["disk"]:
@@ -184,22 +175,41 @@ def status_table(status: JSON) -> RenderableType:
         head.add_row("evicted", Text(printable(f"{name}: {why}" if why else name)))
     if labels := _labels(status):
         head.add_row("labels", Text(printable(labels)))
+    goal, (count, size) = status["stop"].get("versions"), status["buffer"]
+    of = f" of {goal:,}" if goal else ""
+    buffer = f"{count:,} of {size:,} updates in the buffer"
+    head.add_row("version", f"{status['version']:,}{of}, {buffer}")
+    updates = [f"{n:,} {verdict}" for verdict, n in status["updates"].items()]
+    rate = f"{status['updates_per_second']:.1f}/s"
+    head.add_row("updates", f"{', '.join(updates) or 'none yet'} ({rate})")
+    for name, value in status["metrics"].items():
+        at = f"at version {status['evaluated_version']:,}"
+        head.add_row(Text(printable(name)), f"{metric(value)} {at}")
     head.add_row("ended", status["ended"] or "no")
-    names = ("client", "does", "there", "accepted", "refused", "late by", "λ")
-    columns = (*names, "share", "recently")
-    table = Table(*columns, box=None, header_style="dim")
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
+    for column in ("client", "does", "there", *_NUMBERS, "share", "recent", "payload"):
+        is_word, is_name = column in ("client", "does", "there"), column == "client"
+        side: JustifyMethod = "left" if is_word else "right"
+        table.add_column(column, justify=side, no_wrap=not is_name)
     for client in sorted(status["clients"], key=lambda c: str(c["name"])):
+        lanes = read_lanes(OTHERS, client["traffic"]["lanes"])
+        payload = total(lanes.values()).payload
+        counts = [f"{client[name]:,}" for name in ("accepted", "refused", "staleness")]
+        counts.append(f"{client['weight']:.2f}")
         table.add_row(
-            Text(printable(client["name"])),  # not markup, whatever it holds
+            # Cut off after one line, and not markup, whatever it holds.
+            Text(printable(client["name"]), no_wrap=True, overflow="ellipsis"),
             "waits" if client["waiting"] else client["doing"],
             "yes" if client["present"] else "no",
-            *(f"{client[name]:,}" for name in ("accepted", "refused", "staleness")),
-            f"{client['weight']:.2f}",
+            *("" if client["role"] == "evaluator" else count for count in counts),
             *(f"{share:.1%}" if (share := client[name]) else "" for name in _SHARES),
+            in_bytes(payload) if payload else "",
         )
     if status["unlisted"]:
         table.add_row(f"[dim]and {status['unlisted']:,} more[/]")
-    return Group(head, Text(""), table, *_bytes(status))
+    lanes = read_lanes(OTHERS, status["traffic"]["lanes"])
+    totals = bytes_of_all(lanes, status["traffic"]["values"])
+    return Group(*totals, table, Text(""), head)
 
 
 def _labels(status: JSON) -> str:
@@ -229,23 +239,3 @@ def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
         if client["skipped"]:
             left_out = f"{client['name']} left out {client['skipped']:,} samples"
             yield "skipped", f"{left_out}, last: {client['why']}"
-
-
-def _bytes(status: JSON) -> list[RenderableType]:
-    """Makes tables of the bytes of all clients and of each client."""
-    lanes: dict[Lane, Load] = {}
-    names = {}
-    for number, client in enumerate(status["clients"]):
-        lanes |= read_lanes(cid := str(number), client["traffic"]["lanes"])
-        names[cid] = client["name"]
-    everything = read_lanes(OTHERS, status["traffic"]["lanes"])
-    if not everything:
-        return []
-    dim = status["traffic"]["values"]
-    return [
-        Text(""),
-        totals_table(everything, dim),
-        Text(overhead_line(everything), style="dim"),
-        Text(""),
-        clients_table(lanes, names, dim),
-    ]

@@ -11,10 +11,11 @@ from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
 from fedrun.callbacks import CALLBACKS, Notice, Notifier
 from fedrun.checkpoints.export import export_config, export_tables
-from fedrun.cli.traffic_tables import traffic_tables
+from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.config import FederationConfig, config_in, load_config
 from fedrun.flower import federation_of, is_flower, load_flower
 from fedrun.report import (
+    outcome,
     partition_page,
     partition_table,
     shares_of,
@@ -84,17 +85,15 @@ def simulate(
         hint.say("interrupted after the run; to look at it", _report_of(folder))
         notifier.end(results)
     export_config(results.folder, place)
-    shown = Console()
-    shown.print(summary_table(results))
-    traffic = read_traffic(results.folder)
-    if traffic is not None:
-        for table in traffic_tables(traffic, results.names, results.dim):
-            shown.print(table)
+    shown, traffic = Console(), read_traffic(results.folder)
+    lanes = {} if traffic is None else traffic.lanes()
+    shown.print(*bytes_of_all(lanes, results.dim), summary_table(results), sep="\n")
     if report:
         export_tables(results.folder, results.folder / TABLES)
         tables = f"tables: {results.folder / TABLES} ({formats()})"
         console.print(tables, soft_wrap=True, markup=False, highlight=False)
         console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
+    shown.print(outcome(results), markup=False, highlight=False)
 
 
 def _federation(

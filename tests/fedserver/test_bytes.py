@@ -154,6 +154,9 @@ def test_the_status_has_them_by_client_direction_and_codec(server: Served) -> No
     text = shown(status_table(told))
     for word in ("dense", "control", "than float32", "in messages"):
         assert word in text
+    [row] = [line for line in text.splitlines() if line.startswith("ann")]
+    payload = client["payload_up"] + client["payload_down"]
+    assert row.rstrip().endswith(in_bytes(payload))
 
 
 def test_the_view_has_them_as_well(server: Served) -> None:

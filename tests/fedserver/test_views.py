@@ -1,8 +1,10 @@
 """One model, many views: status, its table, the terminal and the metrics agree."""
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fedcore.coordinator import records as r
 from fedrun.results.activity import Activity
@@ -78,6 +80,28 @@ def test_every_view_names_a_full_disk(
     assert why in shown(status_table(status_json(server.progress)))
     assert why in " ".join(shown(LiveView(server.progress)._draw()).split())
     server.server._core.trouble = ""
+
+
+def test_on_a_small_terminal_the_last_lines_of_a_status_say_how_the_run_stands(
+    server: Served,
+) -> None:
+    for number in range(40):
+        cid = f"client-{number}"
+        enrolled = r.Enrolled(at=1.0, cid=cid, name=cid, role="trainer")
+        failed = r.Failed(at=2.0, cid=cid, error="ValueError: no such file")
+        server.progress.observe([enrolled, decided(2.0, cid=cid), failed])
+    judge = r.Enrolled(at=1.0, cid="judge", name="judge", role="evaluator")
+    values = {"accuracy": 0.9555555555555556}
+    server.progress.observe(
+        [judge, r.Evaluated(at=3.0, cid="judge", version=3, values=values, samples=9)]
+    )
+    console = Console(file=io.StringIO(), width=80)
+    console.print(status_table(status_json(server.progress)))
+    last = str(console.file.getvalue()).splitlines()[-23:]  # type: ignore[attr-defined]
+    assert any(line.startswith("version ") for line in last)
+    shown_ = str(console.file.getvalue())  # type: ignore[attr-defined]
+    assert "…" not in shown_
+    assert "accuracy 0.9556 at version 3" in [" ".join(line.split()) for line in last]
 
 
 def test_a_name_that_reads_like_a_state_is_a_name(server: Served) -> None:
