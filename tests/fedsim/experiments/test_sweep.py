@@ -297,14 +297,14 @@ def test_a_point_that_is_no_federation_is_left_out() -> None:
     write()
     done = sweep("--grid", "algorithm.buffer=1,x")
     assert done.status == 0
-    assert "buffer=x: is left out: fed.yaml:2: algorithm.buffer: should be" in done.err
+    assert "buffer=x: is left out: algorithm.buffer=x: should be" in done.err
     assert [row["algorithm.buffer"] for row in rows("table")] == ["1"]
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--grid", "algorithm.bufer=3"), "fed.yaml:2: algorithm.bufer: unknown key"),
+        (("--grid", "algorithm.bufer=3"), "algorithm.bufer=3: unknown key"),
         (("--grid", "algorithm.buffer"), "--grid algorithm.buffer: expected field=val"),
         (("--grid", "a=1,,2"), "--grid a=1,,2: expected field=value"),
         (("--grid", "seed=1,2"), "--grid seed=1,2: the option --seeds sets the seeds"),
