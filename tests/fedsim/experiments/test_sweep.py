@@ -250,6 +250,28 @@ def test_run_folders_are_kept_if_that_is_asked_for() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "there is nothing to sweep (--grid, --range)"),
+        (("--grid", "algorithm.client.lr=0.1"), "this is one of algorithm.client.lr"),
+    ],
+)
+def test_a_sweep_of_other_fields_is_not_overwritten(
+    words: tuple[str, ...], sentence: str
+) -> None:
+    write()
+    sweep("--grid", "algorithm.buffer=1,2")
+    before = rows("table")
+    refused = sweep(*words).sentence(os.EX_CONFIG)
+    assert refused == (
+        f"out: holds a sweep of algorithm.buffer, and {sentence}; "
+        "give another folder (--out)"
+    )
+    assert rows("table") == before
+    assert sweep(*words, "-o", "other").status == 0
+
+
 def test_the_number_of_processes_changes_nothing() -> None:
     write()
     for jobs in ("1", "2"):
