@@ -30,7 +30,7 @@ from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.cli.interruption import Hint
 from fedsim.progress import RunProgress
-from fedsim.stacked import can_go_on
+from fedsim.snapshots import can_go_on
 
 TABLES = "tables"  # beside the report
 
@@ -130,7 +130,7 @@ def _report_of(folder: Path) -> list[str]:
 def _hint_at_continuing(
     hint: Hint, words: Sequence[str], folder: Path, out: Path | None
 ) -> None:
-    """Sets the hint: a stacked run can continue, another one begins again."""
+    """Sets the hint: a run with a snapshot can go on, another one begins again."""
     results = Results(folder)
     with suppress(JournalError):  # there is none yet
         if can_go_on(folder):
@@ -139,19 +139,14 @@ def _hint_at_continuing(
         if results.summary["ended"] is not None:
             hint.say("interrupted after the run; to look at it", _report_of(folder))
             return
-        versions = results.summary["versions"]
-        if not versions:
+        if not results.summary["versions"]:
             place = [] if out is None else ["--out", str(out)]
             what = "interrupted before the first version; to begin again"
             hint.say(what, [*words, *place])
             return
         if out is not None:
             words = [*words, "--out", str(_other(out))]
-        hint.say(
-            f"interrupted at version {versions:,}; clients that are simulated one by "
-            "one cannot go on; to begin again",
-            words,
-        )
+        hint.say("interrupted, and cannot go on; to begin again", words)
 
 
 def _other(folder: Path) -> Path:
