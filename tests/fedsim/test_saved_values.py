@@ -19,7 +19,7 @@ from fedsim.saved_values import load, save
 class Foreign(NamedTuple):
     """A tuple of a user's method."""
 
-    count: int
+    size: int
 
 
 def again(value: Any) -> Any:
@@ -28,7 +28,9 @@ def again(value: Any) -> Any:
     return load(json.loads(json.dumps(save(value, arrays))), arrays)
 
 
-leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+leaves: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+)
 leaves |= st.text() | st.binary() | st.sampled_from(Verdict)
 leaves |= st.builds(Held, st.text(), st.integers(), st.text())
 leaves |= st.builds(Timer, st.just("lease"), st.text(), st.integers())
@@ -77,7 +79,8 @@ def test_a_client_comes_back_with_its_vectors() -> None:
     "name", ["os:system", "fedcore.nowhere:X", "fedrun.run:Run", "fedcore.rng:Key.root"]
 )
 def test_no_other_class_is_made_of_what_a_file_says(name: str) -> None:
-    for saved in ({name: []}, {"enum": name, "is": "x"}):
+    made: list[dict[str, Any]] = [{name: []}, {"enum": name, "is": "x"}]
+    for saved in made:
         with pytest.raises(ValueError, match="is no class of a snapshot"):
             load(saved, {})
 
