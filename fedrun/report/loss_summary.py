@@ -135,7 +135,7 @@ def _reason(decided: Sequence[Decided]) -> str:
     """Says how stale the stalest update was; stacked runs keep no reasons."""
     stale = (r for r in decided if r.verdict is Verdict.REJECTED_STALE)
     latest = max(stale, key=lambda r: r.staleness)
-    return latest.reason or f"up to {latest.staleness:,} versions"
+    return latest.reason or f"up to {counted(latest.staleness, 'version')}"
 
 
 def _failed(results: Results) -> list[str]:
