@@ -364,10 +364,12 @@ _BEGIN, _END = "<!-- metrics: fedserver/web/metrics.py -->\n", "<!-- end of metr
 def metrics_table() -> str:
     """The metrics of a server as a table."""
     rows = ["| metric | type | what it says | labels |", "| --- | --- | --- | --- |"]
-    for name, kind, says, labels, values in METRICS:
-        told = " and ".join(f"`{label}`" for label in labels)
+    for metric in METRICS:
+        told = " and ".join(f"`{label}`" for label in metric.labels)
+        values = metric.values or ", ".join(metric.known)
         rows.append(
-            f"| `{name}` | {kind} | {says} | {told}{': ' if told else ''}{values} |"
+            f"| `{metric.name}` | {metric.kind} | {metric.help} "
+            f"| {told}{': ' if told else ''}{values} |"
         )
     return "\n".join(rows) + "\n"
 

@@ -17,7 +17,8 @@ from fedcore.coordinator.records import Act, SnapshotOrdered, Stepped
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
-from fedcore.typing import Seconds, Vector
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Seconds, Vector
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import load_model, load_rest
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover, remove
@@ -39,13 +40,21 @@ class Run:
     actions: list[Action]  # to be carried out first; their records are on disk
     recovered: int | None  # records replayed; None for a fresh run
 
-    def snapshot(self, number: int) -> None:
+    def snapshot(
+        self, number: int, more: JSON | None = None, beside: Arrays | None = None
+    ) -> None:
         """Writes the state after record ``number``, from which a restart can begin.
+
+        Args:
+            number: of the last record.
+            more: what else belongs to it, such as simulated clients.
+            beside: vectors of that, under names that the server's state has not.
 
         Raises:
             DiskError: it could not be written.
         """
         scalars, arrays = self.coordinator.state.dump()
+        scalars, arrays = {**scalars, **(more or {})}, {**arrays, **(beside or {})}
         keep_bytes = self.config.journal.keep_bytes
         self.journal.save_snapshot(number, scalars, arrays, keep_bytes)
 

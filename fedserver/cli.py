@@ -120,7 +120,8 @@ def status(run: str, as_json: bool, **trust: Any) -> None:
 
     RUN is the folder of the run that it serves; HOST is where it listens.
     """
-    from fedserver.remote import ask_status, status_table
+    from fedserver.remote import ask_status
+    from fedserver.status import status_table
 
     found = ask_status(run, **trust)
     if as_json:

@@ -1,4 +1,4 @@
-"""Shows a run on a terminal: its progress, its clients and its bytes."""
+"""Shows a run on a terminal: its progress, its clients, its bytes and its news."""
 
 import textwrap
 import time
@@ -13,23 +13,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.coordinator.acts import why_waiting
+from fedcore.coordinator import records
+from fedcore.coordinator.acts import said, why_waiting
 from fedcore.text import printable
 from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.codec import Row
+from fedrun.results.activity import Activity
 from fedrun.results.coverage import LEAST_RECENT
+from fedrun.results.failures import last_line
 from fedrun.results.warnings import absence, warnings
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, of_way, total
-from fedrun.units import in_bytes
-from fedserver.news import sentence_on
-from fedserver.progress import ClientProgress, Progress, goals
-from fedserver.stall import stall
+from fedrun.units import counted, in_bytes, metric
+from fedserver.progress import ClientProgress, Progress
 
 MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
 MOST_WARNINGS = 2
 LEAST_NEWS = 3  # lines that the table of bytes leaves to the news
 WIDE = 100  # columns, from which on there is room for the names of codecs
-_COUNTS = ("accepted", "refused", "late by", "λ")
+_COUNTS = ("accepted", "refused", "late", "λ")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -84,7 +85,7 @@ class LiveView:
 
     def _head(self) -> list[RenderableType]:
         """Returns the top lines: address, version, updates, bytes, goals, warnings."""
-        progress, state = self._progress, self._progress.run.coordinator.state
+        progress, state = self._progress, self._progress.state
         verdicts = progress.verdicts
         refused = sum(verdicts.values()) - verdicts["accepted"]
         return [
@@ -102,8 +103,8 @@ class LiveView:
         """Says why the run stands still, and which clients are hardly in the model."""
         coverage = self._progress.coverage
         away = absence(coverage) if coverage.recent_updates >= LEAST_RECENT else ""
-        paused = why_waiting(self._progress.run.coordinator.state)
-        sentences = [paused, stall(self._progress), *warnings(coverage), away]
+        paused = why_waiting(self._progress.state)
+        sentences = [paused, self._progress.stalled, *warnings(coverage), away]
         found = [printable(each) for each in sentences if each][:MOST_WARNINGS]
         width = self._console.size.width - 4
         lines = [line for text in found for line in _folded(text, width, "  ")]
@@ -119,7 +120,7 @@ class LiveView:
 
     def _goals(self) -> list[RenderableType]:
         """Draws a bar for each goal of the run."""
-        found = goals(self._progress.run)
+        found = self._progress.goals
         widest = max((len(name) for name, *_ in found), default=0)
         lines: list[RenderableType] = []
         for name, now, goal in found:
@@ -140,7 +141,7 @@ class LiveView:
         for name in shown:
             past = [m[name] for _, m in self._progress.metrics if name in m]
             line = Text(f"{name:<{widest}}  ", no_wrap=True, overflow="ellipsis")
-            line.append(f"{newest[name]:.4f}", "bold")
+            line.append(metric(newest[name]), "bold")
             line.append(f"  {sparkline(past, 24)}")
             if not lines:
                 line.append(f"  at version {version:,}", "dim")
@@ -157,12 +158,13 @@ class LiveView:
         for column in (*_COUNTS, "up", "down"):
             table.add_column(column, justify="right", no_wrap=True)
         lanes = by_client(self._progress.traffic.lanes())
+        waiting = self._progress.sessions.waiting
         clients = sorted(self._progress.clients.items(), key=lambda c: -c[1].seen)
         most = min(MOST_CLIENTS, room if len(clients) <= room else max(1, room - 1))
         for cid, client in sorted(clients[:most], key=lambda c: c[1].name):
             own = lanes.get(cid, {})
             moved = (_passed(own, way, codecs=wide) for way in WAYS)
-            table.add_row(*_row(client), *moved)
+            table.add_row(*_row(client, cid in waiting), *moved)
         if len(clients) <= most:
             return _Part(table, table.row_count + 1)
         more = _line(f"[dim]and {len(clients) - most:,} more[/]")
@@ -228,26 +230,26 @@ def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
 
 
 _STYLES = {
-    "lost": "red",
-    "failed": "red",
-    "evicted": "red",
-    "away": "yellow",
-    "left": "dim",
+    Activity.TRAINS: "green",
+    Activity.EVALUATES: "green",
+    Activity.LOST: "red",
+    Activity.FAILED: "red",
+    Activity.EVICTED: "red",
+    Activity.AWAY: "yellow",
 }
 
 
-def _row(client: ClientProgress) -> list[RenderableType]:
-    busy = "green" if " " in client.doing else "dim"  # trains 12, evaluates 10
-    does = f"[{_STYLES.get(client.doing, busy)}]{client.doing}[/]"
-    name = _short(client.name)
+def _row(client: ClientProgress, waits: bool) -> list[RenderableType]:
+    doing = "waits" if waits else client.doing
+    does = Text(doing, _STYLES.get(client.activity, "dim"))
     if client.role == "evaluator":
-        return [name, does, *("" for _ in _COUNTS)]
+        return [_short(client.name), does, *("" for _ in _COUNTS)]
     return [
-        name,
+        _short(client.name),
         does,
         f"{client.accepted:,}",
         f"{client.refused:,}" if client.refused else "",
-        str(client.staleness),
+        f"{client.staleness:,}",
         f"{client.weight:.2f}",
     ]
 
@@ -260,3 +262,39 @@ def sparkline(values: list[float], width: int = 40) -> str:
         return _BARS[3] * len(recent)
     scale = (len(_BARS) - 1) / (high - low)
     return "".join(_BARS[round((value - low) * scale)] for value in recent)
+
+
+def sentence_on(record: Row, progress: Progress) -> str:
+    """Returns a sentence on a record for the operator; empty if it is no news."""
+    name = progress.name(getattr(record, "cid", ""))
+    match record:
+        case records.Lost():
+            return f"{name} is lost"
+        case records.Failed():
+            return f"{name} failed: {last_line(record.error)}"
+        case records.Skipped():
+            some = counted(record.count, "sample")
+            return f"{name} left out {some}: {printable(record.why)}"
+        case records.Unproved():
+            return f"{name} claims a later state, without proof"
+        case records.HistoryForked():
+            return f"a new history begins: {printable(record.reason)}"
+        case records.Evaluated():
+            values = [f"{printable(k)} {metric(v)}" for k, v in record.values.items()]
+            who = "" if progress.is_evaluator(record.cid) else f"{name}: "
+            what = f"{'  '.join(values)}, n = {record.samples:,}"
+            return f"{who}version {record.version:,}: {what}"
+        case records.Closed():
+            return f"the run has ended: {printable(record.reason)}"
+        case records.Freed():
+            return f"the operator frees the name {printable(record.name)}"
+        case (
+            records.Paused()
+            | records.Unpaused()
+            | records.Evicted()
+            | records.Readmitted()
+            | records.SnapshotOrdered()
+        ):
+            return printable(said(record))
+        case _:
+            return ""

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,25 +10,17 @@ from fedwire.connect import SOCKET, Address, explaining, parse_address
 from fedwire.service import SERVICE, Stub
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from fedcore.errors import ConfigError, JournalError, UnavailableError
-from fedcore.text import printable
 from fedcore.typing import JSON
-from fedrun.cli.traffic_tables import clients_table, overhead_line, totals_table
 from fedrun.journal import exists
 from fedrun.lock import is_locked
 from fedrun.run import Done, free_name
 from fedrun.run import operate as operate_unserved
-from fedrun.traffic import OTHERS, Lane, Load, read_lanes
-from fedrun.units import counted
 from fedserver.acts import event_of, this_operator
 from fedserver.listening import OPERATOR_FILE
 
 Reply = TypeVar("Reply")
-MOST_LABELS = 12  # in a line of the status
 _PATIENCE, _FREE_SECONDS, _ACT_SECONDS = 5.0, 10.0, 60.0  # seconds
 
 
@@ -168,121 +160,3 @@ def _at(
         if isinstance(error, UnavailableError) and is_locked(folder):
             raise  # its disk fails, or it is about to stop
         return unserved(folder)
-
-
-def status_table(status: JSON) -> RenderableType:
-    """Returns the state of a run, for a terminal."""
-    head = Table.grid(padding=(0, 2))
-    head.add_row("run", status["run"])
-    head.add_row("recipe", status["recipe"])
-    goal = status["stop"].get("versions")
-    of = f" of {goal}" if goal else ""
-    head.add_row("version", f"{status['version']}{of}, {_buffer(status)}")
-    updates = ", ".join(f"{n} {v}" for v, n in status["updates"].items()) or "none yet"
-    head.add_row("updates", f"{updates} ({status['updates_per_second']:.1f}/s)")
-    for name, value in status["metrics"].items():
-        at = status.get("evaluated_version", status.get("measured"))  # an older server
-        head.add_row(Text(printable(name)), f"{value:.4f} at version {at}")
-    if status["unproved"]:
-        head.add_row("unproved", f"{status['unproved']:,} claims of a later state")
-    if status.get("disk"):
-        head.add_row("disk", Text(status["disk"]))
-    for what, sentence in _troubles(status):
-        head.add_row(what, Text(sentence))
-    if (why := status.get("paused")) is not None:  # an older server tells neither
-        paused = "nobody is given training until it is resumed"
-        head.add_row("paused", Text(printable(f"{why}: {paused}" if why else paused)))
-    for name, why in status.get("evicted", {}).items():
-        head.add_row("evicted", Text(printable(f"{name}: {why}" if why else name)))
-    if labels := _labels(status):
-        head.add_row("labels", Text(printable(labels)))
-    head.add_row("ended", status["ended"] or "no")
-    names = ("client", "does", "there", "accepted", "refused", "late by", "λ")
-    table = Table(
-        *(*names, "share", "recently"),
-        box=None,
-        header_style="dim",
-    )
-    for client in sorted(status["clients"], key=lambda c: str(c["name"])):
-        table.add_row(
-            Text(printable(client["name"])),  # not markup, whatever it holds
-            _doing(client),
-            "yes" if client["present"] else "no",
-            str(client["accepted"]),
-            str(client["refused"]),
-            str(client["staleness"]),
-            f"{client['weight']:.2f}",
-            *(_share(client, name) for name in ("share", "recent_share")),
-        )
-    if status["unlisted"]:
-        table.add_row(f"[dim]and {status['unlisted']:,} more[/]")
-    return Group(head, Text(""), table, *_bytes(status))
-
-
-def _doing(client: JSON) -> str:
-    """What a client does, in a word; an older server tells of none that waits."""
-    return "waits" if client.get("waiting") else str(client["doing"])
-
-
-def _share(client: JSON, name: str) -> str:
-    """A client's share in the model, where it has one; an older server tells none."""
-    return f"{client[name]:.1%}" if client.get(name) else ""
-
-
-def _labels(status: JSON) -> str:
-    """The shares of the labels in the model, the largest first."""
-    found = status.get("coverage", {}).get("labels", {})
-    shares = sorted(((own["share"], name) for name, own in found.items()), reverse=True)
-    said = [f"{name}: {share:.1%}" for share, name in shares[:MOST_LABELS]]
-    more = len(shares) - len(said)
-    return ", ".join(said) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
-    """Yields warnings: a stalled run, clients that the model hardly has, failures.
-
-    An older server sends none of these.
-    """
-    if "coverage" not in status:
-        return
-    if status["stalled"]:
-        yield "stalled", status["stalled"]
-    covered = status["coverage"]
-    for warning in covered["warnings"]:
-        yield "warning", warning
-    if covered["absence"]:
-        yield "missing", covered["absence"]
-    for client in status["clients"]:
-        if client["failures"]:
-            times = f"{client['name']} failed {counted(client['failures'], 'time')}"
-            yield "failed", f"{times}, last: {client['error']}"
-        if why := client.get("waiting"):
-            yield "waiting", f"{client['name']} waits: {why}"
-        if client["skipped"]:
-            left_out = f"{client['name']} left out {client['skipped']:,} samples"
-            yield "skipped", f"{left_out}, last: {client['why']}"
-
-
-def _bytes(status: JSON) -> list[RenderableType]:
-    """Makes tables of the bytes of all clients and of each client."""
-    lanes: dict[Lane, Load] = {}
-    names = {}
-    for number, client in enumerate(status["clients"]):
-        lanes |= read_lanes(cid := str(number), client["traffic"]["lanes"])
-        names[cid] = client["name"]
-    everything = read_lanes(OTHERS, status["traffic"]["lanes"])
-    if not everything:
-        return []
-    dim = status["traffic"]["values"]
-    return [
-        Text(""),
-        totals_table(everything, dim),
-        Text(overhead_line(everything), style="dim"),
-        Text(""),
-        clients_table(lanes, names, dim),
-    ]
-
-
-def _buffer(status: JSON) -> str:
-    count, size = status["buffer"]
-    return f"{count} of {size} updates in the buffer"

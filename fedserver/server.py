@@ -37,7 +37,6 @@ from fedserver.metering import Metered
 from fedserver.progress import Progress
 from fedserver.service import FederationService
 from fedserver.sessions import Sessions
-from fedserver.stall import stall
 from fedserver.status import Status
 from fedserver.tracing import VersionSpans
 
@@ -70,6 +69,7 @@ class Server:
     def __post_init__(self) -> None:
         """Prepares the server; it opens nothing yet."""
         self.ready = asyncio.Event()
+        self.progress.not_ready = self._not_ready
         self.evaluator_starts: Callable[[], bool] = lambda: False
         """Whether the server's own evaluator runs or is about to."""
 
@@ -96,8 +96,8 @@ class Server:
             self.progress.observe,
             self._start_again,
         )
-        self.progress.watch(self.run)
-        status = Status(self.progress, self._sessions, self._core).text
+        self.progress.watch(self.run, self._sessions, self._core)
+        status = Status(self.progress).text
         versions = VersionSpans(self.tracer)
         if self.tracer is not OFF:
             self.progress.listeners.append(versions.observe)
@@ -231,7 +231,7 @@ class Server:
             await asyncio.sleep(_SWEEP)
             for cid in self._sessions.missing():
                 self._core.submit(ClientLost(at=self._core.now(), cid=cid))
-            stalled = stall(self.progress, self._core.trouble)
+            stalled = self.progress.stalled
             if stalled and not was_stalled:
                 _log.warning("%s", stalled)
             was_stalled = bool(stalled)
@@ -248,15 +248,11 @@ class Server:
         listen = self.run.config.server.web
         if listen is None:
             return None
-        from fedserver.web.figures import Figures
         from fedserver.web.port import WebPort
 
-        figures = Figures(
-            self.progress, self._core, self._sessions, lambda: not self.not_ready()
-        )
-        return WebPort(listen, self.not_ready, figures)
+        return WebPort(listen, self.progress)
 
-    def not_ready(self) -> str:
+    def _not_ready(self) -> str:
         """Returns why the server takes no work, in a sentence; empty: it does.
 
         By then the journal is open and recovered, and the model loaded.

@@ -119,7 +119,7 @@ def _missing_targets(
     def look(record: Row) -> None:
         if not isinstance(record, Evaluated) or not missing:
             return
-        if progress.clients[record.cid].role == "evaluator":
+        if progress.is_evaluator(record.cid):
             for name in sorted(missing - set(record.values)):
                 reported = ", ".join(record.values) or "nothing"
                 _log.warning(

@@ -16,7 +16,8 @@ from fedsim.evaluator import EvaluateModel
 from fedsim.exact import ExactClients
 from fedsim.fates import order_of_coming
 from fedsim.population import Population
-from fedsim.stacked import Saved, StackedClients
+from fedsim.snapshots import ONE_BY_ONE, Saved, Snapshots
+from fedsim.stacked import StackedClients
 from fedsim.world import World
 
 
@@ -38,16 +39,33 @@ class ExactEngine:
         world: World,
         population: Population,
         clients: ExactClients,
+        saved: Saved | None,
     ) -> None:
-        self._world, self._population, self._clients = world, population, clients
+        """``saved`` is the snapshot from which an interrupted run goes on."""
+        self._world, self._population = world, population
+        self._clients, self._saved = clients, saved
+        self._snapshots = Snapshots(world.run, ONE_BY_ONE, clients.dump)
 
     def execute(self, is_over: Callable[[], bool]) -> None:
-        """Lets the clients come, and handles events in the order of their time."""
+        """Begins the run, or continues it, and handles events in order of time."""
         give_up_when_deserted(self._world, self._population)
-        algorithm = self._world.run.config.algorithm
-        for who in order_of_coming(algorithm, self._population):
-            self._clients.fates.begin(who)
-        self._world.execute(is_over)
+        with self._world.interrupts.held():
+            if self._saved is None:
+                algorithm = self._world.run.config.algorithm
+                for who in order_of_coming(algorithm, self._population):
+                    self._clients.fates.begin(who)
+            else:
+                self._clients.load(self._saved)
+            self._world.execute(is_over, self._is_interrupted)
+
+    def _is_interrupted(self) -> bool:
+        """Takes a snapshot if one is due; returns whether somebody interrupts."""
+        came = self._world.interrupts.came
+        self._snapshots.look()
+        if not (came or self._snapshots.due) or not self._clients.can_be_saved:
+            return False
+        self._snapshots.take()
+        return came
 
     def clients(self) -> Iterable[tuple[Client, State]]:
         """What the user's code is told about each client, and what that keeps."""

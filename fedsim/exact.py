@@ -5,8 +5,9 @@ same order of arrival gives the same model, bit for bit.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from heapq import heappush
+from typing import Any, NamedTuple
 
 from fedcore.clients import ClientAlgorithmConfig, in_common_steps
 from fedcore.controllers import Report
@@ -16,6 +17,7 @@ from fedcore.coordinator.events import (
     Event,
     ModelEvaluated,
     SamplesSkipped,
+    Timer,
     UpdatePushed,
 )
 from fedcore.errors import DivergedError, WorkloadError
@@ -23,14 +25,21 @@ from fedcore.model import Metrics
 from fedcore.participant import Outcome, Participant, ParticipantState, assigned
 from fedcore.protocol import Ack, Plan, Reply
 from fedcore.training import Trainer
-from fedcore.typing import Seconds, State, Vector
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Seconds, State, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
+from fedsim import saved_values
 from fedsim.client_data import ClientData
+from fedsim.evaluator import NAME as EVALUATOR
 from fedsim.evaluator import EvaluateModel
 from fedsim.fates import ASKS, DROPS, FINISHES, READY, RECEIVES, RETRY, UPLOADS, Fates
 from fedsim.population import Population
-from fedsim.world import World
+from fedsim.snapshots import Saved
+from fedsim.world import Alarm, World
+
+# What ExactClients know of messages and tasks under way; a snapshot holds it.
+_ON_THE_WAY = ("_replies", "_acks", "_loses_answer", "_durations")
 
 
 class _Task(NamedTuple):
@@ -42,6 +51,20 @@ class _Task(NamedTuple):
     steps: int
     wanted: int | None
     """How many samples the whole task is to use; None: the usual number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What will happen to a client."""
+
+    clients: "ExactClients"
+    what: int
+    who: int
+    life: int
+
+    def __call__(self) -> None:
+        """Lets it happen."""
+        self.clients.happen(self.what, self.who, self.life)
 
 
 class ExactClients:
@@ -99,7 +122,7 @@ class ExactClients:
             self.ask,
             self._receive,
         )
-        self.participants = list(map(self._enrol, clients))
+        self.participants = list(map(self._participant, clients))
         if population.needs_labels:
             population.show_labels(self._data.label_counts)
 
@@ -109,32 +132,35 @@ class ExactClients:
         kept = (state.kept for state in states)
         return list(zip(self.clients, kept, strict=True))
 
-    def _enrol(self, client: Client) -> Participant:
+    def _participant(self, client: Client) -> Participant:
+        run = self._world.run
+        state = ParticipantState(client.name, run.run_id, run.coordinator.state.epoch)
+        self._world.actors[client.name] = self
+        algorithm = run.coordinator.algorithm.of_client(client.name)
+        return Participant(algorithm, state)
+
+    def enrol(self) -> None:
+        """Enrols all clients, at the beginning of the run."""
         world = self._world
-        coordinator = world.run.coordinator
-        state = ParticipantState(client.name, world.run.run_id, coordinator.state.epoch)
-        algorithm = coordinator.algorithm.of_client(client.name)
-        participant = Participant(algorithm, state)
-        world.actors[client.name] = self
-        event = ClientEnrolled(
-            at=world.clock.now,
-            cid=client.name,
-            name=client.name,
-            index=client.index,
-            count=client.count,
-        )
-        world.feed(event)
-        participant.derive(world.version_0, coordinator.state.published.origin)
-        return participant
+        for client, participant in zip(self.clients, self.participants, strict=True):
+            event = ClientEnrolled(
+                at=world.clock.now,
+                cid=client.name,
+                name=client.name,
+                index=client.index,
+                count=client.count,
+            )
+            world.feed(event)
+            origin = world.run.coordinator.state.published.origin
+            participant.derive(world.version_0, origin)
 
     def _at(self, when: Seconds, what: int, who: int) -> None:
-        life = self._life[who]
+        self._world.clock.at(when, Happening(self, what, who, self._life[who]))
 
-        def happen() -> None:
-            if self._life[who] == life:
-                self._handlers[what](who)
-
-        self._world.clock.at(when, happen)
+    def happen(self, what: int, who: int, life: int) -> None:
+        """Lets something happen to a client, unless that life of it has ended."""
+        if self._life[who] == life:
+            self._handlers[what](who)
 
     def _later(self, delay: Seconds, what: int, who: int) -> None:
         self._at(self._world.clock.now + delay, what, who)
@@ -392,3 +418,77 @@ class ExactClients:
             self._later(RETRY, UPLOADS, who)
         elif outcome is not Outcome.IGNORED:
             self.ask(who)
+
+    # ----------------------------------------------------------------- resuming
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether :meth:`dump` knows all that is to happen at this very moment."""
+        clock = self._world.clock
+        now = [what for when, _, what in clock.queue if when <= clock.now]
+        return all(isinstance(what, Happening | Alarm) for what in now)
+
+    def dump(self, arrays: Arrays) -> JSON:
+        """Returns all that the rest of the run depends on; vectors go to ``arrays``.
+
+        What the evaluator has to do is left out: it begins anew.
+        """
+        world, coordinator = self._world, self._world.run.coordinator
+        events: list[Any] = []
+        for when, ticket, what in world.clock.queue:
+            if isinstance(what, Happening):
+                events.append((when, ticket, (what.what, what.who, what.life)))
+            elif isinstance(what, Alarm) and not _is_anew(what.timer):
+                events.append((when, ticket, what.timer))
+        participants = [
+            {name: value for name, value in vars(each).items() if name != "algorithm"}
+            for each in self.participants
+        ]
+        pulls = [coordinator.pulls.waiting(name) for name in self._names]
+        saved = {
+            "now": world.clock.now,
+            "ticket": world.clock.ticket(),
+            "events": events,
+            "participants": participants,
+            "pulls": [pull for pull in pulls if pull is not None],
+            "rounds": coordinator.rounds.dump(),
+            "evaluations": coordinator.evaluations.dump(),
+            "world": world.dump(self._names),
+            "fates": self.fates.dump(),
+            "life": self._life,
+            **{name: getattr(self, name) for name in _ON_THE_WAY},
+        }
+        return saved_values.save(saved, arrays)
+
+    def load(self, known: Saved) -> None:
+        """Takes over what :meth:`dump` returned, after the server's state."""
+        saved = saved_values.load(*known)
+        world, coordinator = self._world, self._world.run.coordinator
+        clock = world.clock
+        clock.go_on(saved["now"], saved["ticket"])
+        clock.queue[:] = [
+            (when, ticket, what)
+            for when, ticket, what in clock.queue
+            if not isinstance(what, Alarm) or _is_anew(what.timer)
+        ]
+        for when, ticket, what in saved["events"]:
+            is_timer = isinstance(what, Timer)
+            happens = Alarm(world, what) if is_timer else Happening(self, *what)
+            heappush(clock.queue, (when, ticket, happens))
+        for participant, values in zip(
+            self.participants, saved["participants"], strict=True
+        ):
+            vars(participant).update(values)
+        coordinator.rounds.load(saved["rounds"])  # its timers are among the events
+        coordinator.evaluations.load(saved["evaluations"])
+        coordinator.pulls.load(saved["pulls"])
+        world.load(saved["world"], self._names)
+        self.fates.load(saved["fates"])
+        self._life[:] = saved["life"]
+        for name in _ON_THE_WAY:
+            vars(self)[name] = saved[name]
+
+
+def _is_anew(timer: Timer) -> bool:
+    """Whether a run that goes on sets a timer anew: its end, and the evaluator's."""
+    return timer.kind == "stop" or timer.subject == EVALUATOR

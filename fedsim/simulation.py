@@ -36,7 +36,8 @@ from fedsim.evaluator import (
 )
 from fedsim.interrupts import Interrupts
 from fedsim.population import Population
-from fedsim.stacked import Saved, reopen, stacked_clients, stacked_model
+from fedsim.snapshots import ONE_BY_ONE, STACKED, Saved, reopen
+from fedsim.stacked import stacked_clients, stacked_model
 from fedsim.world import World
 
 _log = logging.getLogger(__name__)
@@ -179,12 +180,12 @@ def _open_run(
 ) -> tuple[Run, Saved | None]:
     """Starts a run on disk, or opens the one to resume with its last snapshot."""
     if resume:
-        if stacked is None:
+        if config.simulate.arrivals is not None:
             raise ConfigError(
-                "resume: clients that are simulated one by one cannot go on after an "
-                "interruption (simulate.engine); start the run anew"
+                "resume: a recorded order of arrival is replayed in one go "
+                "(simulate.arrivals); start the run anew"
             )
-        return reopen(config, model.spec)
+        return reopen(config, model.spec, ONE_BY_ONE if stacked is None else STACKED)
     _make_room(config.server.journal)
     run = start_run(
         config,
@@ -216,10 +217,12 @@ def _engine(
     clients = exact_clients(
         world, population, devices.clients, workload, model, evaluate
     )
+    if saved is None:
+        clients.enrol()
     arrivals = world.run.config.simulate.arrivals
     if arrivals is not None:
         return ReplayEngine(world, clients, arrivals)
-    return ExactEngine(world, population, clients)
+    return ExactEngine(world, population, clients, saved)
 
 
 def _evaluator(

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
 from fedcore.coordinator.actions import (
     Action,
@@ -36,7 +36,6 @@ from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.callbacks import Notice
 from fedrun.commit import GroupCommit
-from fedrun.journal import WITHOUT_UPDATES
 from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run
 from fedrun.traffic import Lane, Traffic, Way, codec_of
@@ -83,7 +82,7 @@ class World:
         self.follow: Callable[[], None] = lambda: None  # after the server's actions
         self.start: Callable[[Lease], None] | None = None  # a task, without a pull
         self._group = GroupCommit(run)
-        self._group.snapshots = not run.journal.store.noted(WITHOUT_UPDATES)
+        self._group.snapshots = False  # those that an engine takes hold clients, too
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
         self._on_event, self._is_stopping = on_event, False
@@ -97,15 +96,18 @@ class World:
         """The initial model, which every client can derive by itself, shape (D,)."""
         return self.run.journal.initial()[1]
 
-    def execute(self, until: Callable[[], bool]) -> None:
+    def execute(
+        self, until: Callable[[], bool], stops: Callable[[], bool] = lambda: False
+    ) -> None:
         """Executes events until a condition holds or there are no more events.
 
         Args:
             until: the condition. It is checked after each event once the run has
                 ended or a client has given up.
+            stops: asked before each event whether to execute no more.
         """
         happens = self.clock.next
-        while (what := happens()) is not None:
+        while not stops() and (what := happens()) is not None:
             what()
             if (self.ended is not None or self.failures) and until():
                 return
@@ -164,6 +166,29 @@ class World:
                 self._traffic.count(
                     lane, payload=load.payload, transfers=load.transfers
                 )
+
+    def dump(self, cids: Collection[str]) -> dict[str, Any]:
+        """Returns what these clients' part of the world depends on, for :meth:`load`.
+
+        The records that were made are in the journal then.
+        """
+        self.commit()
+        lanes = [
+            (*lane, load.transfers, load.payload)
+            for lane, load in self._traffic.lanes().items()
+            if lane.cid in cids
+        ]
+        gave_up = [str(error) for error in self.failures]
+        return {"nonce": self._nonce, "lanes": lanes, "failures": gave_up}
+
+    def load(self, saved: dict[str, Any], cids: Collection[str]) -> None:
+        """Takes over what :meth:`dump` returned."""
+        self._nonce = max(self._nonce, saved["nonce"])
+        self.failures = [UserCodeError(text) for text in saved["failures"]]
+        self.forget_traffic(cids)
+        for cid, way, codec, transfers, payload in saved["lanes"]:
+            lane = Lane(cid, way, codec)
+            self._traffic.count(lane, payload=payload, transfers=transfers)
 
     def step(self, at: Seconds, reason: StepReason) -> None:
         """Makes a version of the updates in the buffer."""

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fedrun.report import page
+from tests.page_faults import Checked
+
 # Ctrl-C is heard, as on a terminal: what a shell starts in the background ignores it,
 # and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +68,14 @@ def _is_there(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _every_page_is_sound() -> Iterator[None]:
+    """Looks at each page that a test makes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "_PAGE", Checked(page._PAGE))
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,5 +1,6 @@
 """Pulls that wait: who gets a task, and how each pull is answered."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from fedcore.coordinator.actions import (
@@ -119,6 +120,10 @@ class Pulls:
     def waiting(self, cid: str) -> Pull | None:
         """The pull with which a client waits; None if it does not wait."""
         return self._pulls.get(cid)
+
+    def load(self, pulls: Iterable[Pull]) -> None:
+        """Takes over pulls that waited when a snapshot was taken; nothing follows."""
+        self._pulls.update((pull.cid, pull) for pull in pulls)
 
     def withdraw(self, cid: str) -> None:
         """Forgets that a client waits, for a task or to evaluate; it may wait again.

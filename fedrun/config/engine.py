@@ -27,8 +27,8 @@ class EngineConfig(Config):
     """Bytes of the clients' states that stay in memory between tasks; the rest goes to
     temporary files."""
     snapshot_seconds: float = Field(default=60.0, gt=0)
-    """stacked: real seconds between snapshots, from which a killed run resumes. A run
-    that is interrupted writes one more."""
+    """Real seconds between snapshots, from which a killed run resumes. A run that is
+    interrupted writes one more."""
 
     @model_validator(mode="after")
     def _fits_the_kind(self) -> "EngineConfig":

@@ -15,19 +15,35 @@ _SECTION_OF_ALL = "(whole file)"
 
 
 def explain(
-    error: ValidationError, raw: Any, model: type[BaseModel], source: str, text: str
+    error: ValidationError,
+    raw: Any,
+    model: type[BaseModel],
+    source: str,
+    text: str,
+    changes: Iterable[str] = (),
 ) -> list[str]:
-    """Returns a line for each mistake, in the order of the file."""
+    """Returns a line for each mistake, in the order of the file.
+
+    A mistake in a ``field=value`` change names the change, and no line of the file.
+    """
     lines = _line_numbers(text)
+    changed = {tuple(each.partition("=")[0].split(".")): each for each in changes}
     found = []
     for detail in error.errors(include_url=False):
         path = detail["loc"]
+        section = path[:-1] if detail["type"] == "missing" else path
         line = _line_of(path, lines)
-        where = f"{source}:{line}" if line else source
         field = ".".join(map(str, path)) or _SECTION_OF_ALL
-        found.append(
-            (line or 0, f"{where}: {field}: {_sentence(detail, raw, path, model)}")
-        )
+        where = f"{source}:{line}: {field}" if line else f"{source}: {field}"
+        inside = [each for at, each in changed.items() if section == at[: len(section)]]
+        if section and inside:
+            where = f"{where}, with {', '.join(inside)}"
+        setting = (*path, "kind") if detail["type"] == "unknown_kind" else path
+        for at, each in changed.items():
+            if setting[: len(at)] == at:
+                where = each if setting == at else f"{each}: {field}"
+        sentence = _sentence(detail, raw, path, model)
+        found.append((line or 0, f"{where}: {sentence}"))
     return [sentence for _, sentence in sorted(found, key=lambda item: item[0])]
 
 

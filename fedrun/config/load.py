@@ -50,13 +50,16 @@ def config_in(
     Raises:
         ConfigError: it has mistakes, one in each line.
     """
+    changes = list(changes)
     for change in changes:
         change_config(raw, change)
     raw = name_files(raw, folder)
-    return _in_folder(parse_config(raw, source, text), folder)
+    return _in_folder(parse_config(raw, source, text, changes), folder)
 
 
-def parse_config(raw: Any, source: str = "config", text: str = "") -> FederationConfig:
+def parse_config(
+    raw: Any, source: str = "config", text: str = "", changes: Iterable[str] = ()
+) -> FederationConfig:
     """Returns the federation that plain data describes.
 
     The files of methods that it names are not imported; somebody must have done so.
@@ -66,7 +69,7 @@ def parse_config(raw: Any, source: str = "config", text: str = "") -> Federation
     """
     load_installed()
     require_named(raw)
-    return checked(FederationConfig, raw, source, text)
+    return checked(FederationConfig, raw, source, text, changes)
 
 
 def parse_algorithm(text: str) -> AlgorithmConfig:

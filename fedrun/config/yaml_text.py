@@ -1,6 +1,6 @@
 """Reads YAML files of the user with a sentence for each mistake, and writes values."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,7 +51,9 @@ def mapping_of(
     return raw
 
 
-def checked(model: type[Model], raw: Any, source: str, text: str) -> Model:
+def checked(
+    model: type[Model], raw: Any, source: str, text: str, changes: Iterable[str] = ()
+) -> Model:
     """Returns plain data as a model.
 
     Args:
@@ -59,6 +61,7 @@ def checked(model: type[Model], raw: Any, source: str, text: str) -> Model:
         raw: the data.
         source: where they are from, for errors.
         text: the YAML that they were read from, for the lines of mistakes.
+        changes: those of the data that are not in the YAML, as ``field=value``.
 
     Raises:
         ConfigError: one line for each mistake.
@@ -66,7 +69,7 @@ def checked(model: type[Model], raw: Any, source: str, text: str) -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        lines = explain(error, raw, model, source, text)
+        lines = explain(error, raw, model, source, text, changes)
         raise ConfigError("\n".join(lines)) from error
 
 

@@ -11,8 +11,6 @@ from fedrun.files import load_arrays, load_model
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 
-_WHOLE = "server."  # before the arrays of the server, where a snapshot holds others too
-
 
 def public_model(journal: Journal, version: int) -> Vector:
     """Returns the model that clients received as this version.
@@ -63,12 +61,9 @@ def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
     """Yields the models that lie in files, each with its version."""
     for number in journal.snapshots.numbers():
         scalars, arrays = journal.snapshots.load(number)
-        is_whole = "server" in scalars
-        prefix = _WHOLE if is_whole else ""
-        state = scalars["server"] if is_whole else scalars
-        yield int(state["version"]), arrays[f"{prefix}public"]
-        for version in state["bases"]:
-            yield int(version), arrays[f"{prefix}base.{version}"]
+        yield int(scalars["version"]), arrays["public"]
+        for version in scalars["bases"]:
+            yield int(version), arrays[f"base.{version}"]
     if _has_companions(journal):
         return  # which those files leave out
     for which in ("best", "last"):

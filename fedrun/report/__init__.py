@@ -7,5 +7,6 @@ from fedrun.report.partition import Shares as Shares
 from fedrun.report.partition import partition_page as partition_page
 from fedrun.report.partition import partition_table as partition_table
 from fedrun.report.partition import shares_of as shares_of
+from fedrun.report.summary import outcome as outcome
 from fedrun.report.summary import summary_table as summary_table
 from fedrun.report.write import write_report as write_report

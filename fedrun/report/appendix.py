@@ -39,13 +39,22 @@ def _models(results: Results, out: Path) -> str:
                 f'<a href="{text(place)}">{text(path.name)}</a>',
                 text(told.get("version", "0" if path.stem == "initial" else "–")),
                 units.unbroken_bytes(path.stat().st_size),
-                text(told.get("evaluated", "")) or "–",
+                text(_evaluated(told.get("evaluated", ""))),
                 _MODELS.get(path.stem, ""),
             )
         )
     if not rows:
         return note("No model was written yet.")
     return table(("model", "version", "size", "evaluated", "what it is"), rows, " rr")
+
+
+def _evaluated(written: str) -> str:
+    """Returns what a model file says of its evaluation, for people."""
+    name, _, value = written.partition("=")
+    try:
+        return f"{name} {units.metric(float(value))}"
+    except ValueError:
+        return written or "–"
 
 
 def _model_files(folder: Path) -> Iterator[Path]:

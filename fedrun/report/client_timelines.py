@@ -7,25 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.coordinator.records import (
-    Decided,
-    Declined,
-    Departed,
-    Enrolled,
-    Failed,
-    Leased,
-    Lost,
-    ServerStarted,
-)
+from fedcore.coordinator.records import Decided, Failed, Leased, Lost, ServerStarted
 from fedcore.coordinator.settings import TimeoutsConfig
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
 from fedrun.report.downsample import Floats
 from fedrun.report.history import downtimes
 from fedrun.results import Results
+from fedrun.results.activity import Activities, Activity
 
 MOST_SHOWN = 40  # clients in one plot
-_TOLD = (Enrolled, Leased, Decided, Declined, Lost, Departed, Failed)
 
 
 class Doing(StrEnum):
@@ -127,6 +118,14 @@ class ClientTimeline:
         if self._doing is not Doing.AWAY:
             self.turn(max(since, self._since), Doing.AWAY)
 
+    def leave(self, at: Seconds) -> None:
+        """Notes that the client takes part no more."""
+        if self._doing is not None:
+            self._hear()
+            self.turn(at, Doing.IDLE)
+            self._give_up()
+            self.turn(at, None)
+
     def interrupt(self, since: Seconds) -> None:
         """Notes that no server ran since then."""
         if self._doing is not None and self._unheard is None:
@@ -159,7 +158,7 @@ class ClientTimeline:
 def timelines_of(results: Results) -> dict[str, ClientTimeline]:
     """Returns the timelines of all trainers, by client id, in the order of joining."""
     timelines: dict[str, ClientTimeline] = {}
-    gaps = iter(downtimes(results))
+    activities, gaps = Activities(), iter(downtimes(results))
     served, silence = False, lost_after(results)
     for record in results.records:
         if isinstance(record, ServerStarted):
@@ -168,28 +167,28 @@ def timelines_of(results: Results) -> dict[str, ClientTimeline]:
                 for known in timelines.values():
                     known.interrupt(gap.start)
             continue
-        if not isinstance(record, _TOLD):
-            continue
-        if record.cid in results.evaluators:
-            continue
-        timeline = timelines.get(record.cid)
-        if timeline is None:
-            name = results.names.get(record.cid, record.cid)
-            timeline = timelines[record.cid] = ClientTimeline(name)
         at = record.at - results.started
-        match record:
-            case Leased(task="train"):
-                timeline.lease(at)
-            case Decided():
-                timeline.decide(record, at)
-            case Failed():
-                timeline.fail(at)
-            case Lost():
-                timeline.lose(at - silence)
-            case Departed():
-                timeline.turn(at, None)
-            case _:
-                timeline.appear(at)
+        for cid in activities.observe(record):
+            if cid in results.evaluators:
+                continue
+            timeline = timelines.get(cid)
+            if timeline is None:
+                name = results.names.get(cid, cid)
+                timeline = timelines[cid] = ClientTimeline(name)
+            activity = activities.now[cid]
+            match record:
+                case Decided():
+                    timeline.decide(record, at)
+                case _ if activity.is_gone:
+                    timeline.leave(at)
+                case Leased(task="train"):
+                    timeline.lease(at)
+                case Failed():
+                    timeline.fail(at)
+                case Lost():
+                    timeline.lose(at - silence)
+                case _ if activity is not Activity.AWAY:
+                    timeline.appear(at)
     for timeline in timelines.values():
         timeline.end(results.seconds)
     return timelines

@@ -54,7 +54,7 @@ def shares_figure(coverage: Coverage) -> "Figure":
         ("recent updates", theme.BLUE, [client.recent for client in clients]),
     ):
         part_N = np.array([0.0, *sorted(masses, reverse=True)]).cumsum()
-        share_N = part_N / part_N[-1]
+        share_N = part_N / (part_N[-1] or 1.0)
         places = downsample(len(share_N), 400)
         curve = Scatter(
             x=100 * places / (len(share_N) - 1),

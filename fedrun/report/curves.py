@@ -77,8 +77,19 @@ def _evaluated(
     )
 
 
+def _newest_at(results: Results, seconds: Floats) -> Floats:
+    """Returns the newest version that there was just before each of these moments."""
+    versions = floats([0, *results.versions.get("version", [])])
+    made = floats(results.versions.get("seconds", []))
+    return versions[np.searchsorted(made, seconds)]
+
+
 def _training(results: Results) -> Curve:
-    """Returns the loss that clients reported with accepted updates, in bins."""
+    """Returns the loss that clients reported with accepted updates, in bins.
+
+    An update is drawn where it came, on all axes: at the version that was there then,
+    and not at an older one that it was trained from.
+    """
     table = results.updates
     rows = [
         i
@@ -88,15 +99,15 @@ def _training(results: Results) -> Curve:
     samples = floats([table["samples"][i] for i in rows])
     bins = Bins.of(len(rows), 120)
 
-    def mean(column: str, weights: Floats | None = None) -> Floats:
-        return bins.mean(floats([table[column][i] for i in rows]), weights)
+    def column(name: str) -> Floats:
+        return floats([table[name][i] for i in rows])
 
     return Curve(
         "training loss of updates",
         theme.GREY,
-        mean("seconds"),
-        mean("base"),
-        mean("loss", samples),
+        bins.mean(seconds := column("seconds")),
+        bins.mean(_newest_at(results, seconds)),
+        bins.mean(column("loss"), samples),
         bins.mean(samples) * bins.counts,
         markers=len(bins.starts) <= 10,
     )

@@ -26,7 +26,6 @@ from fedrun.report.loss_summary import loss_summary
 from fedrun.report.page import text
 from fedrun.results import SUPPORT, Results, Table, is_number
 
-_REAL_CLOCK = 1e8  # seconds since 1970 are more than this; a virtual clock starts at 0
 _TILE = """<div class="tile"><dt>{name}</dt><dd><div class="value">{value}</div>
 <div class="more">{more}</div></dd></div>"""
 
@@ -91,7 +90,7 @@ def facts(
         *metrics[:1],
         ("Duration", units.in_seconds(results.seconds), _until(results)),
         _bytes(results),
-        _clients(timelines),
+        _clients(timelines, results),
         _updates(results),
         _versions(results),
         *metrics[1:],
@@ -103,7 +102,7 @@ def _until(results: Results) -> str:
     """Says when the run began, and why it ended."""
     ended = results.summary["ended"]
     end = "can go on" if ended is None else f"ended: {ended}"
-    if results.started < _REAL_CLOCK:
+    if results.has_virtual_time:
         return f"of virtual time; {end}"
     began = datetime.fromtimestamp(results.started, UTC)
     return f"from {began:%Y-%m-%d %H:%M} UTC; {end}"
@@ -119,11 +118,14 @@ def _versions(results: Results) -> tuple[str, str, str]:
     return "Model versions", f"{count:,}", remark
 
 
-def _clients(timelines: dict[str, ClientTimeline]) -> tuple[str, str, str]:
+def _clients(
+    timelines: dict[str, ClientTimeline], results: Results
+) -> tuple[str, str, str]:
     active = sum(1 for timeline in timelines.values() if timeline.accepted)
     losses = sum(timeline.losses for timeline in timelines.values())
-    lost = f"lost {units.counted(losses, 'time')}" if losses else "never lost"
-    remark = f"{active:,} with accepted updates; {lost}"
+    how = "dropped out" if results.has_virtual_time else "out of reach"
+    often = f"{how} {units.counted(losses, 'time')}" if losses else f"never {how}"
+    remark = f"{active:,} with accepted updates; {often}"
     return "Clients", f"{len(timelines):,}", remark
 
 
@@ -225,5 +227,5 @@ def _server(results: Results) -> tuple[str, str, str]:
     down = time_down(gaps)
     value = f"down for {units.in_seconds(down)}" if down else "never down"
     if not results.of(ServerStarted):
-        value = "simulated" if results.started < _REAL_CLOCK else "not recorded"
+        value = "simulated" if results.has_virtual_time else "not recorded"
     return "Server", value, "; ".join(remarks)

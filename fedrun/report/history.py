@@ -29,7 +29,7 @@ from fedrun.units import Unit, in_seconds
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-_MOST_NAMED, _MOST_LINES = 4, 200
+_MOST_LINES = 200
 # Written between two servers, or by the next one before it serves: no signs of life.
 _ACTS: dict[type[Act], str] = {
     Paused: "paused",
@@ -127,11 +127,12 @@ def history(results: Results) -> list[Mark]:
 
 
 def mark_history(figure: "Figure", results: Results, clock: Unit, **place: int) -> None:
-    """Draws a band for each downtime, and a line for each other mark."""
+    """Draws a band for each downtime and a line for each other mark, over the run."""
+    end = results.seconds / clock.size or 1
+    figure.update_xaxes(range=[0, end], **place)
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
     silent = ("ended", "server")
     marks = [mark for mark in history(results) if not mark.what.startswith(silent)]
-    few = len(marks) + len(gaps) <= _MOST_NAMED
     for start, end, how in gaps[:_MOST_LINES]:
         figure.add_vrect(
             x0=start / clock.size,
@@ -141,7 +142,7 @@ def mark_history(figure: "Figure", results: Results, clock: Unit, **place: int) 
             layer="above",
             name="server down",
             annotation={
-                "text": f"server {how}" if few else "",
+                "text": f"server {how}",
                 "hovertext": f"{how}: back after {in_seconds(end - start)}",
                 "y": 1,
                 "yanchor": "bottom",
@@ -156,7 +157,7 @@ def mark_history(figure: "Figure", results: Results, clock: Unit, **place: int) 
             x=mark.seconds / clock.size,
             line={"color": theme.VERMILION, "width": 1.5, "dash": "dash"},
             annotation={
-                "text": mark.what if few else "",
+                "text": mark.what,
                 "hovertext": theme.plain(mark.more),
                 "y": 1,
                 "yanchor": "bottom",

@@ -64,10 +64,12 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
         vertical_spacing=0.08,
     )
     seen: set[str] = set()
+    most = np.ones(3)  # the end of each column's axis
     for row, (name, found) in enumerate(curves.items(), 1):
         for curve in found:
             nbytes = up.up_to(curve.seconds) + down.up_to(curve.seconds)
             places = (curve.seconds / clock.size, curve.versions, nbytes / weight.size)
+            most = np.fmax(most, [np.fmax.reduce(place) for place in places])
             for column, place in enumerate(places, 1):
                 figure.add_trace(
                     Scatter(
@@ -84,6 +86,7 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
                         ),
                         hovertemplate=_hover(curve.who, name, clock.name, weight.name),
                         connectgaps=False,
+                        cliponaxis=False,
                     ),
                     row=row,
                     col=column,
@@ -98,9 +101,8 @@ def learning_figure(results: Results, curves: dict[str, list[Curve]]) -> "Figure
         f"payload, up and down ({weight.name})",
     )
     for column, title in enumerate(titles, 1):
-        figure.update_xaxes(
-            title_text=title, rangemode="tozero", row=len(curves), col=column
-        )
+        figure.update_xaxes(range=[0, most[column - 1]], col=column)
+        figure.update_xaxes(title_text=title, row=len(curves), col=column)
     for row in range(1, len(curves) + 1):
         mark_history(figure, results, clock, row=row, col=1)
     return theme.dress(figure, 110 + 250 * len(curves))

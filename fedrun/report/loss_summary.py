@@ -58,10 +58,7 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
         )
     fruitless = sum(timeline.fruitless for timeline in timelines.values())
     if fruitless:
-        sentences.append(
-            f"{counted(fruitless, 'task')} ended without an update, as when a device "
-            "drops out while it trains; that work was never sent."
-        )
+        sentences.append(_fruitless(results, fruitless))
     sentences += _failed(results)
     sentences += [
         f"{name} left out {counted(samples, 'sample')} in {counted(tasks, 'task')}: "
@@ -86,7 +83,8 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
         headline = "Nothing was lost except what had to be discarded."
     if gone:
         headline = f"{counted(gone, 'refused update')} left no trace in the model."
-    wasted = _wasted(updates, fruitless)
+    # A simulated device drops out since the config says so: nothing to warn of.
+    wasted = _wasted(updates, 0 if results.has_virtual_time else fruitless)
     headline = _with_waste(headline, wasted)
     missing = [n for n, failure in results.failures.items() if not failure.went_on]
     if missing:
@@ -94,6 +92,17 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
         some = ", ".join(missing[:MOST_NAMED]) + more
         headline += f" {counted(len(missing), 'client')} failed: {some}."
     return LossSummary(headline, sentences, nothing=not (gone or missing or wasted))
+
+
+def _fruitless(results: Results, tasks: int) -> str:
+    share = f"{tasks / (tasks + sum(results.summary['updates'].values())):.0%}"
+    why = "as when a device drops out while it trains"
+    if results.has_virtual_time:
+        why = "since devices drop out as simulate says"
+    return (
+        f"{counted(tasks, 'task')} ({share}) ended without an update, {why}; that work "
+        "was never sent."
+    )
 
 
 def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:
@@ -126,7 +135,7 @@ def _reason(decided: Sequence[Decided]) -> str:
     """Says how stale the stalest update was; stacked runs keep no reasons."""
     stale = (r for r in decided if r.verdict is Verdict.REJECTED_STALE)
     latest = max(stale, key=lambda r: r.staleness)
-    return latest.reason or f"up to {latest.staleness:,} versions"
+    return latest.reason or f"up to {counted(latest.staleness, 'version')}"
 
 
 def _failed(results: Results) -> list[str]:

@@ -8,10 +8,18 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedrun.report.drawable import (
+    NARROW,
+    WIDE,
+    extents,
+    make_finite,
+    without_overlaps,
+)
 from fedrun.report.narrow import WIDTH, narrow
 from fedrun.report.theme import themes
 
@@ -48,6 +56,12 @@ _PLOT = """<figure class="plot" role="img" aria-label="{label}">
 <div style="height:{height}px"></div>
 <script type="application/json">{data}</script>
 </figure>"""
+
+
+NARROW_TABLE = 366  # CSS pixels for a table on a page of 420
+_CHARACTER, _PADDING = 7.6, 14.0  # of a cell
+_NAME = 12  # characters of a cell with words that stay on a line
+_TAG, _SEAM = re.compile("<[^>]*>"), re.compile(r"([:,/_=])(?=\w)")
 
 
 class Section(NamedTuple):
@@ -114,10 +128,13 @@ def plot(figure: "Figure", label: str) -> str:
 
     Its data cannot end the script element that they stand in.
     """
-    content = json.loads(str(figure.to_json()))
+    make_finite(figure)
+    content, ends = json.loads(str(figure.to_json())), extents(figure)
     names = [trace for trace in content["data"] if _is_in_legend(trace)]
     entries = len(names) if len(content["data"]) > 1 else 0
     content["narrow"] = narrow(content["layout"], entries)
+    without_overlaps(content["layout"], ends, WIDE)
+    without_overlaps(content["narrow"], ends, NARROW)
     data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     height = figure.layout.height
     return _PLOT.format(label=text(label), height=height, data=data)
@@ -133,19 +150,55 @@ def note(sentence: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = "") -> str:
-    """Makes a table of HTML cells; an ``r`` in ``numbers`` right-aligns that column."""
-    classes = [' class="r"' if mark == "r" else "" for mark in numbers.ljust(len(head))]
+    """Makes a table of HTML cells; an ``r`` in ``numbers`` right-aligns that column.
+
+    On a narrow page, each row of a table that does not fit becomes a list of its cells.
+    """
+    rows = [*rows]
+    columns = [[*map(_plain, cells)] for cells in zip(head, *rows, strict=True)]
+    marks = [*map(_mark, columns, numbers.ljust(len(head)))]
+    classes = [f' class="{mark}"' if mark else "" for mark in marks]
+    stacks = sum(map(_least_width, columns, marks)) > NARROW_TABLE
+    labels = [f' data-label="{c[0]}"' if stacks and c[0] else "" for c in columns]
     top = "".join(f"<th{c}>{h}</th>" for c, h in zip(classes, head, strict=True))
     body = "".join(
         "<tr>"
-        + "".join(f"<td{c}>{v}</td>" for c, v in zip(classes, row, strict=True))
+        + "".join(
+            f"<td{c}{d}>{_breakable(v) if m == 'w' else v}</td>"
+            for m, c, d, v in zip(marks, classes, labels, row, strict=True)
+        )
         + "</tr>"
         for row in rows
     )
+    kind = ' class="stacks"' if stacks else ""
     return (
-        f'<div class="scroll"><table><thead><tr>{top}</tr></thead>'
+        f'<div class="scroll"><table{kind}><thead><tr>{top}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _breakable(cell: str) -> str:
+    """Returns long words with places where they may be broken."""
+    return cell if "<" in cell else _SEAM.sub(r"\1<wbr>", cell)
+
+
+def _mark(column: Sequence[str], mark: str) -> str:
+    """Returns the class of a column: r for numbers, w for long words, or neither."""
+    is_long = max(map(len, column[1:]), default=0) > _NAME
+    return "r" if mark == "r" else "w" if is_long else ""
+
+
+def _least_width(column: Sequence[str], mark: str) -> float:
+    """Returns about how many pixels a column needs; long words may be broken."""
+    words = max(map(len, column[0].split()), default=0)
+    longest = max(map(len, column[1:]), default=0)
+    width = max(words, _NAME if mark == "w" else longest)
+    return _CHARACTER * width + _PADDING
+
+
+def _plain(cell: str) -> str:
+    """Returns a cell without tags."""
+    return _TAG.sub("", cell)
 
 
 def beside(*parts: str) -> str:

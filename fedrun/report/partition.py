@@ -180,11 +180,12 @@ def _cells(names: list[str], counts_NC: Numbers) -> Any:
         y=np.arange(clients),
         z=portions(counts_NC),
         zmin=0,
+        zmax=1,
         customdata=counts_NC,
         text=[[name] * classes for name in names],
         colorscale=[[0, theme.soft(theme.BLUE, 0)], [1, theme.soft(theme.BLUE, 1)]],
         colorbar={
-            "title": {"text": "share", "font": {"size": 13}},
+            "title": {"text": "share", "side": "right", "font": {"size": 13}},
             "tickformat": ".0%",
             "thickness": 12,
             "outlinewidth": 0,

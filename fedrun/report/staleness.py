@@ -10,6 +10,7 @@ from fedrun.report import theme
 from fedrun.report.downsample import Floats, floats
 from fedrun.report.page import Section, note, plot, text
 from fedrun.results import Results
+from fedrun.units import counted
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -57,8 +58,8 @@ def _how_late(staleness: Floats) -> str:
         return "No update was late."
     middle, late = np.quantile(staleness, [0.5, 0.95], method="inverted_cdf")
     return (
-        f"Half of the updates were at most {middle:,.0f} versions late, 95&nbsp;% at "
-        f"most {late:,.0f}, the latest {staleness.max():,.0f}."
+        f"Half of the updates were at most {counted(int(middle), 'version')} late, "
+        f"95&nbsp;% at most {late:,.0f}, the latest {staleness.max():,.0f}."
     )
 
 

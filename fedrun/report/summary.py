@@ -4,9 +4,15 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrun.report.client_timelines import timelines_of
-from fedrun.report.header import facts, recipe
+from fedrun.report.header import facts, recipe, title
 from fedrun.report.loss_summary import loss_summary
 from fedrun.results import Results
+
+
+def outcome(results: Results) -> str:
+    """Returns the result of a run in a line: its metric, and what it lost."""
+    found = loss_summary(results, timelines_of(results)).headline
+    return f"{title(results)}; {found[0].lower()}{found[1:].rstrip('.')}"
 
 
 def summary_table(results: Results) -> Table:

@@ -6,6 +6,7 @@ can tell apart; what is rarer is hatched as well.
 
 from typing import TYPE_CHECKING, Any
 
+from fedcore import payloads
 from fedcore.protocol import Verdict
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ BLUE, SKY, GREEN = "#2b83c6", "#56b4e9", "#109e77"
 ORANGE, VERMILION, PINK, YELLOW = "#e69f00", "#d9601a", "#cc79a7", "#e3cf3a"
 GREY, PALE = "#8b919c", "rgba(139,145,156,0.25)"
 UP, DOWN = BLUE, GREEN
+_CODECS = (ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, BLUE)  # by the formats' codes
+_HATCHES = ("", ".", "/", "x", "\\", "+")  # plain and deflated, each time round
 DOWNTIME = "rgba(217,96,26,0.28)"
 
 VERDICTS: dict[Verdict, tuple[str, str]] = {  # colour and hatching
@@ -46,6 +49,21 @@ def fill(colour: str, hatch: str = "") -> dict[str, Any]:
         "fgcolor": "rgba(255,255,255,0.75)",
     }
     return {"color": colour, "line": {"width": 0}, "pattern": pattern}
+
+
+def of_codec(codec: str) -> dict[str, Any]:
+    """Returns the fill of a codec, which is the same in every report.
+
+    Args:
+        codec: as :func:`fedrun.traffic.codec_of` names it.
+    """
+    name, _, deflated = codec.partition(" ")
+    codes = {form.name: form.code for form in payloads.formats()}
+    if name not in codes:
+        return fill(GREY)
+    again, place = divmod(codes[name], len(_CODECS))
+    hatch = _HATCHES[(2 * again + bool(deflated)) % len(_HATCHES)]
+    return fill(_CODECS[place], hatch)
 
 
 def soft(colour: str, alpha: float) -> str:

@@ -49,7 +49,8 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     lead = (
         "A client trains from its task to the verdict on its update. It is away from "
         "the moment at which the server last heard of it. There were "
-        f"{units.counted(tasks, 'task')}; {units.counted(losses, 'loss', 'losses')}; "
+        f"{units.counted(tasks, 'task')}; "
+        f"clients were away {units.counted(losses, 'time')}; "
         f"{units.counted(fruitless, 'task')} ended without an update."
         f"{_told_downtimes(results)}"
     )
@@ -123,9 +124,7 @@ def states_figure(results: Results, counted: States) -> "Figure":
         )
     whole = sum(float(each[0]) for each in counted.counts.values())
     figure.update_yaxes(title_text="clients", range=[0, whole])
-    figure.update_xaxes(
-        title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
-    )
+    figure.update_xaxes(title_text=f"time ({clock.name})")
     mark_history(figure, results, clock)
     return theme.dress(figure, 400, hovermode="x unified")
 
@@ -208,9 +207,7 @@ def timeline_figure(
             )
         )
     rows_axis(figure, timelines)
-    figure.update_xaxes(
-        title_text=f"time ({clock.name})", range=[0, results.seconds / clock.size or 1]
-    )
+    figure.update_xaxes(title_text=f"time ({clock.name})")
     mark_history(figure, results, clock)
     return theme.dress(figure, theme.rows_height(len(timelines)), barmode="overlay")
 

@@ -99,7 +99,7 @@ def traffic_figure(results: Results, up: ByteCounts, down: ByteCounts) -> "Figur
         dtick=1,
         minexponent=2,
     )
-    figure.update_xaxes(title_text=f"time ({clock.name})", rangemode="tozero")
+    figure.update_xaxes(title_text=f"time ({clock.name})")
     mark_history(figure, results, clock)
     return theme.dress(figure, 380)
 

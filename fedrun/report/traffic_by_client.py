@@ -28,14 +28,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MOST_DRAWN, MOST_ROWS = 30, 200  # clients
-_COLOURS = (
-    theme.BLUE,
-    theme.GREEN,
-    theme.ORANGE,
-    theme.PINK,
-    theme.SKY,
-    theme.VERMILION,
-)
 _FRAMED = (
     "The server counts bytes as messages pass. Payload is what a codec made, by the "
     "format that its first bytes name; a payload that is sent twice counts twice. In "
@@ -78,20 +70,23 @@ def bytes_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figur
     unit = units.byte_unit(size)
     labels = [theme.label(names.get(cid, cid)) for cid in shown]
     figure = Figure()
-    kinds = sorted({(lane.way, lane.codec) for lane in carrying}, reverse=True)
-    for place, (way, codec) in enumerate(kinds):
+    drawn: set[str] = set()
+    for way, codec in sorted({(lane.way, lane.codec) for lane in carrying}):
         sign = -1 if way == "up" else 1
         loads = [carrying.get(Lane(cid, way, codec), Load()) for cid in shown]
         bars = Bar(
             x=[sign * load.payload / unit.size for load in loads],
             y=labels,
-            name=f"{way}, {codec}",
+            name=codec,
+            legendgroup=codec,
+            showlegend=codec not in drawn,
             orientation="h",
-            marker=theme.fill(_COLOURS[place % len(_COLOURS)]),
+            marker=theme.of_codec(codec),
             customdata=[[units.unbroken_bytes(load.payload)] for load in loads],
             hovertemplate=f"%{{y}}: %{{customdata[0]}} {way}, {codec}<extra></extra>",
         )
         figure.add_trace(bars)
+        drawn.add(codec)
     figure.update_xaxes(
         title_text=f"payload, up to the left, down to the right ({unit.name})",
         **_both_ways(carrying, shown, unit),

@@ -21,6 +21,8 @@ from fedcore.text import printable
 from fedrun.journal import Configured, Journal
 from fedrun.journal.tally import in_order
 
+_REAL_CLOCK = 1e8  # seconds since 1970 are more than this
+
 
 @dataclass(frozen=True)
 class Records:
@@ -67,6 +69,11 @@ class Records:
         """When the run began; times in the tables count from here."""
         first: Configured = self.of(Configured)[0]
         return first.at
+
+    @cached_property
+    def has_virtual_time(self) -> bool:
+        """Whether a simulation made the run, on a virtual clock that began at 0."""
+        return not self.of(ServerStarted) and self.started < _REAL_CLOCK
 
     @cached_property
     def seconds(self) -> float:

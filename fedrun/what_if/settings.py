@@ -42,7 +42,7 @@ def changed_config(
             raw = {**raw, "algorithm": {}}
     for change in changes:
         change_config(raw, change)
-    config = parse_config(raw)
+    config = parse_config(raw, changes=changes)
     _require_same_companions(recorded.algorithm, config.algorithm)
     return config
 

@@ -7,14 +7,14 @@ with the server, after the drain.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from fedcore.errors import UnavailableError
 from fedcore.typing import Seconds
 from fedrun.optional import needed
-from fedserver.web.figures import Figures, Histogram, Labels, Samples
-from fedserver.web.metrics import Metric
+from fedserver.progress import Progress
+from fedserver.web.metrics import METRICS, Histogram, Labels, Metric, Samples
 
 EXTRA, PURPOSE = "web", "server.web"
 _PACKAGES = ("uvicorn", "starlette.applications", "prometheus_client")
@@ -37,22 +37,19 @@ def require_packages() -> None:
 class WebPort:
     """The HTTP port of one server."""
 
-    def __init__(
-        self, listen: str, not_ready: Callable[[], str], figures: Figures
-    ) -> None:
+    def __init__(self, listen: str, progress: Progress) -> None:
         """Takes the port; nothing is answered before :meth:`start`.
 
         Args:
             listen: HOST:PORT; port 0 takes a free one.
-            not_ready: says in a sentence why the server takes no work; empty: it does.
-            figures: the values of the metrics.
+            progress: of the run.
 
         Raises:
             ConfigError: a package is missing.
             UnavailableError: the port is taken.
         """
         require_packages()
-        self._not_ready, self._figures = not_ready, figures
+        self._progress = progress
         self._socket = _bound(listen)
         self._scraping = asyncio.Lock()
         host, port = self._socket.getsockname()[:2]
@@ -92,13 +89,13 @@ class WebPort:
         routing = needed("starlette.routing", EXTRA, PURPOSE)
         answers = needed("starlette.responses", EXTRA, PURPOSE)
         exposition = needed("prometheus_client.exposition", EXTRA, PURPOSE)
-        registry = _registry(self._figures)
+        registry = _registry(self._progress)
 
         async def healthz(_: Any) -> Any:
             return answers.PlainTextResponse("ok\n")
 
         async def readyz(_: Any) -> Any:
-            sentence = self._not_ready()
+            sentence = self._progress.not_ready()
             status = 503 if sentence else 200
             return answers.PlainTextResponse(f"{sentence or 'ready'}\n", status)
 
@@ -151,7 +148,7 @@ def _bounded_protocol() -> Any:
     return Bounded
 
 
-def _registry(figures: Figures) -> Any:
+def _registry(progress: Progress) -> Any:
     """Returns a registry of Prometheus with our metrics, and those of the process."""
     prometheus = needed("prometheus_client", EXTRA, PURPOSE)
     core = needed("prometheus_client.core", EXTRA, PURPOSE)
@@ -161,8 +158,8 @@ def _registry(figures: Figures) -> Any:
         """Yields the metrics whenever somebody asks."""
 
         def collect(self) -> Iterator[Any]:
-            for metric, values in figures.all():
-                yield family(metric, values)
+            for metric in METRICS:
+                yield family(metric, metric.read(progress))
 
     def family(metric: Metric, values: Samples | Histogram) -> Any:
         if isinstance(values, Histogram):

@@ -11,10 +11,11 @@ from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
 from fedrun.callbacks import CALLBACKS, Notice, Notifier
 from fedrun.checkpoints.export import export_config, export_tables
-from fedrun.cli.traffic_tables import traffic_tables
+from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.config import FederationConfig, config_in, load_config
 from fedrun.flower import federation_of, is_flower, load_flower
 from fedrun.report import (
+    outcome,
     partition_page,
     partition_table,
     shares_of,
@@ -29,7 +30,7 @@ from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.cli.interruption import Hint
 from fedsim.progress import RunProgress
-from fedsim.stacked import can_go_on
+from fedsim.snapshots import can_go_on
 
 TABLES = "tables"  # beside the report
 
@@ -84,17 +85,15 @@ def simulate(
         hint.say("interrupted after the run; to look at it", _report_of(folder))
         notifier.end(results)
     export_config(results.folder, place)
-    shown = Console()
-    shown.print(summary_table(results))
-    traffic = read_traffic(results.folder)
-    if traffic is not None:
-        for table in traffic_tables(traffic, results.names, results.dim):
-            shown.print(table)
+    shown, traffic = Console(), read_traffic(results.folder)
+    lanes = {} if traffic is None else traffic.lanes()
+    shown.print(*bytes_of_all(lanes, results.dim), summary_table(results), sep="\n")
     if report:
         export_tables(results.folder, results.folder / TABLES)
         tables = f"tables: {results.folder / TABLES} ({formats()})"
         console.print(tables, soft_wrap=True, markup=False, highlight=False)
         console.print(f"report: {write_report(results.folder)}", soft_wrap=True)
+    shown.print(outcome(results), markup=False, highlight=False)
 
 
 def _federation(
@@ -131,7 +130,7 @@ def _report_of(folder: Path) -> list[str]:
 def _hint_at_continuing(
     hint: Hint, words: Sequence[str], folder: Path, out: Path | None
 ) -> None:
-    """Sets the hint: a stacked run can continue, another one begins again."""
+    """Sets the hint: a run with a snapshot can go on, another one begins again."""
     results = Results(folder)
     with suppress(JournalError):  # there is none yet
         if can_go_on(folder):
@@ -140,19 +139,14 @@ def _hint_at_continuing(
         if results.summary["ended"] is not None:
             hint.say("interrupted after the run; to look at it", _report_of(folder))
             return
-        versions = results.summary["versions"]
-        if not versions:
+        if not results.summary["versions"]:
             place = [] if out is None else ["--out", str(out)]
             what = "interrupted before the first version; to begin again"
             hint.say(what, [*words, *place])
             return
         if out is not None:
             words = [*words, "--out", str(_other(out))]
-        hint.say(
-            f"interrupted at version {versions:,}; clients that are simulated one by "
-            "one cannot go on; to begin again",
-            words,
-        )
+        hint.say("interrupted, and cannot go on; to begin again", words)
 
 
 def _other(folder: Path) -> Path:

@@ -35,6 +35,7 @@ from fedsim.fates import (
     order_of_coming,
 )
 from fedsim.population import Population
+from fedsim.snapshots import STACKED, Saved, Snapshots
 from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.client_data import ClientData
 from fedsim.stacked.controls import Controls
@@ -45,7 +46,6 @@ from fedsim.stacked.messages import Messages
 from fedsim.stacked.own_evaluations import OwnEvaluations
 from fedsim.stacked.pending_updates import Given
 from fedsim.stacked.run_log import RunLog
-from fedsim.stacked.snapshots import Saved, Snapshots
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
 from fedsim.world import World
@@ -114,7 +114,7 @@ class StackedClients:
         )
         dim, metrics = coordinator.algorithm.spec.dim, self._evaluations.metrics
         self._controls = controller and Controls(controller, self._clock, dim, metrics)
-        self._snapshots = Snapshots(run, self.dump, simulate.engine.snapshot_seconds)
+        self._snapshots = Snapshots(run, STACKED, self.dump)
         handlers = (  # in the order of the kinds in fedsim.fates
             *(self._arrive, self._hear, self._finish, self.upload),
             *(fates.begin, fates.leave, fates.drop_out, fates.miss),

@@ -12,9 +12,9 @@ from typing import Protocol
 from fedcore.coordinator import Rounds
 from fedcore.typing import Seconds
 from fedsim.fates import ARRIVES, READY
+from fedsim.snapshots import Snapshots
 from fedsim.stacked.event_queue import NEVER, EventQueue
 from fedsim.stacked.messages import Messages
-from fedsim.stacked.snapshots import Snapshots
 from fedsim.world import Alarm, World
 
 Handler = Callable[[int], None]

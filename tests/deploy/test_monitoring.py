@@ -17,13 +17,14 @@ import pytest
 import yaml
 
 from fedserver.cli import main as fedserver
-from fedserver.web.metrics import BY_NAME
+from fedserver.web.metrics import METRICS
 from tests.deploy.test_chart import TOOLS
 from tests.deploy.test_files import checked
 from tests.peer import Peer, packed
 from tests.served import ones, served, until
 
 ROOT = Path(__file__).parents[2]
+BY_NAME = {metric.name: metric for metric in METRICS}
 MONITORING = ROOT / "deploy/monitoring"
 DASHBOARD = MONITORING / "grafana/dashboards/latecomer.json"
 OTHERS = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}

@@ -588,7 +588,7 @@ def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> Non
             ann._turn()
         until(lambda: len(server.lines("skipped")) == 2, "both are told")
         assert server.lines("skipped")[0]["level"] == "warning"
-        [client] = status_json(server.progress, set())["clients"]
+        [client] = status_json(server.progress)["clients"]
         assert (client["skipped"], client["why"]) == (4, "scan_17.png: truncated")
         assert client["failures"] == 0
     assert Results(tmp_path / "run").skipped["ann"].samples == 4

@@ -16,10 +16,10 @@ from rich.console import Console
 from fedcore import payloads
 from fedcore.payloads import dense_payload, sparse_payload
 from fedrun.cli.traffic_tables import (
+    bytes_of_all,
     less,
     overhead_line,
     totals_table,
-    traffic_tables,
 )
 from fedrun.traffic import (
     CONTROL,
@@ -220,9 +220,7 @@ def test_the_overhead_is_what_messages_hold_beside_payload() -> None:
 
 def test_the_tables_say_what_travelled() -> None:
     traffic = small()
-    text = "".join(map(shown, traffic_tables(traffic, {"ann": "Ann"}, DIM)))
-    assert "Ann" in text
-    assert "judge" in text
+    text = "".join(map(shown, bytes_of_all(traffic.lanes(), DIM)))
     assert "20 times less" in text
     assert "no less" in text
     rows = [line.split() for line in text.splitlines()]
@@ -238,7 +236,7 @@ def test_the_tables_say_what_travelled() -> None:
         "times",
         "less",
     ] in rows
-    assert traffic_tables(Traffic(), {}, DIM) == []
+    assert bytes_of_all({}, DIM) == []
 
 
 def test_a_simulation_has_no_messages() -> None:
@@ -252,20 +250,6 @@ def test_a_simulation_has_no_messages() -> None:
 def test_the_busiest_clients_come_first() -> None:
     lanes = {Lane(str(n), "up", "dense"): Load(1, n, n) for n in range(9)}
     assert busiest(lanes, 3) == ["8", "7", "6"]
-    names = shown(traffic_tables(_of(lanes), {}, DIM)[-1])
-    assert "more" not in names
-
-
-def test_many_clients_are_not_all_listed() -> None:
-    lanes = {Lane(f"c{n}", "up", "dense"): Load(1, n, n) for n in range(30)}
-    assert "and 20 more" in shown(traffic_tables(_of(lanes), {}, DIM)[-1])
-
-
-def _of(lanes: dict[Lane, Load]) -> Traffic:
-    traffic = Traffic()
-    for lane, load in lanes.items():
-        traffic.count(lane, framed=load.framed, payload=load.payload, transfers=1)
-    return traffic
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from fedrun.report import write_report
 from fedrun.run import open_run
 from fedserver.cli import main
 from fedserver.live import LiveView
-from fedserver.remote import ask_status, operate, status_table
+from fedserver.remote import ask_status, operate
+from fedserver.status import status_table
 from tests.fedserver.honest import refused
 from tests.fedserver.test_status import shown
 from tests.fedserver.test_tls import Certificates, encrypted, trusted  # noqa: F401

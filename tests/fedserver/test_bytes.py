@@ -20,7 +20,8 @@ from fedrun.traffic_file import FILE, read_traffic
 from fedrun.units import in_bytes
 from fedserver.cli import main
 from fedserver.live import LiveView
-from fedserver.remote import ask_status, status_table
+from fedserver.remote import ask_status
+from fedserver.status import status_table
 from tests.fedserver.test_status import shown
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings
@@ -153,6 +154,9 @@ def test_the_status_has_them_by_client_direction_and_codec(server: Served) -> No
     text = shown(status_table(told))
     for word in ("dense", "control", "than float32", "in messages"):
         assert word in text
+    [row] = [line for line in text.splitlines() if line.startswith("ann")]
+    payload = client["payload_up"] + client["payload_down"]
+    assert row.rstrip().endswith(in_bytes(payload))
 
 
 def test_the_view_has_them_as_well(server: Served) -> None:

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from fedcore.coordinator import records as r
 from fedcore.protocol import Verdict
-from fedserver.counts import ACTS, STALENESS_BOUNDS, Counts
+from fedserver.progress import ACTS, STALENESS_BOUNDS, Progress
 from tests.fedserver.test_json_log import decided
 
 
-def counts_of(*records: Any) -> Counts:
-    counts = Counts()
-    for record in records:
-        counts.observe(record)
+def counts_of(*records: Any) -> Progress:
+    counts = Progress()
+    counts.observe([*records])
     return counts
 
 
@@ -27,7 +26,7 @@ def test_each_update_is_in_one_bin_of_staleness(late: list[int]) -> None:
         not_above = sum(each <= bound for each in late)
         assert sum(counts.staleness_T[: place + 1]) == not_above
     assert counts.staleness_sum == sum(late)
-    assert counts.records == len(late)
+    assert counts.recorded == len(late)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.REJECTED_MALFORMED, Verdict.DISCARDED])

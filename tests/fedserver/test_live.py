@@ -7,7 +7,9 @@ from fedwire.v1 import federation_pb2 as pb
 from rich.console import Console
 
 from fedcore.coordinator.records import Failed
+from fedrun.results.activity import Activity
 from fedserver.live import LiveView
+from fedserver.progress import Progress
 from tests.fedserver.test_status import GOOD
 from tests.peer import CALL, Peer
 from tests.served import Served
@@ -65,7 +67,7 @@ def test_warnings_are_whole_and_leave_room_for_eight_clients(
         + ", ".join(f"{name} (since version 100)" for name in NAMES[:5]),
     ]
     view = busy(server, "accuracy", "loss")
-    monkeypatch.setattr("fedserver.live.stall", lambda progress: sentences[0])
+    monkeypatch.setattr(Progress, "stalled", sentences[0])
     monkeypatch.setattr("fedserver.live.warnings", lambda coverage: sentences[1:])
     lines = drawn(view, 80, 24)
     text = " ".join(line.strip("│ ") for line in lines)
@@ -114,7 +116,7 @@ def test_a_client_that_is_away_does_not_look_as_if_it_worked(server: Served) -> 
     view = busy(server)
     colours = {"away": "33", "lost": "31", "trains 3": "32"}  # yellow, red, green
     for client, doing in zip(server.progress.clients.values(), colours, strict=False):
-        client.doing = doing
+        client.activity, client.version = Activity(doing.split()[0]), 3
     console = Console(
         file=io.StringIO(), width=80, height=24, force_terminal=True,
         color_system="standard",

@@ -1,6 +1,7 @@
 """A simulation that was interrupted goes on as if nothing had happened."""
 
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,32 @@ import latecomer
 from fedcore.coordinator import Rounds
 from fedcore.coordinator.records import Decided, Evaluated, Stepped
 from fedcore.errors import ConfigError
+from fedcore.workload import Client
+from fedrun.journal import Journal, verify
 from fedrun.results import Results
 from fedrun.traffic_file import read_traffic
 from fedsim.evaluator import NAME
+from tests.fedsim import toys
 from tests.fedsim.test_stacked import CONTROLLED, SETTINGS, WORKLOAD
 from tests.fedsim.toys import toy
 
 pytest.importorskip("torch")
+
+
+ONE_BY_ONE = (  # all of them pass; these hold each kind of state
+    "ada_comm",
+    "cyclic",
+    "fates",
+    "groups_that_change",
+    "i_prof",
+    "leases_end",
+    "mifa",
+    "overlap",
+    "own_evaluations",
+    "own_views",
+    "refused_before",
+    "scaffold",
+)
 
 
 def config(settings: dict[str, Any], **engine: Any) -> dict[str, Any]:
@@ -56,21 +76,27 @@ class InterruptAt:
             signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("name", SETTINGS | CONTROLLED)
-def test_what_follows_is_what_would_have_followed(name: str, tmp_path: Path) -> None:
-    settings = (SETTINGS | CONTROLLED)[name]
-    whole = latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
+CASES = [(name, "stacked") for name in SETTINGS | CONTROLLED]
+CASES += [(name, "exact") for name in ONE_BY_ONE]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_what_follows_is_what_would_have_followed(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    settings = config((SETTINGS | CONTROLLED)[name], kind=kind)
+    whole = latecomer.run(settings, WORKLOAD, folder=tmp_path / "whole")
     folder = tmp_path / "parts"
-    for events in (7, 5):
+    for events in (7, 5) if kind == "stacked" else (31, 9):
         with pytest.raises(KeyboardInterrupt):
             latecomer.run(
-                config(settings),
+                settings,
                 WORKLOAD,
                 folder=folder,
                 on_event=InterruptAt(events),
                 resume=folder.exists(),
             )
-    parts = latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
+    parts = latecomer.run(settings, WORKLOAD, folder=folder, resume=True)
     assert told(parts) == told(whole)
     assert travelled(parts) == travelled(whole)
 
@@ -97,6 +123,54 @@ def test_an_interruption_between_two_versions_is_as_good(
         except KeyboardInterrupt:
             assert count
     assert told(parts) == told(whole)
+
+
+FATES: dict[str, Any] = {
+    "algorithm": {
+        "kind": "fed_buff",
+        "buffer": 3,
+        "uplink": {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.4}},
+    },
+    "simulate": {
+        "speed": {"kind": "log_normal", "sigma": 1.0},
+        "dropout": 0.2,
+        "upload_loss": 0.2,
+        "ack_loss": 0.2,
+        "away_seconds": 2.0,
+    },
+    "evaluate": {"every_versions": 1},
+}
+
+
+def test_one_by_one_every_moment_is_as_good(tmp_path: Path) -> None:
+    settings = config(FATES)
+    whole = told(latecomer.run(settings, toy(), folder=tmp_path / "whole"))
+    folder = tmp_path / "parts"
+    for events in (16, 3, 4, 5, 6, 7, 8, 9, 10, 11):
+        with pytest.raises(KeyboardInterrupt):
+            latecomer.run(
+                settings,
+                toy(),
+                folder=folder,
+                on_event=InterruptAt(events),
+                resume=folder.exists(),
+            )
+    assert told(latecomer.run(settings, toy(), folder=folder, resume=True)) == whole
+
+
+def test_one_by_one_a_client_that_gave_up_does_not_come_back(tmp_path: Path) -> None:
+    def train_data(client: Client) -> Any:
+        if client.index == 2:
+            raise ValueError("no such file")
+        return toys.train_data(client)
+
+    settings = config({**FATES, "stop": {"versions": 40}})
+    workload = toy(train_data=train_data)
+    whole = told(latecomer.run(settings, workload, folder=tmp_path / "whole"))
+    folder = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        latecomer.run(settings, workload, folder=folder, on_event=InterruptAt(150))
+    assert told(latecomer.run(settings, workload, folder=folder, resume=True)) == whole
 
 
 @pytest.mark.parametrize("events", [6, 7, 8])
@@ -127,26 +201,42 @@ def die(run: Any, event: Any) -> None:
         raise SystemExit
 
 
-def kill(settings: dict[str, Any], folder: Path) -> None:
+def kill(settings: dict[str, Any], folder: Path, **engine: Any) -> None:
     """After a snapshot."""
-    told_to = config(settings, snapshot_seconds=1e-9)
+    told_to = config(settings, **engine)
+    if engine.get("kind") == "exact":
+        told_to["journal"] = {"snapshot_records": 20}
+    else:
+        told_to["simulate"]["engine"]["snapshot_seconds"] = 1e-9
     with pytest.raises(SystemExit):
         latecomer.run(told_to, WORKLOAD, folder=folder, on_event=die)
 
 
-def test_a_killed_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["stacked", "exact"])
+def test_a_killed_run_goes_on_from_its_last_snapshot(kind: str, tmp_path: Path) -> None:
     settings, folder = SETTINGS["top_k"], tmp_path / "killed"
-    whole = latecomer.run(config(settings), WORKLOAD, folder=tmp_path / "whole")
-    kill(settings, folder)
-    resumed = latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
+    own = config(settings, kind=kind)
+    whole = latecomer.run(own, WORKLOAD, folder=tmp_path / "whole")
+    kill(settings, folder, kind=kind)
+    resumed = latecomer.run(own, WORKLOAD, folder=folder, resume=True)
     assert told(resumed) == told(whole)
+    if kind == "exact":  # its journal can be read by all that reads journals
+        with closing(Journal.open(folder, read_only=True)) as journal:
+            verify(journal)
+
+
+def test_another_engine_cannot_go_on(tmp_path: Path) -> None:
+    settings, folder = SETTINGS["top_k"], tmp_path / "killed"
+    kill(settings, folder, kind="exact")
+    with pytest.raises(ConfigError, match="was simulated one by one, and cannot go on"):
+        latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
 
 
 def test_a_snapshot_of_another_version_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, folder = SETTINGS["fed_avg"], tmp_path / "run"
-    monkeypatch.setattr("fedsim.stacked.snapshots._LAYOUT", 1)
+    monkeypatch.setattr("fedsim.snapshots._LAYOUT", 1)
     kill(settings, folder)
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="taken by another version of latecomer"):
@@ -169,11 +259,6 @@ def test_what_cannot_go_on_is_refused(tmp_path: Path) -> None:
     other = config({**settings, "seed": 5})
     with pytest.raises(ConfigError, match="began with other settings: seed: 0 -> 5"):
         latecomer.run(other, WORKLOAD, folder=folder, resume=True)
-    with pytest.raises(ConfigError, match="one by one cannot go on"):
-        latecomer.run({"stop": {"versions": 2}}, toy(), folder=folder, resume=True)
-    exact = config(settings, kind="exact")
-    latecomer.run(exact, WORKLOAD, folder=tmp_path / "exact")
-    with pytest.raises(ConfigError, match="only a simulation of engine stacked"):
-        latecomer.run(
-            config(settings), WORKLOAD, folder=tmp_path / "exact", resume=True
-        )
+    replay = config(settings) | {"simulate": {"arrivals": str(folder)}}
+    with pytest.raises(ConfigError, match="replayed in one go"):
+        latecomer.run(replay, WORKLOAD, folder=tmp_path / "replay", resume=True)

@@ -405,17 +405,27 @@ def test_a_config_that_is_not_there_is_named(
         ("seed.x=3", "--set seed.x=3: 'seed' is a value, not a section"),
         (
             "stop.version=3",
-            "fed.yaml: stop.version: unknown key; did you mean 'versions'?; allowed: "
+            "stop.version=3: unknown key; did you mean 'versions'?; allowed: "
             "seconds, target, updates, versions",
         ),
         (
             "stop.versions=0",
-            "fed.yaml: stop.versions: should be greater than or equal to 1, got 0",
+            "stop.versions=0: should be greater than or equal to 1, got 0",
         ),
         (
             "algorithm.kind=fedavg",
-            "fed.yaml: algorithm: unknown recipe 'fedavg'; did you mean 'fed_avg'?; "
+            "algorithm.kind=fedavg: unknown recipe 'fedavg'; did you mean 'fed_avg'?; "
             f"kinds: {RECIPES}",
+        ),
+        (
+            "stop={version: 3}",
+            "stop={version: 3}: stop.version: unknown key; did you mean 'versions'?; "
+            "allowed: seconds, target, updates, versions",
+        ),
+        (
+            "simulate.dropout.kind=by_labels",
+            "fed.yaml: simulate.dropout, with simulate.dropout.kind=by_labels: "
+            "by_labels needs labels, such as [0, 1]",
         ),
     ],
 )
@@ -426,6 +436,15 @@ def test_a_change_on_the_command_line_is_checked_like_the_file(
     Path("fed.yaml").write_text("seed: 1")
     done = typed(*command, "fed.yaml", "--set", change)
     assert done.sentence(os.EX_CONFIG) == sentence
+
+
+def test_a_mistake_of_the_file_beside_a_change_has_its_line() -> None:
+    done = check("seed: 1\nstop: {version: 3}", "--set", "stop.updates=0")
+    assert [line.removeprefix("error: ") for line in done.errors] == [
+        "stop.updates=0: should be greater than or equal to 1, got 0",
+        "fed.yaml:2: stop.version: unknown key; did you mean 'versions'?; allowed: "
+        "seconds, target, updates, versions",
+    ]
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file() -> None:

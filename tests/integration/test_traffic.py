@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from fedcore.coordinator.records import Decided, Leased
-from fedrun.cli.traffic_tables import traffic_tables
+from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.results import Results
 from fedrun.traffic import CONTROL, OTHERS, WAYS, by_client, in_messages, total
 from fedrun.traffic_file import read_traffic
@@ -53,7 +53,7 @@ def test_codec_message_and_proxy_agree_within_what_is_reported(
     assert book is not None
     lanes = book.lanes()
     console = Console(width=120)
-    for table in traffic_tables(book, results.names, results.dim):
+    for table in bytes_of_all(lanes, results.dim):
         console.print(table)
     console.print(f"proxy: {outside}, {connections} connections")
 

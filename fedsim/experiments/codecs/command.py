@@ -93,7 +93,7 @@ def _federation(options: CodecsOptions) -> tuple[FederationConfig, str, Path]:
         raw: dict[str, Any] = {}
         for change in options.changes:
             change_config(raw, change)
-        config = parse_config(raw)
+        config = parse_config(raw, changes=options.changes)
     return config, *app_of(options.app, config, options.config)
 
 

@@ -80,7 +80,8 @@ def codecs_figure(comparison: Comparison) -> "Figure":
         (
             "the pair to take",
             [i for i in known if i == comparison.taken],
-            _marker(theme.GREEN, 18, symbol="star", line={"width": 0}),
+            # A ring: the point inside may be the uncompressed one.
+            _marker(theme.GREEN, 20, symbol="circle-open", line={"width": 2.5}),
         ),
     ]
     for name, places, form in groups:

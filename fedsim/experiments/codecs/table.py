@@ -51,7 +51,7 @@ def codecs_html(comparison: Comparison) -> str:
             _mark(comparison, place),
         ]
         rows.append(cells)
-    times = ("encode up, down", "decode up, down", "")
+    times = ("encode up, down", "decode up, down", "verdict")
     head = ["uplink", "downlink", comparison.metric, *_HEAD, *times]
     return Cells(head, rows, "  nnnnnnnn ").on_page()
 

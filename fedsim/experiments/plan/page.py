@@ -19,7 +19,16 @@ Columns = dict[str, list[str]]
 FAR = 2.0  # times the latest plan: a deadline beyond would flatten the drawing
 _FRONTIER = (
     "Each point is a plan that no other one beats in both time and cost, as the fitted "
-    "model predicts them. Crosses are means of simulated runs."
+    "model predicts them. Crosses, squares, diamonds and the ring of the recommended "
+    "plan are means of simulated runs."
+)
+# Of what was tried, the baselines and the recommended plan: around one another, so that
+# all are seen where plans are equal.
+_MARKS = (
+    (theme.GREY, "x-thin", 8),
+    (theme.VERMILION, "square-open", 12),
+    (theme.ORANGE, "diamond-open", 15),
+    (theme.GREEN, "circle-open", 21),
 )
 _CHECKS = (
     "All plans are simulated with the same preemption seeds; the pilots had others. A "
@@ -83,18 +92,27 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
         )
     )
     own = [] if outcome.check is None else [outcome.check]
-    groups = [outcome.tried, *([check] for check in [*own, *outcome.baselines])]
-    colours = (theme.GREY, theme.GREEN, theme.VERMILION, theme.ORANGE)
-    for colour, checks in zip(colours, groups, strict=False):
+    groups = [outcome.tried, *([check] for check in [*outcome.baselines, *own])]
+    marks = (*_MARKS[: 1 + len(outcome.baselines)], _MARKS[-1])
+    for (colour, symbol, size), checks in zip(marks, groups, strict=False):
         shown = [check for check in checks if check.reached]
         if shown:
+            name = "tried" if checks is outcome.tried else shown[0].name
             figure.add_trace(
                 Scatter(
                     x=[check.mean_seconds / unit.size for check in shown],
                     y=[check.cost for check in shown],
-                    name="tried" if checks is outcome.tried else shown[0].name,
+                    name=name,
                     mode="markers",
-                    marker={"color": colour, "size": 11, "symbol": "x"},
+                    marker={
+                        "color": colour,
+                        "size": size,
+                        "symbol": symbol,
+                        "line": {"width": 2.5, "color": colour},
+                    },
+                    text=[workers_in_words(check.plan) for check in shown],
+                    hovertemplate=f"{name}: %{{text}}<br>%{{x:.3g}} {unit.name}, "
+                    "%{y:.3g}<extra></extra>",
                 )
             )
     deadline = outcome.question.deadline

@@ -84,7 +84,7 @@ def matrix_figure(matrix: Matrix) -> "Figure":
                 [1, theme.soft(theme.VERMILION, 0.9)],
             ],
             colorbar={
-                "title": {"text": "slowdown", "font": {"size": 13}},
+                "title": {"text": "slowdown", "side": "right", "font": {"size": 13}},
                 "thickness": 12,
                 "outlinewidth": 0,
             },

@@ -16,7 +16,7 @@ from fedrun.results.columns import formats
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
 from fedsim.experiments.processes import stoppable
 from fedsim.experiments.runner import Failure, require_measured
-from fedsim.experiments.sweep.files import write_sweep
+from fedsim.experiments.sweep.files import require_room, write_sweep
 from fedsim.experiments.sweep.outcome import Outcome, outcome_of
 from fedsim.experiments.sweep.points import points_of, read_axis, read_span
 from fedsim.experiments.sweep.sweep import Cell, Sweep
@@ -110,6 +110,7 @@ def _prepared(options: SweepOptions) -> tuple[Sweep, list[Cell], list[Cell]]:
         folder=folder,
         keep=options.keep,
     )
+    require_room(sweep)
     cells = sweep.cells()
     return sweep, cells, cells if options.fresh else sweep.recall(cells)
 

@@ -15,6 +15,27 @@ from fedsim.experiments.trial import Trial
 INDEX = "sweep.json"
 
 
+def require_room(sweep: Sweep) -> None:
+    """Checks that the folder holds no sweep of fields that this one leaves alone.
+
+    Raises:
+        ConfigError: it does, and its page and tables would be overwritten.
+    """
+    path = sweep.folder / INDEX
+    try:
+        points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        held = list(dict.fromkeys(field for point in points for field in point["set"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # there is none that could be read
+    if not set(held) <= set(sweep.fields):
+        ours = f"this is one of {', '.join(sweep.fields)}"
+        raise ConfigError(
+            f"{sweep.folder}: holds a sweep of {', '.join(held)}, and "
+            f"{ours if sweep.fields else 'there is nothing to sweep (--grid, --range)'}"
+            "; give another folder (--out)"
+        )
+
+
 def write_sweep(sweep: Sweep, outcome: Outcome) -> Path:
     """Writes page, tables and index; returns the path of the page.
 

@@ -9,11 +9,14 @@ import numpy as np
 from fedcore.coordinator.records import (
     Closed,
     Decided,
+    Departed,
     Enrolled,
     Evaluated,
+    Evicted,
     HistoryForked,
     Leased,
     Lost,
+    Readmitted,
     Record,
     ServerStarted,
     ServerStopped,
@@ -121,6 +124,18 @@ class Story:
     def lose(self, name: str, at: float) -> None:
         """A client is not heard of any more."""
         self.records.append(Lost(at=at, cid=f"id-{name}"))
+
+    def evict(self, name: str, at: float) -> None:
+        """The operator shuts a client out."""
+        self.records.append(Evicted(at=at, name=name))
+
+    def readmit(self, name: str, at: float) -> None:
+        """The operator lets it come back."""
+        self.records.append(Readmitted(at=at, name=name))
+
+    def leave(self, name: str, at: float) -> None:
+        """A client leaves for good."""
+        self.records.append(Departed(at=at, cid=f"id-{name}"))
 
     def start(self, at: float) -> None:
         """A server begins to serve."""

@@ -241,8 +241,9 @@ def test_discarded_updates_are_named(tmp_path: Path) -> None:
 
 
 def many(late: int, refused: int = 0, unsent: int = 0, accepted: int = 90) -> Story:
-    """A run of that many updates of each kind."""
+    """A served run of that many updates of each kind."""
     story = Story(config={"algorithm": {"kind": "latecomer"}})
+    story.start(0.0)
     story.enrol("ann")
     for number in range(accepted):
         story.lease("ann", number)
@@ -261,8 +262,13 @@ def many(late: int, refused: int = 0, unsent: int = 0, accepted: int = 90) -> St
     return story
 
 
-def test_tasks_of_clients_that_never_came_back_had_no_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("served", [True, False])
+def test_tasks_of_clients_that_never_came_back_had_no_use(
+    tmp_path: Path, served: bool
+) -> None:
     story = Story(config={"algorithm": {"kind": "latecomer"}})
+    if served:
+        story.start(0.0)
     names = [f"c{number}" for number in range(30)]
     for name in names:
         story.enrol(name)
@@ -275,9 +281,16 @@ def test_tasks_of_clients_that_never_came_back_had_no_use(tmp_path: Path) -> Non
         story.lose(name, 60.0)
     story.close(100.0, 1)  # the last one trains to the end
     headline, sentences, nothing = lost(story, tmp_path)
-    assert headline == "Nothing was lost. 31% of the work was never sent."
-    assert "9 tasks ended without an update" in sentences
-    assert not nothing
+    assert "9 tasks (31%) ended without an update" in sentences
+    assert ("since devices drop out as simulate says" in sentences) == (not served)
+    # A simulation was asked for it: there is nothing to warn of.
+    wasted = " 31% of the work was never sent." if served else ""
+    assert headline == f"Nothing was lost.{wasted}"
+    assert nothing == (not served)
+    page = write_report(tmp_path / "run").read_text()
+    assert ('<div class="verdict warn">' in page) == served
+    assert ("out of reach 9 times" in page) == served
+    assert "lost 9 times" not in page
 
 
 @pytest.mark.parametrize(

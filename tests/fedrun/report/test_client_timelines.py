@@ -1,6 +1,8 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from fedcore.coordinator.records import Failed
 from fedrun.report import client_timelines as module
@@ -69,6 +71,30 @@ def test_a_task_that_another_one_follows_came_to_nothing(tmp_path: Path) -> None
         (8.0, 9.0, "TRAINING"),
     ]
     assert (ann.tasks, ann.fruitless) == (4, 2)
+
+
+@pytest.mark.parametrize("go", [Story.evict, Story.leave])
+def test_who_is_gone_for_good_does_not_train_on(tmp_path: Path, go: Any) -> None:
+    story = Story(config=SOON_LOST)
+    story.enrol("ann")
+    story.lease("ann", 1.0)
+    go(story, "ann", 3.0)
+    story.lose("ann", 4.0)  # nobody is where it was
+    story.close(9.0, 0)
+    ann = timelines(story, tmp_path)["id-ann"]
+    assert stretches(ann) == [(0.0, 1.0, "IDLE"), (1.0, 3.0, "FRUITLESS")]
+    assert (ann.tasks, ann.fruitless, ann.losses) == (1, 1, 0)
+
+
+def test_a_client_that_is_let_back_is_there_when_it_is_heard_of(tmp_path: Path) -> None:
+    story = Story(config=SOON_LOST)
+    story.enrol("ann")
+    story.evict("ann", 2.0)
+    story.readmit("ann", 4.0)
+    story.enrol("ann", 6.0)
+    story.close(9.0, 0)
+    ann = timelines(story, tmp_path)["id-ann"]
+    assert stretches(ann) == [(0.0, 2.0, "IDLE"), (6.0, 9.0, "IDLE")]
 
 
 def test_a_lost_client_that_never_returns_does_not_stay_in_training(

@@ -17,7 +17,7 @@ import pytest
 from fedcore.errors import ConfigError, DiskError, UnavailableError
 from fedrun.config import parse_config
 from fedserver.remote import ask_status
-from fedserver.web.metrics import BY_NAME, METRICS
+from fedserver.web.metrics import METRICS
 from fedserver.web.port import CONNECTIONS, require_packages
 from tests.peer import Peer, packed
 from tests.served import Served, ones, served, settings, until
@@ -25,6 +25,7 @@ from tests.served import Served, ones, served, settings, until
 pytestmark = pytest.mark.needs("uvicorn", "starlette", "prometheus_client")
 WEB: dict[str, Any] = {"server": {"web": "127.0.0.1:0"}}
 GOOD = packed(ones())
+BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Heard(NamedTuple):

@@ -112,21 +112,23 @@ def test_the_hint_keeps_the_settings_and_works(
     assert Path("interrupted").exists()
     for word in (*KEPT, "--no-report"):
         assert word in words
-    assert ("--resume" in words) == ((kind, moment) == ("torch", "evaluation"))
+    assert ("--resume" in words) == (moment == "evaluation")
     done = simulate(*words)
     assert done.returncode == 0, done.stderr
     folder = max(Path("runs").iterdir())
     assert Results(folder).summary["versions"] == 11
 
 
-def test_where_a_folder_was_named_the_hint_names_one_that_is_free(
+def test_where_a_run_cannot_go_on_the_hint_names_a_folder_that_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    late = MOMENTS["evaluation"]
-    write(APP + ONCE + late, "evaluate: {every_versions: 2}\n")
+    write(config="evaluate: {every_versions: 2}\n")
+    assert simulate("fedsim", "run", "fed.yaml", "-o", "recorded").returncode == 0
+    write(APP + ONCE + MOMENTS["evaluation"], "evaluate: {every_versions: 2}\n")
+    replay = ("--set", "simulate={arrivals: recorded}")
     (tmp_path / "here-2").mkdir()
-    words = hint(simulate("fedsim", "run", "fed.yaml", "-o", "here"))
+    words = hint(simulate("fedsim", "run", "fed.yaml", "-o", "here", *replay))
     assert words[-2:] == ["--out", "here-3"]
     assert simulate(*words).returncode == 0
     assert Results(Path("here-3")).summary["ended"] == "6 versions"

@@ -74,6 +74,18 @@ def test_off_a_terminal_progress_is_lines_without_escape_codes(
     assert "\x1b" not in done.out + done.err
 
 
+def test_the_last_lines_say_what_came_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    write()
+    done = typed("fedsim", "run", "fed.yaml")
+    assert "client-1" not in done.out  # bytes by client are in the report
+    metric = Results(Path("runs/latecomer-sim-1")).central["loss"][-1]
+    last = done.out.splitlines()[-1]
+    assert last.startswith(f"mine.py:workload: loss {metric:.4g}; ")
+
+
 def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     write()

@@ -16,6 +16,7 @@ from fedcore.planning.volatile_workers import Offer
 from fedcore.workload import Workload
 from fedsim.experiments.plan.check import require_few_returns
 from fedsim.experiments.plan.goal import read_duration, read_target
+from fedsim.experiments.plan.page import frontier_figure
 from fedsim.experiments.plan.price_file import PricesConfig, read_prices
 from fedsim.experiments.plan.workers import Workers, write_stays
 from fedsim.traces import read_trace
@@ -253,6 +254,19 @@ def test_tables_are_columns_and_the_frontier_falls() -> None:
     assert found.frontier["seconds"] == sorted(found.frontier["seconds"])
     assert found.checks["plan"][0] == "recommended"
     assert any("pilots are seeds 0, 1" in doubt for doubt in found.doubts)
+
+
+def test_the_recommended_plan_is_seen_where_it_equals_another_one() -> None:
+    found = plan_for(deadline=None, budget=1.0)
+    assert found.check is not None
+    same = replace(found.check, name="all on demand")
+    also = replace(found.check, name="half and half")
+    drawn = frontier_figure(replace(found, baselines=[same, also], tried=[same])).data
+    names = ["predicted", "tried", "all on demand", "half and half", "recommended"]
+    assert [trace.name for trace in drawn] == names
+    marks = [trace.marker for trace in drawn[1:]]
+    assert [mark.size for mark in marks] == sorted({mark.size for mark in marks})
+    assert all("open" in mark.symbol or "thin" in mark.symbol for mark in marks)
 
 
 def test_journals_serve_as_pilots() -> None:

@@ -250,6 +250,28 @@ def test_run_folders_are_kept_if_that_is_asked_for() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "there is nothing to sweep (--grid, --range)"),
+        (("--grid", "algorithm.client.lr=0.1"), "this is one of algorithm.client.lr"),
+    ],
+)
+def test_a_sweep_of_other_fields_is_not_overwritten(
+    words: tuple[str, ...], sentence: str
+) -> None:
+    write()
+    sweep("--grid", "algorithm.buffer=1,2")
+    before = rows("table")
+    refused = sweep(*words).sentence(os.EX_CONFIG)
+    assert refused == (
+        f"out: holds a sweep of algorithm.buffer, and {sentence}; "
+        "give another folder (--out)"
+    )
+    assert rows("table") == before
+    assert sweep(*words, "-o", "other").status == 0
+
+
 def test_the_number_of_processes_changes_nothing() -> None:
     write()
     for jobs in ("1", "2"):
@@ -297,14 +319,14 @@ def test_a_point_that_is_no_federation_is_left_out() -> None:
     write()
     done = sweep("--grid", "algorithm.buffer=1,x")
     assert done.status == 0
-    assert "buffer=x: is left out: fed.yaml:2: algorithm.buffer: should be" in done.err
+    assert "buffer=x: is left out: algorithm.buffer=x: should be" in done.err
     assert [row["algorithm.buffer"] for row in rows("table")] == ["1"]
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--grid", "algorithm.bufer=3"), "fed.yaml:2: algorithm.bufer: unknown key"),
+        (("--grid", "algorithm.bufer=3"), "algorithm.bufer=3: unknown key"),
         (("--grid", "algorithm.buffer"), "--grid algorithm.buffer: expected field=val"),
         (("--grid", "a=1,,2"), "--grid a=1,,2: expected field=value"),
         (("--grid", "seed=1,2"), "--grid seed=1,2: the option --seeds sets the seeds"),
