@@ -129,4 +129,6 @@ def _rows(table: Table) -> list[str]:
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -98,7 +98,7 @@ class LeaveOneOut:
             return left.relative
         with_it = self.everybody.metrics[self.metric]
         change = left.metrics[self.metric] - with_it
-        return change if lower_is_better(self.metric) else -change
+        return change if lower_is_better(self.metric) else 0.0 - change
 
     @property
     def table(self) -> Table:
@@ -112,7 +112,7 @@ class LeaveOneOut:
             "share": left.share,
             "distance": left.distance,
             "relative": left.relative,
-            "feedback": left.feedback,
+            "feedback": left.feedback if math.isfinite(left.feedback) else None,
         }
         if self.everybody is not None and self.is_ranked:
             doubt = left.doubt if left.updates else 0.0

@@ -223,7 +223,7 @@ class Audit:
         way = "higher" if change > 0 else "lower"
         kind = "" if row.true else "an estimated "
         doubt = self.doubt(row)
-        around = f" ± {doubt:.1g}" if doubt else ""
+        around = f" ± {doubt:.2g}" if doubt else ""
         return (
             f"without {row.client} the {self.metric} would be {kind}"
             f"{abs(change):.2g}{around} {way}"

@@ -66,6 +66,19 @@ def test_who_hurt_beyond_doubt_is_told_where_the_order_of_the_others_is_not(
     assert not any("most" in line for line in found.sentences)
 
 
+def test_one_update_of_each_client_does_not_tell_how_others_would_have_answered(
+    tmp_path: Path,
+) -> None:
+    written = Written(tmp_path)  # each update makes a version
+    for name in ("ann", "bob", "eve"):
+        written.push(name)
+    written.close()
+    found = rank(written.folder)
+    assert not found.is_ranked
+    assert "any share of the difference" in found.trust.why_not
+    assert found.table["feedback"] == [None, None, 0.0]  # nobody came after eve
+
+
 def test_without_answers_of_others_nothing_is_in_doubt(tmp_path: Path) -> None:
     algorithm = {"kind": "fed_avg", "buffer": CLIENTS}
     run = simulated(tmp_path / "run", algorithm=algorithm, stop={"versions": 1})
