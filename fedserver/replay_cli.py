@@ -37,7 +37,9 @@ from fedrun.results.tables import Table
     help="Leave this client out. May be given several times.",
 )
 @click.option(
-    "--each", is_flag=True, help="Leave each client out in turn, and rank them."
+    "--each",
+    is_flag=True,
+    help="Leave each client out in turn; rank them where that can be trusted.",
 )
 @app_option(otherwise=" Its test data evaluate the models, in a process of its own.")
 @click.option(
@@ -61,8 +63,9 @@ def replay(
 ) -> None:
     """Replay a run with other settings or fewer clients.
 
-    The updates stay those that the server received. To train clients again on the other
-    models, use a simulation with simulate.arrivals.
+    The updates stay those that the server received, and without a client the rounds
+    stay as they were. To train clients again on the other models, use a simulation with
+    simulate.arrivals.
     """
     from fedrun.what_if import compare, evaluate_both, rank, write_page
     from fedrun.what_if.progress import bar
@@ -126,4 +129,6 @@ def _rows(table: Table) -> list[str]:
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -4,9 +4,10 @@ The journal holds which client delivered which update, in which order, and on wh
 base version. The result of a task depends on nothing else. So the same app and config
 give the same model bit for bit, and another config shows what would have happened.
 
-With another buffer, or without some clients, there are other versions. A client then
-begins with the one that is the newest when the recorded run made the version that the
-client began with. :mod:`fedrun.journal.replay` maps versions in the same way.
+Without some clients the rounds stay as they were: the places of their updates stay
+empty. With another buffer there are other versions. A client then begins with the one
+that is the newest when the recorded run made the version that the client began with.
+:mod:`fedrun.journal.restored` and ``replay`` map versions in the same way.
 """
 
 import logging
@@ -25,10 +26,11 @@ from fedcore.coordinator.records import (
     HistoryForked,
     Leased,
     Stepped,
+    StepReason,
 )
 from fedcore.errors import ConfigError
 from fedcore.participant import Participant
-from fedcore.protocol import Reply
+from fedcore.protocol import Reply, Verdict
 from fedcore.typing import Seconds
 from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config
@@ -126,6 +128,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
                 clients.compare(name)
                 started.add(name)
 
+    places = _Places(world)
     newest = 0  # of the recorded versions
     start_those_due(newest)
     for record in records:
@@ -140,17 +143,51 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
             clients.deliver(name, record.steps)
             coming[name].pop(0)
             started.discard(name)
+            places.close_if_full(record.at)
+        elif isinstance(record, Decided):
+            places.leave_empty(record)
         elif isinstance(record, Leased | Declined):
             if same_filter and record.cid in names:
                 _judge_before(world, replace(record, cid=names[record.cid]))
         elif isinstance(record, Stepped):
             if record.reason in ("complete", "deadline"):
-                world.step(record.at, record.reason)
+                places.close(record.at, record.reason)
             newest = record.version
         elif isinstance(record, Closed) and world.ended is None:
             world.feed(StopRequested(at=record.at, reason=record.reason))
         start_those_due(newest)
         world.catch_up()
+
+
+class _Places:
+    """The places of the present round, some of which are left empty."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._empty, self._version = world, 0, 0
+
+    def leave_empty(self, update: Decided) -> None:
+        """The update of a client that is left out was decided on."""
+        if update.verdict is Verdict.ACCEPTED:
+            self._new_round()
+            self._empty += 1
+            self.close_if_full(update.at)
+
+    def _new_round(self) -> None:
+        version = self._world.run.coordinator.state.version
+        if version != self._version:  # a full buffer steps by itself
+            self._version, self._empty = version, 0
+
+    def close_if_full(self, at: Seconds) -> None:
+        """Makes a version of the others' updates once all places are taken."""
+        self._new_round()
+        taken = self._world.run.coordinator.state.count + self._empty
+        if self._empty and taken >= self._world.run.config.algorithm.buffer:
+            self.close(at, "buffer")
+
+    def close(self, at: Seconds, reason: StepReason) -> None:
+        """Makes a version of the updates that are there, if there are any."""
+        self._world.step(at, reason)
+        self._empty = 0
 
 
 def _warn_of_other_memories(records: Sequence[Row], folder: Path) -> None:

@@ -29,9 +29,9 @@ from fedcore.partitions import dirichlet
 from fedcore.samples import Subset
 from fedcore.typing import Array, Indices, Vector
 from fedcore.workload import Client
+from fedrun.correlation import pearson, spearman
 from fedsim.experiments.influence.audit import last_of
 from fedsim.experiments.influence.estimate import Settings, estimate
-from fedsim.experiments.influence.outcome import pearson, spearman
 from fedsim.experiments.influence.repetition import Repetition
 from fedsim.experiments.influence.schedule import read_schedule
 from fedtorch import TorchWorkload

@@ -1,4 +1,4 @@
-"""What a run's model would be without a client: the whole journal is decided again.
+"""What a run's model would be: decided again, and without a client.
 
 A hundred clients have sent the updates of the default recipe, which are small; every
 fourth one makes a version. The floor is reading the journal's payloads: each of them,
@@ -22,7 +22,9 @@ from fedcore.rng import Key
 from fedcore.typing import Bytes
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig, parse_config
-from fedrun.journal import Journal, recover, what_if
+from fedrun.journal import Journal, recover
+from fedrun.journal.replay import Replay
+from fedrun.journal.restored import Restored
 from fedrun.run import Run, start_run
 
 READ = "read the payloads"
@@ -84,15 +86,22 @@ def _ways(config: FederationConfig) -> dict[str, Work]:
         with opened() as journal:
             recover(journal)
 
-    def replay(*without: str) -> None:
+    def replay() -> None:
         with opened() as journal:
-            what_if(journal, config, without)
+            for _ in Replay(journal, config, whole_records=False).run():
+                pass
+
+    def without() -> None:
+        with opened() as journal:
+            left = Restored(journal, [LEFT_OUT])
+            for _, record in journal.entries():
+                left.take(record)
 
     return {
         READ: read,
         "restart without a snapshot": restart,
         "replay": replay,
-        "replay without a client": lambda: replay(LEFT_OUT),
+        "replay without a client": without,
     }
 
 

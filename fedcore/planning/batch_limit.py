@@ -18,12 +18,14 @@ therefore takes 1 + the noise scale, whose parts have no bias: our departure.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedcore.errors import ConfigError
 from fedcore.typing import Vector
+
+BLOCKS = 10  # of gradients; each is left out once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,23 @@ class BatchLimit:
     """The mean of ‖g_i‖²."""
     mean_square: float
     """‖mean of g_i‖²."""
+    without: tuple["BatchLimit", ...] = ()
+    """The same without each tenth of the gradients, for a jackknife; empty: they are
+    too few."""
+
+    @property
+    def precision(self) -> float:
+        """‖G‖² / tr(Σ), the inverse of the noise scale."""
+        return self.signal / self.noise if self.noise > 0 else float("inf")
+
+    @property
+    def precision_error(self) -> float:
+        """The standard error of :attr:`precision`, by a jackknife; NaN: not known."""
+        found_B = np.array([each.precision for each in self.without])
+        blocks = len(found_B)
+        if not blocks or not np.isfinite(found_B).all():
+            return float("nan")
+        return float(np.sqrt((blocks - 1) * found_B.var()))
 
     @property
     def diversity(self) -> float:
@@ -78,36 +97,63 @@ def batch_limit(gradients: Iterable[Vector]) -> BatchLimit:
 
     Args:
         gradients: one after the other, of a sample or of a client each, shape (D,).
-            None is kept, so that there may be more of them than fit into memory.
+            Ten sums are kept, so that there may be more of them than fit into memory.
 
     Raises:
         ConfigError: there are fewer than two, one is not finite, or all are zero.
     """
-    count, squares = 0, 0.0
-    sum_D = np.zeros(1)
+    parts = [_Part() for _ in range(BLOCKS)]
+    count = 0
     for gradient_D in gradients:
-        g_D = np.asarray(gradient_D, np.float64)
-        squares += float(g_D @ g_D)
-        sum_D = sum_D + g_D
+        parts[count % BLOCKS].add(np.asarray(gradient_D, np.float64))
         count += 1
     if count < 2:
         raise ConfigError(
             f"batch limit: expected 2 gradients or more to compare, got {count}"
         )
-    if not np.isfinite(squares):
+    whole = _Part.of(parts)
+    without: tuple[BatchLimit, ...] = ()
+    if not np.isfinite(whole.squares):
         raise ConfigError(
             "batch limit: a gradient is not finite; the model has diverged"
         )
-    if not squares:
+    if not whole.squares:
         raise ConfigError(
             "batch limit: all gradients are zero; the model is at a point where it "
             "learns nothing"
         )
-    return BatchLimit(
-        count=count,
-        square_mean=squares / count,
-        mean_square=float(sum_D @ sum_D) / count**2,
-    )
+    if count > 2:
+        rests = (_Part.of([p for p in parts if p is not left]) for left in parts)
+        without = tuple(rest.limit() for rest in rests if rest.count < count)
+    return replace(whole.limit(), without=without)
+
+
+class _Part:
+    """The sums over some of the gradients."""
+
+    def __init__(self) -> None:
+        self.count, self.squares, self.sum_D = 0, 0.0, np.zeros(1)
+
+    @classmethod
+    def of(cls, parts: Iterable["_Part"]) -> "_Part":
+        whole = cls()
+        for part in parts:
+            whole.count += part.count
+            whole.squares += part.squares
+            whole.sum_D = whole.sum_D + part.sum_D
+        return whole
+
+    def add(self, g_D: Vector) -> None:
+        self.count += 1
+        self.squares += float(g_D @ g_D)
+        self.sum_D = self.sum_D + g_D
+
+    def limit(self) -> BatchLimit:
+        return BatchLimit(
+            count=self.count,
+            square_mean=self.squares / self.count,
+            mean_square=float(self.sum_D @ self.sum_D) / self.count**2,
+        )
 
 
 def signal_and_noise(

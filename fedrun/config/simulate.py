@@ -222,7 +222,8 @@ class SimulateConfig(Config):
     arrivals: Path | None = None
     """The folder of a run whose recorded order of arrival replaces all these fields."""
     without: tuple[Word, ...] = ()
-    """Clients of the recorded run that are left out, by name; needs arrivals."""
+    """Clients of the recorded run that are left out, by name; their places in the
+    rounds stay empty. Needs arrivals."""
     engine: EngineConfig = EngineConfig()
     """How the simulation is computed."""
 

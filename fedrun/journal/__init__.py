@@ -11,7 +11,6 @@ from fedrun.journal.recover import Recovered as Recovered
 from fedrun.journal.recover import new_coordinator as new_coordinator
 from fedrun.journal.recover import recover as recover
 from fedrun.journal.repair import repair as repair
-from fedrun.journal.replay import what_if as what_if
 from fedrun.journal.verification import Verified as Verified
 from fedrun.journal.verification import verify as verify
 from fedrun.journal.versions import public_model as public_model

@@ -127,6 +127,20 @@ def require_updates(journal: Journal) -> None:
         )
 
 
+def require_all_updates(journal: Journal) -> None:
+    """Checks that the journal holds every update since version 0.
+
+    Raises:
+        JournalError: payloads were dropped, or the run kept none.
+    """
+    require_updates(journal)
+    if first := journal.store.first_payload():
+        raise JournalError(
+            f"{journal.folder}: payloads up to record {first} were dropped "
+            "(journal.keep_bytes, or a repair); a replay needs them all"
+        )
+
+
 def secret_of(journal: Journal) -> bytes | None:
     """Returns the secret of the run's proofs; None if the run was never served."""
     return journal.store.noted_as(bytes.fromhex, SECRET)

@@ -1,11 +1,11 @@
 """Replays a journal, with the run's settings or with others.
 
 A restart applies the recorded decisions. A replay makes them again, from the recorded
-inputs. With the same settings on the same machine they must be the same; with others,
-or without some clients, they show what would have happened.
+inputs. With the same settings on the same machine they must be the same; with others
+they show what would have happened.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fedcore.coordinator import Coordinator
@@ -37,12 +37,11 @@ from fedcore.coordinator.records import (
     Unpaused,
 )
 from fedcore.coordinator.settings import StopConfig
-from fedcore.errors import JournalError
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal.codec import Configured, Row
 from fedrun.journal.journal import Journal
-from fedrun.journal.recover import new_coordinator, require_updates
+from fedrun.journal.recover import new_coordinator, require_all_updates
 from fedrun.journal.store import divided
 from fedrun.methods import require_same
 
@@ -54,7 +53,6 @@ class Replay:
         self,
         journal: Journal,
         config: FederationConfig | None = None,
-        without: Collection[str] = (),
         *,
         whole_records: bool = True,
     ) -> None:
@@ -63,20 +61,13 @@ class Replay:
         Args:
             journal: of the run.
             config: the settings; None: the run's own.
-            without: the names of clients to leave out.
             whole_records: records of versions hold digests and norms, as the run's do.
                 Without them, the same models are made in less time.
 
         Raises:
             JournalError: payloads of the beginning were dropped, or the run kept none.
         """
-        require_updates(journal)
-        if journal.store.first_payload():
-            raise JournalError(
-                f"{journal.folder}: payloads up to record "
-                f"{journal.store.first_payload()} were dropped (journal.keep_bytes, "
-                "or a repair); a replay needs them all"
-            )
+        require_all_updates(journal)
         told = journal.configurations()
         require_same(told[-1][1].config)
         first = told[0][1]
@@ -89,8 +80,6 @@ class Replay:
         )
         self.coordinator.rounds.completes_cohorts = False
         self._journal, self._config = journal, config
-        self._without = set(without)
-        self._left_out: set[str] = set()
         self._versions = {0: 0}  # by recorded version: the version here
 
     def run(self) -> Iterator[tuple[Record, list[Record]]]:
@@ -130,9 +119,6 @@ class Replay:
     def _feed(self, record: Record, opened: Opened | None) -> list[Action]:
         match record:
             case Enrolled():
-                if record.name in self._without:
-                    self._left_out.add(record.cid)
-                    return []  # nor does the staleness limit count it
                 return self.coordinator.handle(
                     ClientEnrolled(
                         at=record.at,
@@ -184,7 +170,7 @@ class Replay:
         Another update filter is asked about the updates instead.
         """
         state = self.coordinator.state
-        if record.cid not in self._left_out and self._has_recorded_filter:
+        if self._has_recorded_filter:
             version = self._versions.get(record.version, state.version)
             state.note(replace(record, version=version))
 
@@ -193,8 +179,6 @@ class Replay:
         return self.coordinator.algorithm.config.update_filter == self._filter
 
     def _feed_update(self, record: Decided, opened: Opened | None) -> list[Action]:
-        if record.cid in self._left_out:
-            return []
         if not record.was_read:
             return []
         epoch = self.coordinator.state.epoch
@@ -223,14 +207,3 @@ class Replay:
         coordinator.state.touch(record.at)
         decided = coordinator.decide(push, opened, has_task=record.task)
         return [*decided, *coordinator.rounds.advance()]
-
-
-def what_if(
-    journal: Journal, config: FederationConfig, without: Collection[str] = ()
-) -> Coordinator:
-    """Replays a run under another config, or without some clients."""
-    replay = Replay(journal, config, without, whole_records=False)
-    for _ in replay.run():
-        pass
-    replay.coordinator.flush(replay.coordinator.state.at)
-    return replay.coordinator

@@ -29,7 +29,8 @@ def replay(
 ) -> Counterfactual:
     """Returns what a run's model would have been, as ``fedserver journal replay`` does.
 
-    The updates are those that the run recorded; all decisions on them are made anew.
+    The updates are those that the run recorded. Without a client the rounds stay as
+    they were but for its updates; with changes all decisions are made anew.
 
     Args:
         run: the folder of the run.
@@ -76,6 +77,9 @@ def leave_one_out(
 ) -> LeaveOneOut:
     """Ranks the clients of a run by the model without each of them.
 
+    The other clients would have trained on other models. Where that could change the
+    order, by what the journal tells, there is no ranking.
+
     Args:
         run: the folder of the run.
         app: ``module:attribute`` or a workload; its test data evaluate the models.
@@ -85,7 +89,8 @@ def leave_one_out(
         page: a file to which the ranking is written as HTML.
 
     Returns:
-        ``table`` is a dict of columns, the most helpful client first.
+        ``table`` is a dict of columns, the most helpful client first if ``is_ranked``;
+        ``trust`` and ``sentences`` say how far to trust the order.
 
     Raises:
         ConfigError: there is no such setting or metric, or just one client.

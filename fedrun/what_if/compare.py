@@ -6,17 +6,24 @@ from pathlib import Path
 
 from fedcore.arrays import norm
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.opened import Opened, open_update
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.opened import Opened
+from fedcore.coordinator.records import Decided, Record, Stepped
 from fedcore.errors import ConfigError, CorruptJournalError
-from fedcore.typing import Vector
-from fedrun.config import FederationConfig, parse_config
-from fedrun.journal import Configured, Journal, new_coordinator
+from fedrun.config import FederationConfig
+from fedrun.journal import Configured, Journal
 from fedrun.journal.codec import Row
 from fedrun.journal.replay import Replay
+from fedrun.journal.restored import Restored, opened_of
 from fedrun.results.coverage import Coverage
 from fedrun.what_if.counterfactual import Counterfactual, Versions
 from fedrun.what_if.decisions import Decisions
+from fedrun.what_if.feedback import (
+    Exposure,
+    Sensitivity,
+    distance,
+    model_of,
+    unknown_because,
+)
 from fedrun.what_if.outcome import Outcome
 from fedrun.what_if.progress import Progress, silent
 from fedrun.what_if.settings import changed_config, newest_config, require_trainers
@@ -54,7 +61,7 @@ def compare(
 
 
 class _Pair:
-    """A run as it was recorded, and its replay, record by record."""
+    """A run as it was recorded, and as it is asked for, record by record."""
 
     def __init__(
         self,
@@ -63,65 +70,64 @@ class _Pair:
         without: Collection[str],
     ) -> None:
         self._journal = journal
-        self._replay = Replay(journal, config, without, whole_records=False)
-        spec, initial_D = journal.initial()
-        first = journal.configurations()[0][1]
-        self._recorded: Coordinator = new_coordinator(
-            parse_config(first.config), spec, initial_D, first.epoch, served=False
-        )
+        self._recorded = Restored(journal)
+        self._replay = None
+        if config is not None or not without:  # decisions are made anew
+            self._replay = Replay(journal, config, whole_records=False)
+        self._left_out = Restored(journal, without, config) if without else None
         newest = newest_config(journal)
         self._before = Coverage(newest.algorithm.counted)
         self._after = Coverage((config or newest).algorithm.counted)
         self._decisions, self._versions = Decisions(), Versions()
+        self._sensitivity = Sensitivity(self._recorded.coordinator)
+        self._exposure = Exposure()
+        self._config = (config or newest).algorithm
         self._digest = ""  # of the newest recorded version; later ones build on it
-        self._dim = spec.dim  # without the vectors that travel beside the model
+
+    @property
+    def _asked(self) -> Coordinator:
+        asked = self._left_out or self._replay
+        assert asked is not None
+        return asked.coordinator
 
     def take(self, record: Row) -> None:
         """Applies a record to both."""
-        opened = None
-        if isinstance(record, Decided) and record.payload:
-            opened = open_update(record.payload, self._recorded.algorithm.spec)
-        replayed = self._replay.take(record, opened)
-        self._restore(record, opened)
+        opened = opened_of(record, self._recorded.coordinator.algorithm)
+        for each in self._recorded.take(record, opened):
+            self._before.observe(each)
+            self._sensitivity.observe(each, opened and opened.payload)
+        replayed = self._apply(record, opened)
         for each in replayed:
             self._after.observe(each)
+        if self._replay is None and (replayed or isinstance(record, Stepped)):
+            assert not isinstance(record, Configured)
+            self._exposure.observe(record, self._recorded.coordinator, self._asked)
         if isinstance(record, Decided):
             now = next((r for r in replayed if isinstance(r, Decided)), None)
             self._decisions.note(record, now)
         if isinstance(record, Stepped):
+            self._digest = record.digest
             self._note_version(record)
 
-    def _restore(self, record: Row, opened: Opened | None) -> None:
-        """Applies the recorded decision."""
-        if isinstance(record, Configured):
-            config = parse_config(record.config)
-            algorithm = config.algorithm.build(self._recorded.algorithm.model)
-            self._recorded.amend(
-                algorithm, config.stop, config.evaluate, config.timeouts
-            )
-            return
-        self._before.observe(record)
-        payload = None if opened is None else opened.payload
-        self._recorded.state.restore(record, payload)
-        if isinstance(record, Stepped):
-            self._digest = record.digest
+    def _apply(self, record: Row, opened: Opened | None) -> list[Record]:
+        """Applies a record to the run that is asked for; returns what it is there."""
+        if self._left_out is None:
+            assert self._replay is not None
+            return self._replay.take(record, opened)
+        if self._replay is None:
+            return self._left_out.take(record, opened)
+        made = self._replay.take(record, opened)
+        return [one for each in made for one in self._left_out.take(each, opened)]
 
     def _note_version(self, record: Stepped) -> None:
-        then, now = self._replay.coordinator.state, self._recorded.state
+        then, now = self._asked, self._recorded.coordinator
         self._versions.note(
             record,
-            then.version,
-            self._distance(),
-            norm(self._model(now.exact_D)),
-            (now.applied, then.applied),
+            then.state.version,
+            distance(now, then),
+            norm(model_of(now)),
+            (now.state.applied, then.state.applied),
         )
-
-    def _distance(self) -> float:
-        then = self._replay.coordinator.state.exact_D
-        return norm(self._model(then) - self._model(self._recorded.state.exact_D))
-
-    def _model(self, exact_D: Vector) -> Vector:
-        return exact_D[: self._dim]
 
     def finish(
         self, run: Path, changes: tuple[str, ...], without: tuple[str, ...]
@@ -132,15 +138,16 @@ class _Pair:
             ConfigError: no update is left.
             CorruptJournalError: the last version is not the recorded one.
         """
-        state = self._recorded.state
+        state = self._recorded.coordinator.state
         if self._digest not in ("", state.published.digest):
             raise CorruptJournalError(
                 f"{self._journal.folder}: version {state.version} should have digest "
                 f"{self._digest}, the replay has {state.published.digest}; fedserver "
                 "journal verify names the first version that differs"
             )
-        recorded = self._outcome(self._recorded, self._before)
-        replayed = self._outcome(self._replay.coordinator, self._after)
+        self._exposure.close(self._asked)
+        recorded = self._outcome(self._recorded.coordinator, self._before)
+        replayed = self._outcome(self._asked, self._after)
         if without and recorded.updates and not replayed.updates:
             raise ConfigError(
                 f"--without {', '.join(without)}: no update is left, so there is no "
@@ -154,14 +161,25 @@ class _Pair:
             replayed,
             self._decisions,
             self._versions.table(),
+            self._feedback(),
         )
+
+    def _feedback(self) -> float | None:
+        """The largest answers of the others, as a share of the difference.
+
+        None where that is not known: for other settings, and for some recipes.
+        """
+        if self._replay is not None or unknown_because(self._config):
+            return None
+        apart = distance(self._recorded.coordinator, self._asked)
+        return self._exposure.feedback(self._sensitivity.value, apart)
 
     def _outcome(self, coordinator: Coordinator, coverage: Coverage) -> Outcome:
         state = coordinator.state
         coordinator.flush(state.at)
         return Outcome(
             state.algorithm.model,
-            self._model(state.exact_D),
+            model_of(coordinator),
             self._journal.rest(),
             state.version,
             state.applied,

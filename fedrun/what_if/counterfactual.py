@@ -1,5 +1,6 @@
 """How the model of a replay differs from the recorded one: tables and sentences."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,6 +70,9 @@ class Counterfactual:
     decisions: Decisions
     versions: Table
     """Recorded versions: the distance of the models when each was made."""
+    feedback: float | None = None
+    """What the other clients would have sent otherwise, at most and as a share of the
+    distance; None: not known (:mod:`fedrun.what_if.feedback`)."""
     evaluations: Table = field(default_factory=dict)
     """Metrics of both models: ``metric``, ``recorded`` and ``replayed``."""
     samples: int = 0
@@ -186,7 +190,23 @@ class Counterfactual:
                 f"version {self.first} is the first that differs; {differ} of "
                 f"{counted(total, 'version')} do"
             )
-        return lines + self._decided() + self._measured()
+        return lines + self._decided() + self._measured() + self._answers()
+
+    def _answers(self) -> list[str]:
+        """How far to trust the replay."""
+        if not self.distance:
+            return []
+        said = (
+            "the updates are those that clients sent; on the other models they would "
+            "have trained others"
+        )
+        if self.feedback == 0:
+            return ["no update that is left would have been another one"]
+        if self.feedback is None:
+            return [said]
+        if not math.isfinite(self.feedback):
+            return [f"{said}, and how different ones the record does not tell"]
+        return [f"{said}, by up to {self.feedback:.0%} of the models' distance"]
 
     def _is_silent(self, name: str) -> bool:
         clients = self.recorded.coverage.clients.values()
@@ -233,6 +253,7 @@ class Counterfactual:
             "distance": self.distance,
             "relative": self.relative,
             "first_version": self.first,
+            "feedback": self.feedback,
             "updates": {
                 "decided": self.decisions.updates,
                 "left_out": self.decisions.left_out,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MOST_POINTS, MOST_LISTED = 400, 30
 _BOTH = ("client", "updates", "replayed", "mean λ", "replayed", "share", "replayed")
 _GUARANTEE = (
-    "The replay decides on the recorded updates once more. What the other clients "
-    "learnt from models that held the left out updates stays in their updates."
+    "Updates are those that clients sent. What the other clients learnt from models "
+    "that held the left out updates stays in their updates."
 )
 
 
@@ -130,37 +130,54 @@ def distance_figure(found: Counterfactual) -> "Figure":
 
 def _ranking(found: LeaveOneOut) -> str:
     title = f"{found.run.name} without each client"
-    heads = ["client", "updates", "share", "distance", "of the norm"]
-    form = "{:,}|{:.1%}|{:.4g}|{:.2%}"
-    if found.everybody is not None:
-        heads += [f"effect on {found.metric}", *found.everybody.metrics]
-        form += "|{:+.4g}" + "|{:.4f}" * len(found.everybody.metrics)
-    lead = "The metrics are those of the model without the client."
+    heads = ["client", "updates", "share", "distance", "of the norm", "answers"]
+    form = "{:,}|{:.1%}|{:.4g}|{:.2%}|{:.0%}"
+    lead = "Answers: what the others would have sent otherwise, at most, as a share."
+    if "effect" in found.table:
+        assert found.everybody is not None
+        heads += [f"effect on {found.metric}", "±", *found.everybody.metrics]
+        form += "|{:+.4g}|{:.2g}" + "|{:.4f}" * len(found.everybody.metrics)
+        lead += " The metrics are those of the model without the client."
     cells = _cells(found.table, heads, form)
     drawn = plot(ranking_figure(found), "What each client did to the model")
     parts = [drawn, cells, note(text(_GUARANTEE))]
-    section = Section("clients", "Clients, the most helpful one first", lead, parts)
+    order = ", the most helpful one first" if "effect" in found.table else ""
+    section = Section("clients", f"Clients{order}", lead, parts)
     return page(title, _intro(title, _asked(found), found.sentences), [section])
 
 
 def ranking_figure(found: LeaveOneOut) -> "Figure":
-    """Draws a bar for each of the clients at both ends of the ranking."""
+    """Draws a bar for each of the clients at both ends of the table.
+
+    A bar is coloured where the effect is beyond doubt. Without a ranking by a metric,
+    bars are the distances of the models.
+    """
     from plotly.graph_objects import Bar, Figure
 
     shown = found.clients
     if len(shown) > MOST_LISTED:
         shown = [*shown[: MOST_LISTED // 2], *shown[-MOST_LISTED // 2 :]]
-    effects = [found.effect(left) for left in shown]
-    colours = [theme.VERMILION if each < 0 else theme.GREEN for each in effects]
+    title, colours, doubts = "distance of the models", [theme.GREY] * len(shown), None
+    values = [left.relative for left in shown]
+    if "effect" in found.table:
+        title = f"effect on {found.metric}"
+        values = [found.effect(left) for left in shown]
+        doubts = {"type": "data", "array": [left.doubt for left in shown]}
+        colours = [
+            theme.GREY
+            if abs(value) <= left.doubt
+            else (theme.VERMILION if value < 0 else theme.GREEN)
+            for value, left in zip(values, shown, strict=True)
+        ]
     bars = Bar(
         orientation="h",
         y=[theme.label(left.client) for left in shown],
-        x=effects,
+        x=values,
+        error_x=doubts,
         marker={"color": colours},
         hovertemplate="%{y}: %{x:.4g}<extra></extra>",
     )
     figure = Figure(bars)
-    title = f"effect on {found.metric}" if found.metric else "distance of the models"
     figure.update_xaxes(title_text=title)
     figure.update_yaxes(autorange="reversed")
     return theme.dress(figure, theme.rows_height(len(shown)))

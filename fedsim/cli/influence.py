@@ -55,6 +55,11 @@ from fedsim.cli.options import (
     is_flag=True,
     help="Also retrain without each client, and compare.",
 )
+@count_option(
+    "--check",
+    default=3,
+    help="Without how many clients to retrain, to check the estimate.",
+)
 @click.option(
     "--clients",
     metavar="NAME,NAME",

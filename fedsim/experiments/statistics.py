@@ -103,6 +103,28 @@ def _within(angle: float, freedom: int) -> float:
     return 2 / math.pi * (angle + sine * total) if is_odd else sine * total
 
 
+def least_share(count: int, of: int, level: float = LEVEL) -> float:
+    """The one-sided lower bound of a share (Clopper and Pearson, 1934).
+
+    Args:
+        count: how often it happened.
+        of: how often it could have; 1 or more.
+        level: the probability of the bound.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        at_least = math.fsum(
+            math.comb(of, n) * middle**n * (1 - middle) ** (of - n)
+            for n in range(count, of + 1)
+        )
+        if at_least > 1 - level:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired:
     """Compares two sides seed by seed.
 

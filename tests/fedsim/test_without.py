@@ -16,7 +16,7 @@ from fedcore.coordinator.records import Stepped
 from fedcore.params import Tensors
 from fedcore.workload import Client, Workload
 from fedrun.journal import Journal
-from fedrun.journal.replay import Replay
+from fedrun.journal.restored import Restored
 from fedrun.results import Results
 from tests.fedsim import toys
 from tests.fedsim.test_run import EVENTFUL
@@ -32,8 +32,10 @@ def constant(params: Tensors, x: Any, y: Any) -> tuple[float, Tensors]:
 
 
 def whole_numbers(client: Client) -> tuple[Any, Any]:
+    """Multiples of three: a mean over three clients is exact, too."""
     rng = np.random.default_rng(client.index)
-    return rng.integers(-8, 8, (8, DIM)).astype(np.float32), np.zeros(8, np.float32)
+    x = 3 * rng.integers(-8, 8, (8, DIM))
+    return x.astype(np.float32), np.zeros(8, np.float32)
 
 
 def without_feedback() -> Workload:
@@ -55,9 +57,12 @@ def simulate(folder: Path, config: dict[str, Any], workload: Workload) -> Path:
 def replayed(run: Path) -> list[str]:
     """The digests of the versions of a replay without the client."""
     with closing(Journal.open(run, read_only=True)) as journal:
-        replay = Replay(journal, without=[GONE])
-        records = [each for _, decided in replay.run() for each in decided]
-    return [each.digest for each in records if isinstance(each, Stepped)]
+        replay = Restored(journal, [GONE])
+        state, digests = replay.coordinator.state, []
+        for _, record in journal.entries():
+            if any(isinstance(each, Stepped) for each in replay.take(record)):
+                digests.append(state.published.digest)
+    return digests
 
 
 def retrained(run: Path, config: dict[str, Any], workload: Workload) -> Path:
@@ -97,6 +102,16 @@ def test_updates_of_version_0_alone_are_the_same_for_any_workload(
     again = retrained(run, config, toy())
     assert set(Results(again).updates["base"]) == {0}
     assert replayed(run) == toys.digests(toys.records(again))
+
+
+def test_the_places_of_a_client_that_is_left_out_stay_empty(tmp_path: Path) -> None:
+    """No update of the next round fills them, so nobody is late."""
+    algorithm = {"kind": "fed_avg", "buffer": 4}
+    config = settings(algorithm=algorithm, stop={"versions": 8})
+    run = simulate(tmp_path / "run", config, toy())
+    again = Results(retrained(run, config, toy()))
+    assert again.versions["updates"] == [3] * 8
+    assert set(again.updates["staleness"]) == {0}
 
 
 def test_where_clients_learn_from_the_model_the_replay_is_another_one(

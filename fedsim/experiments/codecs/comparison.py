@@ -153,10 +153,12 @@ class Comparison:
 
     def against(self, place: int) -> str:
         """A row's metric compared with that of the first one, in words."""
-        loss = self.loss(place)
-        if abs(loss) < 5e-5:
-            return "as good as uncompressed"
-        return f"{abs(loss):.4f} {'worse' if loss > 0 else 'better'} than uncompressed"
+        loss, error = self.loss(place), self.errors[place]
+        around = f" ± {2 * error:.4f}" if error else ""
+        size = f"{abs(loss):.4f}{around} {'worse' if loss > 0 else 'better'} than"
+        found = "as good as" if abs(loss) < 5e-5 else size
+        chance = error is None or 0 < abs(loss) <= 2 * error
+        return f"{found} uncompressed{', which may be chance' if chance else ''}"
 
     @property
     def doubts(self) -> list[str]:

@@ -19,13 +19,15 @@ WARNING = (
 _TIMES = (
     "The whole work takes an undisturbed worker the time 1. Each worker takes its "
     "share of it, and an exponential delay that is proportional to the share. The "
-    "lines are formulas, the points means of draws. Gradient coding is sooner where "
+    "lines are exact means, the points means of draws. Gradient coding is sooner where "
     "s + 1 divides the number of workers: then one worker of each group is enough."
 )
 _SHUFFLES = (
     "Before every pass each worker gets fresh rows. One broadcast can serve several "
     "workers that keep each other's rows. This moves raw data, and no training of this "
-    "platform does it: the table says what it would save inside a cluster."
+    "platform does it: the table says what it would save inside a cluster. Coded rows "
+    "are counted by a formula that is asymptotic in their number, and the last column "
+    "is asymptotic in the number of workers, too."
 )
 _COLOURS = {
     "MDS": theme.BLUE,
@@ -69,7 +71,13 @@ def shuffle_cells(study: CodingStudy) -> Cells:
         )
         for row in study.shuffles
     ]
-    head = ["cached α", "uncoded rows", "coded rows", "times cheaper", "(α + 1/n) γ"]
+    head = [
+        "cached α",
+        "uncoded rows",
+        "coded, many rows",
+        "times cheaper",
+        "for many workers, (α + 1/n) γ",
+    ]
     return Cells(head, rows, "rrrrr")
 
 
@@ -103,8 +111,9 @@ def demonstrated(study: CodingStudy) -> str:
     return (
         f"A shuffle of real bytes among {shown.workers} workers that keep "
         f"{shown.cached:g} of all rows: {in_bytes(shown.uncoded_nbytes)} one by one, "
-        f"{in_bytes(shown.coded_nbytes)} as coded broadcasts; {shown.wrong_rows} rows "
-        "were decoded wrongly."
+        f"{in_bytes(shown.coded_nbytes)} as coded broadcasts, where the formula, "
+        f"asymptotic in the number of rows, says {in_bytes(shown.formula_nbytes)}; "
+        f"{shown.wrong_rows} rows were decoded wrongly."
     )
 
 

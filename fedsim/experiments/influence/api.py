@@ -11,7 +11,7 @@ from fedrun.arguments import expect_count, file_of, path_of
 from fedrun.config.yaml_text import changes_of
 from fedsim.experiments.influence.command import InfluenceOptions, compute_influence
 from fedsim.experiments.influence.estimate import ESTIMATORS, Estimator
-from fedsim.experiments.influence.outcome import Audit
+from fedsim.experiments.influence.outcome import CHECKED, Audit
 
 
 def influence(
@@ -26,6 +26,7 @@ def influence(
     samples: int = SAMPLES,
     truncate: bool = False,
     leave_one_out: bool = False,
+    check: int = CHECKED,
     clients: Sequence[str] = (),
     out: str | Path | None = None,
     jobs: int = 1,
@@ -47,6 +48,7 @@ def influence(
         samples: fisher: how many samples stand for a Hessian.
         truncate: whether layers are truncated once the estimate grows in them (LWET).
         leave_one_out: whether to retrain without each client, too.
+        check: without how many clients it retrains, to check the estimate.
         clients: the names of those to audit. Without it, all.
         out: the folder of the simulated run. Without it, the next free one beside
             ``server.journal``.
@@ -73,7 +75,7 @@ def influence(
         )
     if isinstance(clients, str):
         raise ConfigError(f"clients: expected a list of names, got {clients!r}")
-    expect_count(samples=samples, jobs=jobs)
+    expect_count(samples=samples, jobs=jobs, check=check)
     if versions is not None:
         expect_count(versions=versions)
     options = InfluenceOptions(
@@ -89,6 +91,7 @@ def influence(
         samples=samples,
         truncate=truncate,
         leave_one_out=leave_one_out,
+        check=check,
         clients=",".join(clients) or None,
     )
     return compute_influence(options, workload)[0]

@@ -1,7 +1,7 @@
 """Audits a recorded run: estimates influence, and retrains without each client."""
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,9 +20,11 @@ from fedsim.experiments.influence.outcome import (
     Row,
     help_of,
     main_of,
+    ranked,
 )
 from fedsim.experiments.influence.repetition import Repetition
 from fedsim.experiments.influence.schedule import read_schedule
+from fedsim.experiments.statistics import estimate as estimate_of
 
 FEWEST = 2  # clients
 
@@ -83,9 +85,33 @@ class Auditor:
             self.eps_CD = state.eps_CD
             yield version
 
-    def retrain(self) -> Generator[str]:
-        """Retrains without each client, in this process; yields its name."""
-        for name in self.watched:
+    def to_check(self, count: int) -> list[str]:
+        """Returns the clients whose estimates matter most, for a check.
+
+        They are those that the estimate takes for the most helpful and the most hurtful
+        one, and then those whose models differ most.
+
+        Args:
+            count: how many.
+        """
+        values = self.repetition.evaluate(self.w_D)
+        metric, schedule = main_of(values), self.repetition.schedule
+        sizes = dict(
+            zip(self.watched, np.linalg.norm(self.eps_CD, axis=1), strict=True)
+        )
+        there = [name for name in self.watched if schedule.taken(name)]
+        found = {
+            name: help_of(metric, self._influence(eps_D, values, []))
+            for name, eps_D in zip(self.watched, self.eps_CD, strict=True)
+            if name in there
+        }
+        order = sorted(there, key=lambda name: -found[name])
+        largest = sorted(there, key=lambda name: -sizes[name])
+        return list(dict.fromkeys([*order[:1], *order[-1:], *largest]))[:count]
+
+    def retrain(self, names: Sequence[str]) -> Generator[str]:
+        """Retrains without each of these clients, in this process; yields its name."""
+        for name in names:
             self.true[name] = last_of(self.repetition, name)
             yield name
 
@@ -93,50 +119,62 @@ class Auditor:
         """Measures all models on the test data."""
         repetition, schedule = self.repetition, self.repetition.schedule
         values = repetition.evaluate(self.w_D)
-        influence = self._measure(values)
+        parts = repetition.evaluate_parts(self.w_D)
         rows = []
         for name, eps_D in zip(self.watched, self.eps_CD, strict=True):
             true, error = None, None
             if name in self.true:
                 gap_D = self.true[name].astype(np.float64) - self.w_D
-                true, size = influence(gap_D), float(np.linalg.norm(gap_D))
+                true = self._influence(gap_D, values, parts)
+                size = float(np.linalg.norm(gap_D))
                 error = float(np.linalg.norm(eps_D - gap_D)) / size if size else None
             row = Row(
                 name,
                 len(repetition.samples(name)),
                 schedule.taken(name),
-                influence(eps_D),
+                self._influence(eps_D, values, parts),
                 true,
                 error,
             )
             rows.append(row)
-        metric = main_of(values)
-        rows.sort(key=lambda row: -help_of(metric, row.true or row.estimated))
         return Audit(
             run=self.run,
             versions=len(schedule.rounds),
             settings=self.settings,
             values=values,
-            rows=rows,
+            rows=ranked(main_of(values), rows),
+            steepest=repetition.steepest,
         )
 
-    def _measure(self, values: Mapping[str, float]) -> Callable[[Array], Influence]:
-        def influence(gap_D: Array) -> Influence:
-            size = float(np.linalg.norm(gap_D))
-            if not size:  # nothing is different, to the last digit
-                return Influence(dict.fromkeys(values, 0.0), 0.0)
-            found = {}
-            if size < LARGEST:
-                found = self.repetition.evaluate(self.w_D + gap_D)
-            if not found or not all(map(math.isfinite, found.values())):
-                raise LatecomerError(
-                    f"influence: the estimated difference has grown to {size:.3g}, and "
-                    "the model there has no finite metrics; --truncate bounds it, and "
-                    "fewer --versions make it smaller"
-                )
-            return Influence({n: found[n] - values[n] for n in values}, size)
-
-        return influence
+    def _influence(
+        self,
+        gap_D: Array,
+        values: Mapping[str, float],
+        parts: Sequence[Mapping[str, float]],
+    ) -> Influence:
+        """Measures the model that differs so, on all test data and on its parts."""
+        size = float(np.linalg.norm(gap_D))
+        if not size:  # nothing is different, to the last digit
+            return Influence(dict.fromkeys(values, 0.0), 0.0)
+        found = {}
+        if size < LARGEST:
+            found = self.repetition.evaluate(self.w_D + gap_D)
+        if not found or not all(map(math.isfinite, found.values())):
+            raise LatecomerError(
+                f"influence: the estimated difference has grown to {size:.3g}, and "
+                "the model there has no finite metrics; --truncate bounds it, and "
+                "fewer --versions make it smaller"
+            )
+        changes = {n: found[n] - values[n] for n in values}
+        others = self.repetition.evaluate_parts(self.w_D + gap_D) if parts else []
+        pairs = list(zip(others, parts, strict=True))
+        chance = {
+            name: estimate_of([after[name] - before[name] for after, before in pairs])
+            for name in (values if pairs else ())
+        }
+        return Influence(
+            changes, size, {name: each.half or 0.0 for name, each in chance.items()}
+        )
 
 
 def chosen(clients: Sequence[str], wanted: Sequence[str]) -> list[str]:

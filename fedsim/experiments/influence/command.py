@@ -1,6 +1,6 @@
 """What ``fedsim influence`` does: from a command line to a table and a page."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,8 @@ class InfluenceOptions(Options):
     samples: int
     truncate: bool
     leave_one_out: bool
+    check: int
+    """Without how many clients it retrains, to check the estimate."""
     clients: str | None
     as_json: bool = False
     seeds: int = 1  # one run is audited
@@ -135,15 +137,15 @@ def compute_influence(
         for version in auditor.estimate():
             yield Progress(1, f"version {version:,}")
 
-    def retrained() -> Generator[Progress]:
+    def retrained(names: Sequence[str]) -> Generator[Progress]:
         if workload is not None:
-            for name in auditor.retrain():
+            for name in auditor.retrain(names):
                 yield Progress(1, name, f"retrained without {name}")
             return
         args = tuple(config.simulate.args.items())
         tasks = [
             Retraining(app, place, recorded, options.versions, args, name)
-            for name in watched
+            for name in names
         ]
         found = run_all(retrain, tasks, options.jobs, verbose=options.verbose)
         with closing(found):
@@ -153,7 +155,9 @@ def compute_influence(
 
     follow(estimated(), "estimate", len(schedule.rounds), console)
     if options.leave_one_out:
-        follow(retrained(), "leave one out", len(watched), console)
+        follow(retrained(watched), "leave one out", len(watched), console)
+    elif names := auditor.to_check(options.check):
+        follow(retrained(names), "check", len(names), console)
     out.mkdir(parents=True, exist_ok=True)
     return auditor.outcome(), out
 

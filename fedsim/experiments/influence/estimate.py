@@ -107,8 +107,12 @@ class _Beside:
             product = self._fisher(w_D)
         else:
             loss, g_D, product = self._repetition.curvature.hessian(w_D, x, y)
+        before_CD = self.sigma_CD
         self.sigma_CD = fed_influence.local_step(
-            self.sigma_CD, product, self._rule.lr, self._rule.weight_decay
+            before_CD, product, self._rule.lr, self._rule.weight_decay
+        )
+        self._repetition.steepest = max(
+            self._repetition.steepest, _steepest(before_CD, self.sigma_CD)
         )
         self._taken += 1
         return loss, g_D
@@ -129,3 +133,10 @@ class _Beside:
     def __getattr__(self, name: str) -> Any:
         """All else is the model's."""
         return getattr(self._model, name)
+
+
+def _steepest(before_CD: Array, after_CD: Array) -> float:
+    """The largest ‖ηHε‖ / ‖ε‖ of the clients."""
+    size_C = np.linalg.norm(before_CD, axis=1)
+    moved_C = np.linalg.norm(after_CD - before_CD, axis=1)
+    return float(np.max(moved_C[size_C > 0] / size_C[size_C > 0], initial=0.0))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fedrun.report import theme
 from fedrun.report.page import Section, page, plot, text
 from fedsim.experiments.curves import COLOURS
-from fedsim.experiments.influence.outcome import Audit
+from fedsim.experiments.influence.outcome import Audit, Influence, best_of
 from fedsim.experiments.intro import intro
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ _TABLE = (
 def influence_page(audit: Audit) -> str:
     """Returns the audit as one HTML page."""
     title = f"Influence of clients in {audit.run}"
-    top = intro(title, audit.heading, audit.verdict, audit.doubts)
+    top = intro(
+        title,
+        audit.heading,
+        audit.verdict,
+        audit.doubts,
+        is_warning=not audit.holds,
+    )
     bars = plot(bars_figure(audit), f"change of the {audit.metric} without each client")
     lead = text(_BARS.format(metric=audit.metric))
     sections = [Section("influence", "Influence", lead, [bars])]
@@ -40,19 +46,27 @@ def influence_page(audit: Audit) -> str:
 
 
 def bars_figure(audit: Audit) -> "Figure":
-    """Draws a bar for each client, and beside it the true one where it is known."""
+    """Draws a bar for each client, and beside it the true one where it is known.
+
+    The one that is known best has its doubt drawn.
+    """
     from plotly.graph_objects import Bar, Figure
 
     names = [theme.label(row.client) for row in audit.rows]
     figure = Figure()
+    kinds: list[tuple[str, list[Influence | None], str]]
     kinds = [("estimated", [row.estimated for row in audit.rows], COLOURS[0])]
     if audit.is_checked:
-        true = [row.true or row.estimated for row in audit.rows]
-        kinds.append(("true", true, COLOURS[1]))
+        kinds.append(("true", [row.true for row in audit.rows], COLOURS[1]))
     for name, found, colour in kinds:
+        doubts = [
+            audit.doubt(row) if each is best_of(row) else 0.0
+            for row, each in zip(audit.rows, found, strict=True)
+        ]
         figure.add_trace(
             Bar(
-                x=[each.changes[audit.metric] for each in found],
+                x=[each and each.changes[audit.metric] for each in found],
+                error_x={"type": "data", "array": doubts},
                 y=names,
                 name=name,
                 orientation="h",

@@ -14,10 +14,11 @@ from fedcore.errors import ConfigError, LatecomerError
 from fedcore.influence.base import Curvature
 from fedcore.model import FlatModel
 from fedcore.participant import Trained
+from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.server_optimizers import SGD
 from fedcore.training import Trainer, task_key
-from fedcore.typing import Array, Vector
+from fedcore.typing import Array, Indices, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
 from fedsim.experiments.influence.allowed import (
@@ -28,6 +29,7 @@ from fedsim.experiments.influence.allowed import (
 from fedsim.experiments.influence.schedule import Schedule, Task
 
 TOLERANCE = 1e-3  # of the distance that the run covered
+PARTS, FEWEST = 10, 2  # of the test data, and how many samples each has at least
 
 
 class _Own(NamedTuple):
@@ -35,6 +37,10 @@ class _Own(NamedTuple):
 
     data: Any
     samples: Samples
+
+
+def _shuffled(count: int) -> Indices:
+    return Key.root(0).fold_in("parts").generator().permutation(count)
 
 
 class Repetition:
@@ -64,6 +70,9 @@ class Repetition:
         self._trainer = self._trainer_of(self.model)
         self._own: dict[str, _Own] = {}
         self._test: Any = None
+        self._parts: list[Any] | None = None
+        self.steepest = 0.0
+        """The largest ‖ηHε‖ / ‖ε‖ of a local step so far: curvature times rate."""
 
     def _trainer_of(self, model: FlatModel) -> Trainer:
         return Trainer(self.workload, self._algorithm, model=model, share_labels=False)
@@ -152,6 +161,27 @@ class Repetition:
         Raises:
             ConfigError: there are none.
         """
+        return self._measure(w_D, self._test_data())
+
+    def evaluate_parts(self, w_D: Array) -> list[dict[str, float]]:
+        """Returns the metrics on each tenth of the test data; empty if they are few."""
+        if self._parts is None:
+            samples = self.workload.samples(self._test_data(), "test_data")
+            self._parts = []
+            if len(samples) >= PARTS * FEWEST:
+                with user_code("test_data"):
+                    self._parts = [
+                        samples.batch(rows)
+                        for rows in np.array_split(_shuffled(len(samples)), PARTS)
+                    ]
+        return [self._measure(w_D, part) for part in self._parts]
+
+    def _measure(self, w_D: Array, data: Any) -> dict[str, float]:
+        with user_code("evaluation"):
+            values, _ = self.model.evaluate(w_D.astype(np.float32), data)
+        return {name: float(value) for name, value in values.items()}
+
+    def _test_data(self) -> Any:
         if self._test is None:
             if self.workload.test_data is None:
                 raise ConfigError(
@@ -160,9 +190,7 @@ class Repetition:
                 )
             with user_code("test_data"):
                 self._test = self.workload.test_data()
-        with user_code("evaluation"):
-            values, _ = self.model.evaluate(w_D.astype(np.float32), self._test)
-        return {name: float(value) for name, value in values.items()}
+        return self._test
 
     def require_curved(self) -> None:
         """Checks that the products with the Hessian match the gradients.

@@ -14,6 +14,7 @@ from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.measure import Federation
 from fedsim.experiments.plan.workers import Workers, write_stays
 from fedsim.experiments.runner import simulate, simulate_all
+from fedsim.experiments.statistics import estimate, least_share
 
 EVALUATIONS = 60  # of a run, until the number of versions that is predicted
 LATE = 1.5  # a run is ended at this multiple of the deadline
@@ -89,6 +90,16 @@ class Check:
     def cost(self) -> float:
         """The mean cost."""
         return float(np.mean(list(self.costs.values()))) if self.costs else math.nan
+
+    @property
+    def cost_half(self) -> float:
+        """Half the width of the 95 % interval of the mean cost; 0 for one seed."""
+        return estimate(list(self.costs.values())).half or 0.0
+
+    @property
+    def surely_in_time(self) -> float:
+        """The share of all seeds that is in time at least, with 95 % confidence."""
+        return least_share(round(self.in_time * len(self.seconds)), len(self.seconds))
 
     @property
     def mean_seconds(self) -> Seconds:

@@ -11,6 +11,7 @@ from fedrun.results import Table
 from fedsim.experiments.plan.check import Check
 from fedsim.experiments.plan.goal import Target
 from fedsim.experiments.plan.price_file import PricesConfig
+from fedsim.experiments.statistics import ALPHA, paired
 
 ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
 LITTLE = {ON_DEMAND: 0.4, HALF: 0.1}  # a saving that needs a reason
@@ -73,9 +74,10 @@ class PlanOutcome:
             f"rent {workers_in_words(plan)} and train {training_in_words(plan.way)}"
             f"{_buffer_in_words(plan)}: {self.target} within "
             f"{units.in_seconds(found.mean_seconds)} for "
-            f"{self.money(found.cost)} on average over "
+            f"{self._cost(found)} on average over "
             f"{units.counted(len(found.seconds), 'simulated seed')}, "
-            f"{self._kept(found)}"
+            f"{self._kept(found)}, which makes sure of "
+            f"{found.surely_in_time:.0%} of all seeds"
         )
 
     def sentences(self) -> list[str]:
@@ -93,7 +95,7 @@ class PlanOutcome:
         if self.tried:
             others = (
                 f"{workers_in_words(check.plan)} ({self._kept(check)}, "
-                f"{self.money(check.cost)})"
+                f"{self._cost(check)})"
                 for check in self.tried
             )
             lines.append(f"also simulated: {'; '.join(others)}")
@@ -105,18 +107,22 @@ class PlanOutcome:
         if other is None:
             return f"{name}: no plan is predicted to do it {self._limits()}"
         words = (
-            f"{name} ({workers_in_words(other.plan)}) costs {self.money(other.cost)}, "
+            f"{name} ({workers_in_words(other.plan)}) costs {self._cost(other)}, "
             f"{self._kept(other)}"
         )
         if other.plan == found.plan:
             return f"{words}, and is the recommended plan"
         saved = 1 - found.cost / other.cost if other.cost else 0.0
+        beside = paired(found.costs, other.costs)
+        half = beside.difference.half
+        around = f" ± {half / other.cost:.0%}" if half and other.cost else ""
         more_or_less = "less" if saved >= 0 else "more"
-        words += f": the recommended plan costs {abs(saved):.0%} {more_or_less}"
-        if saved < 0 and other.holds and not self.question.seeks_soonest:
+        words += f": the recommended plan costs {abs(saved):.0%}{around} {more_or_less}"
+        if beside.p is None:
+            words += ", which may be chance; more --checks may tell"
+        elif beside.p >= ALPHA:
             words += (
-                f", which {units.counted(len(other.seconds), 'seed')} cannot tell from "
-                "chance; more --checks may"
+                f", which may be chance (p = {beside.p:.2g}); more --checks may tell"
             )
         if saved >= LITTLE[name] or self.question.seeks_soonest:
             return words
@@ -152,6 +158,13 @@ class PlanOutcome:
     def money(self, amount: float) -> str:
         """An amount in the currency of the prices."""
         return f"{units.digits(amount)} {self.prices.currency}"
+
+    def _cost(self, check: Check) -> str:
+        """The mean cost of a check, with its 95 % interval."""
+        if not check.cost_half:
+            return self.money(check.cost)
+        around = units.digits(check.cost_half)
+        return f"{units.digits(check.cost)} ± {around} {self.prices.currency}"
 
     def _kept(self, check: Check) -> str:
         done = round(check.in_time * len(check.seconds))
@@ -231,8 +244,10 @@ def check_row(check: Check) -> dict[str, Any]:
         "seconds": finite(check.mean_seconds),
         "predicted_cost": check.plan.cost,
         "cost": finite(check.cost),
+        "cost_half_width_95": check.cost_half,
         "seeds": len(check.seconds),
         "in_time": check.in_time,
+        "surely_in_time": check.surely_in_time if check.seconds else 0.0,
         "reached": check.reached,
     }
 

@@ -12,6 +12,7 @@ from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
 from fedrun import units
 from fedrun.cli.plain_json import finite
+from fedsim.experiments.statistics import estimate
 from fedsim.experiments.terminal import Cells
 
 
@@ -46,6 +47,15 @@ class Forecast:
         return f"a version is made of {what}, and nobody waits"
 
     @property
+    def doubt(self) -> float:
+        """Half the 95 % interval of the traced task's mean time, as a share of it.
+
+        So far the predictions may be off since the trace has few tasks.
+        """
+        found = estimate([task.cycle for task in self.trace.tasks])
+        return (found.half or 0.0) / found.mean if found.mean else 0.0
+
+    @property
     def saturation(self) -> float:
         """The number of clients that fill the first shared resource.
 
@@ -71,7 +81,8 @@ class Forecast:
         first, last = self.rows[0], self.rows[-1]
         said = (
             f"{units.counted(last.clients, 'client')} make "
-            f"{units.digits(last.updates_per_second)} updates/s, "
+            f"{units.digits(last.updates_per_second)} updates/s (± {self.doubt:.1%} by "
+            f"the spread of {len(self.trace.tasks)} traced tasks alone), "
             f"{last.updates_per_second / first.updates_per_second:.2f} times as many "
             f"as {first.clients}"
         )
@@ -130,6 +141,7 @@ class Forecast:
             "tasks": len(self.trace.tasks),
             "task_seconds": self.trace.cycle,
             "phases": {name: self.trace.mean(name) for name in ORDER},
+            "doubt": self.doubt,
             "rule": self.rule,
             "bottleneck": self.bottleneck,
             "saturation": finite(self.saturation),

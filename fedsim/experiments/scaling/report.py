@@ -21,6 +21,7 @@ from fedrun import units
 from fedrun.cli.plain_json import finite
 from fedsim.experiments.scaling.gradients import Limits
 from fedsim.experiments.scaling.layers import Step
+from fedsim.experiments.statistics import student_t
 
 OURS = "star"  # the federation's own way to exchange
 
@@ -94,22 +95,26 @@ class ScaleReport:
             if where == "initial"
             else f"at the model of {where}"
         )
-        if math.isinf(found.beyond):
+        limit, (low, high) = max(1.0, found.beyond), interval(found)
+        if math.isinf(limit):
+            least = f", or at {low:.0f} or more with 95 % confidence" if low > 1 else ""
             return (
                 f"{at}, the gradients of {found.count} clients hardly agree, and no "
-                "limit is in sight: every client more makes an update of the model "
-                "more precise"
+                f"limit is in sight{least}: every client more makes an update of the "
+                "model more precise"
             )
-        limit = max(1, round(found.beyond))
         text = (
-            f"beyond {units.counted(limit, 'client')} a version, more clients bring "
-            f"less and less ({at}): their gradients repeat each other"
+            f"beyond {units.counted(round(limit), 'client')} {_in_words(low, high)} a "
+            f"version, more clients bring less and less ({at}): their gradients repeat "
+            "each other"
         )
-        if self.averaged > found.beyond:
-            return (
-                f"{text}; the config averages {self.averaged}, which is above the limit"
-            )
-        return f"{text}; the config averages {self.averaged}, which is within the limit"
+        where = f"the config averages {self.averaged}, which is"
+        if self.averaged > high:
+            return f"{text}; {where} above the limit"
+        if self.averaged <= max(low, 1):
+            return f"{text}; {where} within the limit"
+        is_above = "above" if self.averaged > found.beyond else "within"
+        return f"{text}; {where} {is_above} the limit, which may be chance"
 
     @property
     def sentences(self) -> list[str]:
@@ -175,6 +180,35 @@ class ScaleReport:
         return found
 
 
+_EQUAL = 1e6  # ‖G‖² / tr(Σ) of gradients that are the same but for rounding
+
+
+def interval(found: BatchLimit) -> tuple[float, float]:
+    """The 95 % interval of the number beyond which gradients repeat each other.
+
+    It is that of its inverse, by a jackknife. What is not known is 1 to infinity.
+    """
+    error, centre = found.precision_error, found.precision
+    if centre > _EQUAL:
+        return 1.0, 1.0
+    if math.isnan(error):
+        return 1.0, math.inf
+    half = student_t(len(found.without) - 1) * error
+    low, high = centre - half, centre + half
+    return 1 + 1 / high if high > 0 else math.inf, 1 + 1 / low if low > 0 else math.inf
+
+
+def _in_words(low: float, high: float) -> str:
+    """An interval: ``(12 to 55 with 95 % confidence)``."""
+    if low <= 1 and math.isinf(high):
+        return "(a guess: too few were measured)"
+    if low == high:
+        return "(their gradients are equal)"
+    if math.isinf(high):
+        return f"({low:.0f} or more with 95 % confidence)"
+    return f"({low:.0f} to {high:.0f} with 95 % confidence)"
+
+
 def _scaling_json(found: Scaling | None) -> dict[str, Any] | None:
     if found is None:
         return None
@@ -198,5 +232,6 @@ def _limit_json(found: BatchLimit | None) -> dict[str, Any] | None:
         "diversity": found.diversity,
         "limit": found.limit,
         "noise_scale": found.noise_scale,
+        "beyond_95": list(interval(found)),
         "beyond": found.beyond,
     }

@@ -5,7 +5,7 @@ import math
 from fedcore.planning.paleo import SCHEMES
 from fedcore.planning.scaling import Scaling
 from fedrun import units
-from fedsim.experiments.scaling.report import ScaleReport
+from fedsim.experiments.scaling.report import ScaleReport, interval
 from fedsim.experiments.terminal import Cells
 
 
@@ -89,7 +89,15 @@ def scaling_cells(found: Scaling) -> Cells:
 
 def limit_cells(report: ScaleReport) -> Cells:
     """The batch limits by model, of samples and of clients."""
-    head = ("model", "gradients of", "measured", "n·Δ", "noise scale", "flagged beyond")
+    head = (
+        "model",
+        "gradients of",
+        "measured",
+        "n·Δ",
+        "noise scale",
+        "flagged beyond",
+        "95 %",
+    )
     rows = []
     for where, limits in report.limits.items():
         for whose, found in (
@@ -99,8 +107,10 @@ def limit_cells(report: ScaleReport) -> Cells:
             if found is None:
                 continue
             numbers = (found.limit, found.noise_scale, found.beyond)
-            rows.append((where, whose, f"{found.count}", *map(_number, numbers)))
-    return Cells(head, rows, "  nnnn")
+            around = " to ".join(map(_number, interval(found)))
+            cells = (*map(_number, numbers), around)
+            rows.append((where, whose, f"{found.count}", *cells))
+    return Cells(head, rows, "  nnnnr")
 
 
 def _number(value: float) -> str:

@@ -1,11 +1,12 @@
 """The slowdown matrix: optimisers and models by staleness."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fedcore.typing import JSON
 from fedsim.experiments.staleness.slowdown import Row
-from fedsim.experiments.statistics import ONE_SEED, estimate
+from fedsim.experiments.statistics import ALPHA, ONE_SEED, estimate, paired
 from fedsim.experiments.terminal import Cells
 
 
@@ -33,22 +34,34 @@ class Matrix:
 
     @property
     def verdict(self) -> str:
-        """Who suffers most and least from the longest delays."""
+        """Who suffers most and least from the longest delays, if that is no chance."""
         last = self.staleness[-1]
-        known = {
-            row.name: estimate(row.slowdowns(last).tolist()).mean
-            for row in self.rows
-            if row.is_reached(0) and len(row.slowdowns(last))
-        }
+        known = [
+            row for row in self.rows if row.is_reached(0) and len(row.slowdowns(last))
+        ]
         if not known or not last:
             return "nothing was slowed down: no run with late updates is comparable"
-        in_order = sorted(known, key=lambda name: known[name])
+        in_order = sorted(known, key=lambda row: float(row.slowdowns(last).mean()))
         least, most = in_order[0], in_order[-1]
-        if most == least:
-            return f"with s = {last} {most} takes {known[most]:.2f} times as long"
-        return (
-            f"with s = {last} {most} suffers most ({known[most]:.2f} times as long), "
-            f"{least} least ({known[least]:.2f} times)"
+        if most is least:
+            found = estimate(most.slowdowns(last).tolist())
+            is_clear = found.half is not None and abs(found.mean - 1) > found.half
+            said = f"with s = {last} {most.name} takes {self.cell(most, last)} times"
+            return f"{said} as long{'' if is_clear else ', which may be chance'}"
+        said = (
+            f"({self.cell(most, last)} times as long), {least.name} least "
+            f"({self.cell(least, last)} times)"
+        )
+        p = paired(most.by_seed(last), least.by_seed(last)).p
+        if p is not None:
+            p = min(1.0, p * math.comb(len(known), 2))  # any two might have been these
+        is_clear = p is not None and p < ALPHA
+        seems = "suffers" if is_clear else "seems to suffer"
+        words = f"with s = {last} {most.name} {seems} most {said}"
+        if is_clear:
+            return f"{words}, more than chance (p = {p:.2g})"
+        return f"{words}, which may be chance" + (
+            "" if p is None else f" (p = {p:.2g})"
         )
 
     @property
@@ -122,6 +135,7 @@ class Matrix:
         ]
         return {
             "app": self.app,
+            "verdict": self.verdict,
             "metric": self.metric,
             "target": self.target,
             "workers": self.workers,

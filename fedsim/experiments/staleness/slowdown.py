@@ -56,12 +56,16 @@ class Row:
 
     def slowdowns(self, late: int) -> Floats:
         """How many times the iterations without staleness were needed, by seed."""
+        return np.array([*self.by_seed(late).values()], np.float64)
+
+    def by_seed(self, late: int) -> dict[int, float]:
+        """The same, with the seeds for which both runs have ended."""
         both = [s for t, s in self.courses if t == late and (0, s) in self.courses]
         with_, without = (
             [self.courses[t, s].iterations or self.most for s in both]
             for t in (late, 0)
         )
-        return slowdown(with_, without)
+        return dict(zip(both, slowdown(with_, without).tolist(), strict=True))
 
     def is_reached(self, late: int) -> bool:
         """Whether every seed reached the target; elsewhere slowdowns are lower bounds.

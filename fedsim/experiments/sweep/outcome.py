@@ -8,7 +8,15 @@ from typing import Any
 from fedcore.coordinator.settings import lower_is_better
 from fedrun import units
 from fedsim.experiments.group import Group
-from fedsim.experiments.statistics import ALPHA, ONE_SEED, Estimate, estimate, paired
+from fedsim.experiments.statistics import (
+    ALPHA,
+    ONE_SEED,
+    Estimate,
+    Paired,
+    estimate,
+    holm,
+    paired,
+)
 from fedsim.experiments.sweep.points import Point, numbers
 from fedsim.experiments.sweep.sweep import Sweep
 from fedsim.experiments.terminal import with_interval
@@ -59,14 +67,37 @@ class Outcome:
         return sum(len(row.trials) + row.errors for row in self.rows)
 
     @property
+    def rivals(self) -> list[Row]:
+        """The points that may be as good as the best one; with one seed, all others.
+
+        Differences are taken seed by seed, with p-values for all of them (Holm).
+        """
+        first, *others = [row for row in self.rows if row.final(self.metric).size]
+        found = holm([self._against(first, row).p for row in others])
+        return [
+            row for row, p in zip(others, found, strict=True) if p is None or p >= ALPHA
+        ]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the best point is better than each other by more than chance."""
+        return bool(self.rows[0].final(self.metric).size) and not self.rivals
+
+    @property
     def verdict(self) -> str:
-        """The best point in a line."""
+        """The best point in a line, and whether that may be chance."""
         first, final = self.rows[0], self.rows[0].final(self.metric)
         if not final.size:
             return f"best: none; no run ended with a {self.metric}"
         value = with_interval(final)
         seeds = units.counted(final.size, "seed")
-        return f"best: {first.name}: {self.metric} {value} over {seeds}"
+        said = f"best: {first.name}: {self.metric} {value} over {seeds}"
+        rivals = self.rivals
+        if not rivals:
+            return said
+        if len(rivals) == 1:
+            return f"{said}; it may be chance that {rivals[0].name} is not as good"
+        return f"{said}; it may be chance that {len(rivals)} others are not as good"
 
     @property
     def doubts(self) -> list[str]:
@@ -76,18 +107,26 @@ class Outcome:
         if len(self.rows) < 2:
             return []
         first, second = self.rows[:2]
-        found = paired(first.finals(self.metric), second.finals(self.metric))
+        found = self._against(first, second)
         if found.p is None or found.difference.half is None:
             return []
         return [
             f"against the second, {second.name}: {found.difference.mean:+.2g} ± "
             f"{found.difference.half:.2g} over {found.difference.size} seeds, "
             + (
-                f"more than chance (p = {found.p:.2g})"
-                if found.p < ALPHA
-                else f"which may be chance (p = {found.p:.2g})"
+                f"which may be chance (p = {found.p:.2g}"
+                if second in self.rivals
+                else f"more than chance (p = {found.p:.2g}"
+            )
+            + (
+                f", before it is adjusted for {len(self.rows) - 1} comparisons)"
+                if len(self.rows) > 2
+                else ")"
             )
         ]
+
+    def _against(self, first: Row, other: Row) -> Paired:
+        return paired(first.finals(self.metric), other.finals(self.metric))
 
     def table(self) -> dict[str, list[Any]]:
         """The rows as columns: settings, then means and half widths of intervals."""

@@ -16,7 +16,10 @@ CAPTION = (
 def sweep_table(outcome: Outcome) -> RenderableType:
     """A row for each point, for a terminal."""
     title = heading(outcome)
-    return cells(outcome).on_screen(title=title, caption=CAPTION, highlighted=0)
+    highlighted = 0 if outcome.is_clear else None
+    return cells(outcome).on_screen(
+        title=title, caption=CAPTION, highlighted=highlighted
+    )
 
 
 def heading(outcome: Outcome) -> str:

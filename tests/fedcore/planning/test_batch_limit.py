@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.errors import ConfigError
-from fedcore.planning.batch_limit import batch_limit, signal_and_noise
+from fedcore.planning.batch_limit import BatchLimit, batch_limit, signal_and_noise
 
 SIZES = st.integers(2, 40)
 
@@ -91,3 +91,18 @@ def test_gradients_that_tell_nothing_are_refused(
 def test_batch_sizes_out_of_order_are_refused() -> None:
     with pytest.raises(ConfigError, match="two batch sizes in order"):
         signal_and_noise(1.0, 8, 1.0, 8)
+
+
+def test_the_error_of_a_jackknife_is_that_of_other_draws() -> None:
+    def drawn(seed: int) -> BatchLimit:
+        rng = np.random.default_rng(seed)
+        return batch_limit(rng.normal(0.1, 1.0, (64, 40)))
+
+    found = [drawn(seed) for seed in range(200)]
+    spread = np.std([each.precision for each in found])
+    error = np.median([each.precision_error for each in found])
+    assert 0.7 * spread < error < 1.4 * spread
+
+
+def test_two_gradients_have_no_error() -> None:
+    assert np.isnan(batch_limit(np.eye(2)).precision_error)

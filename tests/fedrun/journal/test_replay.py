@@ -2,14 +2,18 @@
 
 import contextlib
 import random
-from collections.abc import Collection
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedcore import algorithm as limits
 from fedcore import payloads
@@ -34,10 +38,11 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
 from fedcore.payloads import dense_payload
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
-from fedrun.config import parse_config
+from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import Journal, recover, verify
 from fedrun.journal.codec import to_row
-from fedrun.journal.replay import Replay, what_if
+from fedrun.journal.replay import Replay
+from fedrun.journal.restored import Restored
 from fedrun.journal.sqlite import SqliteStore
 from fedrun.journal.verification import Verified
 from fedrun.run import open_run
@@ -322,30 +327,30 @@ def test_what_was_dropped_without_a_snapshot_cannot_be_verified(tmp_path: Path) 
 # ----------------------------------------------------------------- what would have been
 
 
-def wondered(run: Written, without: Collection[str] = (), **changes: Any) -> Any:
+def what_if(journal: Journal, config: FederationConfig | None = None) -> Any:
+    """The coordinator of a run that is decided anew."""
+    replay = Replay(journal, config, whole_records=False)
+    for _ in replay.run():
+        pass
+    replay.coordinator.flush(replay.coordinator.state.at)
+    return replay.coordinator
+
+
+def wondered(run: Written, **changes: Any) -> Any:
     """The coordinator of a run under other settings."""
     given = run.config.model_dump(mode="json")
     given["algorithm"] = {**given["algorithm"], **changes}
-    journal = Journal.open(run.folder, read_only=True)
-    try:
-        return what_if(journal, parse_config(given), without)
-    finally:
-        journal.close()
+    with closing(Journal.open(run.folder, read_only=True)) as journal:
+        return what_if(journal, parse_config(given))
 
 
-def test_what_if_a_client_had_not_been_there(tmp_path: Path) -> None:
-    run = Written(tmp_path)
-    for value in (1.0, 2.0):
-        run.push("ann", value)
-        run.push("bob", 10 * value)
-    run.close()
-    everybody = wondered(run).state
-    assert everybody.published.digest == run.digest
-    assert everybody.exact_D[0] == -33.0
-    without = wondered(run, ["bob"]).state
-    assert (without.version, without.applied) == (2, 2)
-    assert without.exact_D[0] == -3.0
-    assert wondered(run, ["nobody"]).state.version == 4
+def left_out(folder: Path, *names: str) -> Any:
+    """The state of a run without some clients."""
+    with closing(Journal.open(folder, read_only=True)) as journal:
+        without = Restored(journal, names)
+        for _, record in journal.entries():
+            without.take(record)
+    return without.coordinator.state
 
 
 @pytest.mark.parametrize("ring_bytes", [0, None])
@@ -482,17 +487,56 @@ def test_a_limit_that_moved_with_the_clients_is_found_again(
     journal.close()
 
 
-def test_the_limit_does_not_count_who_is_left_out(tmp_path: Path) -> None:
+def test_nobody_knows_of_a_client_that_is_left_out(tmp_path: Path) -> None:
     run = told(tmp_path)
-    journal = Journal.open(run.folder, read_only=True)
-    config = parse_config({"algorithm": {"kind": "fed_buff"}})
-    state = what_if(journal, config, {"name of ann"}).state
+    state = left_out(run.folder, "name of ann")
     assert {row.name for row in state.clients.values()} == {
         "name of bob",
         "name of eve",
     }
     assert state.roster.trainers == 1
-    journal.close()
+
+
+def rounds_of(folder: Path, rounds: Sequence[Mapping[str, float]]) -> Written:
+    """A run of cohorts of three, each made of one update of these clients."""
+    run = Written(folder, algorithm={"kind": "fed_buff", "buffer": 3})
+    for values in rounds:
+        for cid, value in values.items():
+            run.push(cid, value)
+        if len(values) < 3:
+            run.group.step(run.run.coordinator.state.at, "deadline")
+            run.group.commit()
+    run.close()
+    return run
+
+
+@given(
+    rounds=st.lists(
+        st.dictionaries(
+            st.sampled_from(["ann", "bob", "eve"]),
+            st.integers(-8, 8).map(float),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+@hypothesis.settings(max_examples=15, deadline=None)
+def test_without_a_client_rounds_stay_and_means_are_over_the_others(
+    rounds: list[dict[str, float]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = rounds_of(Path(folder), rounds)
+        state = left_out(run.folder, "bob")
+        whole = left_out(run.folder)
+    others = [
+        [value for cid, value in values.items() if cid != "bob"] for values in rounds
+    ]
+    expected = -sum(np.mean(values) for values in others if values)
+    assert state.exact_D[0] == pytest.approx(expected, abs=1e-5)
+    assert state.version == sum(map(bool, others))
+    assert state.applied == sum(map(len, others))
+    assert whole.published.digest == run.digest
 
 
 @pytest.mark.parametrize(("times", "is_same"), [(1 + 1e-9, True), (1.01, False)])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,12 @@ from tests.fedrun.what_if.federation import CLIENTS, HARMFUL, simulated, workloa
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run so short that the others had little to answer."""
+    return simulated(tmp_path_factory.mktemp("run") / "run", stop={"versions": 3})
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(tmp_path_factory.mktemp("run") / "run", stop={"versions": 20})
 
 
@@ -29,7 +36,77 @@ def test_a_client_with_wrong_labels_comes_out_last(
     assert found.table["client"][-1] == HARMFUL
     assert found.table["effect"][-1] < 0
     assert found.table["effect"] == sorted(found.table["effect"], reverse=True)
-    assert found.sentences[-1].endswith(HARMFUL)
+    assert any(line.startswith(f"{HARMFUL} hurt most") for line in found.sentences)
+
+
+def test_what_the_others_would_have_answered_forbids_a_ranking(
+    long: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    found = latecomer.leave_one_out(long, workload(), page=page)
+    assert not found.is_ranked
+    assert min(left.feedback for left in found.clients) > 0.5
+    assert found.table["client"] == [f"client-{n}" for n in range(CLIENTS)]
+    assert not {"effect", "loss", "accuracy"} & set(found.table)
+    (told,) = [line for line in found.sentences if "no ranking" in line]
+    assert "fedsim influence --leave-one-out" in told
+    assert not any("helped" in line or "hurt" in line for line in found.sentences)
+    assert "effect on loss" not in page.read_text()
+
+
+def test_who_hurt_beyond_doubt_is_told_where_the_order_of_the_others_is_not(
+    tmp_path: Path,
+) -> None:
+    algorithm = {"kind": "fed_avg", "buffer": CLIENTS}
+    run = simulated(tmp_path / "run", algorithm=algorithm, stop={"versions": 2})
+    found = latecomer.leave_one_out(run, workload())
+    assert not found.is_ranked  # four clients are alike
+    assert "effect" not in found.table
+    assert f"the model is better without {HARMFUL}" in found.sentences
+    assert not any("most" in line for line in found.sentences)
+
+
+def test_one_update_of_each_client_does_not_tell_how_others_would_have_answered(
+    tmp_path: Path,
+) -> None:
+    written = Written(tmp_path)  # each update makes a version
+    for name in ("ann", "bob", "eve"):
+        written.push(name)
+    written.close()
+    found = rank(written.folder)
+    assert not found.is_ranked
+    assert "any share of the difference" in found.trust.why_not
+    assert found.table["feedback"] == [None, None, 0.0]  # nobody came after eve
+
+
+def test_without_answers_of_others_nothing_is_in_doubt(tmp_path: Path) -> None:
+    algorithm = {"kind": "fed_avg", "buffer": CLIENTS}
+    run = simulated(tmp_path / "run", algorithm=algorithm, stop={"versions": 1})
+    found = latecomer.leave_one_out(run, workload())
+    assert found.trust.feedback == 0
+    assert found.trust.correlation == pytest.approx(1)
+    assert set(found.table["doubt"]) == {0}
+    assert "no update of another client would have been different" in found.sentences
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "why"),
+    [
+        ({"server": {"kind": "momentum"}}, "algorithm.server is momentum, not sgd"),
+        ({"aggregator": {"kind": "coordinate_median"}}, "no weighted mean"),
+        (
+            {"client": {"kind": "scaffold"}, "staleness": {"kind": "constant"}},
+            "more than the updates of a model",
+        ),
+    ],
+)
+def test_a_recipe_whose_answers_nobody_can_bound_is_not_ranked(
+    algorithm: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    run = simulated(tmp_path / "run", algorithm=algorithm, stop={"versions": 2})
+    found = latecomer.leave_one_out(run, workload())
+    assert why in found.trust.why_not
+    assert not found.is_ranked
 
 
 def test_each_row_is_the_replay_without_that_client(run: Path) -> None:
@@ -37,6 +114,7 @@ def test_each_row_is_the_replay_without_that_client(run: Path) -> None:
     alone = latecomer.replay(run, without=HARMFUL, app=workload())
     last = found.clients[-1]
     assert last.distance == alone.distance
+    assert last.feedback == alone.feedback
     replayed = dict(
         zip(alone.evaluations["metric"], alone.evaluations["replayed"], strict=True)
     )
@@ -82,33 +160,34 @@ def test_a_wrong_metric_is_told_before_any_client_is_left_out(run: Path) -> None
 
 
 def test_a_client_without_which_the_loss_is_no_number_comes_first(run: Path) -> None:
-    losses = iter([1.0, 0.5, 2.0, math.nan, 0.7, 3.0])
+    losses = iter([9.0, 1.0, 0.1, 2.0, math.nan, 0.7, 2.6])
 
     def evaluate(paths: Sequence[Path]) -> list[Evaluation]:
         return [Evaluation(1, {"loss": next(losses)}) for _ in paths]
 
     ranked = rank(run, evaluate=evaluate).clients
     assert math.isnan(ranked[0].metrics["loss"])
-    assert [left.metrics["loss"] for left in ranked[1:]] == [3.0, 2.0, 0.7, 0.5]
+    assert [left.metrics["loss"] for left in ranked[1:]] == [2.6, 2.0, 0.7, 0.1]
 
 
 def test_clients_that_do_no_harm_and_those_without_updates_are_named(
     tmp_path: Path,
 ) -> None:
-    written = Written(tmp_path)
+    written = Written(tmp_path, algorithm={"buffer": 2})
     for name in ("ann", "bob"):
         written.push(name)
     written.group.feed(ClientEnrolled(at=1.0, cid="eve", name="eve"))
     written.group.commit()
     written.close()
-    losses = iter([1.0, 1.5, 2.0, 1.0])
+    losses = iter([9.0, 1.0, 1.5, 2.0, 1.0])
 
     def evaluate(paths: Sequence[Path]) -> list[Evaluation]:
         return [Evaluation(1, {"loss": next(losses)}) for _ in paths]
 
-    assert rank(written.folder, evaluate=evaluate).sentences == [
-        "loss of the model of all clients: 1.0000",
+    assert rank(written.folder, evaluate=evaluate).sentences[1:] == [
+        "no update of another client would have been different",
         "eve has no update in the model",
+        "loss of the model of all clients: 1.0000",
         "bob helped most: the loss without it is 2.0000",
-        "ann helped least: the loss without it is 1.5000; no client hurt",
+        "no client hurt beyond doubt",
     ]

@@ -18,15 +18,23 @@ import pytest
 import yaml
 
 import latecomer
+from fedcore.compressors import Identity
 from fedcore.coordinator.records import Leased
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedrun.config import load_config, parse_config
 from fedsim.experiments import processes, runner
+from fedsim.experiments.codecs.comparison import Comparison, Row
 from fedsim.experiments.codecs.measure import last_means, per_update, settings_of
-from fedsim.experiments.codecs.pairs import pairs_of
+from fedsim.experiments.codecs.pairs import Pair, pairs_of
 from fedsim.experiments.codecs.scatter import far_off
-from fedsim.experiments.codecs.timing import Sample, codec_times, first_updates
+from fedsim.experiments.codecs.timing import (
+    CodecTimes,
+    PairTimes,
+    Sample,
+    codec_times,
+    first_updates,
+)
 from fedsim.experiments.runner import Task, simulate, simulate_in
 from fedsim.experiments.trial import Place, Trial
 from tests.fedsim import toys
@@ -35,6 +43,7 @@ from tests.integration.typed import desk, typed
 
 ROOT = Path(__file__).parents[3]
 ONE = ("--uplink", "top_k:ratio=0.2", "--downlink", "uniform:bits=4")
+NOT_TIMED = CodecTimes(0.0, 0.0)
 SHORT = ("--versions", "4", "--jobs", "1")
 
 
@@ -461,3 +470,40 @@ def test_a_pair_that_learns_little_does_not_squeeze_the_others() -> None:
     assert far_off(worse_by, front, 0.005) == [3]  # 5 is on the front: it stays
     assert far_off(worse_by[:3], front[:3], 0.005) == []
     assert far_off(worse_by[-1:], [False], 0.005) == []
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        ([(0.9,), (0.88,)], "0.0200 worse than uncompressed, which may be chance"),
+        ([(0.9,), (0.9,)], "as good as uncompressed, which may be chance"),
+        (
+            [(0.9, 0.92), (0.91, 0.90)],
+            "0.0050 ± 0.0300 worse than uncompressed, which may be chance",
+        ),
+        (
+            [(0.9, 0.92), (0.80, 0.821)],
+            "0.0995 ± 0.0010 worse than uncompressed",
+        ),
+    ],
+)
+def test_what_compression_costs_is_told_with_its_chance(
+    scores: list[tuple[float, ...]], says: str
+) -> None:
+    def trial(value: float) -> Trial:
+        place = Place(1.0, 1, 1, 1)
+        return Trial(
+            seed=0,
+            versions=1,
+            updates=1,
+            bytes_up=1,
+            bytes_down=1,
+            seconds=1.0,
+            places=[place],
+            metrics={"accuracy": [value]},
+        )
+
+    plain, untimed = Pair(Identity(), Identity()), PairTimes(NOT_TIMED, NOT_TIMED)
+    rows = tuple(Row(plain, tuple(map(trial, each)), untimed) for each in scores)
+    told = Comparison("app", None, 1, 1, len(scores[0]), 0.2, rows, 2)
+    assert told.against(1) == says

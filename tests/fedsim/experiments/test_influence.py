@@ -10,18 +10,18 @@ import pytest
 
 import latecomer
 from fedcore.errors import ConfigError, LatecomerError, ModelError, WorkloadError
+from fedrun.correlation import pearson, spearman
 from fedsim.experiments.influence.audit import Auditor, last_of
 from fedsim.experiments.influence.estimate import Settings, estimate
-from fedsim.experiments.influence.outcome import (
-    Audit,
-    Influence,
-    Row,
-    pearson,
-    spearman,
+from fedsim.experiments.influence.outcome import Audit, Influence, Row, ranked
+from fedsim.experiments.influence.page import (
+    bars_figure,
+    influence_page,
+    scatter_figure,
 )
-from fedsim.experiments.influence.page import bars_figure, scatter_figure
 from fedsim.experiments.influence.repetition import Repetition
 from fedsim.experiments.influence.schedule import read_schedule
+from tests.fedrun.what_if import federation
 from tests.fedsim.toys import linear, toy
 from tests.integration.typed import Ended, desk, typed
 
@@ -83,26 +83,101 @@ def test_the_client_with_wrong_labels_hurts_by_both_measures() -> None:
     last = done.out.splitlines()[-1]
     assert "without client-2 the loss would be " in last
     assert " lower: it hurts most; " in last
-    assert last.endswith("on the test data, client-2 could be left out")
+    assert last.endswith("; client-2 could be left out")
     page = Path("out", "influence.html").read_text()
     assert page.count('<figure class="plot"') == 2
 
 
-def test_a_client_that_another_metric_would_miss_is_named() -> None:
-    changes = {"ann": (0.2, -0.1), "bob": (-0.1, -0.3), "eve": (-0.2, 0.1)}
-    told = Audit(
+def audited(**rows: Any) -> Audit:
+    """An audit of clients by estimated and true changes of loss and accuracy.
+
+    Each has half a change of .01 by chance.
+    """
+
+    def influence(changes: tuple[float, float] | None) -> Influence | None:
+        if changes is None:
+            return None
+        loss, accuracy = changes
+        chance = {"loss": 0.01, "accuracy": 0.01}
+        return Influence({"loss": loss, "accuracy": accuracy}, 1.0, chance)
+
+    found = [
+        Row(name, 8, 9, influence(estimated) or Influence({}, 0.0), influence(true))
+        for name, (estimated, true) in rows.items()
+    ]
+    return Audit(
         run="run",
         versions=9,
         settings=Settings("hessian", 50, truncate=False),
         values={"loss": 0.5, "accuracy": 0.9},
-        rows=[
-            Row(name, 8, 9, Influence({"loss": loss, "accuracy": accuracy}, 1.0))
-            for name, (loss, accuracy) in changes.items()
-        ],
+        rows=ranked("loss", found),
     )
-    assert told.verdict.endswith(
-        "bob and eve could each be left out; by the accuracy, bob would be missed"
+
+
+def test_no_client_is_both_missed_and_could_be_left_out() -> None:
+    told = audited(
+        ann=((0.2, -0.1), (0.2, -0.1)),
+        bob=((-0.1, -0.3), None),
+        eve=((-0.2, 0.1), None),
     )
+    parts = told.verdict.split("; ")
+    assert "eve could be left out" in parts
+    assert "bob hurts the loss and helps the accuracy" in parts
+    assert sum("left out" in part for part in parts) == 1
+
+
+def test_what_chance_could_do_is_no_verdict() -> None:
+    told = audited(ann=((0.009, 0.0), (0.009, 0.0)), bob=((-0.008, 0.0), (-0.008, 0.0)))
+    assert told.verdict == "what each client does to the loss may be chance"
+    assert audited(
+        ann=((0.2, 0.0), (0.2, 0.0)), bob=((-0.008, 0.0), (-0.008, 0.0))
+    ).verdict.endswith("no client hurts the loss beyond chance")
+
+
+def test_an_estimate_that_its_check_refutes_is_said_first_and_judges_nobody() -> None:
+    told = audited(
+        ann=((0.3, 0.0), (0.02, 0.0)),
+        bob=((0.2, 0.0), (-0.1, 0.0)),
+        eve=((-0.2, 0.0), None),
+    )
+    assert not told.holds
+    first, *others = told.verdict.split("; ")
+    assert first.startswith(
+        "the estimate does not hold here: without bob the loss is estimated to change "
+        "by +0.2, and changes by -0.1 when the others are retrained"
+    )
+    assert not any("eve" in each or "most" in each for each in others)
+    assert [row.client for row in told.rows] == ["ann", "bob", "eve"]
+    assert {each["rank"] for each in told.as_json()["clients"]} == {None}
+    assert 'class="verdict warn"' in influence_page(told)
+
+
+def test_an_estimate_beyond_its_regime_is_refuted_by_retraining(folder: Path) -> None:
+    """Convex, but curvature times rate is far above 2, and one client is hurtful."""
+
+    def data(samples: tuple[Any, Any], flips: bool) -> tuple[Any, Any]:
+        x, y = samples
+        return 60 * x, 2 - y if flips else y
+
+    mine = federation.workload(
+        train_data=lambda client: data(
+            federation.samples(client.index + 1), client.index == 3
+        ),
+        test_data=lambda: data(federation.samples(0, 200), flips=False),
+    )
+    Path("fed.yaml").write_text(
+        "algorithm: {kind: fed_avg, buffer: 5, client: {kind: local_sgd, lr: 0.1, "
+        "steps: 5, batch: 16}}\nstop: {versions: 30}\nsimulate: {clients: 5}\n"
+    )
+    with np.errstate(divide="ignore"):
+        found = latecomer.influence("fed.yaml", mine, out="out")
+    harmful = next(row for row in found.rows if row.client == federation.HARMFUL)
+    assert harmful.true is not None
+    assert harmful.true.changes["loss"] < 0 < harmful.estimated.changes["loss"]
+    assert found.verdict.startswith("the estimate does not hold here")
+    assert "beyond 2, a step makes differences larger" in found.verdict
+    assert f"without {federation.HARMFUL} the loss would be" in found.verdict
+    assert "it hurts" in found.verdict
 
 
 def test_a_recorded_run_is_audited_as_it_was_simulated() -> None:

@@ -1,15 +1,19 @@
 """``fedsim scale``: what is predicted, told and refused."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import latecomer
 from fedcore.errors import ConfigError
+from fedcore.planning.batch_limit import batch_limit
 from fedsim.experiments.scaling.given import link_of, workers_of
 from fedsim.experiments.scaling.measure import measure_device
+from fedsim.experiments.scaling.report import interval
 from tests.fedsim.toys import write
 from tests.integration.typed import Ended, desk, typed
 
@@ -51,7 +55,7 @@ def test_layers_exchanges_scaling_and_the_limit_are_told_and_written() -> None:
     done = scale("--workers", "4,2", "-o", "out")
     assert (done.status, done.errors) == (0, [])
     *_, fastest, limit = done.out.splitlines()
-    assert "clients a version" in limit
+    assert "with 95 % confidence) a version" in limit
     assert " the fastest of those asked for, " in fastest
     saved = json.loads(Path("out", "scale.json").read_text())
     assert saved["workers"] == [1, 2, 4]
@@ -130,7 +134,8 @@ workload = linear(train_data=lambda client: points(1))
     )
     found = numbers(scale("--json"))
     assert found["limits"]["initial"]["clients"]["beyond"] == pytest.approx(1)  # type: ignore[index]
-    assert str(found["verdict"]).startswith("beyond 1 client a version")
+    said = "beyond 1 client (their gradients are equal) a version"
+    assert str(found["verdict"]).startswith(said)
     assert str(found["verdict"]).endswith("averages 2, which is above the limit")
 
 
@@ -265,3 +270,16 @@ def test_this_machine_can_be_measured(with_torch: bool) -> None:
     assert found.peak_gflops > 0
     assert found.memory_gb_per_second > 0
     assert found.call_microseconds > 0
+
+
+def test_a_limit_has_an_interval_that_few_gradients_widen() -> None:
+    rng = np.random.default_rng(0)
+    g_ND = rng.normal(0.3, 1.0, (64, 50))
+    many, few = batch_limit(g_ND), batch_limit(g_ND[:5])
+    low, high = interval(many)
+    assert 1 < low < many.beyond < high < math.inf
+    least, most = interval(few)
+    assert least < low
+    assert most > high
+    assert interval(batch_limit(g_ND[:2])) == (1.0, math.inf)
+    assert interval(batch_limit([g_ND[0]] * 4)) == (1.0, 1.0)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +133,7 @@ def test_models_that_keep_other_values_are_refused() -> None:
     assert "the study trains the copies of a model together" in sentence
 
 
-def matrix(**rows: dict[int, list[int | None]]) -> Matrix:
+def matrix(**rows: Mapping[int, Sequence[int | None]]) -> Matrix:
     """A matrix of these iterations, by row, staleness and seed."""
     nothing = np.empty(0)
     made = [
@@ -161,13 +161,32 @@ def test_the_verdict_names_who_suffers_most_and_least() -> None:
     assert cells.rows[1][2].startswith("≥ 5.75")
     assert cells.rows[2][1:] == ["≥ 100", "–"]
     assert found.verdict == (
-        "with s = 4 b suffers most (5.75 times as long), a least (2.00 times)"
+        "with s = 4 b seems to suffer most (≥ 5.75 ± 54 times as long), a least (2.00 "
+        "times), which may be chance (p = 1)"
     )
     assert [doubt.split()[0] for doubt in found.doubts] == ["Even", "Slowdowns"]
     drawn = matrix_figure(found).data[0]
     assert drawn.z[0] == [1.0, 2.0]
     assert drawn.z[2] == [None, None]
     assert drawn.zmax == 5.75
+
+
+def test_the_verdict_is_certain_only_beyond_chance() -> None:
+    seeds = range(8)
+    a, b = ([10] * 8, [20 + n for n in seeds]), ([10] * 8, [30 + n for n in seeds])
+    found = matrix(a={0: a[0], 4: a[1]}, b={0: b[0], 4: b[1]})
+    assert "b suffers most (3.35 ± 0.2 times as long), a least" in found.verdict
+    assert found.verdict.endswith("more than chance (p = 0.0078)")
+    # Of five optimisers, any two might have been most and least.
+    like = {name: {0: a[0], 4: [25] * 8} for name in "cde"}
+    more = matrix(a={0: a[0], 4: a[1]}, b={0: b[0], 4: b[1]}, **like)
+    assert more.verdict.endswith("may be chance (p = 0.078)")
+    one = matrix(a={0: [10], 4: [11]}, b={0: [10], 4: [30]})
+    assert one.verdict.endswith("a least (1.10 times), which may be chance")
+    alone = matrix(a={0: [10, 10], 4: [10, 12]})
+    assert alone.verdict.endswith("times as long, which may be chance")
+    sure = matrix(a={0: [10, 10], 4: [20, 21]})
+    assert sure.verdict == "with s = 4 a takes 2.05 ± 0.64 times as long"
 
 
 def test_rows_that_were_not_begun_are_left_out() -> None:

@@ -12,6 +12,7 @@ from fedsim.experiments.statistics import (
     estimate,
     holm,
     least_p,
+    least_share,
     paired,
     sign_flip_p,
     student_t,
@@ -143,3 +144,9 @@ def test_p_values_are_adjusted_for_their_number() -> None:
         pytest.approx(0.06),
     ]
     assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_the_bound_of_a_share_is_that_of_clopper_and_pearson() -> None:
+    assert least_share(20, 20) == pytest.approx(0.05 ** (1 / 20))
+    assert least_share(0, 5) == 0
+    assert least_share(8, 10) == pytest.approx(0.4931, abs=1e-4)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import latecomer
 from fedrun.config import load_config
@@ -21,14 +22,17 @@ from fedsim.experiments import processes, runner
 from fedsim.experiments.curves import band, curves_figure
 from fedsim.experiments.group import Group
 from fedsim.experiments.identity import identity
+from fedsim.experiments.sweep.outcome import Outcome, Row
 from fedsim.experiments.sweep.points import (
     Axis,
+    Point,
     Span,
     points_of,
     read_axis,
     read_span,
     short_names,
 )
+from fedsim.experiments.sweep.table import sweep_table
 from fedsim.experiments.trial import Place, Trial, read_trial
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import Ended, desk, typed
@@ -433,6 +437,41 @@ def trial(seed: int, values: list[float | None], step: float = 1.0) -> Trial:
 
 def group(name: str, *trials: Trial) -> Group:
     return Group(name, {each.seed: each for each in trials})
+
+
+def outcome(*finals: list[float]) -> Outcome:
+    """Points with these results by seed, the best one first."""
+    rows = [
+        Row(
+            f"lr={place}",
+            {seed: trial(seed, [value]) for seed, value in enumerate(values)},
+            place,
+            Point((("lr", str(place)),)),
+            0,
+        )
+        for place, values in enumerate(finals)
+    ]
+    count = len(finals[0])
+    return Outcome("app", "accuracy", {"lr": "lr"}, count, 1, tuple(rows))
+
+
+def test_a_best_point_that_may_be_chance_is_called_that_and_not_marked() -> None:
+    seeds = range(8)
+    best, near, far = ([0.9 - less + 0.01 * n for n in seeds] for less in (0, 0, 0.3))
+    near[0] -= 0.02
+    clear, chance = outcome(best, far), outcome(best, near, far)
+    assert clear.is_clear
+    assert clear.verdict.endswith("over 8 seeds")
+    assert not chance.is_clear
+    assert [row.name for row in chance.rivals] == ["lr=1"]
+    assert chance.verdict.endswith("it may be chance that lr=1 is not as good")
+    assert "may be chance" in chance.doubts[0]
+    one = outcome([0.9], [0.5], [0.4])
+    assert one.verdict.endswith("it may be chance that 2 others are not as good")
+    for found, is_marked in ((clear, True), (chance, False), (one, False)):
+        console = Console(record=True, width=140, force_terminal=True)
+        console.print(sweep_table(found))
+        assert ("[1;32m" in console.export_text(styles=True)) is is_marked
 
 
 def test_a_band_is_the_mean_with_its_interval_where_all_runs_were() -> None:

@@ -34,7 +34,23 @@ def test_gradient_coding_gains_where_delays_are_long() -> None:
     soon = latecomer.coding(10, straggling=1e4, trials=200)
     assert soon.verdict.startswith("no MDS code is sooner than no code, which takes ")
     late = latecomer.coding(10, straggling=0.1, trials=200)
-    assert "gradient coding is fastest for s = " in late.verdict
+    first = min(late.of("gradient coding"), key=lambda row: row.formula)
+    words = (
+        f"the fastest gradient code has {first.setting} and takes {first.formula:.4g}"
+    )
+    assert (
+        f"{words} ({first.drawn:.4g} ± {1.96 * first.error:.1g} drawn)" in late.verdict
+    )
+
+
+def test_what_is_asymptotic_is_called_that_beside_what_few_rows_show() -> None:
+    study = latecomer.coding(6, trials=50)
+    shown = study.demonstration
+    assert shown is not None
+    assert shown.coded_nbytes > 1.2 * shown.formula_nbytes  # of 1,440 rows
+    html = coding_page(study)
+    assert "asymptotic in the number of rows, says" in html
+    assert "asymptotic in the number of workers" in html
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7, 12])
