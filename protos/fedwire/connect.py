@@ -19,6 +19,7 @@ from fedcore.errors import (
 )
 from fedcore.hosts import is_loopback
 from fedwire.certificates import require_pair
+from fedwire.proxies import Proxy, proxy_for
 from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
@@ -85,19 +86,43 @@ class Address:
             return True
         return not (self.plaintext or self.is_local)
 
+    @property
+    def proxy(self) -> Proxy | None:
+        """The proxy of the environment through which the server is reached.
+
+        Raises:
+            ConfigError: the environment names something else than an HTTP proxy.
+        """
+        return None if self.is_local else proxy_for(self.host)
+
+    @property
+    def by_the_way(self) -> str:
+        """Says through which proxy the server is reached; empty: through none."""
+        if (proxy := self.proxy) is None:
+            return ""
+        return (
+            f"; the way there leads through the proxy {proxy}, and no_proxy="
+            f"{self.host} goes around it"
+        )
+
     def channel(self) -> grpc.Channel:
         """Returns a channel that connects when it is first used.
 
         Raises:
-            ConfigError: a file does not hold the certificates or key that it should.
+            ConfigError: a file does not hold the certificates or key that it should, or
+                the environment names a proxy that cannot be used.
         """
+        proxy = self.proxy
+        direct = ("grpc.enable_http_proxy", 0)
+        way = direct if proxy is None else ("grpc.http_proxy", proxy.url)
+        options = (*OPTIONS, way)
         if not self.is_encrypted:
-            return grpc.insecure_channel(str(self), OPTIONS)
+            return grpc.insecure_channel(str(self), options)
         credentials = grpc.ssl_channel_credentials(
             _read(self.ca), _read(self.key), _read(self.certificate)
         )
         _check_certificates(self)
-        return grpc.secure_channel(str(self), credentials, OPTIONS)
+        return grpc.secure_channel(str(self), credentials, options)
 
 
 def parse_address(text: str, **trust: Any) -> Address:
@@ -125,14 +150,15 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
         return RefusedError(
             f"{address}: no secure connection: the server's certificate is not trusted "
             f"here, or it wants one from this client (--ca, --certificate, --key): "
-            f"{details}"
+            f"{details}{address.by_the_way}"
         )
     if not address.is_encrypted and "Socket closed" in details:
         details += "; if the server speaks TLS, give --ca"
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
             _, _, reason = details.rpartition(_NOT_REACHED)  # gRPC repeats the address
-            return UnavailableError(f"{address} does not answer: {reason}")
+            told = f"{address} does not answer: {reason}{address.by_the_way}"
+            return UnavailableError(told)
         case grpc.StatusCode.CANCELLED:
             return UnavailableError(f"{address} broke off: {details}")
         case grpc.StatusCode.INTERNAL:  # as if the call had never come
