@@ -45,6 +45,10 @@ from fedrun.json_lines import note_ids
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
 LONGEST_WAIT: Seconds = 60.0
+# Before the first answer: who starts together is not to wait for one another.
+FIRST_CONTACT_WAIT: Seconds = 0.2
+LONGEST_CONTACT_WAIT: Seconds = 5.0
+CONTACT: Seconds = 60.0  # of failures; then it waits like everybody
 LONG_WHY = 256  # characters of why a client begins no task
 
 
@@ -61,10 +65,14 @@ class Identity:
 
 @dataclass
 class Patience:
-    """Waits after failures: longer each time, with jitter, until a call works."""
+    """Waits after failures: longer each time, with jitter, until a call works.
+
+    The waits begin shorter, and stay short for a minute, as long as none has worked.
+    """
 
     give_up: Seconds | None = None
-    _wait: Seconds = FIRST_WAIT
+    _wait: Seconds = FIRST_CONTACT_WAIT
+    _had_contact: bool = False
     _since: Seconds | None = None  # the first failure in a row
 
     @property
@@ -74,7 +82,7 @@ class Patience:
 
     def reset(self) -> None:
         """Restarts the time until it gives up, since a call worked."""
-        self._wait, self._since = FIRST_WAIT, None
+        self._wait, self._since, self._had_contact = FIRST_WAIT, None, True
 
     def wait(self, error: Exception, least: Seconds = 0.0) -> None:
         """Waits after a failure.
@@ -89,7 +97,9 @@ class Patience:
             raise UnavailableError(f"{error}; gave up after {failing:.0f} s") from error
         pause = max(least, random.uniform(0.5, 1.0) * self._wait)
         _log.info("%s; again in %.1f s", error, pause)
-        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        is_early = not self._had_contact and failing < CONTACT
+        longest = LONGEST_CONTACT_WAIT if is_early else LONGEST_WAIT
+        self._wait = min(2 * self._wait, longest)
         time.sleep(pause)
 
 

@@ -62,13 +62,14 @@ def worker(
     state: Path,
     app: Workload | None = None,
     give_up: float | None = 1.0,
+    at: str = "",
     **more: Any,
 ) -> Iterator[Worker]:
-    """A client of the server, ready to work."""
+    """A client of the server, which it reaches there or elsewhere, ready to work."""
     app = app or workload()
     model = app.flat()
     member = Membership(
-        parse_address(server.address),
+        parse_address(at or server.address),
         model,
         ClientStore(state),
         Identity(name=state.name),
@@ -468,6 +469,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_pauses_grow_within_their_bounds(pauses: list[float]) -> None:
     patience = Patience()
+    patience.reset()
     expected = FIRST_WAIT
     for _ in range(200):
         patience.wait(UnavailableError("away"))
@@ -476,13 +478,29 @@ def test_pauses_grow_within_their_bounds(pauses: list[float]) -> None:
     assert len({round(pause, 6) for pause in pauses[-50:]}) > 40  # no two alike
 
 
+def test_who_never_reached_the_server_tries_often_for_a_minute_and_then_as_usual(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: sum(pauses))
+    patience = Patience()
+    while sum(pauses) < 60:
+        patience.wait(UnavailableError("not there yet"))
+    assert pauses[0] <= 0.2
+    assert sum(pauses[:4]) < 3.0
+    assert max(pauses) <= 5.0
+    assert len(pauses) > 12
+    for _ in range(9):
+        patience.wait(UnavailableError("not there yet"))
+    assert LONGEST_WAIT / 2 <= pauses[-1] <= LONGEST_WAIT
+
+
 def test_pauses_begin_anew_once_something_works(pauses: list[float]) -> None:
     patience = Patience()
     for _ in range(9):
         patience.wait(UnavailableError("away"))
     patience.reset()
     patience.wait(UnavailableError("away"))
-    assert pauses[-1] <= FIRST_WAIT
+    assert FIRST_WAIT / 2 <= pauses[-1] <= FIRST_WAIT
 
 
 def test_it_gives_up_when_it_has_failed_for_so_long_not_worked_for_so_long(
