@@ -1,7 +1,6 @@
 """The evaluator: an enrolled process that owns the test set."""
 
 import logging
-import time
 from typing import Any
 
 from fedclient.connection import Refusal
@@ -67,6 +66,9 @@ class Evaluator:
                     )
                     text = written_by(self._model, state.public_D)
             except UserCodeError as error:
+                if reply.done:  # nobody waits for another try
+                    member.report_failure(error)
+                    return True
                 member.confess(error)
                 return False
             member.failures = 0
@@ -74,5 +76,5 @@ class Evaluator:
             member.connection.report(name, values, samples, text)
             _log.info("version %d: %s", name.version, told(values, samples))
         elif not reply.done:
-            time.sleep(reply.retry_after)
+            member.rest(reply.retry_after)
         return reply.done

@@ -3,6 +3,7 @@
 import logging
 import random
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -124,6 +125,7 @@ class Membership:
         self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
+        self._is_over = threading.Event()  # the run, as the server said meanwhile
         self._pause = ""  # why the server gives no tasks, as it said last
         self._cid = ""  # the id under which it enrolled last
 
@@ -208,17 +210,26 @@ class Membership:
         if self._attendance is not None:
             self._attendance.close()
         cid = self._cid
+        self._is_over.clear()  # an ended run may be continued
         self._attendance = Attendance(
-            self.connection, self.reply.heartbeat, lambda text: self._hear(cid, text)
+            self.connection,
+            self.reply.heartbeat,
+            lambda notice: self._hear(cid, notice),
         )
 
-    def _hear(self, cid: str, text: str) -> None:
-        """Notes that another process took this one's place, but not this one itself."""
-        if cid == self._cid:
-            self._on_superseded(text)
+    def _hear(self, cid: str, notice: pb.Notice) -> None:
+        """Notes that the run has ended, or that another process took this one's place.
 
-    def _on_superseded(self, text: str) -> None:
-        self._superseded = text
+        That may be this process itself, under a new id.
+        """
+        if notice.kind == pb.Notice.KIND_ENDED:
+            self._is_over.set()
+        elif notice.kind == pb.Notice.KIND_SUPERSEDED and cid == self._cid:
+            self._superseded = notice.text
+
+    def rest(self, seconds: Seconds) -> None:
+        """Waits before the next call, but not once the run is said to be over."""
+        self._is_over.wait(seconds)
 
     def withdraw(self, why: str) -> None:
         """Tells the server why this client begins no task, and disconnects."""
@@ -297,7 +308,7 @@ class Membership:
             raise UserCodeError(
                 f"{self.failures} times in a row: {error}"
             ) from error.__cause__
-        time.sleep(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
+        self.rest(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
 
     def report_failure(self, error: UserCodeError) -> None:
         """Tells the server that the user's code raised."""

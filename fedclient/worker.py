@@ -155,7 +155,7 @@ class Worker:
         if wait and not self._is_leaving:
             self._member.save()
             _log.info("the controllers let it rest for %.1f hours", wait / 3600)
-            time.sleep(wait)
+            self._member.rest(wait)
 
     def _withdraw(self, why: str) -> None:
         self._ahead.stop()
@@ -189,7 +189,7 @@ class Worker:
             return True
         self._member.note_pause(answer.reason)
         if answer.task is None:
-            time.sleep(answer.retry_after)
+            self._member.rest(answer.retry_after)
         elif work:
             self._work(answer)
         return False
@@ -203,7 +203,7 @@ class Worker:
             case _ if refusal.reason:
                 rest = refusal.retry_after  # no failure: the server has answered
                 _log.info("no task: %s; asking again in %.1f s", refusal.reason, rest)
-                time.sleep(rest)
+                self._member.rest(rest)
             case _:
                 busy = UnavailableError("the server is busy")
                 self._member.patience.wait(busy, refusal.retry_after)

@@ -1,7 +1,6 @@
 """Runs simulations in several processes; the results do not depend on how many."""
 
 import os
-import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -91,13 +90,3 @@ def _begin(verbose: bool, sources: Sequence[Source]) -> None:
         load_source(source)
     Thread(target=end_with_parent, daemon=True).start()
     log_to_stderr(verbose)
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Makes SIGTERM raise KeyboardInterrupt in the block, as SIGINT does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

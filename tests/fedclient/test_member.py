@@ -118,14 +118,14 @@ class AsleepError(Exception):
 def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = SimpleNamespace(time=lambda: 100.25 * DAY, monotonic=time.monotonic)
-
-    def sleep(seconds: float) -> None:
+    def rest(member: Membership, seconds: float) -> None:
         if seconds > 60:
             raise AsleepError(seconds)
 
-    clock.sleep = sleep
+    clock = SimpleNamespace(time=lambda: 100.25 * DAY, monotonic=time.monotonic)
+    clock.sleep = time.sleep
     monkeypatch.setattr(fedclient.worker, "time", clock)
+    monkeypatch.setattr(Membership, "rest", rest)
     top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
     limits = [{"kind": "bandwidth", "daily": 4000}]
     algorithm = {"kind": "fed_buff", "uplink": top_k, "controllers": limits}
@@ -143,6 +143,33 @@ def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
                 again.run()
             link = Link(*again._participant.state.controlled["bandwidth"])
             assert link.used >= passed
+
+
+def test_a_client_that_rests_for_hours_hears_of_the_end_of_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
+    limits = [{"kind": "bandwidth", "daily": 4000}]
+    algorithm = {"kind": "fed_buff", "uplink": top_k, "controllers": limits}
+    config: dict[str, Any] = {
+        "algorithm": algorithm,
+        "stop": {"versions": 100},
+        "timeouts": {"linger": 20.0},
+    }
+    with served(tmp_path, **config) as server:
+        with (
+            worker(server, tmp_path / "ann") as ann,
+            worker(server, tmp_path / "bob") as bob,
+        ):
+            thread = threading.Thread(target=ann.run, daemon=True)
+            thread.start()
+            until(lambda: "let it rest for" in caplog.text, "it rests")
+            bob._rest = lambda: None  # type: ignore[method-assign]
+            bob.run()
+            thread.join(10.0)
+            assert not thread.is_alive()
+        server.wait()
 
 
 def test_a_client_waits_for_the_run_of_its_state_and_says_so(
@@ -207,7 +234,8 @@ def test_a_second_client_in_a_state_directory_is_refused(
 def test_a_client_that_was_superseded_stops(server: Served, tmp_path: Path) -> None:
     with worker(server, tmp_path / "ann") as ann:
         ann._enrol()
-        ann._member._on_superseded("another process runs")
+        told = pb.Notice(kind=pb.Notice.KIND_SUPERSEDED, text="another process runs")
+        ann._member._hear(ann._participant.state.cid, told)
         with pytest.raises(RefusedError, match="this client stops: another process"):
             ann.run()
 
