@@ -5,6 +5,7 @@ what and until when, the results that were computed and not delivered, and what 
 keep. The journal is cut behind it.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import WITHOUT_UPDATES, Journal, exists, new_coordinator
 from fedrun.run import Run, differences
 
+_log = logging.getLogger("fedsim")
 _KEPT = 2  # snapshots
 _LAYOUT = 6  # of what they hold; another one cannot be read
 _SERVER = "server."
@@ -104,9 +106,11 @@ def _reopened(
             f"{folder}: only a simulation of engine stacked can go on, and this run "
             "is none"
         )
-    number = journal.newest_snapshot()
-    saved, arrays = ({}, {}) if number is None else journal.snapshots.load(number)
-    if number is not None and saved.get("layout") != _LAYOUT:
+    number = journal.snapshots.newest_sound(journal.store.last)
+    if number < (journal.newest_snapshot() or 0):
+        _log.warning("%s: its newest snapshot is damaged; going back further", folder)
+    saved, arrays = journal.snapshots.load(number) if number else ({}, {})
+    if number and saved.get("layout") != _LAYOUT:
         raise ConfigError(
             f"{folder}: its snapshot was taken by another version of latecomer; go on "
             "with that one, or start the run anew"
@@ -127,7 +131,7 @@ def _reopened(
     for entry in journal.store.find(Closed.__name__):
         assert isinstance(entry.record, Closed)
         raise ConfigError(f"{folder}: this run has ended: {entry.record.reason}")
-    if number is None:
+    if not number:
         raise ConfigError(
             f"{folder}: the run was interrupted before its first snapshot "
             "(simulate.engine.snapshot_seconds); start it anew"
