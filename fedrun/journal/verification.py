@@ -108,8 +108,7 @@ def _recompute(journal: Journal) -> int:
     made: list[Decided | Stepped] = []
     for record, now in replay.run():
         if isinstance(record, Stepped) or (
-            isinstance(record, Decided)
-            and record.verdict is not Verdict.REJECTED_MALFORMED
+            isinstance(record, Decided) and record.was_read
         ):
             recorded.append(record)
         made += [r for r in now if isinstance(r, Decided | Stepped)]

@@ -11,7 +11,7 @@ import grpc
 from fedwire.v1 import federation_pb2 as pb
 
 SERVICE = "fedwire.v1.Federation"
-PROTOCOLS = (2,)  # the versions spoken here
+PROTOCOLS = (3,)  # the versions spoken here
 
 MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length

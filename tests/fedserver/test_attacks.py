@@ -208,8 +208,9 @@ def test_a_late_update_is_rejected_with_its_lateness(tmp_path: Path) -> None:
         Peer(server.address) as peer,
     ):
         peer.pull()
-        for _ in range(2):
-            assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED
+        with Peer(server.address, "another") as other:
+            for _ in range(2):
+                assert other.push(GOOD).answer == pb.ANSWER_ACCEPTED
         reply = peer.push(GOOD)
         assert reply.answer == pb.ANSWER_REJECTED_STALE
         assert reply.reason == "2 versions late, the limit is 1"
@@ -450,9 +451,9 @@ def test_many_streams_of_one_upload_share_one_buffer(tmp_path: Path) -> None:
 
 def test_another_protocol_is_refused_with_both_versions(server: Served) -> None:
     peer = Peer(server.address)
-    with refused("FAILED_PRECONDITION", "server speaks protocol 2, the client 1, 3"):
-        peer.enrol(protocols=[1, 3])
-    with refused("FAILED_PRECONDITION", "server speaks protocol 2, the client none"):
+    with refused("FAILED_PRECONDITION", "server speaks protocol 3, the client 1, 2"):
+        peer.enrol(protocols=[1, 2])
+    with refused("FAILED_PRECONDITION", "server speaks protocol 3, the client none"):
         peer.enrol(protocols=[])
     peer.channel.close()
     still_serves(server)
@@ -462,7 +463,7 @@ def test_a_client_that_speaks_more_is_answered_in_what_both_speak(
     server: Served,
 ) -> None:
     with Peer(server.address) as peer:
-        assert peer.enrol(protocols=[7, 2]).protocol == 2
+        assert peer.enrol(protocols=[7, 3]).protocol == 3
 
 
 def test_a_client_of_another_run_is_told_both_runs(server: Served) -> None:
