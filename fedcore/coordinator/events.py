@@ -62,6 +62,7 @@ class UpdatePushed(_Timed):
 
     push: Push
     opened: Opened | None = None  # its payload, if it was read before
+    is_unread: bool = False  # only its header has arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

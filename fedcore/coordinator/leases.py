@@ -197,8 +197,11 @@ class Leases:
 
     def deliver(self, cid: str) -> None:
         """A client has finished its task with an update, which joins this version."""
-        self._stop(cid)
-        self.count(cid, self.delivered.get(cid, 0) + 1)
+        lease, times = self._stop(cid), self.delivered.get(cid, 0) + 1
+        if lease is not None and self._synchronous:
+            self.delivered[cid] = times  # a client that trains has no other place
+        else:
+            self.count(cid, times)
 
     def count(self, cid: str, times: int) -> None:
         """Notes how many updates of a client have joined this version."""
@@ -255,16 +258,19 @@ class Leases:
     def begin_version(self) -> None:
         """Starts the cohort of a new version, or divides its places anew."""
         self.attempt = 0
-        back = chain(self.delivered, self._members, self._invited)
-        self.delivered = {}
+        delivered, self.delivered = self.delivered, {}
         if not self._synchronous:
             held, self._held = self._held, {}
             self._free.update(held)
             self._divide()
             return
+        others = chain(self._members, self._invited)
+        back = chain(delivered, (cid for cid in others if cid not in delivered))
         self._members, self._tried, self._invited, self._ready = {}, {}, {}, {}
+        present, busy, silent = self.present, self.busy, self._silent
         for cid in back:
-            self._place(cid)
+            if cid in present and cid not in busy and cid not in silent:
+                self._fresh[cid] = None
         self.busy = dict.fromkeys(self.busy)
         self._training = 0
 
@@ -404,16 +410,20 @@ class Leases:
 
     # ------------------------------------------------------------------ changes
 
-    def _stop(self, cid: str) -> None:
-        """Notes that a client has finished its task, and is here."""
+    def _stop(self, cid: str) -> Lease | None:
+        """Notes that a client has finished its task, and is here.
+
+        Returns:
+            Its lease, unless that had ended.
+        """
         is_back = cid not in self.present
         self.present.pop(cid, None)
         self.present[cid] = self._known[cid] = None
         if is_back:
             self._divide()
-        self._free_of(cid)
         if self._clocks is not None:
             self._clocks.tick(cid)
+        return self._free_of(cid)
 
     def _free_of(self, cid: str) -> Lease | None:
         """Ends what a client trains; returns its lease, unless that had ended."""

@@ -11,11 +11,17 @@ from typing import assert_never
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
-from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Persist,
+    Refuse,
+    SendAck,
+    SetTimer,
+)
 from fedcore.coordinator.acts import objection, record_of, why_not_freed, why_waiting
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
-from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.opened import Opened
@@ -146,7 +152,7 @@ class Coordinator:
             case events.ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case events.UpdatePushed():
-                return self._push(event.push, event.opened)
+                return self._push(event)
             case events.ClientLost():
                 return self._lose(event.cid)
             case events.ClientFailed():
@@ -275,47 +281,67 @@ class Coordinator:
 
     # ------------------------------------------------------------------- pushes
 
-    def _push(self, push: Push, opened: Opened | None) -> list[Action]:
-        row = self.state.clients.get(push.cid)
+    def _push(self, event: events.UpdatePushed) -> list[Action]:
+        push = event.push
+        answer = self._without_verdict(push)
+        if answer is not None:
+            same = push.epoch == push.base.epoch == self.state.epoch
+            if same and answer.ack.answer is Answer.OTHER_EPOCH:
+                # The client claims a later state, and can prove it in a pull.
+                return [*self._count_unproved(push.cid), answer]
+            return [answer]
+        has_task = self._has_task(push)
+        if not has_task and not self._is_farewell(push):
+            return [*self._reject(push, NO_TASK), *self.proceed()]
+        if self._is_crowded(push, has_task=has_task):
+            return [answered(push, Answer.RETRY, NO_PLACE)]
+        if event.is_unread:  # it needed no payload when its header came
+            return [answered(push, Answer.RETRY)]
+        return [*self.decide(push, event.opened, has_task=has_task), *self.proceed()]
+
+    def needs_payload(self, push: Push) -> bool:
+        """Whether a push is decided on by its payload, and not by its header alone."""
+        if self._without_verdict(push) is not None:
+            return False
+        has_task = self._has_task(push)
+        if not has_task and not self._is_farewell(push):
+            return False
+        return not self._is_crowded(push, has_task=has_task)
+
+    def _without_verdict(self, push: Push) -> SendAck | None:
+        """Answers a push that has its verdict, or gets none now; None: it gets one."""
+        row, state = self.state.clients.get(push.cid), self.state
         if row is None:
-            return [answered(push, Answer.UNKNOWN)]
+            return answered(push, Answer.UNKNOWN)
         if row.seq == push.seq and row.receipt is not None:
             if row.receipt.digest != push.digest:
-                return [answered(push, Answer.OBSOLETE)]
-            return [acknowledged(push, self.state, self.proofs)]
+                return answered(push, Answer.OBSOLETE)
+            return acknowledged(push, state, self.proofs)
         if row.seq >= push.seq:  # 0 stands for no message
-            return [answered(push, Answer.OBSOLETE)]
+            return answered(push, Answer.OBSOLETE)
         if row.is_out:
-            return [answered(push, Answer.UNKNOWN)]
-        if not push.epoch == push.base.epoch == self.state.epoch:
-            return [answered(push, Answer.OTHER_EPOCH)]
-        if push.base.version > self.state.version or row.contradicts(push.settled):
-            # The client can prove its claim in a pull.
-            refusal = answered(push, Answer.OTHER_EPOCH)
-            return [*self._count_unproved(push.cid), refusal]
-        if reason := why_waiting(self.state):
-            return [answered(push, Answer.RETRY, reason)]
-        has_task = self._has_task(push, row)
-        if not has_task and not self._is_farewell(push, row):
-            actions = self._reject(push, NO_TASK)
-        elif self._is_crowded(push, has_task=has_task):
-            return [answered(push, Answer.RETRY, NO_PLACE)]
-        else:
-            actions = self.decide(push, opened, has_task=has_task)
-        return [*actions, *self.proceed()]
+            return answered(push, Answer.UNKNOWN)
+        if not push.epoch == push.base.epoch == state.epoch:
+            return answered(push, Answer.OTHER_EPOCH)
+        if push.base.version > state.version or row.contradicts(push.settled):
+            return answered(push, Answer.OTHER_EPOCH)
+        if reason := why_waiting(state):
+            return answered(push, Answer.RETRY, reason)
+        return None
 
-    def _has_task(self, push: Push, row: ClientRow) -> bool:
+    def _has_task(self, push: Push) -> bool:
         """Whether a task stands behind a push: the right to one update.
 
         It lasts until a message of this client is decided on, whatever becomes of the
         lease. Where the run has no secret, nobody needs to prove it.
         """
-        base = push.base.version
-        made = self.proofs.task(push.epoch, push.cid, base, row.seq)
+        base, seq = push.base.version, self.state.clients[push.cid].seq
+        made = self.proofs.task(push.epoch, push.cid, base, seq)
         return self.proofs.allows(push.task, made)
 
-    def _is_farewell(self, push: Push, row: ClientRow) -> bool:
+    def _is_farewell(self, push: Push) -> bool:
         """Whether a client sends what its memory holds, once, as who leaves may."""
+        row = self.state.clients[push.cid]
         may_flush = row.receipt is not None and not row.has_flushed
         return self.state.remembers and not push.steps and may_flush
 

@@ -52,6 +52,9 @@ class Grants(NamedTuple):
     """What follows, to be carried out first."""
 
 
+NO_GRANTS = Grants((), (), ())
+
+
 class Rounds:
     """Leases, decisions, versions and the end. One owner, one thread."""
 
@@ -148,14 +151,13 @@ class Rounds:
         state, leases = self.state, self.leases
         if leases.known != self._known:
             self._known, self._came = leases.known, at
+        if not leases.has_room(state.count + self._delivered):
+            return NO_GRANTS
         granted: list[Lease] = []
         declined: list[Declined] = []
         actions: list[Action] = []
         while not (state.closed or state.is_paused):
-            accepted = state.count + self._delivered
-            if not leases.has_room(accepted):
-                break
-            given = leases.grant(state.version, accepted)
+            given = leases.grant(state.version, state.count + self._delivered)
             if not given:
                 break
             state.touch(at)

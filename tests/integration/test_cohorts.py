@@ -38,10 +38,13 @@ def rounds_of(results: Results) -> list[list[int]]:
 
 def plain_loop(rounds: list[list[int]]) -> Any:
     """McMahan et al., Algorithm 1, over these clients: w = Σ n_i w_i / Σ n_i."""
-    w = np.zeros(DIM)
+    w: Any = np.zeros(DIM)
     for clients in rounds:
         data = [points(client) for client in clients]
-        ends = [w - RATE * gradient({"w": w}, x, y)[1]["w"] for x, y in data]
+        slopes: list[Any] = [
+            np.asarray(gradient({"w": w}, x, y)[1]["w"]) for x, y in data
+        ]
+        ends = [w - RATE * slope for slope in slopes]
         w = np.average(ends, axis=0, weights=[len(y) for _, y in data])
     return w
 

@@ -314,19 +314,20 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
 
 @mutant
 def verdict_recomputed_on_a_duplicate(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any, *more: Any) -> Any:
-        row = self.state.clients.get(message.cid)
+    def push(self: Coordinator, event: Any) -> Any:
+        message, row = event.push, self.state.clients.get(event.push.cid)
         if row is not None and row.seq == message.seq and row.receipt is not None:
             row.receipt = row.receipt._replace(seq=message.seq - 1)
-        return old(self, message, *more)
+        return old(self, event)
 
     old = _swap(stack, Coordinator, "_push", push)
 
 
 @mutant
 def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any, *more: Any) -> Any:
-        [*others, last] = old(self, message, *more)
+    def push(self: Coordinator, event: Any) -> Any:
+        [*others, last] = old(self, event)
+        message = event.push
         row = self.state.clients.get(message.cid)
         answer = last.ack.answer if isinstance(last, SendAck) else None
         if answer is Answer.OTHER_EPOCH and row is not None:
@@ -374,8 +375,8 @@ def claims_need_no_proof(stack: ExitStack) -> None:
 
 @mutant
 def a_push_opens_a_history(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Push, *more: Any) -> Any:
-        before, answers = self.unproved, old(self, message, *more)
+    def push(self: Coordinator, event: Any) -> Any:
+        before, answers = self.unproved, old(self, event)
         if self.unproved == before:
             return answers
         reason = "somebody knows a later state than this one"
@@ -766,7 +767,7 @@ def tasks_of_another_run(stack: ExitStack) -> None:
 
 @mutant
 def a_task_ends_with_its_lease(stack: ExitStack) -> None:
-    def has_task(self: Coordinator, push: Push, row: ClientRow) -> bool:
+    def has_task(self: Coordinator, push: Push) -> bool:
         lease = self.rounds.leases.busy.get(push.cid)
         return lease is not None and lease.version == push.base.version
 
@@ -783,9 +784,9 @@ def a_task_is_that_of_the_newest_pull(stack: ExitStack) -> None:
             newest[lease.cid] = lease.version
         return grants
 
-    def has_task(self: Coordinator, push: Push, row: ClientRow) -> bool:
+    def has_task(self: Coordinator, push: Push) -> bool:
         known = newest.get(push.cid, push.base.version)
-        return known == push.base.version and old_has_task(self, push, row)
+        return known == push.base.version and old_has_task(self, push)
 
     newest: dict[str, int] = {}
     old = _swap(stack, Rounds, "grant", grant)
@@ -794,7 +795,7 @@ def a_task_is_that_of_the_newest_pull(stack: ExitStack) -> None:
 
 @mutant
 def any_message_may_be_a_farewell(stack: ExitStack) -> None:
-    def is_farewell(self: Coordinator, push: Push, row: ClientRow) -> bool:
+    def is_farewell(self: Coordinator, push: Push) -> bool:
         return not push.steps
 
     _swap(stack, Coordinator, "_is_farewell", is_farewell)

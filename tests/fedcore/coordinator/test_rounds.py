@@ -440,7 +440,7 @@ def test_nobody_gets_a_task_while_the_cohort_trains() -> None:
     assert not rounds.is_settled
     assert len(rounds.grant(0.0).leases) == 1
     assert rounds.is_settled
-    assert rounds.grant(0.0) == ([], [], [])
+    assert rounds.grant(0.0) == ((), (), ())
     rounds.close("over")
     assert not rounds.is_settled  # the next update is rejected
 
