@@ -46,8 +46,7 @@ class Evaluator:
         if refusal.answer is Answer.UNKNOWN:
             self._member.enrol()
         else:
-            wait = UnavailableError("the server is busy")
-            self._member.patience.wait(wait, refusal.retry_after)
+            self._member.wait_for_room(refusal.retry_after)
 
     def _evaluate(self, reply: Reply) -> bool:
         """Evaluates the model that a reply holds; returns whether the run has ended."""

@@ -91,6 +91,14 @@ class Patience:
         Raises:
             UnavailableError: calls have failed for ``give_up`` seconds.
         """
+        time.sleep(self.pause(error, least))
+
+    def pause(self, error: Exception, least: Seconds = 0.0) -> Seconds:
+        """Returns how long to wait after a failure.
+
+        Raises:
+            UnavailableError: calls have failed for ``give_up`` seconds.
+        """
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         failing = now - self._since
@@ -101,7 +109,7 @@ class Patience:
         is_early = not self._had_contact and failing < CONTACT
         longest = LONGEST_CONTACT_WAIT if is_early else LONGEST_WAIT
         self._wait = min(2 * self._wait, longest)
-        time.sleep(pause)
+        return pause
 
 
 class Membership:
@@ -228,8 +236,26 @@ class Membership:
             self._superseded = notice.text
 
     def rest(self, seconds: Seconds) -> None:
-        """Waits before the next call, but not once the run is said to be over."""
-        self._is_over.wait(seconds)
+        """Waits before the next call, but not for long once the run is said to be over.
+
+        The next pull tells the same.
+        """
+        if self._is_over.is_set():
+            time.sleep(min(seconds, FIRST_WAIT))
+        else:
+            self._is_over.wait(seconds)
+
+    def wait_for_room(self, least: Seconds) -> None:
+        """Waits since the server has answered that it has no room now.
+
+        Args:
+            least: how long it asks to wait.
+
+        Raises:
+            UnavailableError: that has been so for ``give_up`` seconds.
+        """
+        busy = UnavailableError("the server is busy")
+        self.rest(self.patience.pause(busy, least))
 
     def withdraw(self, why: str) -> None:
         """Tells the server why this client begins no task, and disconnects."""

@@ -205,8 +205,7 @@ class Worker:
                 _log.info("no task: %s; asking again in %.1f s", refusal.reason, rest)
                 self._member.rest(rest)
             case _:
-                busy = UnavailableError("the server is busy")
-                self._member.patience.wait(busy, refusal.retry_after)
+                self._member.wait_for_room(refusal.retry_after)
 
     def _announced(self) -> Plan | None:
         """What the update filter is to know before it lets this client train."""
@@ -365,8 +364,7 @@ class Worker:
             case Outcome.PULL:
                 self._pull(work=False)
             case _:
-                wait = UnavailableError("the server is busy")
-                self._member.patience.wait(wait, ack.retry_after)
+                self._member.wait_for_room(ack.retry_after)
 
     # -------------------------------------------------------------------- leave
 

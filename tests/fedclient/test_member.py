@@ -567,3 +567,25 @@ def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> Non
         assert (client["skipped"], client["why"]) == (4, "scan_17.png: truncated")
         assert client["failures"] == 0
     assert Results(tmp_path / "run").skipped["ann"].samples == 4
+
+
+def test_a_client_that_is_told_of_the_end_asks_soon_and_not_without_pause(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that drains answers that it is busy, although the run has ended."""
+    with worker(server, tmp_path / "ann") as ann:
+        ann._enrol()
+        member = ann._member
+        for _ in range(9):
+            member.patience.pause(UnavailableError("away"))
+        began, end = time.monotonic(), pb.Notice(kind=pb.Notice.KIND_ENDED)
+        told = threading.Timer(0.1, member._hear, (member._cid, end))
+        told.start()
+        member.wait_for_room(30.0)
+        assert time.monotonic() - began < 15.0
+        told.join()
+        slept: list[float] = []
+        monkeypatch.setattr("fedclient.membership.time.sleep", slept.append)
+        member.wait_for_room(30.0)
+        member.rest(86_400.0)
+        assert slept == [FIRST_WAIT, FIRST_WAIT]
