@@ -17,11 +17,12 @@ class Attendance:
         self,
         connection: Connection,
         interval: Seconds,
-        superseded: Callable[[str], None],
+        hear: Callable[[pb.Notice], None],
     ) -> None:
+        """``hear`` is called with the server's notices, on the thread."""
         self._connection, self._interval = connection, interval
         self._key = connection.key  # the connection may get another client's
-        self._superseded = superseded
+        self._hear = hear
         self._closed, self._waiting = threading.Event(), ""
         self._thread = threading.Thread(
             target=self._attend, name="attendance", daemon=True
@@ -42,8 +43,8 @@ class Attendance:
         while not self._closed.is_set():
             try:
                 for notice in self._connection.attend(self._beats()):
+                    self._hear(notice)
                     if notice.kind == pb.Notice.KIND_SUPERSEDED:
-                        self._superseded(notice.text)
                         return
             except (grpc.RpcError, ValueError):  # ValueError: the channel is closed
                 pass

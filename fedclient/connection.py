@@ -2,9 +2,10 @@
 
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fedwire.connect import Address, explaining
+from fedwire.connect import Address, explaining, is_unanswered
 from fedwire.convert import (
     patch_name,
     pull_request,
@@ -27,7 +28,7 @@ from fedwire.values import digest_bytes, model_name, read_answer
 
 from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter
-from fedcore.errors import ProtocolError
+from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
 from fedcore.typing import Seconds
@@ -78,6 +79,21 @@ class Connection:
         """Ends all calls, and closes the channel."""
         self._channel.close()
 
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Explains the errors of a call; the next one after silence connects anew.
+
+        The connection, or what the host's name led to, may have been forgotten.
+        """
+        try:
+            with explaining(self.address):
+                yield
+        except UnavailableError as error:
+            if is_unanswered(error.__cause__):
+                self.close()
+                self.open()
+            raise
+
     def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
         """Asks to be enrolled.
 
@@ -87,7 +103,7 @@ class Connection:
         """
         request.protocols.extend(PROTOCOLS)
         request.spec = self._spec.to_json()
-        with explaining(self.address):
+        with self._calling():
             reply: pb.EnrolReply = self._stub.enrol(request, timeout=CALL)
         if reply.protocol not in PROTOCOLS:
             raise ProtocolError(f"{self.address} chose protocol {reply.protocol}")
@@ -102,13 +118,13 @@ class Connection:
         """
         request.enrol.protocols.extend(PROTOCOLS)
         request.enrol.spec = self._spec.to_json()
-        with explaining(self.address):
+        with self._calling():
             reply: pb.CheckReply = self._stub.check(request, timeout=CALL)
         return reply
 
     def trial(self, push: Push) -> pb.TrialReply:
         """Sends an update that counts nowhere; returns what it would have led to."""
-        with explaining(self.address):
+        with self._calling():
             frames, patience = self._frames(push, 0), self._patience(CALL)
             reply: pb.TrialReply = self._stub.trial(frames, timeout=patience)
         return reply
@@ -118,7 +134,7 @@ class Connection:
         partial = self._partial
         request = pull_request(pull, self.key, partial.name, partial.received)
         call = self.phases.call("request", "download", "down")
-        with explaining(self.address), call:
+        with self._calling(), call:
             headers, patience = self.phases.headers(), self._patience(PULL)
             frames = self._stub.pull(request, timeout=patience, metadata=headers)
             if (frame := next(frames, None)) is None:
@@ -166,7 +182,7 @@ class Connection:
         """Sends an update; with ``again``, resumes an upload that was cut off."""
         start = 0
         call = self.phases.call("upload", "verdict", "up")
-        with explaining(self.address), call:
+        with self._calling(), call:
             if again and len(push.payload) > CHUNK:
                 request = pb.ResumeRequest(
                     key=self.key, seq=push.seq, digest=digest_bytes(push.digest)
@@ -226,7 +242,7 @@ class Connection:
             UnavailableError: the server does not answer.
         """
         beat = pb.Beat(key=self.key, session=self.session, waiting=why)
-        with explaining(self.address):
+        with self._calling():
             notices = list(self._stub.attend(iter([beat]), timeout=CALL))
         return notices[0] if notices else None
 
@@ -236,7 +252,7 @@ class Connection:
         return notices
 
     def _call(self, method: object, request: object) -> None:
-        with explaining(self.address):
+        with self._calling():
             method(request, timeout=CALL)  # type: ignore[operator]
 
     def _patience(self, least: Seconds) -> Seconds:

@@ -1,7 +1,6 @@
 """The evaluator: an enrolled process that owns the test set."""
 
 import logging
-import time
 from typing import Any
 
 from fedclient.connection import Refusal
@@ -47,8 +46,7 @@ class Evaluator:
         if refusal.answer is Answer.UNKNOWN:
             self._member.enrol()
         else:
-            wait = UnavailableError("the server is busy")
-            self._member.patience.wait(wait, refusal.retry_after)
+            self._member.wait_for_room(refusal.retry_after)
 
     def _evaluate(self, reply: Reply) -> bool:
         """Evaluates the model that a reply holds; returns whether the run has ended."""
@@ -67,6 +65,9 @@ class Evaluator:
                     )
                     text = written_by(self._model, state.public_D)
             except WorkloadError as error:
+                if reply.done:  # nobody waits for another try
+                    member.report_failure(error)
+                    return True
                 member.confess(error)
                 return False
             member.failures = 0
@@ -74,5 +75,5 @@ class Evaluator:
             member.connection.report(name, values, samples, text)
             _log.info("version %d: %s", name.version, told(values, samples))
         elif not reply.done:
-            time.sleep(reply.retry_after)
+            member.rest(reply.retry_after)
         return reply.done

@@ -3,6 +3,7 @@
 import logging
 import random
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,10 @@ from fedrun.json_lines import note_ids
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
 LONGEST_WAIT: Seconds = 60.0
+# Before the first answer: who starts together is not to wait for one another.
+FIRST_CONTACT_WAIT: Seconds = 0.2
+LONGEST_CONTACT_WAIT: Seconds = 5.0
+CONTACT: Seconds = 60.0  # of failures; then it waits like everybody
 LONG_WHY = 256  # characters of why a client begins no task
 
 
@@ -61,10 +66,14 @@ class Identity:
 
 @dataclass
 class Patience:
-    """Waits after failures: longer each time, with jitter, until a call works."""
+    """Waits after failures: longer each time, with jitter, until a call works.
+
+    The waits begin shorter, and stay short for a minute, as long as none has worked.
+    """
 
     give_up: Seconds | None = None
-    _wait: Seconds = FIRST_WAIT
+    _wait: Seconds = FIRST_CONTACT_WAIT
+    _had_contact: bool = False
     _since: Seconds | None = None  # the first failure in a row
 
     @property
@@ -74,10 +83,18 @@ class Patience:
 
     def reset(self) -> None:
         """Restarts the time until it gives up, since a call worked."""
-        self._wait, self._since = FIRST_WAIT, None
+        self._wait, self._since, self._had_contact = FIRST_WAIT, None, True
 
     def wait(self, error: Exception, least: Seconds = 0.0) -> None:
         """Waits after a failure.
+
+        Raises:
+            UnavailableError: calls have failed for ``give_up`` seconds.
+        """
+        time.sleep(self.pause(error, least))
+
+    def pause(self, error: Exception, least: Seconds = 0.0) -> Seconds:
+        """Returns how long to wait after a failure.
 
         Raises:
             UnavailableError: calls have failed for ``give_up`` seconds.
@@ -89,8 +106,10 @@ class Patience:
             raise UnavailableError(f"{error}; gave up after {failing:.0f} s") from error
         pause = max(least, random.uniform(0.5, 1.0) * self._wait)
         _log.info("%s; again in %.1f s", error, pause)
-        self._wait = min(2 * self._wait, LONGEST_WAIT)
-        time.sleep(pause)
+        is_early = not self._had_contact and failing < CONTACT
+        longest = LONGEST_CONTACT_WAIT if is_early else LONGEST_WAIT
+        self._wait = min(2 * self._wait, longest)
+        return pause
 
 
 class Membership:
@@ -114,6 +133,7 @@ class Membership:
         self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
+        self._is_over = threading.Event()  # the run, as the server said meanwhile
         self._pause = ""  # why the server gives no tasks, as it said last
         self._cid = ""  # the id under which it enrolled last
 
@@ -198,17 +218,44 @@ class Membership:
         if self._attendance is not None:
             self._attendance.close()
         cid = self._cid
+        self._is_over.clear()  # an ended run may be continued
         self._attendance = Attendance(
-            self.connection, self.reply.heartbeat, lambda text: self._hear(cid, text)
+            self.connection,
+            self.reply.heartbeat,
+            lambda notice: self._hear(cid, notice),
         )
 
-    def _hear(self, cid: str, text: str) -> None:
-        """Notes that another process took this one's place, but not this one itself."""
-        if cid == self._cid:
-            self._on_superseded(text)
+    def _hear(self, cid: str, notice: pb.Notice) -> None:
+        """Notes that the run has ended, or that another process took this one's place.
 
-    def _on_superseded(self, text: str) -> None:
-        self._superseded = text
+        That may be this process itself, under a new id.
+        """
+        if notice.kind == pb.Notice.KIND_ENDED:
+            self._is_over.set()
+        elif notice.kind == pb.Notice.KIND_SUPERSEDED and cid == self._cid:
+            self._superseded = notice.text
+
+    def rest(self, seconds: Seconds) -> None:
+        """Waits before the next call, but not for long once the run is said to be over.
+
+        The next pull tells the same.
+        """
+        if self._is_over.is_set():
+            time.sleep(min(seconds, FIRST_WAIT))
+        else:
+            self._is_over.wait(seconds)
+
+    def wait_for_room(self, least: Seconds) -> None:
+        """Waits since the server has answered that it has no room now.
+
+        Args:
+            least: how long it asks to wait.
+
+        Raises:
+            UnavailableError: that has been so for ``give_up`` seconds.
+        """
+        busy = UnavailableError("the server is busy")
+        self.rest(self.patience.pause(busy, least))
 
     def withdraw(self, why: str) -> None:
         """Tells the server why this client begins no task, and disconnects."""
@@ -286,7 +333,7 @@ class Membership:
         if self.failures >= MOST_FAILURES:
             kind, told = type(error), f"{self.failures} times in a row: {error}"
             raise kind(told) from error.__cause__
-        time.sleep(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
+        self.rest(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
 
     def report_failure(self, error: LatecomerError) -> None:
         """Tells the server why a task has come to nothing."""

@@ -160,7 +160,7 @@ class Worker:
         if wait and not self._is_leaving:
             self._member.save()
             _log.info("the controllers let it rest for %.1f hours", wait / 3600)
-            time.sleep(wait)
+            self._member.rest(wait)
 
     def _withdraw(self, why: str) -> None:
         self._ahead.stop()
@@ -194,7 +194,7 @@ class Worker:
             return True
         self._member.note_pause(answer.reason)
         if answer.task is None:
-            time.sleep(answer.retry_after)
+            self._member.rest(answer.retry_after)
         elif work:
             self._work(answer)
         return False
@@ -208,10 +208,9 @@ class Worker:
             case _ if refusal.reason:
                 rest = refusal.retry_after  # no failure: the server has answered
                 _log.info("no task: %s; asking again in %.1f s", refusal.reason, rest)
-                time.sleep(rest)
+                self._member.rest(rest)
             case _:
-                busy = UnavailableError("the server is busy")
-                self._member.patience.wait(busy, refusal.retry_after)
+                self._member.wait_for_room(refusal.retry_after)
 
     def _announced(self) -> Plan | None:
         """What the update filter is to know before it lets this client train."""
@@ -374,8 +373,7 @@ class Worker:
             case Outcome.PULL:
                 self._pull(work=False)
             case _:
-                wait = UnavailableError("the server is busy")
-                self._member.patience.wait(wait, ack.retry_after)
+                self._member.wait_for_room(ack.retry_after)
 
     # -------------------------------------------------------------------- leave
 

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from fedcore.errors import ModelError
 from fedcore.params import NO_REST, ParamSpec, Rest
 from fedcore.typing import Vector
+from fedrun.checksums import CHECK, checksum_of
 from fedrun.durable import (
     PRIVATE_FILE,
     make_folder,
@@ -102,6 +103,7 @@ def save_model(
     if rest.about:
         told[ABOUT] = json.dumps(dict(rest.about), sort_keys=True)
     whole = complete(spec.unflatten(flat_D), rest)
+    told[CHECK] = checksum_of(whole, told)
     save_arrays(path, whole, told, private=private)
 
 

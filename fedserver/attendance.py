@@ -42,6 +42,8 @@ class Attendance:
             return
         session = self._sessions.attend(cid, first.session)
         self._sessions.note_waiting(cid, "")
+        if ended := self._run.coordinator.state.closed:
+            self._sessions.tell(session, pb.Notice.KIND_ENDED, ended)
         listener = asyncio.create_task(self._listen(session, beats))
         try:
             while (notice := await session.notices.get()) is not None:

@@ -5,23 +5,28 @@ starts these processes; in a container, another container takes their place.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from fedcore.errors import ConfigError, WorkloadError
+from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.evaluation import Evaluation
 
 _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
 LAST_WORDS = 4096  # bytes
-_RESTART_SECONDS = 5.0
+_RESTART_SECONDS: Seconds = 5.0
+_LAST_WORDS_COME: Seconds = 0.2  # after the end of a process
+_ENDS: Seconds = 2.0  # from a polite signal to SIGKILL; its state is on disk
 # The app cannot evaluate, its device is not here, it raised again and again, or the
 # operator has evicted it: another start would not help.
 _HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE, os.EX_CONFIG, os.EX_NOPERM)
@@ -73,12 +78,24 @@ def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:
     return list(map(Evaluation.from_json, lines))
 
 
-async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> None:
+async def keep_evaluating(
+    config: FederationConfig,
+    folder: Path,
+    host: str,
+    over: asyncio.Event | None = None,
+) -> None:
     """Runs the evaluator until the run has ended, and starts it again if it dies.
 
     The evaluator ends when its standard input closes: with this process at the latest.
+
+    Args:
+        config: the federation.
+        folder: where the app is looked for.
+        host: the server's address.
+        over: set once the run has ended; from then on it starts once at most.
     """
     assert config.app is not None
+    over = over or asyncio.Event()
     state = config.server.journal / "evaluator"
     command = [*_fedclient(), "evaluate", host, "--app", config.app]
     command += [
@@ -93,40 +110,82 @@ async def keep_evaluating(config: FederationConfig, folder: Path, host: str) -> 
         command += ["--methods", str(methods.file)]
     if config.evaluate.device is not None:
         command += ["--device", config.evaluate.device]
-    process: asyncio.subprocess.Process | None = None
+    while True:
+        is_last = over.is_set()
+        status, said = await _ended(command, folder)
+        if status == 0:
+            return
+        why = "; ".join(_errors(said)) or said.strip() or f"its status is {status}"
+        if status in _HOPELESS or is_last:
+            _log.warning("the evaluator ended, and does not start again: %s", why)
+            return
+        _log.warning("the evaluator ended, and starts again: %s", why)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(over.wait(), _RESTART_SECONDS)
+
+
+async def _ended(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Runs a command to its end; returns its status and the end of its errors.
+
+    If this is cancelled, the process is ended: politely, and then with SIGKILL. If it
+    is cancelled again meanwhile, with SIGKILL at once.
+    """
+    stdin, held = os.pipe()  # held as long as this process lives
+    words = _LastWords()
     try:
-        while True:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                cwd=folder,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            errors = await _last_words(process)
-            if process.returncode == 0:
-                return
-            said = errors.decode(errors="replace").strip()
-            said = "; ".join(_errors(said)) or said
-            if process.returncode in _HOPELESS:
-                _log.warning("the evaluator ended, and does not start again: %s", said)
-                return
-            _log.warning("the evaluator ended, and starts again: %s", said)
-            await asyncio.sleep(_RESTART_SECONDS)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=folder,
+            stdin=stdin,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=words.into,
+        )
+        try:
+            status = await process.wait()
+        finally:
+            await _end(process)
     finally:
-        if process is not None and process.returncode is None:
-            process.terminate()
+        for descriptor in (stdin, held, words.into):
+            os.close(descriptor)
+    return status, words.text()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends a process if it runs, however deaf it is."""
+    if process.returncode is not None:
+        return
+    try:
+        process.terminate()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait(), _ENDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
             await process.wait()
 
 
-async def _last_words(process: asyncio.subprocess.Process) -> bytes:
-    """Waits for a process to end; returns the end of its standard error."""
-    assert process.stderr is not None
-    said = b""
-    while more := await process.stderr.read(LAST_WORDS):
-        said = (said + more)[-LAST_WORDS:]
-    await process.wait()
-    return said
+class _LastWords:
+    """Reads a pipe on a thread, and keeps the end of what comes.
+
+    Nobody waits for the pipe to close: what a dead process has started may hold it.
+    """
+
+    def __init__(self) -> None:
+        """Opens the pipe; who hands ``into`` to a process closes it."""
+        self._said = b""
+        self._source, self.into = os.pipe()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while more := os.read(self._source, LAST_WORDS):
+            self._said = (self._said + more)[-LAST_WORDS:]
+        os.close(self._source)
+
+    def text(self) -> str:
+        """Returns what was said last."""
+        self._thread.join(_LAST_WORDS_COME)
+        return self._said.decode(errors="replace")
 
 
 def _errors(said: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +73,20 @@ def run(
     """
     as_lines = lines or not sys.stdout.isatty()
     log_to_stderr(verbose, as_json=as_lines)
+    from fedrun.cli.stoppable import stoppable
     from fedrun.config import load_config
     from fedserver.serving import serve
 
-    federation = load_config(config, changes)
-    ended = serve(
-        federation,
-        config.resolve().parent,
-        amend=amend,
-        must_resume=must_resume,
-        evaluator=not no_evaluator,
-        lines=as_lines,
-    )
+    federation, ended = load_config(config, changes), None
+    with suppress(KeyboardInterrupt), stoppable():  # before and after it serves
+        ended = serve(
+            federation,
+            config.resolve().parent,
+            amend=amend,
+            must_resume=must_resume,
+            evaluator=not no_evaluator,
+            lines=as_lines,
+        )
     folder = federation.server.journal
     if ended is None:
         click.echo(f"stopped; the same command resumes {folder}", err=True)

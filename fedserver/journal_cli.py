@@ -88,7 +88,10 @@ def show(
 @methods_option
 @in_sentences
 def verify(run: Path, no_decisions: bool) -> None:
-    """Check every record, digest and decision."""
+    """Check every file, record, digest and decision.
+
+    What has no checksum is named.
+    """
     from fedrun.journal import Journal
     from fedrun.journal import verify as check
 
@@ -98,7 +101,9 @@ def verify(run: Path, no_decisions: bool) -> None:
         f"{found.records} records are sound; version {found.versions} has digest "
         f"{found.digest}\n{found.accepted} updates accepted, {found.applied} in the "
         f"model, {found.waiting} in the buffer, none twice; {found.recomputed} "
-        "decisions made again, all the same"
+        "decisions made again, all the same\n"
+        f"checked: {', '.join(found.contents.checked)}\n"
+        f"not checked: {printable(', '.join(found.contents.unchecked)) or 'nothing'}"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 from fedwire.certificates import require_pair
-from fedwire.connect import WINDOWS
+from fedwire.connect import DEAD, WINDOWS
 from fedwire.service import MESSAGE_LIMIT
 
 from fedcore.errors import ConfigError, UnavailableError
@@ -24,7 +24,7 @@ OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    *DEAD,
     ("grpc.so_reuseport", 0),  # a port that is taken is an error
     # A peer that is silent for this long is no client: clients attend, at least.
     ("grpc.server_handshake_timeout_ms", 10_000),

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
@@ -32,6 +31,7 @@ from fedrun.traffic_file import TrafficFile
 from fedserver.answers import Answers
 from fedserver.connections import Disconnector
 from fedserver.core import Core
+from fedserver.evaluations import EvaluationTimes
 from fedserver.listening import bind, open_operator_socket, options
 from fedserver.metering import Metered
 from fedserver.progress import Progress
@@ -70,6 +70,11 @@ class Server:
         """Prepares the server; it opens nothing yet."""
         self.ready = asyncio.Event()
         self.progress.not_ready = self._not_ready
+        self.over = asyncio.Event()
+        """Set once the run has ended."""
+        self.hurries = asyncio.Event()
+        """Set when the process is told to stop while it stops."""
+        self._stop = asyncio.Event()
         self.evaluator_starts: Callable[[], bool] = lambda: False
         """Whether the server's own evaluator runs or is about to."""
 
@@ -85,7 +90,6 @@ class Server:
 
     async def _serve(self) -> str | None:
         self._failure: BaseException | None = None
-        self._stop = asyncio.Event()
         self._answers = Answers()
         self._sessions = Sessions(self.run.config.timeouts.lost)
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
@@ -97,6 +101,8 @@ class Server:
             self._start_again,
         )
         self.progress.watch(self.run, self._sessions, self._core)
+        self._evaluations = EvaluationTimes()
+        self.progress.listeners.append(self._evaluations.observe)
         status = Status(self.progress).text
         versions = VersionSpans(self.tracer)
         if self.tracer is not OFF:
@@ -118,7 +124,6 @@ class Server:
             self.web.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.progress.listening(self.run.config.server.host, self.port)
-        self._catch_signals()
         self.ready.set()
         sweeper = asyncio.create_task(self._sweep())
         saver = asyncio.create_task(self._save_counts())
@@ -138,6 +143,12 @@ class Server:
 
     def stop(self) -> None:
         """Drains and stops the server; nothing is lost, and it can be started again."""
+        self._stop.set()
+
+    def interrupt(self) -> None:
+        """Stops the server as a signal does: while it stops already, at once."""
+        if self._stop.is_set():
+            self.hurries.set()
         self._stop.set()
 
     # ------------------------------------------------------------------ actions
@@ -190,6 +201,8 @@ class Server:
         if self.ended is not None:
             return
         self.ended = reason
+        self.over.set()
+        self._sessions.tell_all(pb.Notice.KIND_ENDED, reason)
         self._ending = asyncio.create_task(self._wait_for_goodbyes())
 
     async def _wait_for_goodbyes(self) -> None:
@@ -201,8 +214,25 @@ class Server:
         )
         await _until(self._all_know, timeouts.linger)
         # Those that are here are through when their sessions end; some still train.
-        await _until(lambda: not self._sessions.attended, timeouts.lease)
+        waiting_since = asyncio.get_running_loop().time()
+        await _until(
+            lambda: not self._is_someone_at_work(waiting_since), timeouts.lease
+        )
         self.stop()
+
+    def _is_someone_at_work(self, since: Seconds) -> bool:
+        """Returns whether a client may still compute, which has been waited for.
+
+        A client that is silent is not there, and an evaluator that takes far longer
+        than ever before does not come to an end.
+        """
+        waited = asyncio.get_running_loop().time() - since
+        patience = self._evaluations.patience(self.run.config.timeouts.lease)
+        rows = self.run.coordinator.state.clients
+        return any(
+            waited < patience or rows[cid].role != "evaluator"
+            for cid in self._sessions.attending
+        )
 
     @property
     def evaluator_knows(self) -> bool:
@@ -293,12 +323,6 @@ class Server:
 
     # ---------------------------------------------------------------------- end
 
-    def _catch_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for which in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError, RuntimeError):
-                loop.add_signal_handler(which, self.stop)
-
     async def _shut_down(self) -> None:
         """Takes nothing new, lets open uploads finish, and closes the journal."""
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
@@ -307,12 +331,22 @@ class Server:
         self._answers.cancel_pulls()
         self._sessions.close()  # or their calls would use up the whole grace
         if self._failure is None:
-            await self._grpc.stop(grace=self.run.config.timeouts.drain)
+            await self._drain()
             await self._core.stop()
         else:
             self._answers.cancel_all()
             await self._grpc.stop(grace=None)
         self._service.close()
+
+    async def _drain(self) -> None:
+        """Lets open calls finish for ``timeouts.drain``, or until somebody hurries."""
+        grace = self.run.config.timeouts.drain
+        draining = asyncio.create_task(self._grpc.stop(grace=grace))
+        hurries = asyncio.create_task(self.hurries.wait())
+        await asyncio.wait([draining, hurries], return_when=asyncio.FIRST_COMPLETED)
+        if not hurries.cancel():
+            await self._grpc.stop(grace=None)
+        await draining
 
     async def _set_health(self, status: Any) -> None:
         for name in ("", SERVICE):

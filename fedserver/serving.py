@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import logging
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from fedcore import kernels
 from fedcore.coordinator.records import Evaluated
+from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.journal.codec import Row
 from fedrun.json_lines import note_ids
@@ -25,6 +27,7 @@ from fedserver.web.port import require_packages
 from fedserver.writer import logging_aside
 
 _log = logging.getLogger(__name__)
+_LEAVES: Seconds = 5.0  # that an evaluator takes which knows of the end
 
 
 def serve(
@@ -80,6 +83,7 @@ def serve(
             stack.enter_context(LiveView(progress))
 
         async def both() -> str | None:
+            _catch_signals(server)
             serving = asyncio.create_task(server.serve())
             ready = asyncio.create_task(server.ready.wait())
             await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +100,7 @@ def serve(
             wanted = evaluator and config.app is not None
             address = server.operator_socket
             if wanted and address is not None and server.ready.is_set():
-                evaluating = keep_evaluating(config, folder, address)
+                evaluating = keep_evaluating(config, folder, address, server.over)
                 helper = asyncio.create_task(evaluating)
                 server.evaluator_starts = lambda: not helper.done()
             try:
@@ -148,15 +152,27 @@ def _divergence(run: Run) -> Callable[[Row], None]:
     return look
 
 
-async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
-    """Waits for the evaluator to leave at the end of a run; stops it otherwise.
+def _catch_signals(server: Server) -> None:
+    """Has SIGTERM and Ctrl-C stop the server, in every phase from here on."""
+    loop = asyncio.get_running_loop()
+    for which in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(which, server.interrupt)
 
-    An evaluator that did not hear of the end finds no server any more.
+
+async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
+    """Lets the evaluator leave at the end of a run; ends it otherwise.
+
+    There is no server any more, which it could tell anything.
     """
+    hurries = asyncio.create_task(server.hurries.wait())
     if server.ended is not None and server.evaluator_knows:
-        with contextlib.suppress(asyncio.TimeoutError):
-            patience = server.run.config.timeouts.lease
-            await asyncio.wait_for(asyncio.shield(helper), patience)
+        await asyncio.wait(
+            [helper, hurries], timeout=_LEAVES, return_when=asyncio.FIRST_COMPLETED
+        )
     helper.cancel()
+    await asyncio.wait([helper, hurries], return_when=asyncio.FIRST_COMPLETED)
+    helper.cancel()  # at once, if somebody hurries
+    hurries.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await helper

@@ -45,7 +45,7 @@ class Sessions:
             return ""
         if before in self._sessions:
             text = f"another client has taken the name {name!r}"
-            self._tell(self._sessions[before], pb.Notice.KIND_SUPERSEDED, text)
+            self.tell(self._sessions[before], pb.Notice.KIND_SUPERSEDED, text)
         return before
 
     def attend(self, cid: str, number: int) -> Session:
@@ -53,7 +53,7 @@ class Sessions:
         before = self._sessions.get(cid)
         if before is not None and before.number != number:
             text = "another process runs with this client's state directory"
-            self._tell(before, pb.Notice.KIND_SUPERSEDED, text)
+            self.tell(before, pb.Notice.KIND_SUPERSEDED, text)
         session = self._sessions[cid] = Session(cid, number)
         self.hear(cid)
         return session
@@ -72,7 +72,7 @@ class Sessions:
         """Tells a client to stop, and takes it for gone."""
         session = self._sessions.get(cid)
         if session is not None:
-            self._tell(session, pb.Notice.KIND_SUPERSEDED, text)
+            self.tell(session, pb.Notice.KIND_SUPERSEDED, text)
             session.notices.put_nowait(None)
         self.forget(cid)
 
@@ -107,19 +107,20 @@ class Sessions:
         return len(self._heard)
 
     @property
-    def attended(self) -> bool:
-        """Whether any process attends."""
-        return bool(self._sessions)
+    def attending(self) -> list[str]:
+        """The ids of clients whose process is connected, and was heard of lately."""
+        return [cid for cid in self._sessions if cid in self._heard]
 
     def tell_all(self, kind: pb.Notice.Kind, text: str) -> None:
         """Sends a notice to every process."""
         for session in self._sessions.values():
-            self._tell(session, kind, text)
+            self.tell(session, kind, text)
 
     def close(self) -> None:
         """Ends all sessions."""
         for session in self._sessions.values():
             session.notices.put_nowait(None)
 
-    def _tell(self, session: Session, kind: pb.Notice.Kind, text: str) -> None:
+    def tell(self, session: Session, kind: pb.Notice.Kind, text: str) -> None:
+        """Sends a notice to a process."""
         session.notices.put_nowait(pb.Notice(kind=kind, text=text))

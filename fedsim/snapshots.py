@@ -5,19 +5,22 @@ what and until when, the results that were computed and not delivered, and what 
 keep. The journal is cut behind it.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcore.coordinator.records import Closed
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, CorruptJournalError
 from fedcore.params import ParamSpec
 from fedcore.trees import Arrays
 from fedcore.typing import JSON
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import Journal, exists, new_coordinator
 from fedrun.run import Run, differences
+
+_log = logging.getLogger("fedsim")
 
 _LAYOUT = 7  # of what they hold; another one cannot be read
 STACKED, ONE_BY_ONE = "in stacks", "one by one"  # engines
@@ -108,7 +111,11 @@ def can_go_on(folder: Path) -> bool:
 def _newest(journal: Journal) -> tuple[int, JSON, Mapping[str, Any]] | None:
     """Returns the newest snapshot that a simulation took; None: there is none."""
     for number in reversed(journal.snapshots.numbers()):
-        scalars, arrays = journal.snapshots.load(number)
+        try:
+            scalars, arrays = journal.snapshots.load(number)
+        except CorruptJournalError as error:
+            _log.warning("%s; going back to an older snapshot", error)
+            continue
         if number <= journal.store.last and _SIMULATION in scalars:
             return number, scalars, arrays
     return None

@@ -184,7 +184,7 @@ class World:
     def load(self, saved: dict[str, Any], cids: Collection[str]) -> None:
         """Takes over what :meth:`dump` returned."""
         self._nonce = max(self._nonce, saved["nonce"])
-        self.failures = [UserCodeError(text) for text in saved["failures"]]
+        self.failures = [WorkloadError(text) for text in saved["failures"]]
         self.forget_traffic(cids)
         for cid, way, codec, transfers, payload in saved["lanes"]:
             lane = Lane(cid, way, codec)

@@ -23,6 +23,7 @@ class CountingProxy:
         self._delay = delay
         self.blocked = False  # connections are refused
         self._writers: set[asyncio.StreamWriter] = set()
+        self._forgotten: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -67,6 +68,10 @@ class CountingProxy:
 
         self._loop.call_soon_threadsafe(abort)
 
+    def forget(self) -> None:
+        """Loses what the connections that there are carry, and tells nobody."""
+        self._forgotten = set(self._writers)
+
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(
@@ -107,6 +112,8 @@ class CountingProxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
+                if writer in self._forgotten:
+                    continue
                 self.sent[way] += len(data)
                 if self._delay:
                     await asyncio.sleep(self._delay)

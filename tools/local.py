@@ -207,7 +207,9 @@ class LocalFederation:
             if child.process is not None and (child.process.poll() or 0) > 0:
                 raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def command(
+        self, *words: str, timeout: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
         """Runs one of the commands to its end."""
         return subprocess.run(
             [sys.executable, "-m", *words],
@@ -216,7 +218,7 @@ class LocalFederation:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=timeout,
         )
 
     def events(self) -> list[dict[str, Any]]:

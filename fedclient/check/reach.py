@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fedwire.connect import SOCKET, Address
+from fedwire.proxies import Proxy
 
 from fedcore.errors import RefusedError, UnavailableError
 from fedcore.typing import Seconds
@@ -23,6 +24,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 _HEAD, _SETTINGS = 9, 4  # bytes of a frame's head, and the type of the first frame
 _TLS_ALERT = b"\x15\x03"
 _MOST_SHOWN = 60  # bytes of what another server says
+_LONGEST_HEAD = 1 << 14  # bytes of a proxy's answer
 _EXPIRED, _NOT_YET, _OTHER_NAMES = 10, 9, (62, 64)  # OpenSSL's codes of X.509 errors
 
 
@@ -37,18 +39,26 @@ class Certificate(NamedTuple):
 
 
 def resolve(address: Address) -> str:
-    """Returns the IP address of a host.
+    """Returns a sentence with the IP address of a host, or of the proxy before it.
 
     Raises:
         UnavailableError: the name is not known.
     """
+    proxy = address.proxy
+    if proxy is None:
+        return f"{address.host} is {_resolved(address.host, address.port)}"
+    found = _resolved(proxy.host, proxy.port)
+    return f"the proxy {proxy} is {found}, and looks up {address.host}"
+
+
+def _resolved(host: str, port: int) -> str:
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UnavailableError(
-            f"the name {address.host!r} is not known here: {reason}"
-        ) from error
+        raise UnavailableError(f"the name {host!r} is not known here: {reason}") from (
+            error
+        )
     return str(found[0][4][0])
 
 
@@ -127,26 +137,48 @@ def speak(address: Address) -> None:
 
 @contextlib.contextmanager
 def _connected(address: Address) -> Iterator[socket.socket]:
-    try:
-        if address.is_socket:
-            plain = socket.socket(socket.AF_UNIX)
-            plain.settimeout(PATIENCE)
-            plain.connect(address.host.removeprefix(SOCKET))
-        else:
-            where = address.host, address.port
-            plain = socket.create_connection(where, timeout=PATIENCE)
-    except ConnectionRefusedError as error:
-        raise UnavailableError(f"nothing listens at {address}") from error
-    except TimeoutError as error:
-        raise UnavailableError(
-            f"{address} does not answer within {PATIENCE:g} s"
-        ) from error
-    except OSError as error:
-        raise UnavailableError(
-            f"{address} cannot be reached: {error.strerror or error}"
-        ) from error
-    with plain:
+    """Connects the way that gRPC does: through the proxy, where there is one."""
+    proxy = address.proxy
+    whom = str(address) if proxy is None else f"the proxy {proxy}"
+    with contextlib.ExitStack() as closing:
+        try:
+            if address.is_socket:
+                plain = socket.socket(socket.AF_UNIX)
+                plain.settimeout(PATIENCE)
+                plain.connect(address.host.removeprefix(SOCKET))
+            else:
+                first = address if proxy is None else proxy
+                where = first.host, first.port
+                plain = socket.create_connection(where, timeout=PATIENCE)
+            closing.enter_context(plain)
+            answer = "" if proxy is None else _tunnelled(plain, proxy, address)
+        except ConnectionRefusedError as error:
+            place = f"at {address}" if proxy is None else f"where {whom} should be"
+            raise UnavailableError(f"nothing listens {place}") from error
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"{whom} does not answer within {PATIENCE:g} s"
+            ) from error
+        except OSError as error:
+            raise UnavailableError(
+                f"{whom} cannot be reached: {error.strerror or error}"
+            ) from error
+        if answer:
+            raise UnavailableError(f"{whom} opens no way to {address}: {answer}")
         yield plain
+
+
+def _tunnelled(plain: socket.socket, proxy: Proxy, address: Address) -> str:
+    """Has a proxy open a tunnel; returns its answer if it does not, else nothing."""
+    plain.sendall(proxy.request(str(address)))
+    said = b""
+    while not said.endswith(b"\r\n\r\n") and len(said) < _LONGEST_HEAD:
+        if not (got := plain.recv(1)):  # what comes after it is the server's
+            break
+        said += got
+    status = said.split(b"\n")[0][:_MOST_SHOWN].decode("ascii", "replace").strip()
+    is_open = status.startswith("HTTP/1.") and status[8:10] == " 2"
+    return "" if is_open else status or "it breaks off"
 
 
 @contextlib.contextmanager

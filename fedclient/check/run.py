@@ -127,14 +127,18 @@ def _reach(found: Findings, address: Address) -> Seconds:
     """Reaches the server; returns the time of a round trip."""
     with found.explaining("name", "look at the spelling, and at the DNS"):
         if not address.is_socket:
-            found.ok("name", f"{address.host} is {reach.resolve(address)}")
+            found.ok("name", reach.resolve(address))
     if found.has_failed():
         found.skip("the server is not reached", "port", "certificate", "server")
         return 0.0
     hint = "is the server started? Is it the right port, and open in all firewalls?"
+    through = ""
+    if (proxy := address.proxy) is not None:
+        hint = f"look at the proxy; no_proxy={address.host} goes around it"
+        through = f" through the proxy {proxy}"
     with found.explaining("port", hint):
-        seconds = reach.connect(address)
-        found.ok("port", f"{address} took a connection in {1e3 * seconds:.1f} ms")
+        after = f"in {1e3 * reach.connect(address):.1f} ms"
+        found.ok("port", f"{address} took a connection {after}{through}")
     if found.has_failed():
         found.skip("the server is not reached", "certificate", "server")
         return 0.0

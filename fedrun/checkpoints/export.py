@@ -12,8 +12,7 @@ from fedcore.params import ParamSpec, Rest
 from fedcore.typing import Vector
 from fedrun.checkpoints.adapter import save_adapter
 from fedrun.files import load_model, load_rest, save_model
-from fedrun.journal import Journal, public_model
-from fedrun.journal.recover import recover_from
+from fedrun.journal import Journal, public_model, recover
 from fedrun.results import FRAMES, Results
 from fedrun.results.columns import write_columns
 
@@ -84,7 +83,7 @@ def _held(
     with closing(Journal.open(run, read_only=True)) as journal:
         spec, _ = journal.initial()
         if version is None:
-            state = recover_from(journal, journal.newest_snapshot()).coordinator.state
+            state = recover(journal).coordinator.state
             is_exact, number = which == "exact", state.version
             model_D = state.exact_D if is_exact else state.published.public_D
         else:

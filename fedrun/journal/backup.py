@@ -11,12 +11,13 @@ adds what is new.
 """
 
 import contextlib
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedcore.coordinator.events import StateRolledBack
-from fedcore.errors import JournalError
+from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.protocol import Epoch
 from fedrun.durable import make_folder, make_private, sync_folder
 from fedrun.files import rename
@@ -25,12 +26,13 @@ from fedrun.journal.disk import writing
 from fedrun.journal.folder import exists
 from fedrun.journal.journal import BACKUP, Journal
 from fedrun.journal.recover import recover
-from fedrun.journal.snapshots import Snapshots
+from fedrun.journal.snapshots import COPIED, Snapshots, read_snapshot
 from fedrun.journal.soundness import BEING_CUT
 from fedrun.journal.sqlite import HISTORY, SqliteStore
 from fedrun.journal.store import WholeRow, divided
 from fedrun.lock import FolderLock
 
+_log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 _FOLDERS = ("snapshots", "models", "segments")
 _COPY, _RESTORING = "yes", "restoring"  # what the fact BACKUP says
@@ -119,7 +121,8 @@ def _require_beginning(
         if (
             there.noted(HISTORY) != old.noted(HISTORY)
             or same is None
-            or (same.kind, same.body, same.check) != (last.kind, last.body, last.check)
+            or (same.kind, same.body) != (last.kind, last.body)
+            or (same.check != last.check and same.dropped == last.dropped)
         ):
             raise JournalError(
                 f"{target} is a copy of another history of run {known}: {source} was "
@@ -187,7 +190,13 @@ def _copy_snapshots(source: Path, target: Path) -> None:
     there = Snapshots(target / "snapshots")
     for number, path in _snapshots_of(source).items():
         if number not in there.numbers() and number not in _unnamed(target):
-            _copy_file(path, _unnamed_path(target, number))
+            copy = _unnamed_path(target, number)
+            _copy_file(path, copy)
+            try:
+                read_snapshot(copy)
+            except CorruptJournalError as error:
+                _log.warning("%s: %s; it is left out of the copy", source, error)
+                copy.unlink()
 
 
 def _snapshots_of(source: Path) -> dict[int, Path]:
@@ -198,12 +207,12 @@ def _snapshots_of(source: Path) -> dict[int, Path]:
 
 
 def _unnamed(folder: Path) -> dict[int, Path]:
-    found = (folder / "snapshots").glob("*.copied")
+    found = (folder / "snapshots").glob(f"*{COPIED}")
     return {int(path.stem): path for path in found}
 
 
 def _unnamed_path(folder: Path, number: int) -> Path:
-    return folder / "snapshots" / f"{number:012d}.copied"
+    return folder / "snapshots" / f"{number:012d}{COPIED}"
 
 
 def _name_snapshots(target: Path, last: int) -> None:

@@ -4,6 +4,7 @@ WAL with ``synchronous=FULL``: a committed transaction survives a power cut.
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ from fedrun.journal.store import NO_FACTS, Facts
 from fedrun.sqlite import connect
 
 FILE = "journal.sqlite3"
+CHECK = "check"  # the fact with the checksum of all others
 SCHEMA_VERSION = 2  # raised when records are renamed or tables change
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -112,13 +114,33 @@ class Database:
 
     def put_facts(self, facts: Facts) -> None:
         """Writes facts, and removes those that are None; within a transaction."""
+        if not facts:
+            return
+        put = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
         for key, value in facts.items():
             if value is None:
                 self.connection.execute("DELETE FROM facts WHERE key = ?", (key,))
             else:
-                self.connection.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value)
-                )
+                self.connection.execute(put, (key, value))
+        self.connection.execute(put, (CHECK, self._facts_checksum()))
+
+    def wrong_facts(self, expected: bool) -> bool:
+        """Returns whether the facts differ from what was written.
+
+        Args:
+            expected: whether they must have a checksum.
+        """
+        told = self.fact(CHECK)
+        return expected if told is None else told != self._facts_checksum()
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Returns all facts in their order, without the checksum of them."""
+        return self.rows(
+            "SELECT key, value FROM facts WHERE key <> ? ORDER BY key", CHECK
+        )
+
+    def _facts_checksum(self) -> str:
+        return hashlib.sha256(repr(self.facts()).encode()).hexdigest()
 
     def fact(self, key: str) -> str | None:
         """Returns a fact; None if there is none of this key."""

@@ -11,6 +11,7 @@ import errno
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,15 +78,29 @@ def read_marks(folder: Path) -> list[Mark]:
     Raises:
         OSError: the file is there and cannot be read.
     """
+    return [mark for _, mark in _slots(folder) if mark is not None]
+
+
+def damaged_marks(folder: Path) -> list[int]:
+    """Returns where marks were written that cannot be read, as bytes of the file.
+
+    Raises:
+        OSError: the file is there and cannot be read.
+    """
+    return [start for start, mark in _slots(folder) if mark is None]
+
+
+def _slots(folder: Path) -> Iterator[tuple[int, Mark | None]]:
+    """Yields the place of each mark that was written, with what it says."""
     try:
         content = (folder / FILE).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    found = []
+        return
     for start in _SLOTS:
         body = content[start : start + _BODY.size]
         check = content[start + _BODY.size : start + _BODY.size + _CHECK.size]
         if body[:4] == _MAGIC and check == _CHECK.pack(zlib.crc32(body)):
             _, history, number = _BODY.unpack(body)
-            found.append(Mark(history, number))
-    return found
+            yield start, Mark(history, number)
+        elif any(body + check):
+            yield start, None

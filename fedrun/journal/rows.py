@@ -27,8 +27,12 @@ _AT_ONCE = 64  # rows that are read together
 _COLUMNS = "number, kind, body, payload, segment, start, size, checksum, dropped"
 _INSERT = f"INSERT INTO records ({_COLUMNS}) VALUES ({', '.join('?' * 9)})"
 _SELECT = f"SELECT {_COLUMNS} FROM records"
-_SELECT_BARE = (  # as if all payloads had been dropped
-    "SELECT number, kind, body, NULL, NULL, NULL, size, checksum, 1 FROM records"
+_SELECT_BARE = (  # as if all payloads had been dropped, and without a check
+    "SELECT number, kind, body, NULL, NULL, NULL, size, checksum, 2 FROM records"
+)
+_DROP = (  # the payload; the checksum is of the rest from then on
+    "UPDATE records SET payload = NULL, segment = NULL, start = NULL, dropped = 1,"
+    " checksum = checksum_without_payload(number, kind, body)"
 )
 _TYPES = {  # of a row's columns; SQLite itself keeps any type in any of them
     (int, str, str, payload, place, place, int, int, int)
@@ -44,6 +48,11 @@ class Rows:
 
     def __init__(self, database: Database, segments: Segments) -> None:
         self._database, self._segments = database, segments
+        self.bare_are_checked = False
+        """Whether rows without their payload have a checksum of the rest."""
+        database.connection.create_function(
+            "checksum_without_payload", 3, _bare_checksum, deterministic=True
+        )
 
     # ------------------------------------------------------------------ writing
 
@@ -86,7 +95,10 @@ class Rows:
         if segment is not None:
             payload = self._segments.read(Place(segment, start, size))
         payload = payload or b""
-        if not dropped:
+        if dropped == 1 and self.bare_are_checked:
+            if _bare_checksum(number, kind, body) != check:
+                return None, "its checksum is wrong"
+        elif not dropped:
             if len(payload) != size:
                 return None, f"{size} bytes of payload expected, {len(payload)} found"
             if checksum(number, kind, body, payload) != check:
@@ -188,9 +200,9 @@ class Rows:
         The checksum does not say what is wrong. An update's record has a digest of the
         payload: if the payload is sound, what the record says is not.
         """
-        if not _is_typed(row):
+        _, kind, body, payload, segment, start, size, _, dropped = row
+        if not _is_typed(row) or dropped:
             return False
-        _, kind, body, payload, segment, start, size, *_ = row
         try:
             record = from_row(kind, body, b"")
             if segment is not None:
@@ -210,6 +222,15 @@ class Rows:
             if not unreadable:
                 raise
             return str(error)
+
+    def wrong_headers(self) -> Iterator[str]:
+        """Yields what is wrong with the headers before payloads in segments."""
+        query = (
+            "SELECT number, segment, start, size FROM records WHERE segment IS NOT NULL"
+        )
+        for number, *place in self._database.rows(query):
+            if all(type(each) is int and 0 <= each < 2**62 for each in place):
+                yield from self._segments.wrong_header(number, Place(*place))
 
     # ------------------------------------------------------------------ copying
 
@@ -287,13 +308,15 @@ class Rows:
             )
         )
 
+    def drop(self, up_to: int) -> None:
+        """Drops the payloads of the records up to this one, within a transaction."""
+        self._database.connection.execute(
+            f"{_DROP} WHERE number <= ? AND dropped = 0 AND size > 0", (up_to,)
+        )
+
     def forget(self, numbers: Sequence[int]) -> None:
         """Marks the payloads of records as dropped; must run within a transaction."""
-        self._database.connection.execute(
-            "UPDATE records SET payload = NULL, segment = NULL, start = NULL,"
-            f" dropped = 1 {_THESE}",
-            (json.dumps(numbers),),
-        )
+        self._database.connection.execute(f"{_DROP} {_THESE}", (json.dumps(numbers),))
 
     def forget_unreadable(self) -> int:
         """Marks payloads whose segment is gone as dropped; returns how many.
@@ -306,11 +329,14 @@ class Rows:
                 self._segments.require({number: end})
             except JournalError:
                 forgotten += self._database.connection.execute(
-                    "UPDATE records SET segment = NULL, start = NULL, dropped = 1"
-                    " WHERE segment = ?",
-                    (number,),
+                    f"{_DROP} WHERE segment = ?", (number,)
                 ).rowcount
         return forgotten
+
+
+def _bare_checksum(number: int, kind: str, body: str) -> int:
+    """CRC-32 of a row whose payload was dropped."""
+    return checksum(number, kind, body, b"")
 
 
 def _is_typed(row: Values) -> bool:

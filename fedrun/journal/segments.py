@@ -15,6 +15,7 @@ import errno
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -165,6 +166,19 @@ class Segments:
                 found.append(header)
                 place += HEADER_BYTES + header.size
         return found
+
+    def wrong_header(self, number: int, place: Place) -> Iterator[str]:
+        """Yields what is wrong with the header before a record's payload, if anything.
+
+        Args:
+            number: of the record.
+            place: of its payload.
+        """
+        header = self._header(place.segment, max(0, place.offset - HEADER_BYTES))
+        if header is None or (header.number, header.size) != (number, place.size):
+            yield (
+                f"{self._path(place.segment)}: the header of record {number} is damaged"
+            )
 
     def recycle(self, number: int) -> None:
         """Marks a segment whose payloads are not needed any more as free."""

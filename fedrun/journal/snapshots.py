@@ -15,6 +15,7 @@ from fedrun.files import load_arrays, save_arrays
 from fedrun.journal.disk import writing
 
 _STATE, _CHECK = "latecomer.state", "latecomer.check"
+COPIED = ".copied"  # the ending of one that a backup is copying
 
 
 class Snapshots:
@@ -38,15 +39,7 @@ class Snapshots:
         Raises:
             CorruptJournalError: the file is missing or damaged.
         """
-        path = self.path(number)
-        try:
-            arrays, metadata = load_arrays(path)
-            state = metadata[_STATE]
-            if _digest(state, arrays) != metadata[_CHECK]:
-                raise CorruptJournalError(f"{path}: its checksum is wrong")
-            return json.loads(state), arrays
-        except (ModelError, KeyError) as error:
-            raise CorruptJournalError(f"snapshot {number}: {error}") from error
+        return read_snapshot(self.path(number))
 
     def numbers(self) -> list[int]:
         """Returns the snapshots that exist, oldest first."""
@@ -71,6 +64,22 @@ class Snapshots:
     def path(self, number: int) -> Path:
         """Returns the path of a snapshot."""
         return self._folder / f"{number:012d}.safetensors"
+
+
+def read_snapshot(path: Path) -> tuple[JSON, dict[str, Any]]:
+    """Returns the state that a snapshot holds.
+
+    Raises:
+        CorruptJournalError: the file is missing or damaged.
+    """
+    try:
+        arrays, metadata = load_arrays(path)
+        state = metadata[_STATE]
+        if _digest(state, arrays) != metadata[_CHECK]:
+            raise CorruptJournalError(f"{path}: its checksum is wrong")
+        return json.loads(state), arrays
+    except (ModelError, KeyError) as error:
+        raise CorruptJournalError(f"snapshot {int(path.stem)}: {error}") from error
 
 
 def _digest(state: str, arrays: Arrays) -> str:

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from fedcore.errors import CorruptJournalError, JournalError
 from fedrun.journal.codec import Row
-from fedrun.journal.database import FILE, Database
+from fedrun.journal.database import CHECK, FILE, Database
 from fedrun.journal.disk import explained, reading
 from fedrun.journal.mark import FILE as MARK
-from fedrun.journal.mark import Mark, MarkFile, read_marks
+from fedrun.journal.mark import Mark, MarkFile, damaged_marks, read_marks
 from fedrun.journal.rows import Rows
 from fedrun.journal.segments import Segments
 from fedrun.journal.store import (
@@ -32,6 +32,7 @@ from fedrun.journal.store import (
 T = TypeVar("T")
 HISTORY = "history"  # the fact with the name of the records' numbering
 _VOLATILE = "volatile"  # the fact of a run that never waited for the disk
+_CHECKSUMS = "checksums"  # the fact of a run in which all has one, also what is bare
 
 
 class SqliteStore:
@@ -71,12 +72,13 @@ class SqliteStore:
 
     def _start(self) -> None:
         self._hidden = False  # whether there is a damaged end that is to be cut
+        self._rows.bare_are_checked = self.has_checksums
         self._stale = False  # whether an append failed and left its payloads
         self._last: int = 0
         self._history = b""
         if self._db.is_fresh:
             self._history = secrets.token_bytes(8)
-            facts = {HISTORY: self._history.hex()}
+            facts = {HISTORY: self._history.hex(), _CHECKSUMS: "yes"}
             self._db.first_facts = (
                 facts if self._durable else {**facts, _VOLATILE: "yes"}
             )
@@ -154,12 +156,8 @@ class SqliteStore:
     def drop_payloads(self, up_to: int) -> None:
         """Drops the payloads of the records up to this one."""
         before = set(self._rows.segments_in_use())
-        with self._transaction() as connection:
-            connection.execute(
-                "UPDATE records SET payload = NULL, segment = NULL, start = NULL,"
-                " dropped = 1 WHERE number <= ? AND dropped = 0 AND size > 0",
-                (up_to,),
-            )
+        with self._transaction():
+            self._rows.drop(up_to)
         for number in before - set(self._rows.segments_in_use()):
             self._segments.recycle(number)
 
@@ -180,6 +178,14 @@ class SqliteStore:
     def last(self) -> int:
         """The number of the newest record; 0 if there is none."""
         return self._last
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether facts, models and records without payload have one.
+
+        An earlier version wrote none.
+        """
+        return self._db.is_fresh or self.noted(_CHECKSUMS) is not None
 
     @property
     def volatile(self) -> bool:
@@ -284,6 +290,34 @@ class SqliteStore:
                 "with fedserver restore"
             )
 
+    def wrong_beside_records(self) -> Iterator[str]:
+        """Yields what is wrong with all that lies beside the records.
+
+        That is indices, facts, the headers before payloads, and the mark.
+        """
+        found = str(self._db.value("PRAGMA integrity_check(1)"))
+        if found != "ok":
+            yield f"{self._file}: {found}"
+        if self._db.wrong_facts(self.has_checksums):
+            yield (
+                f"{self._file}: the checksum of the facts beside the records is wrong; "
+                "bring back a backup with fedserver restore"
+            )
+        yield from self._rows.wrong_headers()
+        with reading(self._folder / MARK):
+            for byte in damaged_marks(self._folder):
+                yield (
+                    f"{self._folder / MARK}: damaged at byte {byte}; the next start "
+                    "writes it anew"
+                )
+
+    def without_checksum(self) -> Iterator[str]:
+        """Yields which parts an earlier version wrote without a checksum."""
+        if self.noted(CHECK) is None:
+            yield "the facts beside the records"
+        if not self.has_checksums and self.first_payload():
+            yield "the records whose payload was dropped"
+
     # ------------------------------------------------------------------ cutting
 
     def hide(self, number: int) -> None:
@@ -348,7 +382,7 @@ class SqliteStore:
 
     def facts(self) -> dict[str, str]:
         """Returns all facts."""
-        return dict(self._db.rows("SELECT key, value FROM facts"))
+        return dict(self._db.facts())
 
     def take_over(self, rows: Iterable[WholeRow], facts: Facts) -> int:
         """Appends rows of another store, all or none; returns the last number."""
@@ -361,7 +395,8 @@ class SqliteStore:
                 copied = self._rows.copied_values(row, self._history, durable)
                 self._rows.insert([copied])
             self._segments.sync()
-            self._db.put_facts(facts)
+            self._db.put_facts({_CHECKSUMS: None, **facts})
+        self._rows.bare_are_checked = self.has_checksums
         self._advance(number)
         return number
 

@@ -172,6 +172,16 @@ def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
         )
 
 
+def accepted_in(record: Tallied) -> int:
+    """Returns how many of the updates were accepted.
+
+    Raises:
+        ValueError: the columns are damaged.
+    """
+    accepted = VERDICT_CODES[Verdict.ACCEPTED]
+    return int(np.count_nonzero(columns_of(record)["verdict"] == accepted))
+
+
 def in_order(records: Iterable[Row], cids: Sequence[str]) -> list[Row]:
     """Returns all records in the order of time, with those in tallies."""
     whole: list[Row] = []

@@ -1,7 +1,6 @@
 """Runs simulations in several processes; the results do not depend on how many."""
 
 import os
-import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -11,7 +10,6 @@ from threading import Thread
 from typing import TypeVar
 
 from fedcore.errors import LatecomerError
-from fedcore.user_code import interrupt
 from fedrun.cli.command import log_to_stderr
 from fedrun.methods import Source, load_source, loaded
 from fedsim.child_processes import deaf, end_with_parent
@@ -92,13 +90,3 @@ def _begin(verbose: bool, sources: Sequence[Source]) -> None:
         load_source(source)
     Thread(target=end_with_parent, daemon=True).start()
     log_to_stderr(verbose)
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Makes SIGTERM raise an Interruption in the block, as SIGINT does."""
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -19,6 +19,7 @@ from fedcore.errors import (
 )
 from fedcore.hosts import is_loopback
 from fedwire.certificates import require_pair
+from fedwire.proxies import Proxy, proxy_for
 from fedwire.service import MESSAGE_LIMIT
 
 DEFAULT_PORT = 8443
@@ -31,17 +32,22 @@ WINDOWS = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 20))
 # How long an attempt to connect may take. TCP, TLS and the first frame of HTTP/2 are
 # three round trips or more, and a packet of theirs that is lost costs seconds.
 CONNECT_MS = 10_000
+# How soon a connection that somebody on the way has forgotten is given up: where data
+# get no TCP acknowledgement, and where a ping gets no answer, which has a time-out of
+# its own (60 s by default). A link of 40 kB/s with an upload of 2 MB keeps within it.
+DEAD = (("grpc.keepalive_timeout_ms", 20_000), ("grpc.http2.ping_timeout_ms", 20_000))
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_time_ms", 15_000),  # a server of ours allows 10 s
     ("grpc.http2.max_pings_without_data", 0),
+    *DEAD,
     *WINDOWS,
     # The client itself decides how long to wait (docs/protocol.md).
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
 )
 
 
@@ -85,19 +91,43 @@ class Address:
             return True
         return not (self.plaintext or self.is_local)
 
+    @property
+    def proxy(self) -> Proxy | None:
+        """The proxy of the environment through which the server is reached.
+
+        Raises:
+            ConfigError: the environment names something else than an HTTP proxy.
+        """
+        return None if self.is_local else proxy_for(self.host)
+
+    @property
+    def by_the_way(self) -> str:
+        """Says through which proxy the server is reached; empty: through none."""
+        if (proxy := self.proxy) is None:
+            return ""
+        return (
+            f"; the way there leads through the proxy {proxy}, and no_proxy="
+            f"{self.host} goes around it"
+        )
+
     def channel(self) -> grpc.Channel:
         """Returns a channel that connects when it is first used.
 
         Raises:
-            ConfigError: a file does not hold the certificates or key that it should.
+            ConfigError: a file does not hold the certificates or key that it should, or
+                the environment names a proxy that cannot be used.
         """
+        proxy = self.proxy
+        direct = ("grpc.enable_http_proxy", 0)
+        way = direct if proxy is None else ("grpc.http_proxy", proxy.url)
+        options = (*OPTIONS, way)
         if not self.is_encrypted:
-            return grpc.insecure_channel(str(self), OPTIONS)
+            return grpc.insecure_channel(str(self), options)
         credentials = grpc.ssl_channel_credentials(
             _read(self.ca), _read(self.key), _read(self.certificate)
         )
         _check_certificates(self)
-        return grpc.secure_channel(str(self), credentials, OPTIONS)
+        return grpc.secure_channel(str(self), credentials, options)
 
 
 def parse_address(text: str, **trust: Any) -> Address:
@@ -125,14 +155,15 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
         return RefusedError(
             f"{address}: no secure connection: the server's certificate is not trusted "
             f"here, or it wants one from this client (--ca, --certificate, --key): "
-            f"{details}"
+            f"{details}{address.by_the_way}"
         )
     if not address.is_encrypted and "Socket closed" in details:
         details += "; if the server speaks TLS, give --ca"
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
             _, _, reason = details.rpartition(_NOT_REACHED)  # gRPC repeats the address
-            return UnavailableError(f"{address} does not answer: {reason}")
+            told = f"{address} does not answer: {reason}{address.by_the_way}"
+            return UnavailableError(told)
         case grpc.StatusCode.CANCELLED:
             return UnavailableError(f"{address} broke off: {details}")
         case grpc.StatusCode.INTERNAL:  # as if the call had never come
@@ -150,6 +181,12 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
             )
         case _:
             return ProtocolError(f"{address}: {code.name}: {details}")
+
+
+def is_unanswered(error: BaseException | None) -> bool:
+    """Returns whether a call ended without an answer: its connection may be dead."""
+    codes = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED
+    return isinstance(error, grpc.RpcError) and error.code() in codes
 
 
 @contextmanager

@@ -64,13 +64,14 @@ def worker(
     state: Path,
     app: Workload | None = None,
     give_up: float | None = 1.0,
+    at: str = "",
     **more: Any,
 ) -> Iterator[Worker]:
-    """A client of the server, ready to work."""
+    """A client of the server, which it reaches there or elsewhere, ready to work."""
     app = app or workload()
     model = app.flat()
     member = Membership(
-        parse_address(server.address),
+        parse_address(at or server.address),
         model,
         ClientStore(state),
         Identity(name=state.name),
@@ -119,14 +120,14 @@ class AsleepError(Exception):
 def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = SimpleNamespace(time=lambda: 100.25 * DAY, monotonic=time.monotonic)
-
-    def sleep(seconds: float) -> None:
+    def rest(member: Membership, seconds: float) -> None:
         if seconds > 60:
             raise AsleepError(seconds)
 
-    clock.sleep = sleep
+    clock = SimpleNamespace(time=lambda: 100.25 * DAY, monotonic=time.monotonic)
+    clock.sleep = time.sleep
     monkeypatch.setattr(fedclient.worker, "time", clock)
+    monkeypatch.setattr(Membership, "rest", rest)
     top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
     limits = [{"kind": "bandwidth", "daily": 4000}]
     algorithm = {"kind": "fed_buff", "uplink": top_k, "controllers": limits}
@@ -144,6 +145,33 @@ def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
                 again.run()
             link = Link(*again._participant.state.controlled["bandwidth"])
             assert link.used >= passed
+
+
+def test_a_client_that_rests_for_hours_hears_of_the_end_of_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
+    limits = [{"kind": "bandwidth", "daily": 4000}]
+    algorithm = {"kind": "fed_buff", "uplink": top_k, "controllers": limits}
+    config: dict[str, Any] = {
+        "algorithm": algorithm,
+        "stop": {"versions": 100},
+        "timeouts": {"linger": 20.0},
+    }
+    with served(tmp_path, **config) as server:
+        with (
+            worker(server, tmp_path / "ann") as ann,
+            worker(server, tmp_path / "bob") as bob,
+        ):
+            thread = threading.Thread(target=ann.run, daemon=True)
+            thread.start()
+            until(lambda: "let it rest for" in caplog.text, "it rests")
+            bob._rest = lambda: None  # type: ignore[method-assign]
+            bob.run()
+            thread.join(10.0)
+            assert not thread.is_alive()
+        server.wait()
 
 
 def test_a_client_waits_for_the_run_of_its_state_and_says_so(
@@ -208,7 +236,8 @@ def test_a_second_client_in_a_state_directory_is_refused(
 def test_a_client_that_was_superseded_stops(server: Served, tmp_path: Path) -> None:
     with worker(server, tmp_path / "ann") as ann:
         ann._enrol()
-        ann._member._on_superseded("another process runs")
+        told = pb.Notice(kind=pb.Notice.KIND_SUPERSEDED, text="another process runs")
+        ann._member._hear(ann._participant.state.cid, told)
         with pytest.raises(RefusedError, match="this client stops: another process"):
             ann.run()
 
@@ -539,6 +568,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_pauses_grow_within_their_bounds(pauses: list[float]) -> None:
     patience = Patience()
+    patience.reset()
     expected = FIRST_WAIT
     for _ in range(200):
         patience.wait(UnavailableError("away"))
@@ -547,13 +577,29 @@ def test_pauses_grow_within_their_bounds(pauses: list[float]) -> None:
     assert len({round(pause, 6) for pause in pauses[-50:]}) > 40  # no two alike
 
 
+def test_who_never_reached_the_server_tries_often_for_a_minute_and_then_as_usual(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: sum(pauses))
+    patience = Patience()
+    while sum(pauses) < 60:
+        patience.wait(UnavailableError("not there yet"))
+    assert pauses[0] <= 0.2
+    assert sum(pauses[:4]) < 3.0
+    assert max(pauses) <= 5.0
+    assert len(pauses) > 12
+    for _ in range(9):
+        patience.wait(UnavailableError("not there yet"))
+    assert LONGEST_WAIT / 2 <= pauses[-1] <= LONGEST_WAIT
+
+
 def test_pauses_begin_anew_once_something_works(pauses: list[float]) -> None:
     patience = Patience()
     for _ in range(9):
         patience.wait(UnavailableError("away"))
     patience.reset()
     patience.wait(UnavailableError("away"))
-    assert pauses[-1] <= FIRST_WAIT
+    assert FIRST_WAIT / 2 <= pauses[-1] <= FIRST_WAIT
 
 
 def test_it_gives_up_when_it_has_failed_for_so_long_not_worked_for_so_long(
@@ -592,3 +638,25 @@ def test_samples_that_are_left_out_are_told_to_the_server(tmp_path: Path) -> Non
         assert (client["skipped"], client["why"]) == (4, "scan_17.png: truncated")
         assert client["failures"] == 0
     assert Results(tmp_path / "run").skipped["ann"].samples == 4
+
+
+def test_a_client_that_is_told_of_the_end_asks_soon_and_not_without_pause(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that drains answers that it is busy, although the run has ended."""
+    with worker(server, tmp_path / "ann") as ann:
+        ann._enrol()
+        member = ann._member
+        for _ in range(9):
+            member.patience.pause(UnavailableError("away"))
+        began, end = time.monotonic(), pb.Notice(kind=pb.Notice.KIND_ENDED)
+        told = threading.Timer(0.1, member._hear, (member._cid, end))
+        told.start()
+        member.wait_for_room(30.0)
+        assert time.monotonic() - began < 15.0
+        told.join()
+        slept: list[float] = []
+        monkeypatch.setattr("fedclient.membership.time.sleep", slept.append)
+        member.wait_for_room(30.0)
+        member.rest(86_400.0)
+        assert slept == [FIRST_WAIT, FIRST_WAIT]

@@ -94,7 +94,7 @@ def test_an_evicted_client_hears_why_and_its_updates_stay(server: Served) -> Non
         ann.pull()
         ann.push(GOOD)
         notices = ann.attend(1, beats())
-        until(lambda: server.server._sessions.attended, "ann attends")
+        until(lambda: server.server._sessions.attending, "ann attends")
         done = command("evict", folder, "ann", "--reason", "broken camera")
         assert done.stdout == "'ann' is evicted, at version 1\n"
         notice = next(notices)

@@ -220,7 +220,7 @@ def test_a_second_process_of_a_client_takes_its_place(server: Served) -> None:
     closed = threading.Event()
     with Peer(server.address) as peer:
         first = peer.attend(1, beating(closed))
-        until(lambda: server.server._sessions.attended, "the first one attends")
+        until(lambda: server.server._sessions.attending, "the first one attends")
         second = peer.attend(2, beating(closed))
         notice = next(first)
         assert notice.kind == pb.Notice.KIND_SUPERSEDED
@@ -235,7 +235,7 @@ def test_a_second_client_of_a_name_takes_its_place(server: Served) -> None:
         two.owner = one.owner  # the same device, which begins anew
         one.enrol(name="ann")
         notices = one.attend(1, beating(closed))
-        until(lambda: server.server._sessions.attended, "the first one attends")
+        until(lambda: server.server._sessions.attending, "the first one attends")
         two.enrol(name="ann")
         notice = next(notices)
         assert notice.kind == pb.Notice.KIND_SUPERSEDED

@@ -101,6 +101,28 @@ def test_what_follows_is_what_would_have_followed(
     assert travelled(parts) == travelled(whole)
 
 
+def test_it_goes_back_to_an_older_snapshot_if_the_newest_one_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = config(SETTINGS["fed_buff"])
+    whole = latecomer.run(settings, WORKLOAD, folder=tmp_path / "whole")
+    folder = tmp_path / "parts"
+    for events in (7, 5):
+        with pytest.raises(KeyboardInterrupt):
+            latecomer.run(
+                settings,
+                WORKLOAD,
+                folder=folder,
+                on_event=InterruptAt(events),
+                resume=folder.exists(),
+            )
+    newest = max((folder / "snapshots").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-9] + b"\xff" * 9)
+    parts = latecomer.run(settings, WORKLOAD, folder=folder, resume=True)
+    assert told(parts) == told(whole)
+    assert "its newest snapshot is damaged" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["fed_buff", "top_k", "over_selection"])
 def test_an_interruption_between_two_versions_is_as_good(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

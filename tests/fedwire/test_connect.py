@@ -215,7 +215,7 @@ def test_a_refusal_that_speaks_of_a_certificate_is_no_failed_handshake() -> None
 
 def test_idle_connections_are_kept_open_by_pings() -> None:
     options = dict(OPTIONS)
-    assert options["grpc.keepalive_time_ms"] == 30_000
+    assert options["grpc.keepalive_time_ms"] == 15_000
     assert options["grpc.http2.max_pings_without_data"] == 0
     assert options["grpc.max_receive_message_length"] == MESSAGE_LIMIT
 

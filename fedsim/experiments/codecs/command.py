@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from fedrun.app import app_of, load_app
+from fedrun.cli.stoppable import stoppable
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.config.load import change_config
 from fedsim.api import free_folder
@@ -20,7 +21,6 @@ from fedsim.experiments.codecs.page import codecs_page
 from fedsim.experiments.codecs.pairs import pairs_of
 from fedsim.experiments.codecs.table import codecs_table
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
-from fedsim.experiments.processes import stoppable
 from fedsim.experiments.terminal import screen, tell
 
 

@@ -15,6 +15,7 @@ from fedcore.workload import Client, Workload
 from fedrun import units
 from fedrun.app import app_of, load_app
 from fedrun.cli.plain_json import to_json
+from fedrun.cli.stoppable import stoppable
 from fedrun.config import FederationConfig, load_config
 from fedrun.config.engine import EngineConfig
 from fedsim.api import free_folder
@@ -37,7 +38,7 @@ from fedsim.experiments.influence.outcome import Audit
 from fedsim.experiments.influence.page import influence_page
 from fedsim.experiments.influence.repetition import Repetition
 from fedsim.experiments.influence.schedule import read_schedule
-from fedsim.experiments.processes import run_all, stoppable
+from fedsim.experiments.processes import run_all
 from fedsim.experiments.terminal import screen, split, tell
 from fedsim.population import Population
 

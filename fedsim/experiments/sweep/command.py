@@ -11,10 +11,10 @@ from rich.console import Console
 from fedcore.errors import LatecomerError
 from fedrun import units
 from fedrun.app import app_of, load_app
+from fedrun.cli.stoppable import stoppable
 from fedrun.config import load_config
 from fedrun.results.columns import formats
 from fedsim.experiments.frame import QUIET, Options, Progress, follow
-from fedsim.experiments.processes import stoppable
 from fedsim.experiments.runner import Failure, require_measured
 from fedsim.experiments.sweep.files import require_room, write_sweep
 from fedsim.experiments.sweep.outcome import Outcome, outcome_of

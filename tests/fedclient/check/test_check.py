@@ -12,6 +12,7 @@ import pytest
 from fedwire.service import SERVICE, handlers
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from tests.connect_proxy import ConnectProxy
 from tests.fedclient.liar import Liar
 from tests.integration.typed import desk, typed
 from tests.peer import Peer
@@ -195,6 +196,35 @@ def test_nobody_listens_and_people_are_told_what_to_do(tmp_path: Path) -> None:
     assert f"nothing listens at {host}" in lines[at]
     assert "hint: is the server started?" in lines[at + 1]
     assert any(text.startswith("ok      data") for text in lines), "it goes on"
+
+
+def test_a_check_takes_the_way_of_a_client_through_the_proxy_or_past_it(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = server.address.rpartition(":")[2]
+    far = f"fed.example.org:{port}"
+    with ConnectProxy(server.address) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
+        status, found = checked(server.address)  # this machine is reached directly
+        assert (status, failed(found), proxy.asked) == (0, {}, [])
+        status, found = checked(far, "--plaintext")
+        assert (status, failed(found)) == (0, {})
+        assert set(proxy.asked) == {far}
+        assert "through the proxy http://127.0.0.1" in found["port"]["text"]
+        ended = typed(
+            *("fedclient", "join", far, "--plaintext", "--app", "mine.py:workload"),
+            *("--state", "state", "--name", "a", "--updates", "1"),
+        )
+        assert ended.status == 0
+        assert server.state.applied == 1
+        proxy.refusal = "403 Forbidden"
+        status, found = checked(far, "--plaintext")
+        assert "proxy http://127.0.0.1" in failed(found)["port"]
+        assert f"no_proxy={far.partition(':')[0]} goes around" in found["port"]["hint"]
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
+    ended = typed("fedclient", "check", far, "--plaintext", "--app", "mine.py:workload")
+    assert ended.status == 1
+    assert "http_proxy: expected a proxy http://HOST:PORT" in ended.out
 
 
 @contextmanager

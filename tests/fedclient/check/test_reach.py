@@ -14,6 +14,7 @@ from fedwire.connect import Address
 
 from fedclient.check import reach
 from fedcore.errors import LatecomerError, RefusedError, UnavailableError
+from tests.connect_proxy import ConnectProxy
 
 
 @contextmanager
@@ -170,3 +171,42 @@ def test_a_port_without_tls(authority: tuple[trustme.CA, Path], words: bytes) ->
         pytest.raises(RefusedError, match="does not speak TLS"),
     ):
         reach.certificate(Address("127.0.0.1", port, ca=path))
+
+
+def test_a_certificate_is_read_through_the_proxy_of_the_environment(
+    authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, path = authority
+    context = server_of(made.issue_cert("fed.example.org"), "h2")
+    with (
+        answering(with_tls(context)) as port,
+        ConnectProxy(f"127.0.0.1:{port}") as proxy,
+    ):
+        monkeypatch.setenv("https_proxy", f"http://{proxy.address}")
+        address = Address("fed.example.org", port, ca=path)
+        assert reach.certificate(address).names == ("fed.example.org",)
+        assert proxy.asked == [str(address)]
+        proxy.refusal = "407 Proxy Authentication Required"
+        with pytest.raises(UnavailableError) as caught:
+            reach.connect(address)
+        assert str(caught.value) == (
+            f"the proxy http://{proxy.address} (https_proxy) opens no way to "
+            f"{address}: HTTP/1.1 407 Proxy Authentication Required"
+        )
+
+
+def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+    there = f"the proxy http://127.0.0.1:{port} \\(http_proxy\\)"
+    with pytest.raises(UnavailableError, match=f"listens where {there} should be"):
+        reach.connect(Address("fed.example.org", plaintext=True))
+
+    def say_nothing(_: socket.socket) -> None:
+        threading.Event().wait(1)
+
+    with answering(say_nothing) as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        with pytest.raises(UnavailableError, match="does not answer within"):
+            reach.connect(Address("fed.example.org", plaintext=True))

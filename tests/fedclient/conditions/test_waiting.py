@@ -45,7 +45,7 @@ def test_a_client_that_waits_ends_when_the_run_has_ended(
 
         def ends() -> None:
             assert "charging" in next(iter(server.server._sessions.waiting.values()))
-            assert not server.server._sessions.attended
+            assert not server.server._sessions.attending
             with Peer(server.address, "peer") as peer:
                 peer.pull()
                 peer.push(packed(ones()))

@@ -1,0 +1,32 @@
+"""The checksum of a safetensors file: over its metadata and tensors, and among them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+CHECK = "latecomer.sha256"
+
+
+def checksum_of(
+    arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
+) -> str:
+    """Returns the checksum of a file's content, without the one that stands in it."""
+    rest = {key: value for key, value in metadata.items() if key != CHECK}
+    content = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        content.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        content.update(array.tobytes())
+    return content.hexdigest()
+
+
+def is_sound(
+    arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
+) -> bool | None:
+    """Returns whether a file is as it was written; None: it has no checksum."""
+    told = metadata.get(CHECK)
+    return None if told is None else told == checksum_of(arrays, metadata)
