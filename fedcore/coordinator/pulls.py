@@ -147,7 +147,10 @@ class Pulls:
     ) -> list[Action]:
         """Answers a pull with a task, and makes the record of its lease."""
         state, evaluate = self._state, False
-        if kind == "train":
+        if kind == "evaluate":
+            self._evaluations.ask(pull.cid, state.version)
+        else:
+            self._evaluations.begin(pull.cid)
             evaluate = self._evaluations.asks(pull.cid, state.version)
         task = Task(
             kind=kind,

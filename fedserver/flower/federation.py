@@ -128,7 +128,9 @@ class Federation:
     def _evaluate_due(self) -> bool:
         """Evaluates the versions that are due; says whether there was one."""
         evaluated = self._central.evaluate(self._clock.now)
+        evaluations = self.run.coordinator.evaluations
         for event in evaluated:
+            evaluations.ask(event.cid, event.version)  # the ServerApp asks itself
             _log.info(
                 "version %d, at the server: %s", event.version, dict(event.values)
             )

@@ -179,11 +179,12 @@ def test_a_name_is_shown_as_it_is(server: Served, name: str) -> None:
     view = LiveView(server.progress)
     with Peer(server.address, "cid") as peer:
         peer.enrol(name=name)  # a client may take another name
-        told = peer.pull()
+        peer.pull()
         peer.push(GOOD)
         judge = Peer(server.operator_socket, "judge")
         judge.enrol(role=pb.ROLE_EVALUATOR)
-        model = pb.ModelName(epoch=peer.epoch, version=told.version)
+        judge.pull()
+        model = pb.ModelName(epoch=judge.epoch, version=judge.version)
         report = pb.ReportRequest(key=judge.key, model=model, values={name: 0.5})
         judge.stub.report(report, timeout=CALL)
         judge.channel.close()
