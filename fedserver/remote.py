@@ -1,8 +1,9 @@
 """Asks a running server for its status or health, or for what its operator wants."""
 
-import json
+import errno
 import time
 from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +15,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.errors import ConfigError, JournalError, UnavailableError
-from fedcore.text import printable
+from fedcore.errors import (
+    IMPOSSIBLE,
+    ConfigError,
+    JournalError,
+    ProtocolError,
+    UnavailableError,
+)
+from fedcore.text import from_peer, printable
 from fedcore.typing import JSON
 from fedrun.cli.traffic_tables import clients_table, overhead_line, totals_table
 from fedrun.journal import exists
+from fedrun.json_text import read_json
 from fedrun.lock import is_locked
+from fedrun.plain_files import read_plain
 from fedrun.run import Done, free_name
 from fedrun.run import operate as operate_unserved
 from fedrun.traffic import OTHERS, Lane, Load, read_lanes
@@ -29,6 +38,7 @@ from fedserver.listening import OPERATOR_FILE
 
 Reply = TypeVar("Reply")
 MOST_LABELS = 12  # in a line of the status
+_MOST_ADDRESS = 4096  # bytes of a note with an address
 _PATIENCE, _FREE_SECONDS, _ACT_SECONDS = 5.0, 10.0, 60.0  # seconds
 
 
@@ -57,7 +67,13 @@ def ask_status(target: str, **trust: Any) -> JSON:
 def _status(address: Address) -> JSON:
     with address.channel() as channel, explaining(address):
         reply = Stub(channel).status(pb.StatusRequest(), timeout=_PATIENCE)
-    return json.loads(reply.json)
+    try:
+        told = read_json(reply.json)
+    except ValueError as error:
+        raise ProtocolError(f"{address} tells no status: {error}") from error
+    if not isinstance(told, dict):
+        raise ProtocolError(f"{address} tells no status")
+    return told
 
 
 def ask_health(host: str, **trust: Any) -> str:
@@ -94,11 +110,23 @@ def free(run: Path, name: str) -> bool:
 
 
 def _by_server(note: Path, name: str) -> bool:
-    address = parse_address(note.read_text(encoding="utf-8"))
+    address = _socket_in(note)
     with address.channel() as channel:
         request = pb.FreeRequest(name=name)
         with explaining(address):
             return bool(Stub(channel).free(request, timeout=_FREE_SECONDS).was_taken)
+
+
+def _socket_in(note: Path) -> Address:
+    """Returns the address of a socket that a server has noted in the folder of its run.
+
+    Raises:
+        OSError: there is no note, or it says something else.
+    """
+    text = read_plain(note, _MOST_ADDRESS, links=False).decode(errors="replace")
+    if not text.startswith(SOCKET):
+        raise OSError(errno.EINVAL, "names no socket", str(note))
+    return parse_address(text)
 
 
 def operate(target: str, request: pb.OperateRequest, **trust: Any) -> Done:
@@ -162,19 +190,47 @@ def _at(
                 f"{error}; and {target} is no run's folder"
             ) from None
     try:
-        note = (folder / OPERATOR_FILE).read_text(encoding="utf-8")
-        return call(parse_address(note))
+        return call(_socket_in(folder / OPERATOR_FILE))
     except (OSError, UnavailableError) as error:  # no server, or one that was killed
         if isinstance(error, UnavailableError) and is_locked(folder):
             raise  # its disk fails, or it is about to stop
         return unserved(folder)
 
 
+def _as_told(table: Callable[[JSON], RenderableType]) -> Callable[[JSON], Any]:
+    """Shows what a server says in printable texts, and what is no status as an error.
+
+    Raises:
+        ProtocolError: it is not the status of a run.
+    """
+
+    @wraps(table)
+    def shown(status: JSON) -> RenderableType:
+        try:
+            return table(_printable(status))
+        except IMPOSSIBLE as error:
+            why = f"{type(error).__name__}: {from_peer(str(error))}"
+            raise ProtocolError(
+                f"the server does not tell the status of a run: {why}"
+            ) from error
+
+    return shown
+
+
+def _printable(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {from_peer(key): _printable(value) for key, value in told.items()}
+    if isinstance(told, list):
+        return list(map(_printable, told))
+    return from_peer(told) if isinstance(told, str) else told
+
+
+@_as_told
 def status_table(status: JSON) -> RenderableType:
     """Returns the state of a run, for a terminal."""
     head = Table.grid(padding=(0, 2))
-    head.add_row("run", status["run"])
-    head.add_row("recipe", status["recipe"])
+    head.add_row("run", Text(status["run"]))
+    head.add_row("recipe", Text(status["recipe"]))
     goal = status["stop"].get("versions")
     of = f" of {goal}" if goal else ""
     head.add_row("version", f"{status['version']}{of}, {_buffer(status)}")

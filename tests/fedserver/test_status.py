@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fedcore.coordinator.records import Failed
-from fedcore.errors import JournalError, UnavailableError
+from fedcore.errors import JournalError, ProtocolError, UnavailableError
 from fedrun.cli.exit_codes import exit_code
 from fedserver.cli import main
 from fedserver.json_log import JsonLog
@@ -22,6 +22,7 @@ from fedserver.listening import OPTIONS as SERVER_OPTIONS
 from fedserver.live import LiveView, sparkline
 from fedserver.progress import Progress
 from fedserver.remote import ask_health, ask_status, status_table
+from tests.fedclient.liar import lying
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, settings
 
@@ -223,3 +224,29 @@ def test_a_sparkline_has_a_block_for_each_recent_value(values: list[float]) -> N
     line = sparkline(values, width=10)
     assert len(line) == min(10, len(values))
     assert set(line) <= set("▁▂▃▄▅▆▇█")
+
+
+@pytest.mark.parametrize(
+    "told", ["", "7", "[]", "{", "[" * 50_000, "{}", '{"run": 1}', '{"run": []}']
+)
+def test_a_server_that_tells_no_status_is_told(told: str) -> None:
+    answer = pb.StatusReply(json=told)
+    with (
+        lying(status=lambda request, context: answer) as address,
+        pytest.raises(ProtocolError, match=r"tells? (no|the) status"),
+    ):
+        shown(status_table(ask_status(str(address))))
+
+
+def test_what_a_server_says_of_its_run_cannot_act_on_the_terminal(
+    server: Served,
+) -> None:
+    with Peer(server.address) as peer:
+        peer.pull()
+        told = ask_status(server.address)
+    told["ended"] = "\x1b[2J" + "x" * 100_000
+    told["recipe"] = "[red]fed_buff"
+    text = shown(status_table(told))
+    assert "\x1b[2J" not in text
+    assert "[red]fed_buff" in text
+    assert len(text) < 5_000
