@@ -9,8 +9,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fedcore.config import Method, kind_of, methods
+from fedcore.text import LONG_SENTENCE, brief
+from fedrun.config.yaml_loader import compose_yaml
 from fedrun.methods import missing
 
+MOST_MISTAKES = 20  # that are told
+_LONG_VALUE = 200  # characters
 _SECTION_OF_ALL = "(whole file)"
 
 
@@ -19,16 +23,21 @@ def explain(
 ) -> list[str]:
     """Returns a line for each mistake, in the order of the file."""
     lines = _line_numbers(text)
+    details = [
+        (_line_of(each["loc"], lines) or 0, each)
+        for each in error.errors(include_url=False)
+    ]
+    details.sort(key=lambda item: item[0])
     found = []
-    for detail in error.errors(include_url=False):
+    for line, detail in details[:MOST_MISTAKES]:
         path = detail["loc"]
-        line = _line_of(path, lines)
         where = f"{source}:{line}" if line else source
-        field = ".".join(map(str, path)) or _SECTION_OF_ALL
-        found.append(
-            (line or 0, f"{where}: {field}: {_sentence(detail, raw, path, model)}")
-        )
-    return [sentence for _, sentence in sorted(found, key=lambda item: item[0])]
+        field = brief(".".join(map(str, path))) or _SECTION_OF_ALL
+        said = brief(_sentence(detail, raw, path, model), LONG_SENTENCE)
+        found.append(f"{where}: {field}: {said}")
+    if (more := len(details) - len(found)) > 0:
+        found.append(f"{source}: and {more:,} more mistakes")
+    return found
 
 
 def _sentence(
@@ -44,7 +53,8 @@ def _sentence(
             kind, kinds = context["given"], context["kinds"]
             nearest = _nearest(kind, kinds.split(", "))
             broken = f"; {why}" if (why := missing()) else ""
-            known = f"unknown {context['role']} {kind!r}{nearest}; kinds: {kinds}"
+            named = f"unknown {context['role']} {_shown(kind)}"
+            known = f"{named}{nearest}; kinds: {kinds}"
             return known + broken
         case "no_kind" | "two_of_a_kind":
             return detail["msg"]
@@ -53,14 +63,18 @@ def _sentence(
         case "value_error":
             return str(context["error"])
         case "model_type" | "dict_type":
-            return f"should be a section of keys and values, got {given!r}"
+            return f"should be a section of keys and values, got {_shown(given)}"
         case "tuple_type":
-            return f"should be a list, got {given!r}"
+            return f"should be a list, got {_shown(given)}"
         case "path_type":
-            return f"should be a path, got {given!r}"
+            return f"should be a path, got {_shown(given)}"
         case _:
             message = detail["msg"].removeprefix("Input ")
-            return f"{message[0].lower()}{message[1:]}, got {given!r}"
+            return f"{message[0].lower()}{message[1:]}, got {_shown(given)}"
+
+
+def _shown(given: Any) -> str:
+    return brief(repr(given), _LONG_VALUE)
 
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
@@ -69,7 +83,7 @@ def _unknown_key(key: str, known: Iterable[str]) -> str:
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name[:_LONG_VALUE], known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -127,7 +141,7 @@ def _line_numbers(text: str) -> dict[tuple[int | str, ...], int]:
                 lines[*path, i] = value.start_mark.line + 1
                 walk(value, (*path, i))
 
-    walk(yaml.compose(text, Loader=yaml.SafeLoader) if text else None, ())
+    walk(compose_yaml(text), ())
     return lines
 
 
