@@ -8,6 +8,7 @@ from fedcore.coordinator.records import Decided, Record, Stepped
 from fedcore.errors import CorruptJournalError
 from fedcore.protocol import Verdict
 from fedrun.journal.codec import to_row
+from fedrun.journal.disk import making_sense_of
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import recover_from
 from fedrun.journal.replay import Replay
@@ -76,13 +77,14 @@ def _recompute(journal: Journal) -> int:
     replay = Replay(journal)
     recorded: list[Decided | Stepped] = []
     made: list[Decided | Stepped] = []
-    for record, now in replay.run():
-        if isinstance(record, Stepped) or (
-            isinstance(record, Decided)
-            and record.verdict is not Verdict.REJECTED_MALFORMED
-        ):
-            recorded.append(record)
-        made += [r for r in now if isinstance(r, Decided | Stepped)]
+    with making_sense_of(f"{journal.folder}: decided again, a record"):
+        for record, now in replay.run():
+            if isinstance(record, Stepped) or (
+                isinstance(record, Decided)
+                and record.verdict is not Verdict.REJECTED_MALFORMED
+            ):
+                recorded.append(record)
+            made += [r for r in now if isinstance(r, Decided | Stepped)]
     for old, new in zip(recorded, made, strict=False):
         if not _same(old, new):
             raise CorruptJournalError(

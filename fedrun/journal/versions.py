@@ -7,7 +7,8 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import digest
 from fedcore.typing import Vector
 from fedrun.config import parse_config
-from fedrun.files import load_arrays, load_model
+from fedrun.files import load_model, load_version
+from fedrun.journal.disk import making_sense_of
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 
@@ -63,20 +64,20 @@ def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
     """Yields the models that lie in files, each with its version."""
     for number in journal.snapshots.numbers():
         scalars, arrays = journal.snapshots.load(number)
-        is_whole = "server" in scalars
-        prefix = _WHOLE if is_whole else ""
-        state = scalars["server"] if is_whole else scalars
-        yield int(state["version"]), arrays[f"{prefix}public"]
-        for version in state["bases"]:
-            yield int(version), arrays[f"{prefix}base.{version}"]
+        with making_sense_of(str(journal.snapshots.path(number))):
+            is_whole = "server" in scalars
+            prefix = _WHOLE if is_whole else ""
+            state = scalars["server"] if is_whole else scalars
+            names = {f"base.{version}": version for version in state["bases"]}
+            names["public"] = state["version"]
+            found = [(int(v), arrays[prefix + name]) for name, v in names.items()]
+        yield from found
     if _has_companions(journal):
         return  # which those files leave out
     for which in ("best", "last"):
         path = journal.folder / "models" / f"{which}.safetensors"
         if path.is_file():
-            version = load_arrays(path)[1].get("version")
-            if version is not None:
-                yield int(version), load_model(path)[1]
+            yield load_version(path), load_model(path)[1]
 
 
 def _has_companions(journal: Journal) -> bool:

@@ -27,6 +27,7 @@ from fedrun.report.page import text
 from fedrun.results import SUPPORT, Results, Table, is_number
 
 _REAL_CLOCK = 1e8  # seconds since 1970 are more than this; a virtual clock starts at 0
+_END_OF_CALENDAR = 253_402_300_800  # the year 10,000
 _TILE = """<div class="tile"><dt>{name}</dt><dd><div class="value">{value}</div>
 <div class="more">{more}</div></dd></div>"""
 
@@ -57,7 +58,7 @@ def _warning(sentence: str) -> str:
 
 def title(results: Results) -> str:
     """Returns the title: the app, and the last value of its metric."""
-    app = results.configured.config.get("app")
+    app = results.setting("app", default="")
     if not app:
         return f"Run {results.configured.run_id}"
     name = "/".join(str(app).split("/")[-2:])  # a file is known by its folder
@@ -70,10 +71,9 @@ def title(results: Results) -> str:
 
 def recipe(results: Results) -> str:
     """Describes the recipe in a sentence, with its source."""
-    config = results.configured.config
-    kind = config.get("algorithm", {}).get("kind", "unknown")
+    kind = results.setting("algorithm", "kind", default="unknown")
     try:
-        algorithm = parse_config(config).algorithm
+        algorithm = parse_config(results.configured.config).algorithm
     except ConfigError:  # its method is of a module that was not imported here
         return f"Recipe {kind}"
     what = (inspect.getdoc(type(algorithm)) or "").partition("\n")[0].rstrip(".")
@@ -103,7 +103,7 @@ def _until(results: Results) -> str:
     """Says when the run began, and why it ended."""
     ended = results.summary["ended"]
     end = "can go on" if ended is None else f"ended: {ended}"
-    if results.started < _REAL_CLOCK:
+    if not _REAL_CLOCK <= results.started < _END_OF_CALENDAR:
         return f"of virtual time; {end}"
     began = datetime.fromtimestamp(results.started, UTC)
     return f"from {began:%Y-%m-%d %H:%M} UTC; {end}"

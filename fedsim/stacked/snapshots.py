@@ -17,6 +17,8 @@ from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import WITHOUT_UPDATES, Journal, exists, new_coordinator
+from fedrun.journal.disk import making_sense_of
+from fedrun.journal.recover import load_state
 from fedrun.run import Run, differences
 
 _KEPT = 2  # snapshots
@@ -106,7 +108,8 @@ def _reopened(
         )
     number = journal.newest_snapshot()
     saved, arrays = ({}, {}) if number is None else journal.snapshots.load(number)
-    if number is not None and saved.get("layout") != _LAYOUT:
+    layout = saved.get("layout") if isinstance(saved, dict) else None
+    if number is not None and layout != _LAYOUT:
         raise ConfigError(
             f"{folder}: its snapshot was taken by another version of latecomer; go on "
             "with that one, or start the run anew"
@@ -142,7 +145,8 @@ def _reopened(
         for name, values in arrays.items()
         if name.startswith(_SERVER)
     }
-    coordinator.state.load(saved["server"], servers)
+    with making_sense_of(str(journal.snapshots.path(number))):
+        load_state(coordinator.state, saved["server"], servers)
+        clients = Saved(saved["clients"], arrays)
     actions = coordinator.begin(coordinator.state.at)
-    run = Run(config, told.run_id, journal, coordinator, actions, 0)
-    return run, Saved(saved["clients"], arrays)
+    return Run(config, told.run_id, journal, coordinator, actions, 0), clients
