@@ -21,7 +21,7 @@ FLWR ?= 1.24.0
 EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants proto configuration docs chart containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration docs chart containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ test-protobuf7:  ## the wire's tests with the newest protobuf
 	.venv-protobuf7/bin/pip install -q --upgrade "pip>=25.1"
 	.venv-protobuf7/bin/pip install -q --group test -e . "protobuf>=7,<8"
 	.venv-protobuf7/bin/python -m pytest -q tests/fedwire tests/integration
+
+test-oldest:  ## the core's tests with the oldest NumPy and array-api-compat
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install -q --upgrade "pip>=25.1"
+	.venv-oldest/bin/pip install -q -c constraints.txt --group test -e ".[torch]" "numpy==2.0.*" "array-api-compat==1.12.*"
+	.venv-oldest/bin/python -m pytest -q -n auto tests/fedcore tests/laws tests/golden
 
 test-flower:  ## Flower apps with the oldest flwr that fits (FLWR=1.24.0)
 	$(PYTHON) -m venv .venv-flower
@@ -107,6 +113,9 @@ mutants: $(VENV)/.stamp  ## mistakes planted: do tests see them? (MUTANTS="lease
 	$(BIN)/pip install -q -c constraints.txt --group mutants
 	$(PY) -m tests.mutants $(MUTANTS)
 
+golden: $(VENV)/.stamp  ## save anew what federations come to: for a change that is meant to change it
+	$(PY) -m tests.golden.runs --save
+
 proto: $(VENV)/.stamp  ## generate the stubs anew
 	$(PY) -m tools.stubs
 
@@ -129,5 +138,5 @@ chart: $(VENV)/.stamp  ## check the Helm chart, the monitoring and the unit of d
 	$(BIN)/pytest -q tests/deploy
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-deploy .venv-docs .venv-protobuf7 .venv-flower docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-deploy .venv-docs .venv-protobuf7 .venv-oldest .venv-flower docs/_build .mypy_cache .ruff_cache .pytest_cache
 	rm -f fedcore/kernels/*.so fedtorch/compiled/*.so

@@ -129,10 +129,10 @@ class AlgorithmConfig(Method):
     """A cohort of K clients trains each version; otherwise all that are there train."""
     over_selection: float = Field(default=1.0, ge=1, le=10)
     """The cohort is this many times larger than K; its slowest ones come too late."""
-    once: bool = False
-    """With cohorts: a client trains a version once at most. A cohort that is not full
-    then waits for clients that come, or for the deadline. Otherwise those that have
-    delivered are invited again."""
+    places: Count | None = None
+    """The most updates of one client in a version, without cohorts; none: twice its
+    fair share of the K, and at least one. A client that has used them gets its next
+    task with the next version. A cohort has one place for each client."""
     concurrency: Count | None = None
     """The number of clients that may train at a time, without cohorts; none: all."""
     ahead: Versions | None = None
@@ -230,6 +230,14 @@ class AlgorithmConfig(Method):
             "[{kind: bandwidth, daily: 2000000}], with its settings in there"
         )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _cohorts_train_once(cls, given: Any) -> Any:
+        """Drops a setting of earlier journals: what it asked for is the rule now."""
+        if not isinstance(given, Mapping) or "once" not in given:
+            return given
+        return {key: value for key, value in given.items() if key != "once"}
+
     @model_validator(mode="after")
     def _parts_fit(self) -> "AlgorithmConfig":
         if self.minimum > self.buffer:
@@ -241,6 +249,10 @@ class AlgorithmConfig(Method):
         if self.synchronous and self.ahead is not None:
             raise ValueError(
                 "ahead is for asynchronous algorithms; a cohort trains in step anyway"
+            )
+        if self.synchronous and self.places is not None:
+            raise ValueError(
+                "places is for asynchronous algorithms; a cohort has one a client"
             )
         if not self.synchronous and self.over_selection != 1:
             raise ValueError(

@@ -8,7 +8,8 @@ is keyed BLAKE2s (RFC 7693), cut to 64 bits: to guess one takes 2^63 pulls on av
 and the server counts each of them.
 
 The epoch is in every MAC, so a proof of a history that was left proves nothing about
-the next one. The client's id is in the MAC of a verdict, which is of no use to others.
+the next one. The client's id is in the MACs of verdicts and tasks, which are of no use
+to others.
 """
 
 import hmac
@@ -40,9 +41,25 @@ class Authenticator:
         """Proves a verdict on a client's message, as told in this epoch."""
         return self._mac(b"verdict", epoch, seq, verdict, cid)
 
+    def task(self, epoch: Epoch, cid: str, version: int, seq: int) -> Proof:
+        """Proves that a client was given a task, as a right to one update.
+
+        Args:
+            epoch: the history.
+            cid: the client.
+            version: the one that it trains on.
+            seq: its last decided message; once another one is decided on, the proof
+                proves nothing more, so it is used once.
+        """
+        return self._mac(b"task", epoch, version, seq, cid)
+
     def left(self, epoch: Epoch) -> Proof:
         """Proves that the server led a client out of this history."""
         return self._mac(b"left", epoch)
+
+    def allows(self, shown: Proof, made: Proof) -> bool:
+        """Whether a proof is a right; without a secret, nobody needs one."""
+        return self._secret is None or self.confirms(shown, made)
 
     def confirms(self, shown: Proof, made: Proof) -> bool:
         """Whether a proof is the one that this server makes, in constant time."""

@@ -21,6 +21,7 @@ LARGEST = 2.0**100  # of an update
 LARGEST_SUM = 2.0**123  # of updates times their samples; float32 ends at 2^128
 MOST_CLIENTS = 2**32 - 1  # that share data, as many as the wire can count
 MOST_COUNTED = 1 << 40  # samples of an update; their sums fit into 64 bits
+LONGEST_WAIT: Seconds = 60.0  # until a client asks again that has lost the server
 
 
 class Verdict(StrEnum):
@@ -144,6 +145,7 @@ class Push:
     loss: float | None = None
     measured: Measured | None = None  # what the training took
     metrics: Mapping[str, float] | None = None  # that the user's loop returned
+    task: Proof = 0  # that the server gave the task; 0: none stands behind it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ class Task:
     kind: TaskKind
     evaluate: bool = False  # a trainer shall also evaluate the model
     lease: Seconds = 0.0  # the server expects an update within this time
+    proof: Proof = 0  # the right to one update that was trained on this version
     # What the controllers at the server give it (fedcore.controllers.Assignment).
     work: float = 1.0
     density: float = 1.0

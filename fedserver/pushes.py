@@ -64,6 +64,8 @@ class Pushes:
             if name is None:
                 return _no_verdict(Answer.RETRY)
             if not self._uploads.is_waiting(name):
+                if header.size and not await self._needs_payload(cid, header):
+                    return await self._unread(cid, header)
                 with self._tracer.span("receive", bytes=header.size):
                     upload = await self._receiver.receive(name, header, frames)
                 if upload is None:
@@ -123,16 +125,34 @@ class Pushes:
                 self._versions.answered(push.cid, push.seq)
         return push_reply(answer.ack)
 
-    async def _commit(self, push: Push, opened: Opened) -> SendAck:
-        """Has the core decide on an update; returns its answer once it is durable."""
+    async def _commit(self, push: Push, opened: Opened | None) -> SendAck:
+        """Has the core decide on an update; returns its answer once it is durable.
+
+        Args:
+            push: the update.
+            opened: its payload; None: it has not arrived.
+        """
+        event = UpdatePushed(
+            at=self._core.now(), push=push, opened=opened, is_unread=opened is None
+        )
         with self._tracer.span("commit"):
             self._core.submit(
-                UpdatePushed(at=self._core.now(), push=push, opened=opened),
+                event,
                 lambda error: self._answers.fail(
                     error, "push", push.cid, push.seq, push.digest
                 ),
             )
             return await self._answers.push(push.cid, push.seq, push.digest)
+
+    async def _needs_payload(self, cid: str, header: pb.PushHeader) -> bool:
+        """Whether a large update can be answered only once it has arrived."""
+        push = _without_payload(cid, header)
+        return await self._core.ask(lambda told: told.needs_payload(push))
+
+    async def _unread(self, cid: str, header: pb.PushHeader) -> pb.PushReply:
+        """Has a large update answered by its header, before it is received."""
+        answer = await self._commit(_without_payload(cid, header), None)
+        return push_reply(answer.ack)
 
     async def _verdict(self, cid: str) -> pb.PushReply:
         """Waits for the verdict on this client's update."""
@@ -149,6 +169,11 @@ def _bounded_uploads(config: FederationConfig, max_update_bytes: int) -> Uploads
         config.timeouts.stall,
         config.server.min_rate,
     )
+
+
+def _without_payload(cid: str, header: pb.PushHeader) -> Push:
+    """Returns a push of which only the header is known."""
+    return read_push(header, cid, b"", header.digest.hex())
 
 
 def _no_verdict(answer: Answer) -> pb.PushReply:

@@ -18,7 +18,7 @@ from fedwire.values import answer_code
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.verdicts import judge
+from fedcore.coordinator.verdicts import judge, raised, read_update
 from fedcore.errors import ProtocolError
 from fedcore.protocol import Answer, ModelName, Push, Verdict
 from fedserver.callers import Backend
@@ -105,5 +105,11 @@ def _judged(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str
     """Judges an update as one of the newest version; changes nothing."""
     state = told.state
     newest = ModelName(state.epoch, state.version)
-    record, _ = judge(replace(push, epoch=state.epoch, base=newest), state, opened)
-    return record.verdict, record.reason
+    push = replace(push, epoch=state.epoch, base=newest)
+    update = read_update(push, state, opened)
+    try:
+        decision = judge(update, state)
+    except Exception as error:  # noqa: BLE001 -- any error rejects the update
+        flaw = raised(error)
+        return flaw.verdict, flaw.reason
+    return decision.verdict, decision.reason

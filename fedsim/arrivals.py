@@ -144,8 +144,8 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
             if same_filter and record.cid in names:
                 _judge_before(world, replace(record, cid=names[record.cid]))
         elif isinstance(record, Stepped):
-            if record.reason == "deadline":
-                world.step(record.at, "deadline")
+            if record.reason in ("complete", "deadline"):
+                world.step(record.at, record.reason)
             newest = record.version
         elif isinstance(record, Closed) and world.ended is None:
             world.feed(StopRequested(at=record.at, reason=record.reason))

@@ -63,6 +63,7 @@ class ReplayEngine:
 
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Replays the whole record; ``is_over`` is not asked."""
+        self._world.run.coordinator.rounds.completes_cohorts = False
         replay_arrivals(self._world, self._clients, self._recorded)
 
     def clients(self) -> Iterable[tuple[Client, State]]:
@@ -145,6 +146,5 @@ def give_up_when_deserted(world: World, population: Population) -> None:
 
 
 def fewest_clients(config: AlgorithmConfig) -> int:
-    """How many clients the algorithm needs to make versions as it is meant to."""
-    filled = config.minimum if config.deadline is not None else config.buffer
-    return max(config.min_clients, filled if config.synchronous else 1)
+    """Returns how many clients the algorithm needs to make versions."""
+    return max(config.min_clients, config.minimum if config.synchronous else 1)

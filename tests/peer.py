@@ -47,6 +47,7 @@ class Peer:
         self.channel = grpc.insecure_channel(address, OPTIONS)
         self.stub = Stub(self.channel)
         self.epoch, self.version, self.seq = 0, 0, 0
+        self.task = 0  # the proof of the task that it was given last
 
     def __enter__(self) -> Self:
         """Enrols."""
@@ -80,6 +81,7 @@ class Peer:
         self.body = reply.patch or b"".join(chunks)
         if not reply.refused:
             self.epoch, self.version = reply.epoch or request.epoch, reply.version
+            self.task = reply.task_proof
         return reply
 
     def header(self, payload: bytes, **changes: Any) -> pb.PushHeader:
@@ -93,15 +95,18 @@ class Peer:
             "digest": digest_of(payload),
             "samples": 1,
             "steps": 1,
+            "task": self.task,
         }
         return pb.PushHeader(**{**told, **changes})
 
     def push(self, payload: bytes, **changes: Any) -> pb.PushReply:
-        """Delivers an update."""
+        """Delivers an update; asks for a task before, unless it has one."""
+        if not self.task and "task" not in changes:
+            self.pull()
         header = self.header(payload, **changes)
         reply = self.send([header_frame(header), *chunk_frames([payload])])
         if pb.ANSWER_ACCEPTED <= reply.answer <= pb.ANSWER_DISCARDED:
-            self.seq = header.seq
+            self.seq, self.task = header.seq, 0
         return reply
 
     def send(self, frames: Iterable[bytes]) -> pb.PushReply:

@@ -149,9 +149,12 @@ def show(console: Console, report: Report, scale: Scale, seconds: float) -> None
         return
     for check in report.checks:
         word = "holds" if check.holds else "DOES NOT HOLD"
+        error = f" ±{check.error:.3f}" if check.error else ""
+        near = " (within two standard errors: may be chance)" * check.is_close
         kind = "" if check.gates else " (reported only)"
         known = f" (known: {check.known})" if check.known and not check.holds else ""
-        console.print(f"  {word}: {check.text}: {check.value:.3f}{kind}{known}")
+        value = f"{check.value:.3f}{error}"
+        console.print(f"  {word}: {check.text}: {value}{near}{kind}{known}")
     gates = [check.holds for check in report.checks if check.gates]
     verdict = "PASS" if report.passed else "PARTLY" if report.as_recorded else "FAIL"
     count = f"{sum(gates)} of {len(gates)} checks hold"

@@ -23,6 +23,8 @@ from benchmarks.claims.report import (
     Table,
     at_least,
     at_most,
+    average,
+    ratio,
 )
 from benchmarks.claims.setup import Federation, digits, in_rounds
 from fedcore.clients import LocalSGD
@@ -119,17 +121,14 @@ def _tables(
         full, *others = cells
         quicker = alone[0].mean / full.mean
         for place, (codec, cell) in enumerate(zip(CODECS, others, strict=True), 1):
-            text = f"{name}, {row}, {codec}"
-            gained = alone[place].mean / cell.mean
+            text, fewer = f"{name}, {row}, {codec}", saved[row][place - 1]
             known = KNOWN.get(codec, "")
             checks += [
-                at_most(f"{text}: rounds x", cell.mean / full.mean, RATIO, known=known),
-                at_least(
-                    f"{text}: bytes /", saved[row][place - 1].mean, SAVED, known=known
-                ),
+                at_most(f"{text}: rounds x", ratio(cell, full), RATIO, known=known),
+                at_least(f"{text}: bytes /", average(fewer), SAVED, known=known),
                 at_least(
                     f"{text}: speed-up over one worker (full precision {quicker:.1f})",
-                    gained,
+                    ratio(alone[place], cell),
                     quicker / RATIO,
                     gates=False,
                 ),

@@ -27,6 +27,8 @@ from benchmarks.claims.report import (
     Table,
     at_least,
     at_most,
+    difference,
+    ratio,
 )
 from benchmarks.claims.setup import DigitsMLP, Federation, digits, in_rounds
 from fedcore.algorithm import AlgorithmConfig
@@ -94,7 +96,9 @@ def run(scale: Scale) -> Report:
     by_rate = _by_rate(scale, most)
     tables += [by_rate, _apart(scale), _in_rounds(scale)]
     best = {
-        name: min(row[place].mean for row in by_rate.rows.values())
+        name: min(
+            (row[place] for row in by_rate.rows.values()), key=lambda cell: cell.mean
+        )
         for place, name in enumerate(by_rate.columns)
     }
     return Report(
@@ -108,28 +112,28 @@ def run(scale: Scale) -> Report:
 
 
 def _checks(
-    rows: Mapping[str, Sequence[Cell]], best: Mapping[str, float], apart: Table
+    rows: Mapping[str, Sequence[Cell]], best: Mapping[str, Cell], apart: Table
 ) -> list[Check]:
     """At the same rate, at the best one of each, and what must not be lost."""
     ways = {name: rows[f"{name}, estimate"] for name in (UNBIASED, BIASED)}
     plain, checks = rows[PLAIN], list[Check]()
     for name, known in ((BIASED, ""), (UNBIASED, NOISE)):
-        times = plain[0].mean / ways[name][0].mean
+        times = ratio(plain[0], ways[name][0])
         checks.append(at_least(f"{name}: times fewer steps", times, PAPER, known=known))
-        times = best[PLAIN] / best[name]
+        times = ratio(best[PLAIN], best[name])
         text = f"{name}: times fewer steps, each at its best rate"
         checks.append(at_least(text, times, PAPER, known=known))
-        times = plain[3].mean / ways[name][3].mean
+        times = ratio(plain[3], ways[name][3])
         text = f"{name}: times less processor time"
         checks.append(at_least(text, times, PAPER, known=COST))
-        lost = plain[1].mean - ways[name][1].mean
+        lost = difference(plain[1], ways[name][1])
         checks.append(at_most(f"{name}: accuracy lost at the goal", lost, 0.01))
     mean_apart = {name: row[0].mean for name, row in apart.rows.items()}
     text = "unbiased: the mean gradient is apart by the noise of its draws alone"
     checks.append(at_most(text, mean_apart[UNBIASED], 0.1))
     text = "biased: the mean gradient is so many times as far"
-    times = mean_apart[BIASED] / mean_apart[UNBIASED]
-    return [*checks, at_least(text, times, 3)]
+    farther = mean_apart[BIASED] / mean_apart[UNBIASED]
+    return [*checks, at_least(text, farther, 3)]
 
 
 def _ways(lr: float) -> Mapping[str, ClientAlgorithmConfig]:

@@ -3,7 +3,9 @@
 ``python -m benchmarks.speed.load ADDRESS MODEL --kind KIND`` enrols its clients and
 lets each pull once; then, for every number on its standard input, they push so many
 updates between them, and it says how many seconds that took. The chunks are made
-beforehand: the load is to cost little, since the server is what is measured.
+beforehand: the load is to cost little, since the server is what is measured. It reads
+the secret of the run in the folder beside the model, and proves the tasks that it was
+not given, so that it need not pull for each push.
 ``--bare`` leaves enrolment and pull out, for a peer that knows pushes alone.
 """
 
@@ -13,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +33,7 @@ from fedcore import payloads
 from fedcore.arrays import top_k_indices
 from fedcore.params import ParamSpec, content_digest
 from fedcore.payloads import dense_payload, sparse_payload
+from fedcore.proofs import Authenticator
 from fedcore.protocol import (
     NOTHING_SETTLED,
     Held,
@@ -41,8 +45,11 @@ from fedcore.protocol import (
 )
 from fedcore.rng import Key
 from fedrun.files import load_model
+from fedrun.journal import Journal
+from fedrun.journal.recover import secret_of
 
 KEPT = 0.01
+RUN = "run"  # the folder of the served run, beside the model
 
 
 def make_payload(kind: str, dim: int, key: Key) -> bytes:
@@ -69,9 +76,15 @@ class LoadClient:
         self._push = Stub(address.channel()).push
         self._epoch, self._seq = "0" * 16, 0
         self._settled = NOTHING_SETTLED
+        self._proofs = Authenticator()
 
-    def join(self) -> None:
-        """Enrols, and pulls once: there is work, and version 0 need not travel."""
+    def join(self, proofs: Authenticator) -> None:
+        """Enrols, and pulls once: there is work, and version 0 need not travel.
+
+        Args:
+            proofs: makes those of the tasks.
+        """
+        self._proofs = proofs
         reply = self._connection.enrol(
             pb.EnrolRequest(key=self._key, owner=self._owner, name=self._name)
         )
@@ -109,6 +122,7 @@ class LoadClient:
             steps=10,
             update_norm=1.0,
             loss=1.0,
+            task=self._proofs.task(self._epoch, self._cid, 0, self._seq - 1),
         )
         header = push_header(push, self._key)
         yield header_frame(header)
@@ -130,8 +144,10 @@ def main() -> None:
         for index in range(options.clients)
     ]
     if not options.bare:
+        with closing(Journal.open(options.model.parent / RUN, read_only=True)) as run:
+            proofs = Authenticator(secret_of(run))
         for client in clients:
-            client.join()
+            client.join(proofs)
     answer({"bytes": clients[0].frame_bytes})
     with ThreadPoolExecutor(len(clients)) as pool:
         for line in sys.stdin:

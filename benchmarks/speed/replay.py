@@ -131,13 +131,16 @@ def _messages(begun: Run, dim: int) -> list[Bytes]:
 
 def _push(begun: Run, number: int, message: Bytes) -> Push:
     """The next message of a client, up to some versions late."""
-    state = begun.coordinator.state
+    state, proofs = begun.coordinator.state, begun.coordinator.proofs
     late = number % (LATE + 1)
+    cid, seq = f"client-{number % CLIENTS}", 1 + number // CLIENTS
+    base = max(0, state.version - late)
     return Push(
-        cid=f"client-{number % CLIENTS}",
+        cid=cid,
         epoch=state.epoch,
-        seq=1 + number // CLIENTS,
-        base=ModelName(state.epoch, max(0, state.version - late)),
+        seq=seq,
+        base=ModelName(state.epoch, base),
+        task=proofs.task(state.epoch, cid, base, seq - 1),
         payload=message,
         digest=content_digest(message),
         settled=NOTHING_SETTLED,

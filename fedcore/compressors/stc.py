@@ -34,5 +34,5 @@ class STC(RatioConfig):
         indices_K = largest_indices(delta_D, k)
         values_K = take(delta_D, indices_K)
         signs_K = xp.astype(xp.sign(values_K), xp.int32)
-        mean = xp.astype(absolute_sums(values_K) / max(1, k), delta_D.dtype)
+        mean = xp.asarray(absolute_sums(values_K) / max(1, k), dtype=delta_D.dtype)
         return levels_payload(dim, indices_K, signs_K, mean[..., None], (dim,))

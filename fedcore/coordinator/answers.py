@@ -15,6 +15,7 @@ def replied(
     task: Task | None,
     *,
     done: bool,
+    waits: bool = False,
 ) -> SendReply:
     """Answers a pull: the patch to the newest version, the receipt, and the task.
 
@@ -24,11 +25,14 @@ def replied(
         proofs: makes the proofs of version and verdict.
         task: what the client shall do; None: nothing.
         done: whether the run has ended.
+        waits: whether the client has waited for a task, and goes on waiting. Then no
+            patch travels: it would get another one with the task.
     """
     row, published = state.clients[pull.cid], state.published
     other_history = pull.epoch != state.epoch
     accepted = [seq for seq in row.accepted if seq >= pull.history_from]
-    patch = published.patch(None if other_history else pull.held)
+    find = published.nothing_new if waits else published.patch
+    patch = find(None if other_history else pull.held)
     is_held = patch.kind == "none"  # then the client has the proof
     reply = Reply(
         nonce=pull.nonce,
@@ -93,8 +97,7 @@ def acknowledged(push: Push, state: ServerState, proofs: Authenticator) -> SendA
     return SendAck(cid=push.cid, ack=ack)
 
 
-def answered(push: Push, answer: Answer) -> SendAck:
+def answered(push: Push, answer: Answer, reason: str = "") -> SendAck:
     """Answers a push without a verdict."""
-    return SendAck(
-        cid=push.cid, ack=Ack(seq=push.seq, digest=push.digest, answer=answer)
-    )
+    ack = Ack(seq=push.seq, digest=push.digest, answer=answer, reason=reason)
+    return SendAck(cid=push.cid, ack=ack)

@@ -25,6 +25,8 @@ class ClientRow:
     left: bool = False
     evicted: str | None = None
     """Why the operator has shut it out; None: it may take part."""
+    has_flushed: bool = False
+    """Whether it has sent what its memory holds, without a task, as who leaves may."""
     lost_name: bool = False
     """Whether its name was freed while it was evicted: then it stays out for good."""
 
@@ -73,8 +75,10 @@ class ClientRow:
             "accepted": list(self.accepted),
             "left": self.left,
         }
+        if self.has_flushed:
+            saved["has_flushed"] = True
         if self.evicted is None:
-            return saved  # as earlier versions wrote it
+            return saved
         return {**saved, "evicted": self.evicted, "lost_name": self.lost_name}
 
     @classmethod

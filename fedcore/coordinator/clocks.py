@@ -30,7 +30,6 @@ class Clocks:
         self._clocks: dict[str, int] = {}  # of everyone who was ever here
         self._here: dict[str, None] = {}  # those who hold up others
         self._at: Counter[int] = Counter()  # how many of them are at each clock
-        self._begun: dict[str, int] = {}  # the number of everyone's newest lease
         self.slowest = 0
         self.free: dict[str, None] = {}
         """The clients that wait and may begin a task, in the order of arrival."""
@@ -53,27 +52,6 @@ class Clocks:
             del self._here[cid]
             self._take_from(self._clocks[cid])
             self._advance()
-
-    def begin(self, cid: str, number: int) -> None:
-        """A client that waits begins a task.
-
-        Args:
-            cid: the client.
-            number: of its lease.
-        """
-        self.stop(cid)
-        self._begun[cid] = number
-
-    def expire(self, cid: str, number: int) -> bool:
-        """The time of a lease is over, whether or not the client has delivered.
-
-        Returns:
-            Whether the client holds up others no longer.
-        """
-        is_held = cid in self._here and self._begun.get(cid, number) == number
-        if is_held:
-            self.leave(cid)
-        return is_held
 
     def tick(self, cid: str) -> None:
         """A client has finished a task."""
@@ -120,7 +98,6 @@ class Clocks:
             "clocks": self._clocks,
             "here": [*self._here],
             "slowest": self.slowest,
-            "begun": self._begun,
         }
 
     def load(self, saved: JSON) -> None:
@@ -129,7 +106,6 @@ class Clocks:
         self._here = dict.fromkeys(saved["here"])
         self._at = Counter(self._clocks[cid] for cid in self._here)
         self.slowest = saved["slowest"]
-        self._begun = dict(saved.get("begun", {}))  # an older program had none
         self.free, self._held = {}, {}
 
     def _take_from(self, clock: int) -> None:

@@ -16,7 +16,7 @@ from fedcore.typing import Seconds
 class Timer(NamedTuple):
     """A timer's name: its purpose, and the client and number that it belongs to."""
 
-    kind: Literal["deadline", "hold", "lease", "stop"]
+    kind: Literal["complete", "deadline", "hold", "lease", "stop"]
     subject: str = ""
     number: int = 0
 
@@ -62,6 +62,7 @@ class UpdatePushed(_Timed):
 
     push: Push
     opened: Opened | None = None  # its payload, if it was read before
+    is_unread: bool = False  # only its header has arrived
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

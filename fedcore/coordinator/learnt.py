@@ -10,7 +10,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.controllers import TaskReport
 from fedcore.coordinator import records
 from fedcore.coordinator.plans import Plans
-from fedcore.coordinator.updates import Finished, size_of
+from fedcore.coordinator.updates import Decision, Finished, size_of
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import JSON, Counts, Seconds, State
@@ -30,25 +30,16 @@ class Learnt:
         self.selection = algorithm.selection.init()
         self.plans = Plans()
 
-    def learn(
-        self,
-        verdict: Verdict,
-        cid: str,
-        task: Finished,
-        staleness: int,
-        weight: float,
-        at: Seconds,
-    ) -> None:
-        """Lets all roles learn from a verdict on an update.
+    def learn(self, decision: Decision, cid: str, task: Finished, at: Seconds) -> None:
+        """Lets all roles learn from a decision on an update.
 
         Args:
-            verdict: what became of it.
+            decision: what became of it.
             cid: of its client.
             task: what it was computed by.
-            staleness: in versions.
-            weight: λ; 0 where it was not accepted.
-            at: when the verdict was given.
+            at: when it was decided.
         """
+        verdict, weight, staleness, _ = decision
         algorithm, counts = self._algorithm, task.counts
         size = size_of(task.samples, task.measured)
         if (plan := self.plans.of(cid, task.base)) is not None:

@@ -1,19 +1,36 @@
 """The clients that are here, and those of them that may train now.
 
-A lease limits how many clients train at a time. A client may deliver without one: an
-update whose lease has ended is weighed by its staleness like any other. Nothing here
-is durable: after a restart, clients pull again.
+A lease limits how many clients train at a time. A task outlives its lease: an update
+whose lease has ended is weighed by its staleness like any other. Nothing here is
+durable but what has entered the version that is being made, which follows from the
+records (:attr:`fedcore.coordinator.state.ServerState.entered`); after a restart,
+clients pull again.
 
 A client is in one of the states of :class:`ClientState`, and ``TRANSITIONS`` says what
-each method makes of them. Where a cohort trains each version (``synchronous``), a
-client that is here also has one of four places in the cohort of this version:
+each method makes of them.
 
-- *fresh*: it may be invited. These are all clients that have none of the other places.
-- *invited*: it gets a lease as soon as it waits for a task.
+**Cohorts.** Where a cohort trains each version (``synchronous``), a client delivers to
+a version once at most. A client that is here has one of five places in the cohort:
+
+- *fresh*: it may be invited. These are all clients that have none of the other places
+  and are not silent.
+- *invited*: it gets a lease as soon as it waits for a task. Who asks again while it
+  trains on this version keeps its place in the cohort, and is invited.
 - *busy*: it trains, on this version or on an older one.
-- *delivered*: it has delivered an update to this version, and is invited again only if
-  no client is fresh, and never where clients train a version ``once``. It may be
-  invited or busy at the same time.
+- *tried*: it was given this version, nothing came of that, and it waits again: it is
+  invited if no client is fresh. Until it asks, it has no place.
+- *delivered*: its update has joined this version; it waits for the next one.
+
+The cohort is *complete* once nobody is left who can still deliver to it.
+
+**Buffers.** Without cohorts, a client may deliver ``places`` times to a version: by
+default twice its fair share of the K updates, which is K divided by the clients that
+can be expected to deliver, and once at least. Who has used its places is *held* until
+the next version.
+
+**Silent** clients are here and hold up nobody until they ask for a task: their newest
+lease is over, or their task has failed. Neither a cohort nor ``ahead`` waits for them,
+and fair shares do not count them.
 
 These invariants hold between two calls; :meth:`Leases.validate` checks them:
 
@@ -21,10 +38,14 @@ These invariants hold between two calls; :meth:`Leases.validate` checks them:
 - Each lease names its client, and no two leases have the same number.
 - Leases that have not ended are counted.
 - Invited clients are here and not busy. Those of them that wait are *ready*.
-- Fresh clients are those that are here and neither invited, busy nor have delivered.
-- Without cohorts, no client has a place in one.
-- Where clients may be only so far ahead of each other (``ahead``), those hold up others
-  that wait, which the clocks know, and those whose newest lease has not ended.
+- Fresh clients are those that are here and neither invited, busy, silent nor have
+  delivered or been given this version.
+- Tried clients wait, were given this version, and are neither invited nor delivered.
+- Without cohorts, no client has a place in one, and a client that waits is held if
+  and only if it has used its places.
+- Clients that wait or are invited are not silent, and silent ones are here.
+- Where clients may be only so far ahead of each other (``ahead``), the clocks know who
+  waits.
 
 The cost of a call does not depend on the number of clients.
 """
@@ -35,6 +56,7 @@ from enum import Enum
 from itertools import chain, islice
 
 from fedcore.algorithm import Algorithm
+from fedcore.controllers import USUAL, Assignment
 from fedcore.coordinator.clocks import Clocks
 from fedcore.rng import Key
 from fedcore.typing import JSON, State
@@ -53,28 +75,37 @@ class ClientState(Enum):
 
 
 _AWAY, _IDLE, _WAITING, _TRAINING, _LATE = ClientState
+_FINISHED = {_AWAY: _IDLE, _TRAINING: _IDLE, _LATE: _IDLE}
 
 TRANSITIONS: Mapping[str, Mapping[ClientState, ClientState]] = {
     "arrive": dict.fromkeys(ClientState, _WAITING),
     "withdraw": {_WAITING: _IDLE},
     "grant": {_WAITING: _TRAINING},
     "expire": {_TRAINING: _LATE},
-    "deliver": {_AWAY: _IDLE, _TRAINING: _IDLE, _LATE: _IDLE},
+    "deliver": _FINISHED,
+    "refuse": {},
+    "fail": _FINISHED,
     "lose": dict.fromkeys(ClientState, _AWAY),
-    "new_cohort": {_TRAINING: _LATE},  # if synchronous, of all clients
+    "begin_version": {_TRAINING: _LATE},  # if synchronous, of all clients
+    "extend_cohort": {_TRAINING: _LATE},
 }
 """The next state for each method of :class:`Leases`; other states stay."""
 
-_SETS = ("present", "waiting", "_invited", "_ready", "_delivered", "_fresh", "_known")
+_SETS = (
+    *("present", "waiting", "_invited", "_ready", "_members", "_tried", "_fresh"),
+    *("_free", "_held", "_silent", "_known"),
+)
 
 
 @dataclass(slots=True)
 class Lease:
-    """Leave for a client to train on one version."""
+    """Permission for a client to train on one version."""
 
     cid: str
     version: int
     number: int
+    given: Assignment = USUAL
+    """What the controllers at the server give the task."""
 
 
 class Leases:
@@ -95,15 +126,15 @@ class Leases:
             name_of: the name of a client id; choices do not depend on ids.
             learned: the state of the selection rule.
         """
-        self._cohort = algorithm.config.cohort
-        self._least = algorithm.config.min_clients
-        self._concurrency = algorithm.config.concurrency
-        self._synchronous = algorithm.config.synchronous
-        self._once = algorithm.config.once
-        ahead = algorithm.config.ahead
-        self._clocks = None if ahead is None else Clocks(ahead)
+        config = algorithm.config
+        self._cohort, self._buffer = config.cohort, config.buffer
+        self._least = config.min_clients
+        self._concurrency = config.concurrency
+        self._synchronous = config.synchronous
+        self._most = config.places
+        self._clocks = None if config.ahead is None else Clocks(config.ahead)
         self._selection, self._learned = algorithm.selection, learned
-        self._in_turn = algorithm.config.selection.in_turn
+        self._in_turn = config.selection.in_turn
         self._name_of = name_of
         self._key = key.fold_in("selection")
         # Dicts of None are sets in the order of arrival.
@@ -112,21 +143,30 @@ class Leases:
         # None: the lease has ended, and the client trains on.
         self.busy: dict[str, Lease | None] = {}
         self._training = 0  # leases that have not ended
+        self._newest: dict[str, int] = {}  # the number of each client's newest lease
+        self._silent: dict[str, None] = {}
+        self.delivered: dict[str, int] = {}
+        """How many updates of each client have joined this version."""
+        self._members: dict[str, None] = {}  # those that were given this version
         self._invited: dict[str, None] = {}
         self._ready: dict[str, None] = {}  # invited, and waiting
-        self._delivered: dict[str, None] = {}  # to this version
+        self._tried: dict[str, None] = {}
         self._fresh: dict[str, None] = {}
+        self._free: dict[str, None] = {}  # those that wait and are not held
+        self._held: dict[str, None] = {}
+        self._places = self._most or 2 * self._buffer
         self._known: dict[str, None] = {}  # everyone who was ever here
         self._by_name: list[str] = []  # those known, in the order of their names
         self._number = 0
-        self.attempt = 0  # the cohort of this version, counted from 0
+        self.attempt = 0  # how often the cohort of this version was extended
 
     # ------------------------------------------------------------ transitions
 
     def arrive(self, cid: str) -> None:
         """A client waits for a task; it has stopped whatever it did before."""
         self.present[cid] = self._known[cid] = None
-        self._free(cid)
+        self._silent.pop(cid, None)
+        keeps_place = self._free_of(cid) is not None
         self.waiting.pop(cid, None)
         self.waiting[cid] = None
         if self._clocks is not None:
@@ -134,72 +174,114 @@ class Leases:
             self._clocks.join(cid)
             self._clocks.wait(cid)
         if not self._synchronous:
-            return
-        if cid in self._invited:
-            self._ready[cid] = None
-        elif cid not in self._delivered:
+            self._free.pop(cid, None)
+            self._held.pop(cid, None)
+            self._divide()
+            self._line_up(cid)
+        elif cid in self.delivered:
+            pass
+        elif keeps_place or cid in self._invited:
+            self._invited[cid] = self._ready[cid] = None
+        elif cid in self._members:
+            self._tried[cid] = None
+        else:
             self._fresh[cid] = None
 
     def withdraw(self, cid: str) -> None:
         """A waiting client gets no task, and may wait again."""
         if cid not in self.waiting:
             return
-        self._ready.pop(cid, None)
-        del self.waiting[cid]
+        self._leave_line(cid)
         if self._clocks is not None:
-            self._clocks.stop(cid)
             self._clocks.leave(cid)
 
     def deliver(self, cid: str) -> None:
-        """A client has finished its task, with or without an update."""
-        self.present.pop(cid, None)
-        self.present[cid] = self._known[cid] = None
-        self._free(cid)
-        if self._clocks is not None:
-            self._clocks.tick(cid)
-        if self._synchronous:
-            self._fresh.pop(cid, None)
-            self._delivered[cid] = None
+        """A client has finished its task with an update, which joins this version."""
+        lease, times = self._stop(cid), self.delivered.get(cid, 0) + 1
+        if lease is not None and self._synchronous:
+            self.delivered[cid] = times  # a client that trains has no other place
+        else:
+            self.count(cid, times)
+
+    def count(self, cid: str, times: int) -> None:
+        """Notes how many updates of a client have joined this version."""
+        self.delivered[cid] = times
+        for place in (self._fresh, self._invited, self._ready, self._tried):
+            place.pop(cid, None)
+        if cid in self._free and times >= self._places:
+            self._line_up(cid)
+
+    def refuse(self, cid: str) -> None:
+        """The update that a client has just delivered joins no version after all."""
+        left = self.delivered.pop(cid) - 1
+        if left:
+            self.delivered[cid] = left
+        if cid in self._held:
+            self._line_up(cid)
+        self._place(cid)
+
+    def fail(self, cid: str) -> None:
+        """A client has finished its task without an update."""
+        self._stop(cid)
+        if cid in self.waiting:  # it has asked again before this was told
+            self._place(cid)
+        else:
+            self._fall_silent(cid)
 
     def lose(self, cid: str) -> bool:
         """A client is gone; returns whether it was here."""
         was_here = cid in self.present
-        self._free(cid)
-        places: tuple[dict[str, None], ...]
-        places = self.present, self.waiting, self._invited, self._ready, self._fresh
-        for place in places:
+        self._free_of(cid)
+        self._leave_line(cid)
+        for place in (self.present, self._silent, self._invited, self._fresh):
             place.pop(cid, None)
         if self._clocks is not None:
-            self._clocks.stop(cid)
             self._clocks.leave(cid)
+        self._divide()
         return was_here
 
     def expire(self, cid: str, number: int) -> bool:
-        """Ends a lease; the client may deliver.
+        """The time of a lease is over; the client may still deliver.
 
         Returns:
-            Whether that makes room for others: the lease was held, or its client holds
-            up others, though it has delivered and not asked again.
+            Whether that may make room for others: the lease was held, or nobody waits
+            for its client any longer, though it has delivered and not asked again.
         """
-        is_over = False
-        if self._clocks is not None and cid not in self.waiting:
-            is_over = self._clocks.expire(cid, number)
-        if not self.holds(cid, number):
-            return is_over
-        self.busy[cid] = None
-        self._training -= 1
+        if not self.awaits(cid, number):
+            return False
+        if self.busy.get(cid) is not None:
+            self.busy[cid] = None
+            self._training -= 1
+        self._fall_silent(cid)
         return True
 
-    def new_cohort(self, *, same_version: bool) -> None:
-        """Starts the cohort of a new version, or another one of the same version."""
-        self.attempt = self.attempt + 1 if same_version else 0
+    def begin_version(self) -> None:
+        """Starts the cohort of a new version, or divides its places anew."""
+        self.attempt = 0
+        delivered, self.delivered = self.delivered, {}
+        if not self._synchronous:
+            held, self._held = self._held, {}
+            self._free.update(held)
+            self._divide()
+            return
+        others = chain(self._members, self._invited)
+        back = chain(delivered, (cid for cid in others if cid not in delivered))
+        self._members, self._tried, self._invited, self._ready = {}, {}, {}, {}
+        present, busy, silent = self.present, self.busy, self._silent
+        for cid in back:
+            if cid in present and cid not in busy and cid not in silent:
+                self._fresh[cid] = None
+        self.busy = dict.fromkeys(self.busy)
+        self._training = 0
+
+    def extend_cohort(self) -> None:
+        """Ends all leases: too few have delivered, and others may take their places."""
+        self.attempt += 1
         if not self._synchronous:
             return
-        idle = chain(self._delivered, self._invited)
-        self._delivered, self._invited, self._ready = {}, {}, {}
-        for cid in idle:
-            if cid in self.present and cid not in self.busy:
-                self._fresh[cid] = None
+        invited, self._invited, self._ready = self._invited, {}, {}
+        for cid in invited:
+            self._place(cid)
         self.busy = dict.fromkeys(self.busy)
         self._training = 0
 
@@ -214,12 +296,12 @@ class Leases:
             return []
         chosen: Collection[str]
         if self._synchronous:
-            room = self._room(accepted)
-            if room > 0:
-                self._invite(version, room)
+            for pool in (self._fresh, self._tried):
+                if pool and (room := self._room(accepted)) > 0:
+                    self._invite(pool, version, room)
             chosen = list(self._ready) if self._ready else ()
         else:
-            chosen = self._free_places()
+            chosen = self._next_in_line()
         return [self._lease(cid, version) for cid in chosen]
 
     # ---------------------------------------------------------------- questions
@@ -234,20 +316,49 @@ class Leases:
             return _IDLE
         return _LATE if self.busy[cid] is None else _TRAINING
 
-    def holds(self, cid: str, number: int) -> bool:
-        """Whether a client trains on this lease."""
-        lease = self.busy.get(cid)
-        return lease is not None and lease.number == number
+    def awaits(self, cid: str, number: int) -> bool:
+        """Whether the end of this lease changes anything.
+
+        It is the newest one of a client that is here, does not wait for a task, and is
+        not silent.
+        """
+        return (
+            self._newest.get(cid) == number
+            and cid in self.present
+            and cid not in self.waiting
+            and cid not in self._silent
+        )
 
     def is_settled(self, accepted: int) -> bool:
-        """Whether :meth:`grant` gives no lease, no matter who arrives or delivers."""
-        return self._synchronous and not self._invited and self._room(accepted) <= 0
+        """Whether no client gets a lease by delivering, or by waiting after that."""
+        if not self._synchronous or self._invited:
+            return False
+        return not (self._fresh or self._tried) or self._room(accepted) <= 0
 
     def has_room(self, accepted: int) -> bool:
         """Whether :meth:`grant` might give a lease; cheaper than asking it."""
         if not self._synchronous:
             return bool(self._may_begin)
-        return bool(self._ready) or self._room(accepted) > 0
+        if self._ready:
+            return True
+        return bool(self._fresh or self._tried) and self._room(accepted) > 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nobody is left who can still deliver to the cohort's version."""
+        if not self._synchronous or self._training:
+            return False
+        return all(map(self._is_through, self.present))
+
+    @property
+    def places(self) -> int:
+        """How many updates of one client may join this version."""
+        return 1 if self._synchronous else self._places
+
+    @property
+    def known(self) -> int:
+        """How many clients were ever here."""
+        return len(self._known)
 
     def validate(self) -> None:
         """Checks the invariants of this module.
@@ -257,14 +368,18 @@ class Leases:
         """
         present, busy = self.present.keys(), self.busy.keys()
         held = [lease for lease in self.busy.values() if lease is not None]
-        invited, delivered = self._invited.keys(), self._delivered.keys()
-        places = invited | self._ready.keys() | delivered | self._fresh.keys()
-        fresh = present - busy - invited - delivered
+        invited, delivered = self._invited.keys(), self.delivered.keys()
+        waiting, members = self.waiting.keys(), self._members.keys()
+        places = invited | self._ready.keys() | members | self._fresh.keys()
+        silent = self._silent.keys()
+        fresh = present - busy - invited - delivered - members - silent
+        tried = (waiting & members) - invited - delivered
+        spent = {c for c in waiting if self.delivered.get(c, 0) >= self._places}
         invariants = {
             "clients that are here are known": present <= self._known.keys(),
-            "clients that wait are here": self.waiting.keys() <= present,
+            "clients that wait are here": waiting <= present,
             "clients that are busy are here": busy <= present,
-            "no client waits and is busy": not self.waiting.keys() & busy,
+            "no client waits and is busy": not waiting & busy,
             "leases name their client": all(
                 lease is None or lease.cid == cid for cid, lease in self.busy.items()
             ),
@@ -273,37 +388,111 @@ class Leases:
                 0 < lease.number <= self._number for lease in held
             ),
             "leases are counted": self._training == len(held),
+            "silent clients are here, do not wait and are not invited": silent
+            <= present - waiting - invited,
             "invited clients are here": invited <= present,
             "invited clients are not busy": not invited & busy,
             "ready clients are invited and wait": self._ready.keys()
-            == invited & self.waiting.keys(),
+            == invited & waiting,
             "fresh clients have no other place": not self._synchronous
             or self._fresh.keys() == fresh,
-            "places are for cohorts": self._synchronous or not places,
+            "tried clients wait for another chance": self._tried.keys() == tried,
+            "places in a cohort are for cohorts": self._synchronous
+            or not (places or self._tried),
+            "held clients have used their places": self._synchronous
+            or (self._held.keys() == spent and self._free.keys() == waiting - spent),
             "clocks know who waits": self._clocks is None
-            or self._clocks.waiting() == self.waiting.keys(),
+            or self._clocks.waiting() == waiting,
         }
         broken = [what for what, holds in invariants.items() if not holds]
         if broken:
             raise AssertionError(f"leases: it is not so that {'; '.join(broken)}")
 
-    # ------------------------------------------------------------------ choices
+    # ------------------------------------------------------------------ changes
 
-    def _room(self, accepted: int) -> int:
-        """How many more clients the cohort of this version takes."""
-        return self._cohort - self._training - len(self._invited) - accepted
+    def _stop(self, cid: str) -> Lease | None:
+        """Notes that a client has finished its task, and is here.
 
-    def _free(self, cid: str) -> None:
-        """Notes that a client no longer trains."""
-        if self.busy.pop(cid, None) is not None:
+        Returns:
+            Its lease, unless that had ended.
+        """
+        is_back = cid not in self.present
+        self.present.pop(cid, None)
+        self.present[cid] = self._known[cid] = None
+        if is_back:
+            self._divide()
+        if self._clocks is not None:
+            self._clocks.tick(cid)
+        return self._free_of(cid)
+
+    def _free_of(self, cid: str) -> Lease | None:
+        """Ends what a client trains; returns its lease, unless that had ended."""
+        lease = self.busy.pop(cid, None)
+        if lease is not None:
             self._training -= 1
+        return lease
+
+    def _place(self, cid: str) -> None:
+        """Gives an idle or waiting client its place in the cohort of this version."""
+        if not self._synchronous or cid not in self.present or cid in self.busy:
+            return
+        if cid in self.delivered or cid in self._invited or cid in self._silent:
+            return
+        if cid not in self._members:
+            self._fresh[cid] = None
+        elif cid in self.waiting:
+            self._tried[cid] = None
+
+    def _fall_silent(self, cid: str) -> None:
+        """Lets nobody wait for a client until it asks again."""
+        self._silent[cid] = None
+        self._fresh.pop(cid, None)
+        self._invited.pop(cid, None)
+        if self._clocks is not None:
+            self._clocks.leave(cid)
+        self._divide()
+
+    def _leave_line(self, cid: str) -> None:
+        """Takes a client out of those that wait."""
+        for place in (self.waiting, self._ready, self._tried, self._free, self._held):
+            place.pop(cid, None)
+        if self._clocks is not None:
+            self._clocks.stop(cid)
+
+    # ------------------------------------------------------------------ buffers
+
+    def _line_up(self, cid: str) -> None:
+        """Puts a waiting client among those that may begin, or holds it."""
+        is_spent = self.delivered.get(cid, 0) >= self._places
+        line, other = self._free, self._held
+        if is_spent:
+            line, other = other, line
+        other.pop(cid, None)
+        line[cid] = None
+
+    def _divide(self) -> None:
+        """Divides the places of this version among the clients that are expected."""
+        if self._synchronous or self._most is not None:
+            return
+        expected = max(1, len(self.present) - len(self._silent))
+        places = max(1, 2 * self._buffer // expected)
+        if places == self._places:
+            return
+        line = self._held if places > self._places else self._free
+        self._places = places
+        for cid in list(line):
+            self._line_up(cid)
 
     @property
     def _may_begin(self) -> Mapping[str, None]:
-        """The waiting clients that are not too far ahead of others."""
-        return self.waiting if self._clocks is None else self._clocks.free
+        """The waiting clients that are neither held nor too far ahead of others."""
+        if self._clocks is None:
+            return self._free
+        if not self._held:
+            return self._clocks.free
+        return {cid: None for cid in self._clocks.free if cid not in self._held}
 
-    def _free_places(self) -> Collection[str]:
+    def _next_in_line(self) -> Collection[str]:
         """The waiting clients that may train where there is no cohort."""
         limit, waiting = self._concurrency, self._may_begin
         if limit is None:
@@ -313,30 +502,33 @@ class Leases:
             return ()
         return self._choose(waiting, room, self._key.fold_in(self._number))
 
-    def _invite(self, version: int, room: int) -> None:
-        """Fills the cohort from all idle clients, whether they wait or will pull.
+    # ------------------------------------------------------------------ cohorts
 
-        A client that has delivered to this version is invited again only if no other
-        client is idle, and clients may train a version more than once. A random choice
-        does not depend on who came first: with all clients present, a seed gives the
-        same cohorts on any machine.
+    def _room(self, accepted: int) -> int:
+        """How many more clients the cohort of this version takes."""
+        return self._cohort - self._training - len(self._invited) - accepted
+
+    def _is_through(self, cid: str) -> bool:
+        """Whether a client that is here will deliver nothing more to this version."""
+        if cid in self.delivered or cid in self._silent:
+            return True
+        is_out = cid in self.busy or cid in self._invited
+        return cid in self._members and not is_out
+
+    def _invite(self, idle: dict[str, None], version: int, room: int) -> None:
+        """Fills the cohort from idle clients, whether they wait or will pull.
+
+        A random choice does not depend on who came first: with all clients present, a
+        seed gives the same cohorts on any machine.
         """
-        idle: Collection[str] = self._fresh or [
-            cid
-            for cid in self._delivered
-            if not self._once
-            and cid in self.present
-            and cid not in self.busy
-            and cid not in self._invited
-        ]
-        if not idle:
-            return
         key = self._key.fold_in(version, self.attempt, self._number)
         for cid in self._choose(idle, room, key):
-            self._fresh.pop(cid, None)
+            del idle[cid]
             self._invited[cid] = None
             if cid in self.waiting:
                 self._ready[cid] = None
+
+    # ------------------------------------------------------------------ choices
 
     def _choose(self, idle: Collection[str], room: int, key: Key) -> list[str]:
         """The clients that the selection rule prefers, at most ``room`` of them."""
@@ -371,12 +563,17 @@ class Leases:
         self._number += 1
         self._training += 1
         lease = Lease(cid, version, self._number)
-        self._invited.pop(cid, None)
-        self._ready.pop(cid, None)
         del self.waiting[cid]
+        if self._synchronous:
+            self._members[cid] = None
+            self._invited.pop(cid, None)
+            self._ready.pop(cid, None)
+        else:
+            del self._free[cid]
         if self._clocks is not None:
-            self._clocks.begin(cid, lease.number)
+            self._clocks.stop(cid)
         self.busy[cid] = lease
+        self._newest[cid] = lease.number
         return lease
 
     # ----------------------------------------------------------------- snapshots
@@ -391,6 +588,9 @@ class Leases:
         return {
             **sets,
             "busy": busy,
+            "newest": self._newest,
+            "delivered": self.delivered,
+            "places": self._places,
             "number": self._number,
             "attempt": self.attempt,
             "clocks": self._clocks and self._clocks.dump(),
@@ -409,14 +609,11 @@ class Leases:
             for cid, lease in saved["busy"]
         }
         self._training = sum(lease is not None for lease in self.busy.values())
+        self._newest = dict(saved["newest"])
+        self.delivered, self._places = dict(saved["delivered"]), saved["places"]
         self._number, self.attempt = saved["number"], saved["attempt"]
         if self._clocks is not None:
-            if saved.get("clocks") is not None:
-                self._clocks.load(saved["clocks"])
-            else:  # the recipe did not bound how far ahead a client may be
-                for cid in self.present:
-                    if cid not in self.busy or self.busy[cid] is not None:
-                        self._clocks.join(cid)
+            self._clocks.load(saved["clocks"])
             for cid in self.waiting:
                 self._clocks.wait(cid)
         self.validate()

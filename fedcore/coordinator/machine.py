@@ -11,22 +11,38 @@ from typing import assert_never
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events, records
-from fedcore.coordinator.actions import Action, Finish, Persist, Refuse, SetTimer
-from fedcore.coordinator.acts import objection, record_of, why_not_freed
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Persist,
+    Refuse,
+    SendAck,
+    SetTimer,
+)
+from fedcore.coordinator.acts import objection, record_of, why_not_freed, why_waiting
 from fedcore.coordinator.answers import acknowledged, answered
 from fedcore.coordinator.claims import enrolled, evaluated, later_states
 from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import Event, Timer
 from fedcore.coordinator.opened import Opened
 from fedcore.coordinator.pulls import Pulls
-from fedcore.coordinator.records import Decided, Enrolled, Note, StepReason
+from fedcore.coordinator.records import Enrolled, Note, StepReason
 from fedcore.coordinator.rounds import Rounds
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
-from fedcore.coordinator.verdicts import judge, quarantined
-from fedcore.payloads import Payload
+from fedcore.coordinator.updates import NO_TASK, Arrived, Decision, Flaw
+from fedcore.coordinator.verdicts import (
+    flawed,
+    judge,
+    raised,
+    read_update,
+    unread_flaw,
+)
+from fedcore.coordinator.verdicts import record_of as record_of_update
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Answer, Epoch, Pull, Push
 from fedcore.typing import Seconds, Vector
+
+NO_PLACE = "this version holds enough of this client; the message waits for the next"
 
 
 class Coordinator:
@@ -60,16 +76,21 @@ class Coordinator:
             served: clients ask for versions, and somebody reads their records; not in
                 a replay that only asks for the last model.
         """
+        timeouts = timeouts or TimeoutsConfig()
         self.rounds = Rounds(
-            algorithm, initial_D, epoch=epoch, seed=seed, stop=stop, served=served
+            algorithm,
+            initial_D,
+            epoch=epoch,
+            seed=seed,
+            stop=stop,
+            crowd=timeouts.lost,
+            served=served,
         )
         self.state = self.rounds.state
         self.evaluations = Evaluations(evaluate or EvaluateConfig())
         self.proofs = Authenticator(secret)
         self.unproved = 0  # claims of a later state that were refused
-        self.pulls = Pulls(
-            self.rounds, self.evaluations, timeouts or TimeoutsConfig(), self.proofs
-        )
+        self.pulls = Pulls(self.rounds, self.evaluations, timeouts, self.proofs)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -89,7 +110,7 @@ class Coordinator:
             resume: let an ended run go on if its ``stop`` now lies further away.
         """
         state = self.state
-        state.touch(at)
+        self.rounds.begin(at)
         actions: list[Action] = []
         if state.closed and resume and not self.rounds.stop_reason():
             actions += self._write(records.RunResumed(at=state.at))
@@ -110,10 +131,15 @@ class Coordinator:
         """Takes over other settings, before the first event of a process."""
         self.rounds.amend(algorithm, stop)
         self.evaluations.config, self.pulls.timeouts = evaluate, timeouts
+        self.rounds.crowd = timeouts.lost
 
     def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
         """Makes a version of the updates in the buffer, if there are any."""
         return self.rounds.flush(at, reason)
+
+    def proceed(self) -> list[Action]:
+        """Makes the version that is due, and gives tasks to clients that wait."""
+        return [*self.rounds.advance(), *self.pulls.grant()]
 
     def handle(self, event: Event) -> list[Action]:
         """Applies an event, and returns what the driver has to do."""
@@ -126,7 +152,7 @@ class Coordinator:
             case events.ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case events.UpdatePushed():
-                return self._push(event.push, event.opened)
+                return self._push(event)
             case events.ClientLost():
                 return self._lose(event.cid)
             case events.ClientFailed():
@@ -172,7 +198,7 @@ class Coordinator:
         if not self.rounds.leases.lose(cid):
             return []
         record = records.Lost(at=self.state.at, cid=cid)
-        return [*self._write(record), *self.pulls.grant()]
+        return [*self._write(record), *self.proceed()]
 
     def _fail(self, event: events.ClientFailed) -> list[Action]:
         row = self.state.clients.get(event.cid)
@@ -181,9 +207,9 @@ class Coordinator:
         if not self.evaluations.has_trouble(event.cid, "failed"):
             return []
         if row.role == "trainer":
-            self.rounds.leases.deliver(event.cid)
+            self.rounds.leases.fail(event.cid)
         record = records.Failed(at=self.state.at, cid=event.cid, error=event.error)
-        return [*self._write(record), *self.pulls.grant()]
+        return [*self._write(record), *self.proceed()]
 
     def _skip(self, event: events.SamplesSkipped) -> list[Action]:
         row = self.state.clients.get(event.cid)
@@ -202,7 +228,7 @@ class Coordinator:
         self.pulls.withdraw(cid)
         self.rounds.leases.lose(cid)
         record = records.Departed(at=self.state.at, cid=cid)
-        return [*self._write(record), *self.pulls.grant()]
+        return [*self._write(record), *self.proceed()]
 
     def _obey(self, act: records.Act) -> list[Action]:
         """Carries out an act of the operator, unless it cannot be done."""
@@ -218,7 +244,7 @@ class Coordinator:
             case records.Evicted():
                 for row in self.state.roster.named(record.name):
                     actions += self._shut_out(row.cid)
-        return [*actions, *self.pulls.grant()]
+        return [*actions, *self.proceed()]
 
     def _shut_out(self, cid: str) -> list[Action]:
         """Ends the lease of a client, and the pull with which it waits."""
@@ -260,32 +286,117 @@ class Coordinator:
 
     # ------------------------------------------------------------------- pushes
 
-    def _push(self, push: Push, opened: Opened | None) -> list[Action]:
-        row = self.state.clients.get(push.cid)
+    def _push(self, event: events.UpdatePushed) -> list[Action]:
+        push = event.push
+        answer = self._without_verdict(push)
+        if answer is not None:
+            same = push.epoch == push.base.epoch == self.state.epoch
+            if same and answer.ack.answer is Answer.OTHER_EPOCH:
+                # The client claims a later state, and can prove it in a pull.
+                return [*self._count_unproved(push.cid), answer]
+            return [answer]
+        has_task = self._has_task(push)
+        if not has_task and not self._is_farewell(push):
+            return [*self._reject(push, NO_TASK), *self.proceed()]
+        if self._is_crowded(push, has_task=has_task):
+            return [answered(push, Answer.RETRY, NO_PLACE)]
+        if event.is_unread:  # it needed no payload when its header came
+            return [answered(push, Answer.RETRY)]
+        return [*self.decide(push, event.opened, has_task=has_task), *self.proceed()]
+
+    def needs_payload(self, push: Push) -> bool:
+        """Whether a push is decided on by its payload, and not by its header alone."""
+        if self._without_verdict(push) is not None:
+            return False
+        has_task = self._has_task(push)
+        if not has_task and not self._is_farewell(push):
+            return False
+        return not self._is_crowded(push, has_task=has_task)
+
+    def _without_verdict(self, push: Push) -> SendAck | None:
+        """Answers a push that has its verdict, or gets none now; None: it gets one."""
+        row, state = self.state.clients.get(push.cid), self.state
         if row is None:
-            return [answered(push, Answer.UNKNOWN)]
+            return answered(push, Answer.UNKNOWN)
         if row.seq == push.seq and row.receipt is not None:
             if row.receipt.digest != push.digest:
-                return [answered(push, Answer.OBSOLETE)]
-            return [acknowledged(push, self.state, self.proofs)]
+                return answered(push, Answer.OBSOLETE)
+            return acknowledged(push, state, self.proofs)
         if row.seq >= push.seq:  # 0 stands for no message
-            return [answered(push, Answer.OBSOLETE)]
+            return answered(push, Answer.OBSOLETE)
         if row.is_out:
-            return [answered(push, Answer.UNKNOWN)]
-        if not push.epoch == push.base.epoch == self.state.epoch:
-            return [answered(push, Answer.OTHER_EPOCH)]
-        if push.base.version > self.state.version or row.contradicts(push.settled):
-            # The client can prove its claim in a pull.
-            refusal = answered(push, Answer.OTHER_EPOCH)
-            return [*self._count_unproved(push.cid), refusal]
-        actions = self._decide(push, *judge(push, self.state, opened))
-        return [*actions, *self.rounds.advance(), *self.pulls.grant()]
+            return answered(push, Answer.UNKNOWN)
+        if not push.epoch == push.base.epoch == state.epoch:
+            return answered(push, Answer.OTHER_EPOCH)
+        if push.base.version > state.version or row.contradicts(push.settled):
+            return answered(push, Answer.OTHER_EPOCH)
+        if reason := why_waiting(state):
+            return answered(push, Answer.RETRY, reason)
+        return None
 
-    def _decide(
-        self, push: Push, record: Decided, payload: Payload | None
+    def _has_task(self, push: Push) -> bool:
+        """Whether a task stands behind a push: the right to one update.
+
+        It lasts until a message of this client is decided on, whatever becomes of the
+        lease. Where the run has no secret, nobody needs to prove it.
+        """
+        base, seq = push.base.version, self.state.clients[push.cid].seq
+        made = self.proofs.task(push.epoch, push.cid, base, seq)
+        return self.proofs.allows(push.task, made)
+
+    def _is_farewell(self, push: Push) -> bool:
+        """Whether a client sends what its memory holds, once, as who leaves may."""
+        row = self.state.clients[push.cid]
+        may_flush = row.receipt is not None and not row.has_flushed
+        return self.state.remembers and not push.steps and may_flush
+
+    def _is_crowded(self, push: Push, *, has_task: bool) -> bool:
+        """Whether a member has used its places in this version, so its update waits.
+
+        A task was given only while there was a place. So this concerns members that
+        have been here under several keys, and those that leave a cohort; who leaves a
+        buffer needs no place.
+        """
+        state, cid = self.state, push.cid
+        if has_task:
+            needs_place = len(state.roster.namesakes(cid)) > 1
+        else:
+            needs_place = self.algorithm.config.synchronous
+        if not needs_place or state.closed:
+            return False
+        return state.entries_of(cid) >= self.rounds.leases.places
+
+    def decide(
+        self, push: Push, opened: Opened | None = None, *, has_task: bool = True
     ) -> list[Action]:
-        self.state.decide(record, payload)
-        self.rounds.leases.deliver(push.cid)
+        """Decides on the update of a push; makes no version.
+
+        Args:
+            push: which may be an update.
+            opened: its payload, if it was read before.
+            has_task: whether a task stands behind it.
+        """
+        state = self.state
+        update = read_update(push, state, opened, has_task=has_task)
+        try:
+            decision = judge(update, state)
+        except Exception as error:  # noqa: BLE001 -- any error rejects the update
+            return self._reject(push, raised(error))
+        self.rounds.take(update, decision)
+        return self._settle(push, update, decision)
+
+    def _reject(self, push: Push, flaw: Flaw) -> list[Action]:
+        """Rejects an update without reading it."""
+        update = flawed(push, flaw)
+        decision = judge(update, self.state)
+        if update.task:
+            self.rounds.take(update, decision)
+        return self._settle(push, update, decision)
+
+    def _settle(self, push: Push, update: Arrived, decision: Decision) -> list[Action]:
+        """Stores a verdict, and answers with it."""
+        record = record_of_update(push, update, decision, self.state)
+        self.state.settle(record)
         return [Persist(record=record), acknowledged(push, self.state, self.proofs)]
 
     def quarantine(self, push: Push, reason: str) -> list[Action]:
@@ -298,7 +409,7 @@ class Coordinator:
             return []
         if not push.epoch == push.base.epoch == self.state.epoch:
             return []
-        return self._decide(push, quarantined(push, self.state, reason), None)
+        return self._reject(push, unread_flaw(reason))
 
     # ------------------------------------------------------------------- timers
 
@@ -312,7 +423,9 @@ class Coordinator:
                 return self.pulls.hold_passed(timer)
             case "lease":
                 self.rounds.leases.expire(timer.subject, timer.number)
-                return self.pulls.grant()
+                return self.proceed()
+            case "complete":
+                return self.proceed()
             case "stop":
                 return [*self.rounds.close_if_due(), *self.pulls.answer()]
             case _:

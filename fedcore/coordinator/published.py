@@ -174,6 +174,21 @@ class Published:
             self._patches[held.version] = self._smallest(held.version)
         return self._patches[held.version]
 
+    def nothing_new(self, held: Held | None) -> Patch:
+        """No bytes for a client that gets no task; its next task brings what is new.
+
+        A client without a model, or with one that it had to drop, gets the newest one.
+        """
+        if held is None or not held.digest or held.version > self.version:
+            return self.patch(held)
+        return Patch(
+            kind="none",
+            epoch=self.epoch,
+            start=held.version,
+            version=held.version,
+            digest=held.digest,
+        )
+
     def _knows(self, held: Held) -> bool:
         if held.epoch != self.epoch or held.version > self.version:
             return False

@@ -1,7 +1,7 @@
 """Pulls that wait: who gets a task, and how each pull is answered."""
 
-from fedcore.controllers import USUAL, Assignment
-from fedcore.coordinator import records
+from dataclasses import replace
+
 from fedcore.coordinator.actions import (
     Action,
     Persist,
@@ -13,7 +13,9 @@ from fedcore.coordinator.actions import (
 from fedcore.coordinator.answers import lease_note, replied
 from fedcore.coordinator.evaluations import Evaluations
 from fedcore.coordinator.events import Timer
-from fedcore.coordinator.rounds import Rounds
+from fedcore.coordinator.leases import Lease
+from fedcore.coordinator.records import Declined
+from fedcore.coordinator.rounds import Asked, Rounds
 from fedcore.coordinator.settings import TimeoutsConfig
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Answer, Pull, Task, TaskKind
@@ -43,6 +45,12 @@ class Pulls:
         self._evaluations = evaluations
         self._proofs = proofs
         self._pulls: dict[str, Pull] = {}  # of the clients that wait
+        rounds.asked = self._asked
+
+    def _asked(self, cid: str) -> Asked:
+        """Returns what a client that waits said in its pull."""
+        pull = self._pulls.get(cid)
+        return Asked() if pull is None else Asked(pull.device, pull.plan)
 
     def wait(self, pull: Pull) -> list[Action]:
         """Lets a client wait until it has a task, or ``timeouts.hold`` has passed."""
@@ -51,9 +59,9 @@ class Pulls:
             self._evaluations.arrive(pull.cid, self._state.evaluated)
         else:
             self._evaluations.withdraw(pull.cid)
-            self._rounds.leases.arrive(pull.cid)
+            self._rounds.arrive(pull.cid)
         self._pulls[pull.cid] = pull
-        actions = self.grant()
+        actions = [*self._rounds.advance(), *self.grant()]
         if pull.cid in self._pulls:
             timer = Timer("hold", pull.cid, pull.nonce)
             at = self._state.at + self.timeouts.hold
@@ -67,39 +75,32 @@ class Pulls:
         deadline or a lease of the same length ends first: simulations keep to it.
         """
         actions = self.answer()
-        is_done = False
-        while not is_done:  # whoever is refused makes room for others
-            leases, timers = self._rounds.grant(self._state.at)
-            actions += timers
-            is_done = True
-            for lease in leases:
-                pull = self._pulls.pop(lease.cid, None)
-                if pull is None:
-                    actions.append(StartTask(lease=lease))
-                    continue
-                given = self._rounds.assign(pull.cid, pull.device)
-                declined = self._rounds.review(pull.cid, pull.plan, given)
-                if declined is not None:
-                    actions += self._decline(pull, declined)
-                    is_done = False
-                    continue
-                actions += self._task(pull, "train", given)
-                timer = Timer("lease", lease.cid, lease.number)
-                at = self._state.at + self.timeouts.lease
-                actions.append(SetTimer(timer=timer, at=at))
+        grants = self._rounds.grant(self._state.at)
+        actions += grants.actions
+        for record in grants.declined:
+            actions.append(self._decline(record))
+        for lease in grants.leases:
+            pull = self._pulls.pop(lease.cid, None)
+            if pull is None:  # a simulated client waits for a task without one
+                actions.append(StartTask(lease=lease))
+                continue
+            actions += self._task(pull, "train", lease)
+            timer = Timer("lease", lease.cid, lease.number)
+            at = self._state.at + self.timeouts.lease
+            actions.append(SetTimer(timer=timer, at=at))
         return actions
 
-    def _decline(self, pull: Pull, record: records.Declined) -> list[Action]:
-        """Answers a pull whose task was refused, without a model."""
+    def _decline(self, record: Declined) -> Refuse:
+        """Answers a client whose task was refused, without a model."""
+        pull = self._pulls.pop(record.cid, None)
         rest = self._rounds.algorithm.config.update_filter.rest
-        refusal = Refuse(
-            cid=pull.cid,
-            nonce=pull.nonce,
+        return Refuse(
+            cid=record.cid,
+            nonce=0 if pull is None else pull.nonce,
             answer=Answer.RETRY,
             retry_after=rest or 0.0,
             reason=record.reason,
         )
-        return [Persist(record=record), refusal]
 
     def answer(self) -> list[Action]:
         """Answers waiting pulls for another reason than a lease.
@@ -141,25 +142,26 @@ class Pulls:
         self,
         pull: Pull,
         kind: TaskKind,
-        given: Assignment = USUAL,
+        lease: Lease | None = None,
         *,
         done: bool = False,
     ) -> list[Action]:
         """Answers a pull with a task, and makes the record of its lease."""
-        state, evaluate = self._state, False
-        if kind == "evaluate":
+        state, task = self._state, Task(kind=kind, lease=self.timeouts.lease)
+        if lease is None:
             self._evaluations.ask(pull.cid, state.version)
         else:
-            self._evaluations.begin(pull.cid)
-            evaluate = self._evaluations.asks(pull.cid, state.version)
-        task = Task(
-            kind=kind,
-            evaluate=evaluate,
-            lease=self.timeouts.lease,
-            work=given.work,
-            density=given.density,
-            samples=given.samples,
-        )
+            cid, version, given = pull.cid, state.version, lease.given
+            seq = state.clients[cid].seq
+            self._evaluations.begin(cid)
+            task = replace(
+                task,
+                evaluate=self._evaluations.asks(cid, version),
+                proof=self._proofs.task(state.epoch, cid, version, seq),
+                work=given.work,
+                density=given.density,
+                samples=given.samples,
+            )
         answer = self.reply(pull, task, done=done)
         record = lease_note(answer, kind, state)
         state.note(record)
@@ -194,4 +196,5 @@ class Pulls:
         if pull is None or pull.nonce != timer.number:
             return []
         self.withdraw(pull.cid)
-        return [self.reply(pull), *self.grant()]
+        answer = replied(pull, self._state, self._proofs, None, done=False, waits=True)
+        return [answer, *self.grant()]

@@ -13,7 +13,9 @@ from fedcore.measured import Measured
 from fedcore.protocol import Epoch, Role, Verdict
 from fedcore.typing import Bytes, Counts, Seconds
 
-StepReason = Literal["buffer", "deadline", "flush"]
+StepReason = Literal["buffer", "complete", "deadline", "flush"]
+"""Why a version is made: the buffer is full, nobody is left who could still deliver to
+the cohort, its deadline has passed, or the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +73,15 @@ class Decided(_Durable):
     counts: Counts | None  # of labels
     loss: float | None
     nbytes: int
-    payload: Bytes  # empty if it was malformed
+    payload: Bytes  # empty if it was malformed, or not read
     measured: Measured | None = None  # what its training took
     metrics: Mapping[str, float] | None = None  # of its training, by the user's loop
+    task: bool = True  # whether a task stood behind it
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the server has read the payload, and keeps it."""
+        return bool(self.payload) and self.verdict is not Verdict.REJECTED_MALFORMED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ class Roster:
         self.evicted: dict[str, str] = {}
         """Names under which nobody may enrol, with the operator's reason."""
         self._places = Places()
+        self._by_name: dict[str, list[str]] = {}  # the ids of clients
 
     def note(self, record: Enrolment) -> None:
         """Applies a record of clients that come, go, or are shut out."""
@@ -52,7 +53,9 @@ class Roster:
         else:
             self.trainers -= row.trains
             self.joined -= row.role == "trainer"
+            self._by_name[row.name].remove(row.cid)
             row.name, row.role = record.name, record.role
+        self._by_name.setdefault(row.name, []).append(row.cid)
         self.trainers += row.trains
         self.joined += row.role == "trainer"
         row.index, row.count = record.index, record.count
@@ -75,11 +78,12 @@ class Roster:
         A client that was evicted before the name was freed is not among them: what an
         operator does to the name from then on is not about that client.
         """
-        return [
-            row
-            for row in self.clients.values()
-            if row.name == name and not row.lost_name
-        ]
+        rows = (self.clients[cid] for cid in self._by_name.get(name, ()))
+        return [row for row in rows if not row.lost_name]
+
+    def namesakes(self, cid: str) -> list[str]:
+        """The ids under which a client of this name has been here; often this one."""
+        return self._by_name[self.clients[cid].name]
 
     def doubles(self, cid: str) -> list[str]:
         """The names of other clients that have the same part of the data.
@@ -117,6 +121,9 @@ class Roster:
         self.evicted = dict(saved.get("evicted", {}))  # an older program had none
         rows = map(ClientRow.from_json, saved["clients"])
         self.clients = {row.cid: row for row in rows}
+        self._by_name = {}
+        for row in self.clients.values():
+            self._by_name.setdefault(row.name, []).append(row.cid)
         self.joined = sum(row.role == "trainer" for row in self.clients.values())
         self.trainers = sum(row.trains for row in self.clients.values())
         self.owners = dict(saved["owners"])

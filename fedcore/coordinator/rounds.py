@@ -1,21 +1,22 @@
 """The rounds of a federation, for clients whose messages all arrive.
 
-:class:`Rounds` decides which clients train, what an update counts for, when a version
-is made, and when the run ends. Synchronous, semi-synchronous and asynchronous
-federations are one machine. A simulation drives it directly; for clients whose
-messages can be lost, :class:`fedcore.coordinator.Coordinator` is built around it.
+:class:`Rounds` makes every decision of a federation: which clients train, what an
+update counts for, when a version is made, and when the run ends. Synchronous,
+semi-synchronous and asynchronous federations are one machine. A simulation drives it
+directly; for clients whose messages can be lost,
+:class:`fedcore.coordinator.Coordinator` is built around it.
 
 What happens outside is returned as actions: ``Persist``, ``SetTimer`` and ``Finish``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
-from fedcore.controllers import USUAL, Assignment, Request
-from fedcore.coordinator.actions import Action, Finish, Persist
+from fedcore.controllers import Request
+from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
 from fedcore.coordinator.deadlines import Deadline
 from fedcore.coordinator.events import Timer
 from fedcore.coordinator.leases import Lease, Leases
@@ -23,21 +24,35 @@ from fedcore.coordinator.plans import announced
 from fedcore.coordinator.records import Closed, Declined, Stepped, StepReason
 from fedcore.coordinator.settings import StopConfig, reached
 from fedcore.coordinator.state import ServerState
-from fedcore.coordinator.updates import Update, size_of
-from fedcore.coordinator.verdicts import judge_update
+from fedcore.coordinator.updates import Arrived, Decision, Update
+from fedcore.coordinator.verdicts import judge
 from fedcore.measured import Device
 from fedcore.payloads import Payload
-from fedcore.protocol import Epoch, Plan, Verdict
+from fedcore.protocol import LONGEST_WAIT, Epoch, Plan, Verdict
 from fedcore.rng import Key
 from fedcore.typing import JSON, Row, Seconds, Vector
 
 
-class Decision(NamedTuple):
-    """What the server decided on an update."""
+class Asked(NamedTuple):
+    """What a client said of itself when it asked for a task."""
 
-    verdict: Verdict
-    weight: float  # λ
-    staleness: int
+    device: Device | None = None
+    """The facts of its device; None: unknown."""
+    plan: Plan | None = None
+    """What it would train on; None: it did not say, so its update is judged."""
+
+
+class Grants(NamedTuple):
+    """The clients that may train now, and those whose tasks are refused."""
+
+    leases: Sequence[Lease]
+    declined: Sequence[Declined]
+    """Tasks that were refused before they are computed; these clients have none."""
+    actions: Sequence[Action]
+    """What follows, to be carried out first."""
+
+
+NO_GRANTS = Grants((), (), ())
 
 
 class Rounds:
@@ -51,9 +66,10 @@ class Rounds:
         epoch: Epoch,
         seed: int = 0,
         stop: StopConfig | None = None,
+        crowd: Seconds = 0.0,
         served: bool = True,
     ) -> None:
-        """A run at version 0.
+        """Makes a run at version 0.
 
         Args:
             algorithm: what the federation does.
@@ -61,16 +77,34 @@ class Rounds:
             epoch: the name of the first history.
             seed: of all random choices.
             stop: when the run ends.
+            crowd: seconds for which a cohort that could be larger waits for more
+                clients after one has come for the first time.
             served: clients ask for versions, and somebody reads their records. If not,
                 the records tell no digest and no norm of W - X.
         """
         self.state = ServerState(algorithm, initial_D, epoch, served=served)
         self._served = served
         self.stop = stop or StopConfig()
+        self.crowd = crowd
         self.key = Key.root(seed).fold_in("server")
+        self.asked: Callable[[str], Asked] = lambda cid: Asked()
+        """Returns what a client that waits said of itself; set by the driver."""
+        self.completes_cohorts = True
+        """Whether a complete cohort makes a version; else a record says when."""
         self._deadline = Deadline()  # of the present cohort
         self._delivered = 0  # updates that have arrived and wait for their decision
+        self._known, self._came = 0, 0.0  # how many came, and when the last did
+        self._back: Seconds = 0.0  # when those who were known before a restart are back
+        self._looks: Seconds = 0.0  # when a timer looks whether a cohort is over
         self._use(algorithm)
+
+    def begin(self, at: Seconds) -> None:
+        """Begins a process: nobody is here, and those who are known may come back."""
+        state = self.state
+        state.touch(at)
+        self.leases.delivered = dict(state.entered)
+        if state.roster.trainers:
+            self._back = at + LONGEST_WAIT
 
     def amend(self, algorithm: Algorithm, stop: StopConfig) -> None:
         """Goes on with other settings; before the first event of a process."""
@@ -88,70 +122,86 @@ class Rounds:
         )
         config = algorithm.config
         self._buffer = config.buffer
-        # Whether no update in time can be refused, and no role learns from it.
+        # True if every on-time update is accepted and nothing learns from it, so
+        # decisions can be made together.
         self._may_wait = (
             config.update_filter.accepts_all
             and "gap" not in algorithm.aggregator.needs
             and not algorithm.observes_tasks
         )
+        self._is_usual = (
+            algorithm.server_controller is None and config.update_filter.rest is None
+        )
 
     # --------------------------------------------------------------------- tasks
 
-    def grant(self, at: Seconds) -> tuple[Sequence[Lease], Sequence[Action]]:
+    def arrive(self, cid: str) -> None:
+        """A client waits for a task; what its name has delivered counts for it."""
+        entries = self.state.entries_of(cid)
+        if entries > self.leases.delivered.get(cid, 0):
+            self.leases.count(cid, entries)
+        self.leases.arrive(cid)
+
+    def grant(self, at: Seconds) -> Grants:
         """Gives leases to the waiting clients that may train now.
 
-        Returns:
-            The leases, and the timer of the deadline if they start a cohort.
+        A task that the update filter refuses is over before it begins: its client has
+        no lease any more, and another one may get its place.
         """
-        accepted = self.state.count + self._delivered
-        state = self.state
-        if state.closed or state.is_paused or not self.leases.has_room(accepted):
-            return (), ()
-        granted = self.leases.grant(state.version, accepted)
-        if not granted:
-            return (), ()
-        state.touch(at)
-        return granted, self._start_deadline()
+        state, leases = self.state, self.leases
+        if leases.known != self._known:
+            self._known, self._came = leases.known, at
+        if not leases.has_room(state.count + self._delivered):
+            return NO_GRANTS
+        granted: list[Lease] = []
+        declined: list[Declined] = []
+        actions: list[Action] = []
+        while not (state.closed or state.is_paused):
+            given = leases.grant(state.version, state.count + self._delivered)
+            if not given:
+                break
+            state.touch(at)
+            actions += self._start_deadline()
+            if self._is_usual:
+                granted += given
+                break
+            refused = len(declined)
+            for lease in given:
+                record = self._assign(lease)
+                if record is None:
+                    granted.append(lease)
+                else:
+                    declined.append(record)
+                    actions.append(Persist(record=record))
+            if len(declined) == refused:
+                break
+            actions += self.advance()  # and whoever is refused makes room for others
+        return Grants(granted, declined, actions)
 
-    def assign(self, cid: str, device: Device | None = None) -> Assignment:
-        """Returns what the controllers give a client's next task.
-
-        Args:
-            cid: the client.
-            device: its facts; None: unknown.
-        """
-        controller = self.algorithm.server_controller
-        if controller is None:
-            return USUAL
-        checked = device and device.checked()
-        return controller.assign(self.state.learnt.controllers, Request(cid, checked))
-
-    def review(self, cid: str, plan: Plan | None, given: Assignment) -> Declined | None:
-        """Judges a task that was just granted, before it is computed.
-
-        A refused task is over: its client has no lease any more, and :meth:`grant` may
-        give its place to another one.
-
-        Args:
-            cid: the client.
-            plan: what it announced; None: nothing, so its update is judged.
-            given: what :meth:`assign` returned for it.
+    def _assign(self, lease: Lease) -> Declined | None:
+        """Sets what a task is given, unless the update filter refuses it.
 
         Returns:
             The record of a refusal, already applied; None: the task may begin.
         """
-        state, config = self.state, self.algorithm.config
+        state, config, cid = self.state, self.algorithm.config, lease.cid
+        controller, asked = self.algorithm.server_controller, self.asked(cid)
+        if controller is not None:
+            device = asked.device and asked.device.checked()
+            request = Request(cid, device)
+            lease.given = controller.assign(state.learnt.controllers, request)
         state.learnt.plans.note(cid, None)
-        if plan is None or config.update_filter.rest is None:
+        if asked.plan is None or config.update_filter.rest is None:
             return None
-        task = announced(config, state.settings_of(cid), plan, given, state.version)
+        own = state.settings_of(cid)
+        task = announced(config, own, asked.plan, lease.given, state.version)
         refusal = self.algorithm.update_filter.refusal(
             state.learnt.update_filter, task.size, task.counts
         )
         if refusal is None:
             state.learnt.plans.note(cid, task)
             return None
-        self.leases.deliver(cid)
+        self.leases.fail(cid)
         record = Declined(
             at=state.at,
             cid=cid,
@@ -165,7 +215,7 @@ class Rounds:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no client can get a lease by arriving, delivering or waiting.
+        """Whether no client can get a lease by delivering, or by waiting after that.
 
         This may change with the next decision, lost client or end of a lease.
         """
@@ -182,19 +232,20 @@ class Rounds:
             base: the version that the update was trained on.
 
         Returns:
-            Whether all updates that wait must be decided on now: they fill the buffer
-            or end the run, or it is not certain that this one is accepted, or
-            a role learns from it.
+            Whether all updates that wait must be decided on now: they fill the buffer,
+            complete the cohort or end the run, or it is not certain that this one is
+            accepted, or a role learns from it.
         """
-        self.leases.deliver(cid)
+        leases, state = self.leases, self.state
+        leases.deliver(cid)
         self._delivered += 1
-        state = self.state
         pending = state.count + self._delivered
         if (
             pending >= self._buffer
             or state.published.version - base > state.limit
             or not self._may_wait
             or state.closed is not None
+            or leases.is_complete
         ):
             return True
         last = self.stop.updates
@@ -202,21 +253,42 @@ class Rounds:
 
     def enter(
         self, updates: Sequence[Update], at: Seconds, rows: Sequence[Row] = ()
-    ) -> tuple[list[Decision], list[Action]]:
+    ) -> list[Decision]:
         """Decides on the updates that were delivered, in their order.
 
+        Those that are accepted join the buffer; :meth:`advance` makes versions.
+
         Args:
-            updates: all that were delivered and not decided on; their values are
-                finite and not too large.
+            updates: all that were delivered and not decided on.
             at: when the last one of them arrived.
             rows: the values of those updates that are rows of a stack.
+
+        Raises:
+            Exception: a policy raised, before the update at which it did counts.
         """
         self._delivered = 0
         self.state.touch(at)
         if self._may_wait and self.algorithm.staleness.memoryless:
             decisions = self._decide_by_bases(updates)
         else:
-            decisions = [self._decide_and_observe(update) for update in updates]
+            decisions = [self._decide(update) for update in updates]
+        self._take(updates, decisions, rows)
+        return decisions
+
+    def take(self, update: Arrived, decision: Decision) -> None:
+        """Applies the decision on one update that was not delivered before."""
+        self.leases.deliver(update.client)
+        if update.task:
+            self.state.learnt.learn(decision, update.client, update, self.state.at)
+        self._take([update], [decision])
+
+    def _take(
+        self,
+        updates: Sequence[Update],
+        decisions: Sequence[Decision],
+        rows: Sequence[Row] = (),
+    ) -> None:
+        """Adds the updates that are accepted to the buffer."""
         accepted, weights = updates, [decision.weight for decision in decisions]
         if any(decision.verdict is not Verdict.ACCEPTED for decision in decisions):
             places = [
@@ -224,50 +296,60 @@ class Rounds:
                 for place, decision in enumerate(decisions)
                 if decision.verdict is Verdict.ACCEPTED
             ]
+            for update, decision in zip(updates, decisions, strict=True):
+                if decision.verdict is not Verdict.ACCEPTED:
+                    self.leases.refuse(update.client)
             accepted = [updates[place] for place in places]
             weights = [weights[place] for place in places]
             rows = [rows[place] for place in places] if rows else rows
         if accepted:
             self.state.take(accepted, weights, rows)
-        return decisions, self.advance()
 
     def _decide_by_bases(self, updates: Sequence[Update]) -> list[Decision]:
         """The decisions, where they depend on the base version alone."""
         known = {
-            update.base: self._decide(update)
+            update.base: judge(update, self.state)
             for update in {each.base: each for each in updates}.values()
         }
         return [known[update.base] for update in updates]
 
-    def _decide_and_observe(self, update: Update) -> Decision:
-        """The decision on one update, which decisions on later ones may depend on."""
-        verdict, weight, staleness = decision = self._decide(update)
-        self.state.learnt.learn(
-            verdict, update.client, update, staleness, weight, self.state.at
-        )
-        return decision
-
     def _decide(self, update: Update) -> Decision:
-        size = size_of(update.samples, update.measured)
-        verdict, _, weight = judge_update(
-            self.state,
-            update.client,
-            update.base,
-            update.samples,
-            update.steps,
-            update.counts,
-            size,
-        )
-        return Decision(verdict, weight, self.state.version - update.base)
+        """The decision on one update, which decisions on later ones may depend on."""
+        state = self.state
+        decision = judge(update, state)
+        state.learnt.learn(decision, update.client, update, state.at)
+        return decision
 
     # ------------------------------------------------------------------ versions
 
     def advance(self) -> list[Action]:
-        """Makes a version if the buffer is full, and ends the run if that is due."""
+        """Makes a version if one is due, and ends the run if that is due."""
         actions: list[Action] = []
         if self.state.count >= self._buffer:
             actions += self._step("buffer")
+        elif self.completes_cohorts and self.leases.is_complete:
+            actions += self._complete()
         return actions + self.close_if_due()
+
+    def _complete(self) -> list[Action]:
+        """Makes a version of a complete cohort, unless more clients may be on the way.
+
+        They are for a while after a client has come for the first time, and after a
+        restart until those who were known are back. Nothing enters a paused run.
+        """
+        state = self.state
+        enough = self.algorithm.config.minimum
+        if state.count < enough or state.closed is not None or state.is_paused:
+            return []
+        until = self._came + self.crowd
+        if len(self.leases.present) < state.roster.trainers:
+            until = max(until, self._back)
+        if state.at >= until:
+            return self._step("complete")
+        if self._looks == until:
+            return []
+        self._looks = until
+        return [SetTimer(timer=Timer("complete", str(until)), at=until)]
 
     def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
         """Makes a version of the updates in the buffer, if there are any."""
@@ -283,7 +365,7 @@ class Rounds:
             if packed:
                 gap = norm(state.published.public_D - state.exact_D)
         self._deadline.end()
-        self.leases.new_cohort(same_version=False)
+        self.leases.begin_version()
         record = Stepped(
             at=state.at,
             version=state.version,
@@ -324,13 +406,13 @@ class Rounds:
         return timer.kind == "deadline" and not self._deadline.is_due(timer)
 
     def deadline_passed(self, timer: Timer) -> list[Action]:
-        """Makes a version if there are enough updates, otherwise a new cohort."""
+        """Makes a version if there are enough updates, or extends the cohort."""
         if self.is_void(timer) or self.state.closed:
             return []
         self._deadline.end()
         if self.state.count >= self.algorithm.config.minimum:
             return [*self._step("deadline"), *self.close_if_due()]
-        self.leases.new_cohort(same_version=True)
+        self.leases.extend_cohort()
         return self._start_deadline()
 
     def pause(self) -> None:
@@ -371,19 +453,27 @@ class Rounds:
     # ----------------------------------------------------------------- snapshots
 
     def dump(self) -> JSON:
-        """The leases and the deadline as JSON, for :meth:`load`."""
+        """The leases and the timers as JSON, for :meth:`load`."""
         return {
             "leases": self.leases.dump(),
             "deadline": self._deadline.dump(),
             "delivered": self._delivered,
+            "came": [self._known, self._came],
+            "looks": self._looks,
         }
 
     def load(self, saved: JSON) -> list[Action]:
         """Takes over what :meth:`dump` returned, after the state was loaded.
 
         Returns:
-            The timer of the deadline, if there is one.
+            The timers that were set.
         """
         self.leases.load(saved["leases"])
         self._delivered = saved["delivered"]
-        return self._deadline.load(saved["deadline"])
+        self._known, self._came = saved["came"]
+        self._back, self._looks = 0.0, saved["looks"]
+        actions = self._deadline.load(saved["deadline"])
+        if self._looks > self.state.at:
+            timer = Timer("complete", str(self._looks))
+            actions.append(SetTimer(timer=timer, at=self._looks))
+        return actions

@@ -20,7 +20,8 @@ from fedcore.coordinator.learnt import Learnt
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.records import Decided, Note, Record, Stepped
 from fedcore.coordinator.roster import Roster
-from fedcore.coordinator.updates import Arrived, Update, efforts
+from fedcore.coordinator.updates import Arrived, Decision, Update, efforts
+from fedcore.errors import CorruptJournalError
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
@@ -52,6 +53,8 @@ class ServerState:
         self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
         self.count = 0
         self.samples = 0.0
+        self.entered: dict[str, int] = {}
+        """How many updates of each client are in the buffer."""
         self.learnt = Learnt(algorithm)
         self.roster = Roster()
         self._joined_before = 0  # trainers, when the newest version was made
@@ -79,6 +82,15 @@ class ServerState:
     def is_paused(self) -> bool:
         """Whether the operator lets nobody begin to train."""
         return self.paused is not None
+
+    def entries_of(self, cid: str) -> int:
+        """How many updates of a client are in the buffer, under all keys of its name.
+
+        A client with a certificate keeps its name with another key, so it is one
+        member of the run.
+        """
+        namesakes = self.roster.namesakes(cid)
+        return sum(self.entered.get(each, 0) for each in namesakes)
 
     @property
     def epoch(self) -> Epoch:
@@ -159,22 +171,16 @@ class ServerState:
                 assert_never(record)
 
     def decide(self, record: Decided, payload: Payload | None) -> None:
-        """Applies a verdict, and adds the payload to the buffer if it is accepted."""
-        row = self.clients[record.cid]
-        row.decided(
-            Receipt(
-                record.seq, record.digest, record.verdict, record.weight, self.version
-            ),
-            record.reason,
-        )
-        self.learnt.learn(
-            record.verdict,
-            record.cid,
-            record,
-            record.staleness,
-            record.weight,
-            self.at,
-        )
+        """Applies the record of a decision: all that followed from it but a version.
+
+        Args:
+            record: of the decision.
+            payload: of the update, if it was accepted.
+        """
+        self.settle(record)
+        decision = Decision(record.verdict, record.weight, record.staleness)
+        if record.task:
+            self.learnt.learn(decision, record.cid, record, self.at)
         if record.verdict is not Verdict.ACCEPTED:
             return
         assert payload is not None
@@ -184,11 +190,23 @@ class ServerState:
             record.samples,
             record.counts,
             record.steps,
-            self._remembers and record.oldest is not None,
+            self.remembers and record.oldest is not None,
             record.cid,
             measured=record.measured,
         )
         self.take([update], [record.weight])
+
+    def settle(self, record: Decided) -> None:
+        """Stores a verdict in the row of its client."""
+        row = self.clients[record.cid]
+        row.decided(
+            Receipt(
+                record.seq, record.digest, record.verdict, record.weight, self.version
+            ),
+            record.reason,
+        )
+        if record.verdict is Verdict.ACCEPTED and not record.task:
+            row.has_flushed = True
 
     def take(
         self,
@@ -234,6 +252,9 @@ class ServerState:
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
+        entered = self.entered
+        for update in updates:
+            entered[update.client] = entered.get(update.client, 0) + 1
 
     def settings_of(self, cid: str) -> ClientAlgorithmConfig:
         """Returns a client's settings; the common ones if it never enrolled."""
@@ -244,7 +265,7 @@ class ServerState:
         return settings.all[0] if row is None else settings.of(row.name)
 
     @property
-    def _remembers(self) -> bool:
+    def remembers(self) -> bool:
         """Whether clients fold rejected updates back into a memory."""
         return self.algorithm.config.uplink.holds != "nothing"
 
@@ -275,7 +296,7 @@ class ServerState:
         self.published.publish(public_D, packed or None, message)
         self.applied += self.count
         self.buffer = self._next_buffer()
-        self.count, self.samples = 0, 0.0
+        self.count, self.samples, self.entered = 0, 0.0, {}
         self._remember_base()
         return packed
 
@@ -352,6 +373,7 @@ class ServerState:
             "bases": list(self.bases),
             "count": self.count,
             "samples": self.samples,
+            "entered": dict(self.entered),
             "applied": self.applied,
             "joined_before": self._joined_before,
             "evaluated": self.evaluated,
@@ -372,6 +394,7 @@ class ServerState:
         self.at, self.started = scalars["at"], scalars["started"]
         self.exact_D = arrays["exact"]
         self.count, self.samples = scalars["count"], scalars["samples"]
+        self.entered = dict(scalars.get("entered", {}))  # an older program had none
         self.applied, self.evaluated = scalars["applied"], scalars["evaluated"]
         self.closed = scalars["closed"]
         self.paused = scalars.get("paused")
@@ -384,6 +407,9 @@ class ServerState:
         }
         roles = scalars["roles"]
         self.optimizer = load_tree(self.optimizer, roles["optimizer"], arrays)
-        self.buffer = load_tree(self.buffer, roles["buffer"], arrays)
+        buffer = load_tree(self.buffer, roles["buffer"], arrays)
+        if isinstance(buffer, dict) != isinstance(self.buffer, dict):
+            raise CorruptJournalError("a snapshot whose buffer is of another program")
+        self.buffer = buffer
         self.learnt.load(roles, arrays)
         self.published.load(scalars, arrays)

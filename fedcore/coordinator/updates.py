@@ -6,6 +6,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.measured import Measured
 from fedcore.payloads import Payload
+from fedcore.protocol import Verdict
 from fedcore.typing import Counts
 
 
@@ -37,12 +38,36 @@ class Finished(Protocol):
         """What the training took; None: unknown."""
 
 
+class Flaw(NamedTuple):
+    """What is wrong with an update itself, whatever the state of the server is."""
+
+    verdict: Verdict
+    reason: str
+    is_kept: bool = False  # the record keeps its bytes, to find the mistake by them
+
+
+NO_TASK = Flaw(Verdict.REJECTED_POLICY, "no task stands behind this update")
+
+
+class Decision(NamedTuple):
+    """What the server decided on an update."""
+
+    verdict: Verdict
+    weight: float  # λ
+    staleness: int  # in versions
+    reason: str = ""
+
+
 class Update(Finished, Protocol):
     """An update that waits for its decision."""
 
     @property
+    def flaw(self) -> Flaw | None:
+        """What is wrong with it; None: its values are finite and not too large."""
+
+    @property
     def payload(self) -> Payload | None:
-        """Its values; None if they are a row of a stack."""
+        """Its values; None if they are a row of a stack, or cannot be read."""
 
     @property
     def folded(self) -> bool:
@@ -66,7 +91,7 @@ def size_of(samples: int, measured: Measured | None) -> int:
 class Arrived(NamedTuple):
     """An update that arrived as a message."""
 
-    payload: Payload
+    payload: Payload | None
     base: int
     samples: int
     counts: Counts | None
@@ -75,6 +100,9 @@ class Arrived(NamedTuple):
     client: str
     loss: float | None = None
     measured: Measured | None = None
+    flaw: Flaw | None = None
+    task: bool = True
+    """Whether a task stands behind it."""
 
 
 def efforts(

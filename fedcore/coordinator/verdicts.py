@@ -6,35 +6,69 @@ from traceback import extract_tb
 from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
-from fedcore.coordinator.updates import size_of
+from fedcore.coordinator.updates import (
+    NO_TASK,
+    Arrived,
+    Decision,
+    Flaw,
+    Update,
+    size_of,
+)
 from fedcore.errors import PayloadError
 from fedcore.labels import MOST_CLASSES
 from fedcore.payloads import Payload, magnitude
 from fedcore.protocol import LARGEST, LARGEST_SUM, MOST_COUNTED, Push, Verdict
 from fedcore.text import kept_metrics
-from fedcore.typing import Bytes, Counts
 
 LONGEST_REASON = 200  # characters of what an exception says
 
 
-def judge(
-    push: Push, state: ServerState, opened: Opened | None = None
-) -> tuple[Decided, Payload | None]:
-    """Decides on an update; changes no state.
-
-    An update at which a decoder or a policy raises is rejected. Without a verdict, its
-    client would send it again for ever.
+def judge(update: Update, state: ServerState) -> Decision:
+    """Decides what an update counts for; changes no state.
 
     Args:
-        push: the update.
+        update: which has arrived.
+        state: of the server.
+
+    Raises:
+        Exception: a policy raised.
+    """
+    base, staleness = update.base, state.version - update.base
+    if update.flaw is not None:
+        return Decision(update.flaw.verdict, 0.0, staleness, update.flaw.reason)
+    algorithm, cid = state.algorithm, update.client
+    if staleness > state.limit:
+        reason = f"{_versions(staleness)} late, the limit is {state.limit}"
+        return Decision(Verdict.REJECTED_STALE, 0.0, staleness, reason)
+    if "gap" in algorithm.aggregator.needs and base not in state.bases:
+        reason = f"the server no longer has version {base} to mix with"
+        return Decision(Verdict.REJECTED_STALE, 0.0, staleness, reason)
+    if state.closed:
+        reason = f"the run has ended: {state.closed}"
+        return Decision(Verdict.REJECTED_CLOSED, 0.0, staleness, reason)
+    if state.learnt.plans.of(cid, base) is None:  # else it was judged before
+        size = size_of(update.samples, update.measured)
+        refusal = algorithm.update_filter.refusal(
+            state.learnt.update_filter, size, update.counts
+        )
+        if refusal is not None:
+            return Decision(Verdict.REJECTED_POLICY, 0.0, staleness, refusal)
+    weight = algorithm.staleness.weigh(state.learnt.staleness, staleness, update.counts)
+    return Decision(Verdict.ACCEPTED, weight, staleness, _remark(update, state))
+
+
+def read_update(
+    push: Push, state: ServerState, opened: Opened | None, *, has_task: bool = True
+) -> Arrived:
+    """Reads the update of a push, and finds what is wrong with it; never raises.
+
+    Args:
+        push: which has arrived.
         state: of the server.
         opened: the payload, if it was read before.
-
-    Returns:
-        The record of the decision, and the payload if the update is accepted.
+        has_task: whether a task stands behind it.
     """
-    payload: Payload | None = None
-    weight = 0.0
+    payload, flaw = None, None
     try:
         opened = opened or open_update(push.payload, state.algorithm.spec)
         payload = opened.payload
@@ -42,104 +76,96 @@ def judge(
             raise opened.error or PayloadError("no payload")
         _check_claims(push, payload)
         absurd = opened.absurd or _beyond_sums(push, payload, state)
-        verdict, reason, weight = _decide(push, absurd, state)
+        if absurd:
+            flaw = Flaw(Verdict.DISCARDED, absurd)
     except PayloadError as error:
-        payload, verdict, reason = None, Verdict.REJECTED_MALFORMED, str(error)
+        payload, flaw = None, Flaw(Verdict.REJECTED_MALFORMED, str(error))
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
-        return quarantined(push, state, f"judging it raised {_words(error)}"), None
-    kept = b"" if payload is None else push.payload
-    counts = None if payload is None else push.counts
-    record = _decided(push, state, verdict, reason, weight, kept, counts)
-    return record, payload if verdict is Verdict.ACCEPTED else None
+        payload, flaw = None, raised(error)
+    return Arrived(
+        payload=payload,
+        base=push.base.version,
+        samples=push.samples,
+        counts=None if payload is None else push.counts,
+        steps=push.steps,
+        folded=state.remembers and _oldest(push, state) is not None,
+        client=push.cid,
+        loss=_finite(push.loss),
+        measured=push.measured and push.measured.checked(),
+        flaw=flaw,
+        task=has_task,
+    )
 
 
-def quarantined(push: Push, state: ServerState, reason: str) -> Decided:
-    """Rejects an update that cannot be judged; the record keeps its bytes."""
-    malformed = Verdict.REJECTED_MALFORMED
-    return _decided(push, state, malformed, reason, 0.0, push.payload, None)
+def raised(error: Exception) -> Flaw:
+    """Returns the flaw of an update at which a decoder or a policy raised.
+
+    Without a verdict, its client would send it again for ever.
+    """
+    last = extract_tb(error.__traceback__)[-1]
+    where = f"{last.name}, line {last.lineno}"
+    words = f"{type(error).__name__}: {str(error)[:LONGEST_REASON]} ({where})"
+    return unread_flaw(f"judging it raised {words}")
 
 
-def _decided(
-    push: Push,
-    state: ServerState,
-    verdict: Verdict,
-    reason: str,
-    weight: float,
-    payload: Bytes,
-    counts: Counts | None,
+def unread_flaw(reason: str) -> Flaw:
+    """Returns the flaw of an update that cannot be handled; its bytes are kept."""
+    return Flaw(Verdict.REJECTED_MALFORMED, reason, is_kept=True)
+
+
+def flawed(push: Push, flaw: Flaw) -> Arrived:
+    """Returns the update of a push that is not read, since it has a flaw."""
+    return Arrived(
+        payload=None,
+        base=push.base.version,
+        samples=push.samples,
+        counts=None,
+        steps=push.steps,
+        folded=False,
+        client=push.cid,
+        loss=_finite(push.loss),
+        measured=push.measured and push.measured.checked(),
+        flaw=flaw,
+        task=flaw is not NO_TASK,
+    )
+
+
+def record_of(
+    push: Push, update: Arrived, decision: Decision, state: ServerState
 ) -> Decided:
+    """Returns the record of a decision.
+
+    Args:
+        push: which was decided on.
+        update: what was read of it.
+        decision: on it.
+        state: of the server, at the version at which it was decided.
+    """
+    flaw = update.flaw
+    is_kept = update.payload is not None or (flaw is not None and flaw.is_kept)
     return Decided(
         at=state.at,
         cid=push.cid,
         seq=push.seq,
         digest=push.digest,
         base=push.base.version,
-        staleness=state.version - push.base.version,
-        verdict=verdict,
-        weight=weight,
-        reason=reason,
+        staleness=decision.staleness,
+        verdict=decision.verdict,
+        weight=decision.weight,
+        reason=decision.reason,
         samples=push.samples,
         steps=push.steps,
-        update_norm=_finite(push.update_norm),
-        memory_norm=_finite(push.memory_norm),
-        oldest=push.oldest.version
-        if push.oldest is not None and push.oldest.epoch == state.epoch
-        else None,
-        counts=counts,
-        loss=push.loss if push.loss is not None and math.isfinite(push.loss) else None,
+        update_norm=_finite(push.update_norm) or 0.0,
+        memory_norm=_finite(push.memory_norm) or 0.0,
+        oldest=_oldest(push, state),
+        counts=update.counts,
+        loss=update.loss,
         nbytes=len(push.payload),
-        payload=payload,
-        measured=push.measured and push.measured.checked(),
+        payload=push.payload if is_kept else b"",
+        measured=update.measured,
         metrics=kept_metrics(push.metrics),
+        task=update.task,
     )
-
-
-def _decide(push: Push, absurd: str, state: ServerState) -> tuple[Verdict, str, float]:
-    if absurd:
-        return Verdict.DISCARDED, absurd, 0.0
-    measured = push.measured and push.measured.checked()
-    size = size_of(push.samples, measured)
-    base, samples, steps = push.base.version, push.samples, push.steps
-    return judge_update(state, push.cid, base, samples, steps, push.counts, size)
-
-
-def judge_update(
-    state: ServerState,
-    cid: str,
-    base: int,
-    samples: int,
-    steps: int,
-    counts: Counts | None,
-    size: int,
-) -> tuple[Verdict, str, float]:
-    """The verdict on an update with finite values, the reason, and the weight λ.
-
-    Args:
-        state: the state of the server.
-        cid: of its client.
-        base: the version that the update was trained on.
-        samples: the number of samples that it was trained on.
-        steps: the number of steps that its client claims.
-        counts: its label counts.
-        size: of its task, in samples that were used.
-    """
-    algorithm, staleness = state.algorithm, state.version - base
-    if staleness > state.limit:
-        reason = f"{_versions(staleness)} late, the limit is {state.limit}"
-        return Verdict.REJECTED_STALE, reason, 0.0
-    if "gap" in algorithm.aggregator.needs and base not in state.bases:
-        reason = f"the server no longer has version {base} to mix with"
-        return Verdict.REJECTED_STALE, reason, 0.0
-    if state.closed:
-        return Verdict.REJECTED_CLOSED, f"the run has ended: {state.closed}", 0.0
-    if state.learnt.plans.of(cid, base) is None:  # else it was judged before
-        refusal = algorithm.update_filter.refusal(
-            state.learnt.update_filter, size, counts
-        )
-        if refusal is not None:
-            return Verdict.REJECTED_POLICY, refusal, 0.0
-    weight = algorithm.staleness.weigh(state.learnt.staleness, staleness, counts)
-    return Verdict.ACCEPTED, _remark(state, cid, base, samples, steps), weight
 
 
 def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
@@ -158,14 +184,15 @@ def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
     return f"the update is absurdly large to count for {samples} samples"
 
 
-def _remark(state: ServerState, cid: str, base: int, samples: int, steps: int) -> str:
+def _remark(update: Update, state: ServerState) -> str:
     """A remark on an update that counts for fewer samples or steps than it claims."""
-    config, remarks = state.algorithm.config, []
+    config, remarks, samples = state.algorithm.config, [], update.samples
     counted = config.counted(samples)
     if config.weigh_by == "samples" and counted != samples:
         remarks.append(f"{counted} of its {samples} samples (algorithm.samples_cap)")
     if "pace" in state.algorithm.aggregator.needs:
-        most = config.most_steps(samples, base, state.settings_of(cid))
+        own, steps = state.settings_of(update.client), update.steps
+        most = config.most_steps(samples, update.base, own)
         if steps > most:
             remarks.append(f"{most} of its {steps} steps, more than it can be given")
     return f"counts for {' and for '.join(remarks)}" if remarks else ""
@@ -195,15 +222,14 @@ def _check_claims(push: Push, payload: Payload) -> None:
         )
 
 
-def _words(error: Exception) -> str:
-    """The type, message and place of an exception, in one line."""
-    last = extract_tb(error.__traceback__)[-1]
-    where = f"{last.name}, line {last.lineno}"
-    return f"{type(error).__name__}: {str(error)[:LONGEST_REASON]} ({where})"
+def _oldest(push: Push, state: ServerState) -> int | None:
+    """The oldest version of this history whose mass was folded back into an update."""
+    oldest = push.oldest
+    return oldest.version if oldest and oldest.epoch == state.epoch else None
 
 
-def _finite(claim: float) -> float:
-    return claim if math.isfinite(claim) else 0.0
+def _finite(claim: float | None) -> float | None:
+    return claim if claim is not None and math.isfinite(claim) else None
 
 
 def _versions(count: int) -> str:

@@ -28,11 +28,13 @@ from fedcore.participant.state import (
     WrongModelError,
 )
 from fedcore.protocol import (
+    HISTORY,
     Ack,
     Answer,
     Held,
     ModelName,
     Plan,
+    Proof,
     Pull,
     Push,
     Reply,
@@ -48,7 +50,9 @@ class Participant:
     def __init__(self, algorithm: Algorithm, state: ParticipantState) -> None:
         self.algorithm = algorithm
         self._nonce: int | None = None
+        self._asked = 0  # the newest message that was settled when it pulled
         self._proving = False  # the server wants to see proofs
+        self._tasks: dict[ModelName, Proof] = {}  # the rights to the next update
         # A message that comes from the disk was sent before.
         self._sendings = 0 if state.pending is None else 1
         self._wrong_full = 0
@@ -78,7 +82,7 @@ class Participant:
             device: where a controller at the server looks at it.
             plan: where the server's update filter judges tasks by it.
         """
-        self._nonce = nonce
+        self._nonce, self._asked = nonce, self.state.settled.seq
         state = self.state if self._proving else histories.without_proofs(self.state)
         undecided = state.seq if state.pending is not None else state.seq + 1
         oldest = min((sent.seq for sent in state.history), default=undecided)
@@ -147,7 +151,28 @@ class Participant:
         if (task := reply.task) is not None:
             given = Assignment(task.work, task.density, task.samples)
             self.state = replace(self.state, given=given)
+            decided = reply.receipt.seq if reply.receipt else self._asked
+            if task.kind == "train":
+                self._keep_task(task.proof, decided)
         return True
+
+    def _keep_task(self, proof: Proof, decided: int) -> None:
+        """Keeps the right to an update that is trained on the model that is held.
+
+        It is worth nothing where the client had asked while a message was in flight:
+        the decision on that one has used it up.
+
+        Args:
+            proof: of the task.
+            decided: the last message that was decided on when the task was given.
+        """
+        held, state = self.state.held, self.state
+        assert held is not None
+        if state.pending is not None or decided != state.settled.seq:
+            return
+        self._tasks[ModelName(held.epoch, held.version)] = proof
+        while len(self._tasks) > HISTORY:
+            del self._tasks[next(iter(self._tasks))]
 
     # -------------------------------------------------------------- controllers
 
@@ -205,14 +230,14 @@ class Participant:
         """
         before = self.state.seq
         self.state, self.unusable = updates.finished(
-            self.algorithm, self.state, trained, base, key
+            self.algorithm, self.state, trained, base, key, self._tasks.get(base, 0)
         )
         return self._is_sending(before)
 
     def flush(self) -> bool:
         """Makes a message of all that the memory holds, before a planned leave."""
         before = self.state.seq
-        self.state = updates.farewell(self.state) or self.state
+        self.state = updates.farewell(self.state, self._tasks) or self.state
         return self._is_sending(before)
 
     def _is_sending(self, before: int) -> bool:
@@ -220,6 +245,7 @@ class Participant:
         is_new = self.state.seq > before
         if is_new:
             self._sendings = 0
+            self._tasks.clear()  # the next decision uses them all up
         return is_new
 
     def push(self) -> Push:

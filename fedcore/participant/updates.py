@@ -1,5 +1,6 @@
 """A task's update becomes the message in flight."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from fedcore.participant import keeping
 from fedcore.participant.message import encode, why_unusable
 from fedcore.participant.state import ParticipantState, Pending, Trained
 from fedcore.payloads import dense_payload
-from fedcore.protocol import LARGEST, ModelName, Push
+from fedcore.protocol import LARGEST, ModelName, Proof, Push
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -24,6 +25,7 @@ def finished(
     trained: Trained,
     base: ModelName,
     key: Key,
+    task: Proof = 0,
 ) -> tuple[ParticipantState, str]:
     """Returns the state after a task.
 
@@ -36,6 +38,7 @@ def finished(
         trained: what the task yielded.
         base: the model that it was trained on.
         key: for what the compressor draws.
+        task: the server's proof that it gave this task.
 
     Returns:
         The state, and why the update was dropped, in words; empty if it was not.
@@ -51,14 +54,20 @@ def finished(
         return _refused(algorithm, state, trained.delta_D)
     packed = payloads.pack(message.payload)
     norms_ = float(message.update_norm), float(message.memory_norm)
-    state = sent(state, packed, message.residual, trained, base, *norms_)
+    state = sent(state, packed, message.residual, trained, base, task, *norms_)
     state = state.noting(capped=state.ledger.capped + float(message.capped))
     kept = keeping.without(algorithm, trained.kept, message.removed)
     return replace(state, kept=kept), ""
 
 
-def farewell(state: ParticipantState) -> ParticipantState | None:
+def farewell(
+    state: ParticipantState, tasks: Mapping[ModelName, Proof]
+) -> ParticipantState | None:
     """Puts all that the memory holds into flight, uncompressed.
+
+    Args:
+        state: of the client.
+        tasks: those that it was given and has not used; it needs none of them.
 
     Returns:
         None where there is nothing to send, or where it cannot be sent now.
@@ -71,7 +80,8 @@ def farewell(state: ParticipantState) -> ParticipantState | None:
     base = ModelName(state.held.epoch, state.held.version)
     nothing_D = np.zeros_like(state.memory_D)
     rest = Trained(nothing_D, samples=1)
-    return sent(state, packed, nothing_D, rest, base, norm(state.memory_D))
+    task = tasks.get(base, 0)
+    return sent(state, packed, nothing_D, rest, base, task, norm(state.memory_D))
 
 
 def gone(state: ParticipantState) -> ParticipantState:
@@ -88,6 +98,7 @@ def sent(
     residual_D: Vector | None,
     trained: Trained,
     base: ModelName,
+    task: Proof,
     update_norm: float,
     memory_norm: float = 0.0,
 ) -> ParticipantState:
@@ -109,6 +120,7 @@ def sent(
         loss=trained.loss,
         measured=trained.measured,
         metrics=trained.metrics,
+        task=task,
     )
     memory_D = None if state.memory_D is None else np.zeros_like(state.memory_D)
     return replace(

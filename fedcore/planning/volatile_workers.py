@@ -255,12 +255,21 @@ def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
 
 
 def frontier(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans that no other plan beats in both time and cost, the soonest first."""
-    found: list[Plan] = []
-    for plan in sorted(plans, key=lambda plan: (plan.seconds, plan.cost)):
-        if not found or plan.cost < found[-1].cost:
+    """The plans that no other plan beats in both time and cost, the soonest first.
+
+    Numbers that differ by rounding alone are equal, so the processor does not choose.
+    """
+    found, least = list[Plan](), math.inf
+    for plan in sorted(plans, key=_seconds_and_cost):
+        _, cost = _seconds_and_cost(plan)
+        if cost < least:
             found.append(plan)
+            least = cost
     return found
+
+
+def _seconds_and_cost(plan: Plan) -> tuple[float, float]:
+    return float(f"{plan.seconds:.9e}"), float(f"{plan.cost:.9e}")
 
 
 def on_demand_only(plans: Iterable[Plan]) -> list[Plan]:

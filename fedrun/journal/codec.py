@@ -52,6 +52,8 @@ def facts_of(record: Row) -> dict[str, Any]:
         facts["values"] = dict(facts["values"])
     if "counts" in facts:
         facts["counts"] = counts_list(facts["counts"])
+    if facts.get("task") is True:
+        del facts["task"]
     # As earlier versions wrote it, where nothing is known:
     if facts.get("text") == "":
         del facts["text"]

@@ -16,7 +16,6 @@ from fedcore.coordinator.events import (
     NameFreed,
     StateRolledBack,
     StopRequested,
-    UpdatePushed,
 )
 from fedcore.coordinator.opened import Opened
 from fedcore.coordinator.records import (
@@ -39,7 +38,7 @@ from fedcore.coordinator.records import (
 )
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import JournalError
-from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
+from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal.codec import Configured, Row
 from fedrun.journal.journal import Journal
@@ -88,6 +87,7 @@ class Replay:
         self.coordinator: Coordinator = new_coordinator(
             endless, spec, initial_D, first.epoch, served=whole_records
         )
+        self.coordinator.rounds.completes_cohorts = False
         self._journal, self._config = journal, config
         self._without = set(without)
         self._left_out: set[str] = set()
@@ -195,8 +195,8 @@ class Replay:
     def _feed_update(self, record: Decided, opened: Opened | None) -> list[Action]:
         if record.cid in self._left_out:
             return []
-        if record.verdict is Verdict.REJECTED_MALFORMED:
-            return []  # its bytes were not kept
+        if not record.was_read:
+            return []
         epoch = self.coordinator.state.epoch
         base = self._versions.get(record.base, self.coordinator.state.version)
         push = Push(
@@ -219,9 +219,10 @@ class Replay:
             measured=record.measured,
             metrics=record.metrics,
         )
-        return self.coordinator.handle(
-            UpdatePushed(at=record.at, push=push, opened=opened)
-        )
+        coordinator = self.coordinator
+        coordinator.state.touch(record.at)
+        decided = coordinator.decide(push, opened, has_task=record.task)
+        return [*decided, *coordinator.rounds.advance()]
 
 
 def what_if(

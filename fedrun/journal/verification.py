@@ -80,8 +80,7 @@ def _recompute(journal: Journal) -> int:
     with making_sense_of(f"{journal.folder}: decided again, a record"):
         for record, now in replay.run():
             if isinstance(record, Stepped) or (
-                isinstance(record, Decided)
-                and record.verdict is not Verdict.REJECTED_MALFORMED
+                isinstance(record, Decided) and record.was_read
             ):
                 recorded.append(record)
             made += [r for r in now if isinstance(r, Decided | Stepped)]

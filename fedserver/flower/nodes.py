@@ -274,6 +274,7 @@ class Post:
         delta_D = sent.base_D - trained_D
         packed = payloads.pack(dense_payload(delta_D))
         version, metrics = sent.reply.patch.version, found.metrics
+        task = sent.reply.task
         config = self._algorithm.clients.of(whose).at(version)
         return Push(
             cid=sent.cid,
@@ -288,6 +289,7 @@ class Post:
             update_norm=norm(delta_D),
             loss=next((metrics[name] for name in LOSSES if name in metrics), None),
             metrics=kept_metrics(metrics),
+            task=0 if task is None else task.proof,
         )
 
     def held(self, node: Node, reply: Reply) -> Reply:

@@ -73,8 +73,7 @@ class SynchronousRounds:
             if cid not in state.clients:
                 state.note(Enrolled(at=now, cid=cid, name=cid, role="trainer"))
             rounds.leases.arrive(cid)
-        leases, _ = rounds.grant(now)
-        self._chosen = [lease.cid for lease in leases]
+        self._chosen = [lease.cid for lease in rounds.grant(now).leases]
         return self._chosen
 
     def end(self, returned: Sequence[Returned]) -> tuple[Vector | None, list[bool]]:
@@ -105,9 +104,8 @@ class SynchronousRounds:
             rounds.deliver(each.cid, base)
         if not updates:
             return None, []
-        decisions, _ = rounds.enter(updates, _now())
-        if rounds.state.version == base:
-            rounds.flush(_now())
+        decisions = rounds.enter(updates, _now())
+        rounds.flush(_now())
         counts = [decision.verdict is Verdict.ACCEPTED for decision in decisions]
         is_new = rounds.state.version > base
         return (rounds.state.exact_D if is_new else None), counts

@@ -8,12 +8,14 @@ Times come from the population, decisions from the rounds, and updates from the 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fedcore.controllers import USUAL, Assignment, joined
-from fedcore.coordinator.actions import Action, Persist
+from fedcore.controllers import Assignment, joined
+from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
+from fedcore.coordinator.rounds import Asked
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
+from fedcore.protocol import Ack, Reply
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, State
 from fedcore.workload import Client, Workload
@@ -76,6 +78,7 @@ class StackedClients:
         controller = coordinator.algorithm.controller
         self._is_measured = coordinator.algorithm.observes_tasks
         self._is_judged = algorithm.update_filter.rest is not None  # before
+        self._rest = algorithm.update_filter.rest or 0.0  # of who is refused a task
         # Whether it is known when a task is given when its update will arrive.
         self._direct = (
             work.fixed_bytes is not None
@@ -113,7 +116,7 @@ class StackedClients:
         self._controls = controller and Controls(controller, self._clock, dim, metrics)
         self._snapshots = Snapshots(run, self.dump, simulate.engine.snapshot_seconds)
         handlers = (  # in the order of the kinds in fedsim.fates
-            *(self._arrive, self._acknowledged, self._finish, self.upload),
+            *(self._arrive, self._hear, self._finish, self.upload),
             *(fates.begin, fates.leave, fates.drop_out, fates.miss),
             *(self._fail, self._report, self.ask, self._receive),
         )
@@ -133,6 +136,8 @@ class StackedClients:
             population.show_labels(self._data.label_counts)
         world.closing.append(self._end)
         world.follow, world.start = self._follow, self._granted.append
+        world.actors.update(dict.fromkeys(names, self))
+        self._rounds.asked = self._asked
 
     def clients(self) -> Iterator[tuple[Client, State]]:
         """Yields all of them, with what they keep from their last message."""
@@ -212,11 +217,18 @@ class StackedClients:
 
     def grant(self) -> None:
         """Starts the clients that wait and may train now."""
-        leases, timers = self._rounds.grant(self._clock.now)
-        if timers:
-            self._world.carry_out_now([*timers])
+        leases, declined, actions = self._rounds.grant(self._clock.now)
+        if actions:
+            self._world.carry_out_now([*actions])
+        for record in declined:
+            self.declined(record.cid, self._rest)
         if leases:
             self._start(leases)
+
+    def proceed(self) -> None:
+        """Makes the version that is due, and starts clients that may train now."""
+        self._state.touch(self._clock.now)
+        self._do(self._coordinator.proceed())
 
     def _start(self, leases: Sequence[Lease]) -> None:
         """They may train; the model is on its way to each of them."""
@@ -225,13 +237,10 @@ class StackedClients:
         size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
-        is_room_left, begin = False, self._coordinator.evaluations.begin
+        begin = self._coordinator.evaluations.begin
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
-            if self._is_judged and self._is_refused(who):
-                is_room_left = True
-                continue
             queue.put_expiry(end, who, lease.number)
             begin(cid)
             evaluates = may_evaluate and self._evaluations.asks(cid, version)
@@ -252,7 +261,9 @@ class StackedClients:
                 compare, kept = self._controls.compare, self._work.kept(who)
                 is_fine = self._goes_well(who, compare, public_D, kept)
             if self._controls is not None or self._is_measured:
-                share, density, wanted = self._assigned(who, received, nbytes)
+                share, density, wanted = self._assigned(
+                    who, lease.given, received, nbytes
+                )
                 work *= share
             if is_fine and not data.samples[who]:
                 is_fine = self._goes_well(who, data.read)
@@ -284,31 +295,35 @@ class StackedClients:
                 queue.put(due + population.upload(who, size), ARRIVES, who)
             else:
                 queue.put(due, FINISHES, who)
-        if is_room_left:
-            self.grant()
 
-    def _is_refused(self, who: int) -> bool:
-        """Whether a task is refused before it is computed; its client then rests."""
-        name, given = self._names[who], USUAL
+    def _asked(self, cid: str) -> Asked:
+        """Returns what a client that waits says of itself."""
+        who, device, plan = self._places[cid], None, None
         if self._is_measured:
             device = self._population.device(who, self._fates.tasks[who] + 1)
-            given = self._rounds.assign(name, device)
-        declined = self._rounds.review(name, self._data.plan(who), given)
-        if declined is None:
-            return False
-        self._world.carry_out_now([Persist(record=declined)])
+        if self._is_judged:
+            plan = self._data.plan(who)
+        return Asked(device, plan)
+
+    def declined(self, cid: str, rest: Seconds) -> None:
+        """A client's task is refused before it is computed, and the client rests."""
+        who = self._places[cid]
         if self._fates.is_there[who]:
-            rest = self._rounds.algorithm.config.update_filter.rest or 0.0
             when = self._clock.now + self._population.download(who, 0) + rest
             self._queue.put(when, ASKS, who)
-        return True
 
-    def _assigned(self, who: int, received: Seconds, nbytes: int) -> Assignment:
-        """What the controllers give the task that a client's number tells of."""
-        given = USUAL
-        if self._is_measured:
-            device = self._population.device(who, self._fates.tasks[who])
-            given = self._rounds.assign(self._names[who], device)
+    def replied(self, cid: str, reply: Reply) -> None:
+        """Simulated in stacks, no client pulls."""
+        raise AssertionError(f"{cid} has pulled")
+
+    def acknowledged(self, cid: str, ack: Ack) -> None:
+        """Simulated in stacks, no client pushes."""
+        raise AssertionError(f"{cid} has pushed")
+
+    def _assigned(
+        self, who: int, given: Assignment, received: Seconds, nbytes: int
+    ) -> Assignment:
+        """What all controllers give a task; ``given`` is what the server's do."""
         if self._controls is not None:
             self._queue.put(received, RECEIVES, who)
             given = joined(given, self._controls.assign(who, received, nbytes))
@@ -415,7 +430,7 @@ class StackedClients:
         self.grant()
         self._world.tell(UpdatesDecided(at=self._clock.now, count=self._state.applied))
 
-    def _acknowledged(self, who: int) -> None:
+    def _hear(self, who: int) -> None:
         """A client hears the verdict, and waits for a task."""
         verdict = self._messages.hear(who)
         if self._work.takes_back(verdict):  # its next steps are taken again

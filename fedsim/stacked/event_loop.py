@@ -36,8 +36,8 @@ class Clients(Protocol):
     def hear_and_wait(self, who: int) -> None:
         """A client hears a verdict at a time when nobody can get a task."""
 
-    def grant(self) -> None:
-        """Starts the clients that wait and may train now."""
+    def proceed(self) -> None:
+        """Makes the version that is due, and starts clients that may train now."""
 
 
 class EventLoop:
@@ -117,9 +117,13 @@ class EventLoop:
     def _expire(self) -> None:
         """The first lease ends."""
         now, _, who, number = self._queue.expiries.popleft()
+        leases, name = self._rounds.leases, self._names[who]
         self._clock.now = now
-        if self._rounds.leases.expire(self._names[who], number):
-            self._clients.grant()
+        if leases.awaits(name, number):
+            if self._messages.wait:  # they arrived before
+                self._clients.decide()
+            leases.expire(name, number)
+            self._clients.proceed()
 
     def _arrive_in_a_row(self) -> bool:
         """Lets updates arrive until the server decides on them.
@@ -160,7 +164,7 @@ class EventLoop:
         """When something happens next that is no client's doing."""
         expiries, others = self._queue.expiries, self._clock.queue
         leases, names = self._rounds.leases, self._names
-        while expiries and not leases.holds(names[expiries[0][2]], expiries[0][3]):
+        while expiries and not leases.awaits(names[expiries[0][2]], expiries[0][3]):
             expiries.popleft()
         next_timer = others[0][:2] if others else NEVER
         return min(expiries[0], next_timer) if expiries else next_timer

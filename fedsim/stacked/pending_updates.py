@@ -61,6 +61,10 @@ class Entering(NamedTuple):
         """What the training took; None: unknown."""
         return self.given.measured
 
+    @property
+    def flaw(self) -> None:
+        """Updates of stacks are finite and not too large."""
+
 
 class PendingUpdates:
     """What has arrived, in this order."""
@@ -107,13 +111,12 @@ class PendingUpdates:
     def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
         """Who got another verdict than that it is accepted, and what follows."""
         entering, self._entering = self._entering, []
-        decisions, actions = self._rounds.enter(
-            entering, entering[-1].at, _rows(entering)
-        )
+        at = entering[-1].at
+        decisions = self._rounds.enter(entering, at, _rows(entering))
         refused, add = list[tuple[int, Verdict]](), self._log.add
         for update, decision in zip(entering, decisions, strict=True):
             _, base, samples, counts, who, at, seq, given, stack, row, *_ = update
-            verdict, weight, staleness = decision
+            verdict, weight, staleness, _ = decision
             if verdict is not Verdict.ACCEPTED:
                 refused.append((who, verdict))
             told = TallyRow(  # by position: by names takes twice the time
@@ -135,7 +138,7 @@ class PendingUpdates:
                 stack.nbytes[row],
             )
             add(told, counts)
-        return refused, actions
+        return refused, self._rounds.advance()
 
     def clients(self) -> Iterator[int]:
         """The clients of these updates."""

@@ -165,6 +165,7 @@ def pull_reply(reply: Reply, asked: Epoch) -> pb.PullReply:
         density=task.density if task and task.density != 1 else None,
         samples=task.samples or 0 if task else 0,
         reason=reply.reason,
+        task_proof=task.proof if task else 0,
     )
 
 
@@ -190,6 +191,7 @@ def read_pull_reply(message: pb.PullReply, pull: Pull, body: Bytes = b"") -> Rep
             kind=_TASK_KINDS[message.task],
             evaluate=message.evaluate,
             lease=message.lease,
+            proof=message.task_proof,
             work=_read_share(message, "work"),
             density=_read_share(message, "density"),
             samples=message.samples or None,
@@ -275,6 +277,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         digest=b"" if is_small else digest_bytes(push.digest),
         measured=measured_of(push.measured),
         metrics=push.metrics,
+        task=push.task,
     )
 
 
@@ -312,6 +315,7 @@ def read_push(message: pb.PushHeader, cid: str, payload: Bytes, digest: str) -> 
         if message.HasField("measured")
         else None,
         metrics=dict(message.metrics) or None,
+        task=message.task,
     )
 
 

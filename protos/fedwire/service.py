@@ -12,7 +12,7 @@ from fedwire.texts import cleaned
 from fedwire.v1 import federation_pb2 as pb
 
 SERVICE = "fedwire.v1.Federation"
-PROTOCOLS = (2,)  # the versions spoken here
+PROTOCOLS = (3,)  # the versions spoken here
 
 MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length

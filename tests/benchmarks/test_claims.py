@@ -19,7 +19,16 @@ from benchmarks.claims.lost_uploads import (
     Setting,
     rare_uploads_lost,
 )
-from benchmarks.claims.report import Cell, Check, Report, Scale, at_least, at_most
+from benchmarks.claims.report import (
+    Cell,
+    Check,
+    Report,
+    Scale,
+    at_least,
+    at_most,
+    difference,
+    ratio,
+)
 from benchmarks.claims.setup import DigitsMLP, Federation, Trainee, in_rounds
 from benchmarks.series import runs
 from fedcore.compressors import (
@@ -206,6 +215,26 @@ def test_the_exit_code_says_whether_a_claim_failed(
     assert command.main(["2"]) == 1
     assert "claim 2: FAIL" in capsys.readouterr().out
     assert command.main(["2", "--quick"]) == 0
+
+
+def test_a_bound_that_is_missed_by_chance_fails_no_claim(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more, less = Cell([32.0, 44.0, 33.0, 35.0]), Cell([26.0, 28.0, 25.0, 27.0])
+    estimate = ratio(more, less)
+    assert estimate.value == pytest.approx(36 / 26.5)
+    assert difference(more, less).error == pytest.approx(
+        np.std([6, 16, 8, 8], ddof=1) / 2
+    )
+    near, far = at_most("a", estimate, 1.3), at_most("a", estimate, 1.1)
+    assert (near.is_close, far.is_close) == (True, False)
+    assert at_least("a", estimate, 1.4).is_close
+    assert not at_least("a", estimate, 1.3).is_close  # it holds
+    for check, code in ((near, 0), (far, 1), (at_most("a", 1.35, 1.3), 1)):
+        report = _report(check)
+        monkeypatch.setitem(command.CLAIMS, 2, partial(_given, report))
+        assert command.main(["2"]) == code
+        assert ("may be chance" in capsys.readouterr().out) == (code == 0)
 
 
 def test_saving_keeps_other_claims_and_earlier_runs(

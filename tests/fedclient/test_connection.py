@@ -239,7 +239,7 @@ def test_a_server_that_chooses_an_unknown_protocol_is_told() -> None:
         enrolled(protocol=9)
     with pytest.raises(ProtocolError, match="chose protocol 0"):
         enrolled()
-    enrolled(protocol=2, heartbeat=2.0)
+    enrolled(protocol=3, heartbeat=2.0)
 
 
 def test_an_older_server_is_told() -> None:

@@ -54,7 +54,7 @@ def records(folder: Path, kind: type) -> list[Any]:
     return [record for record in found if isinstance(record, kind)]
 
 
-def test_a_paused_run_takes_updates_and_gives_no_tasks(tmp_path: Path) -> None:
+def test_a_paused_run_takes_nothing_in_and_gives_no_tasks(tmp_path: Path) -> None:
     with served(tmp_path, timeouts={**QUICK, "drain": 1.0, "linger": 0.0}) as server:
         folder = folder_of(server)
         with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
@@ -65,9 +65,10 @@ def test_a_paused_run_takes_updates_and_gives_no_tasks(tmp_path: Path) -> None:
             told = bob.pull()
             assert told.task == pb.TASK_KIND_NONE
             assert told.reason == "the operator has paused the run: new sensors"
-            assert ann.push(GOOD).answer == pb.ANSWER_ACCEPTED
+            kept = ann.push(GOOD)
+            assert (kept.answer, kept.reason) == (pb.ANSWER_RETRY, told.reason)
             status = ask_status(server.address)
-            assert (status["version"], status["paused"]) == (1, "new sensors")
+            assert (status["version"], status["paused"]) == (0, "new sensors")
             assert "new sensors" in shown(status_table(status))
             assert "has paused the run" in shown(LiveView(server.progress)._draw())
             assert server.lines("paused")[0]["reason"] == "new sensors"
@@ -75,7 +76,7 @@ def test_a_paused_run_takes_updates_and_gives_no_tasks(tmp_path: Path) -> None:
             assert again.exit_code == 78
             sentence = f"error: {folder}: the run is paused already: new sensors\n"
             assert again.stderr == sentence
-            assert command("resume", folder).stdout == "goes on at version 1\n"
+            assert command("resume", folder).stdout == "goes on at version 0\n"
             assert bob.pull().task == pb.TASK_KIND_TRAIN
             assert "is not paused" in command("resume", folder).stderr
             assert ask_status(server.address)["paused"] is None

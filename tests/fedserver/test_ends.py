@@ -162,10 +162,11 @@ def test_what_comes_after_the_end_is_rejected_with_the_reason(tmp_path: Path) ->
     with (
         served(tmp_path, **config) as server,
         Peer(server.address) as peer,
+        Peer(server.address, "late") as late_peer,
     ):
-        peer.pull()
+        late_peer.pull()
         peer.push(GOOD)
-        late = peer.push(GOOD)
+        late = late_peer.push(GOOD)
         assert late.answer == pb.ANSWER_REJECTED_CLOSED
         assert late.reason == "the run has ended: 1 versions"
 

@@ -158,8 +158,8 @@ def test_every_line_of_the_log_is_json_with_its_time(server: Served) -> None:
     work(server)
     lines = server.lines()
     assert [line["event"] for line in lines] == [
-        *("configured", "enrolled", "leased", "decided", "stepped", "decided")
-    ][1:]
+        *("enrolled", "leased", "decided", "stepped", "leased", "decided")
+    ]
     assert all("time" in line for line in lines)
     assert {line["client"] for line in lines if "client" in line} == {"ann"}
 

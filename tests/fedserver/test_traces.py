@@ -55,6 +55,7 @@ def one_task(address: str, phases: Any) -> None:
     epoch = epoch_name(enrolled.epoch)
     reply = connection.pull(Pull(cid="", nonce=1, epoch=epoch))
     assert not isinstance(reply, Refusal)
+    assert reply.task is not None
     with phases.one("compute"):
         payload = packed(ones())
     push = Push(
@@ -66,6 +67,7 @@ def one_task(address: str, phases: Any) -> None:
         digest=content_digest(payload),
         settled=NOTHING_SETTLED,
         samples=1,
+        task=reply.task.proof,
     )
     assert connection.push(push, again=False).answer is Verdict.ACCEPTED
     phases.close()

@@ -126,8 +126,8 @@ def test_a_config_that_cannot_be_simulated_is_refused(
 
 @pytest.mark.parametrize(
     "algorithm",
-    [{"min_clients": 101}, {"kind": "fed_avg", "buffer": 101, "deadline": None}],
-    ids=["min_clients", "buffer"],
+    [{"min_clients": 101}, {"kind": "fed_avg", "buffer": 101, "minimum": 101}],
+    ids=["min_clients", "minimum"],
 )
 def test_an_algorithm_that_needs_more_clients_than_there_are_is_refused(
     algorithm: dict[str, Any], tmp_path: Path
@@ -281,11 +281,10 @@ def test_a_client_gives_up_after_five_failures_in_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        {"kind": "fed_avg", "buffer": 4, "deadline": None},
         {"kind": "fed_avg", "buffer": 4, "minimum": 4},
         {"kind": "fed_buff", "min_clients": 4},
     ],
-    ids=["no deadline", "minimum", "min_clients"],
+    ids=["minimum", "min_clients"],
 )
 def test_where_too_few_are_left_for_a_version_the_run_ends(
     algorithm: dict[str, Any], tmp_path: Path

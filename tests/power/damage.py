@@ -266,7 +266,7 @@ def _cut_with_an_update(folder: Path, number: int) -> None:
             at=state.at, fresh_epoch=f"{number:016x}", reason="repaired"
         )
         actions = coordinator.handle(event)
-        push = push_of(state, CIDS[0], rng)
+        push = push_of(coordinator, CIDS[0], rng)
         actions += coordinator.handle(UpdatePushed(at=state.at, push=push))
         journal.cut(state.at, [a.record for a in actions if isinstance(a, Persist)])
     journal.close()

@@ -17,9 +17,9 @@ import numpy as np
 
 from fedclient.store import ClientStore
 from fedcore import payloads
+from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import ClientEnrolled, UpdatePushed
-from fedcore.coordinator.state import ServerState
 from fedcore.errors import JournalError, StateError
 from fedcore.params import content_digest
 from fedcore.participant import ParticipantState, Sent
@@ -65,7 +65,7 @@ class Life:
         if cid not in state.clients:
             event = ClientEnrolled(at=float(self._number), cid=cid, name=cid)
             self.group.feed(event)
-        push = push_of(state, cid, self._rng)
+        push = push_of(self.run.coordinator, cid, self._rng)
         at = float(self._number)
         self.group.feed(UpdatePushed(at=at, push=push))
         self._say(self.group.commit())
@@ -78,15 +78,18 @@ class Life:
         note_said(actions)
 
 
-def push_of(state: ServerState, cid: str, rng: np.random.Generator) -> Push:
+def push_of(coordinator: Coordinator, cid: str, rng: np.random.Generator) -> Push:
     """A client's next update."""
+    state, proofs = coordinator.state, coordinator.proofs
+    seq, version = state.clients[cid].seq, state.version
     update_D = rng.integers(-4, 5, SPEC.dim).astype(np.float32)
     payload = payloads.pack(dense_payload(update_D))
     return Push(
         cid=cid,
         epoch=state.epoch,
-        seq=state.clients[cid].seq + 1,
-        base=ModelName(state.epoch, state.version),
+        seq=seq + 1,
+        base=ModelName(state.epoch, version),
+        task=proofs.task(state.epoch, cid, version, seq),
         payload=payload,
         digest=content_digest(payload),
         settled=NOTHING_SETTLED,

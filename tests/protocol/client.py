@@ -62,6 +62,7 @@ class CheckedClient:
         self.ghost = self.saved_ghost = ClientGhost()
         self.sound = True
         self.training: tuple[ModelName, object] | None = None
+        self.has_flushed = False  # it may send its memory without a task once
         self.start: Start | None = None  # of steps that are taken ahead
         self.participant = Participant(
             self.algorithm, ParticipantState(cid, run_id, epoch)
@@ -138,16 +139,21 @@ class CheckedClient:
 
     # ------------------------------------------------------------ operations
 
-    def begin_training(self) -> bool:
+    def begin_training(self, *, hasty: bool) -> bool:
+        """Begins on the model that it holds; a hasty client needs no task."""
         state = self.participant.state
         if state.held is None or state.public_D is None:
             return False
+        base = ModelName(state.held.epoch, state.held.version)
+        if not (hasty or self.has_task(base)):
+            return False
         self.start = start_ahead(self.algorithm, state)
-        self.training = (
-            ModelName(state.held.epoch, state.held.version),
-            state.public_D,
-        )
+        self.training = base, state.public_D
         return True
+
+    def has_task(self, base: ModelName) -> bool:
+        """Whether the server has given it a task that its next message may use."""
+        return base in self.participant._tasks
 
     def finish_training(self, delta: Exact, samples: int, number: int) -> None:
         """The update of a task; the raw mass is in the books from here on."""
@@ -161,7 +167,7 @@ class CheckedClient:
         before = self._memory()
         delta_D = delta.astype(np.float32)
         self.participant.finish(
-            Trained(delta_D, samples=samples), base, Key.root(number)
+            Trained(delta_D, samples=samples, steps=1), base, Key.root(number)
         )
         self.ghost.raw = self.ghost.raw + delta
         if not delta.any() and state.pending is None:
@@ -199,7 +205,7 @@ class CheckedClient:
         assert meet is not None
         end_D = np.append(own_D - steps.astype(np.float32), np.float32(1))
         delta_D, kept = meet(public_D, end_D)
-        task = Trained(delta_D, samples=samples, kept=kept)
+        task = Trained(delta_D, samples=samples, steps=1, kept=kept)
         self.participant.finish(task, base, Key.root(number))
         if is_hasty or base.epoch != state.epoch:
             return

@@ -14,12 +14,26 @@ OVERLAPPING = Setting(overlap=True)
 
 def trains(who: int, update: int = 1) -> list[Step]:
     """A client makes a message; ``update`` says which."""
-    return [("begin", who, 1), ("finish", who, update)]
+    return [("fetch", who, 1), ("begin", who, 1), ("finish", who, update)]
 
 
 def counts(who: int, update: int = 1) -> list[Step]:
     """A client's update is accepted, and the client knows."""
     return [*trains(who, update), ("push", who, 1), ("deliver", 0, 1), ("answer", 0, 1)]
+
+
+def counts_past(who: int, update: int) -> list[Step]:
+    """The same, past one other message that waits on its way to the server."""
+    return [*trains(who, update), ("push", who, 1), ("deliver", 1, 1), ("answer", 0, 1)]
+
+
+def intrudes(times: int) -> list[Step]:
+    """Somebody pushes what it was given no task for."""
+    steps: list[Step] = []
+    for number in range(times):
+        steps += [("intrude", number, 5 * number + 1), ("deliver", 0, 1)]
+        steps.append(("answer", 0, 1))
+    return steps
 
 
 def pulls(who: int) -> list[Step]:
@@ -396,6 +410,83 @@ DISASTERS: dict[str, tuple[Setting, list[Step]]] = {
             ("answer", 0, 1),
             ("answer", 0, 1),
             ("leave", 0, 1),
+        ],
+    ),
+    "one more message of the same client reaches a cohort after a restart": (
+        SYNCHRONOUS,
+        [
+            *counts(0),
+            ("kill_server", 0, 1),
+            ("start_server", 0, 1),
+            *counts(0, 2),
+            *counts(1, 4),
+            *counts(2, 5),
+        ],
+    ),
+    "a cohort is extended at its deadline": (
+        Setting(synchronous=True, deadline=True, minimum=2),
+        [
+            *counts(0),
+            *trains(1, 2),
+            *(("timer", number, 1) for number in range(4)),
+            *counts(0, 4),
+            ("push", 1, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "a client leaves while its cohort trains": (
+        SYNCHRONOUS,
+        [
+            ("fetch", 1, 1),
+            *counts(0),
+            ("flush", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            *counts(1, 2),
+            *counts(2, 4),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "a client leaves with what its memory holds": (
+        ASYNCHRONOUS,
+        [
+            *counts(0),
+            *counts(1, 2),
+            ("flush", 0, 1),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            ("leave", 0, 1),
+        ],
+    ),
+    "a copy of a pull is late, and its client trains on another version": (
+        ASYNCHRONOUS,
+        [
+            ("pull", 0, 1),
+            ("duplicate", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+            ("begin", 0, 1),
+            *counts_past(1, 1),
+            *counts_past(2, 2),
+            ("deliver", 0, 1),
+            ("finish", 0, 4),
+            ("push", 0, 1),
+            ("deliver", 0, 1),
+            ("answer", 0, 1),
+        ],
+    ),
+    "a task of a history that was left is shown in the next": (
+        ASYNCHRONOUS,
+        [
+            ("backup", 0, 1),
+            *intrudes(6),
+            ("restore", 0, 1),
+            *intrudes(40),
         ],
     ),
     "a client missed many messages, each of which was rounded": (

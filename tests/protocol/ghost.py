@@ -5,6 +5,7 @@ double precision from the records of the journal and from what clients did, and 
 world compares.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.records import (
     Closed,
     Decided,
@@ -29,6 +31,7 @@ from fedcore.protocol import Verdict
 from fedcore.typing import Bytes
 from fedrun.journal.codec import Row
 from tests.protocol.parts import (
+    BUFFER,
     INITIAL,
     PLAIN,
     SAMPLES_CAP,
@@ -73,7 +76,12 @@ class ServerGhost:
     rules: Rules = PLAIN
     momentum: Exact = field(default_factory=nothing)
     square: Exact = field(default_factory=lambda: np.ones(SPEC.dim))
-    stale: int = 0  # accepted updates that were late
+    stale: int = 0  # accepted updates of tasks that were late
+    learnt: int = 0  # accepted updates of tasks
+    synchronous: bool = False
+    places: int = BUFFER  # of a client in a version
+    entered: Counter[str] = field(default_factory=Counter)  # by client, this version
+    flushed: set[str] = field(default_factory=set)  # clients that sent a farewell
     closed: bool = False
     paused: bool = False
     names: dict[str, str] = field(default_factory=dict)  # of client ids
@@ -81,9 +89,15 @@ class ServerGhost:
 
     @classmethod
     def of(
-        cls, records: Iterable[Row], tolerance: float, rules: Rules
+        cls,
+        records: Iterable[Row],
+        tolerance: float,
+        rules: Rules,
+        algorithm: AlgorithmConfig,
     ) -> "ServerGhost":
         ghost = cls(tolerance=tolerance, rules=rules)
+        ghost.synchronous = algorithm.synchronous
+        ghost.places = 1 if algorithm.synchronous else algorithm.places or BUFFER
         for record in records:
             ghost.apply(record)
         return ghost
@@ -101,7 +115,7 @@ class ServerGhost:
             share = 1.0 if self.rules.weigh_by == "updates" else samples
             self.waiting = self.waiting + record.weight * share * self.accepted[name]
             self.samples += share
-            self.stale += record.staleness > 0
+            self.check_vote(record)
         elif isinstance(record, Closed):
             self.closed = True
         elif isinstance(record, Stepped):
@@ -115,14 +129,32 @@ class ServerGhost:
             sent = record.payload
             self.public = before - vector(sent) if sent else self.exact
             self.check_contraction(before)
-            self.waiting, self.samples = nothing(), 0.0
+            self.waiting, self.samples, self.entered = nothing(), 0.0, Counter()
         elif isinstance(record, HistoryForked):
             if record.epoch in self.epochs:
                 raise ViolationError(f"two histories have the name {record.epoch}")
             self.epochs.append(record.epoch)
 
+    def check_vote(self, record: Decided) -> None:
+        """I20: a client counts once in a cohort, and in a buffer for its places.
+
+        Beside that, who leaves sends the rest of its memory, once.
+        """
+        cid = record.cid
+        if record.task:
+            self.stale += record.staleness > 0
+            self.learnt += 1
+        else:
+            if cid in self.flushed or record.steps:
+                raise ViolationError(f"I20: {record} has no task")
+            self.flushed.add(cid)
+        if record.task or self.synchronous:
+            self.entered[cid] += 1
+        if self.entered[cid] > self.places:
+            raise ViolationError(f"I20: {cid} enters a version {self.entered} times")
+
     def check_operator(self, record: Row) -> None:
-        """I19: a paused run gives no training, and nobody hears an evicted client."""
+        """I19: a paused run gives no training, takes nothing in, hears no evicted."""
         match record:
             case Paused() | Unpaused():
                 if self.paused == isinstance(record, Paused):
@@ -134,6 +166,8 @@ class ServerGhost:
                 self.out.discard(record.name)
             case Leased(task="train") if self.paused:
                 raise ViolationError(f"I19: {record.cid} is given a task in a pause")
+            case Decided() if self.paused and not self.closed:
+                raise ViolationError(f"I19: {record.cid} is decided on in a pause")
             case Enrolled():
                 self.names[record.cid] = record.name
         cid = getattr(record, "cid", "")
@@ -157,12 +191,12 @@ class ServerGhost:
 
     def check_decision(self, record: Decided) -> None:
         """I17: verdict and weight follow from the decisions before this one."""
-        unlucky = is_unlucky(record.samples, len(self.accepted))
+        unlucky = is_unlucky(record.samples, self.learnt)
         if record.verdict is Verdict.ACCEPTED:
             want = halved(record.staleness, self.stale)
             if record.weight != want or unlucky or self.closed:
                 raise ViolationError(f"I17: accepted with {record.weight}, not {want}")
-        elif record.verdict is Verdict.REJECTED_POLICY and not unlucky:
+        elif record.verdict is Verdict.REJECTED_POLICY and record.task and not unlucky:
             raise ViolationError(f"I17: {record.samples} samples are no bad luck")
 
     def check_contraction(self, before: Exact) -> None:

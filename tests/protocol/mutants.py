@@ -290,13 +290,13 @@ def receipt_before_durable(stack: ExitStack) -> None:
 
 @mutant
 def receipt_stored_after_the_ack(stack: ExitStack) -> None:
-    def decide(self: ServerState, record: Any, payload: Any) -> None:
+    def settle(self: ServerState, record: Any) -> None:
         row = self.clients[record.cid]
         waiting = getattr(self, "_waiting", None)
         if waiting is not None:
             waiting[0].receipt = waiting[1]
         before = row.receipt
-        old(self, record, payload)
+        old(self, record)
         self._waiting = (row, row.receipt)  # type: ignore[attr-defined]
         if record.seq % 2 == 0:
             row.receipt = before or Receipt(0, "", Verdict.ACCEPTED, 0.0, 0)
@@ -308,25 +308,26 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
         row.receipt = kept
         return answer
 
-    old = _swap(stack, ServerState, "decide", decide)
+    old = _swap(stack, ServerState, "settle", settle)
     old_acknowledge = _swap(stack, coordinator_module, "acknowledged", acknowledge)
 
 
 @mutant
 def verdict_recomputed_on_a_duplicate(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any, *more: Any) -> Any:
-        row = self.state.clients.get(message.cid)
+    def push(self: Coordinator, event: Any) -> Any:
+        message, row = event.push, self.state.clients.get(event.push.cid)
         if row is not None and row.seq == message.seq and row.receipt is not None:
             row.receipt = row.receipt._replace(seq=message.seq - 1)
-        return old(self, message, *more)
+        return old(self, event)
 
     old = _swap(stack, Coordinator, "_push", push)
 
 
 @mutant
 def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Any, *more: Any) -> Any:
-        [*others, last] = old(self, message, *more)
+    def push(self: Coordinator, event: Any) -> Any:
+        [*others, last] = old(self, event)
+        message = event.push
         row = self.state.clients.get(message.cid)
         answer = last.ack.answer if isinstance(last, SendAck) else None
         if answer is Answer.OTHER_EPOCH and row is not None:
@@ -374,8 +375,8 @@ def claims_need_no_proof(stack: ExitStack) -> None:
 
 @mutant
 def a_push_opens_a_history(stack: ExitStack) -> None:
-    def push(self: Coordinator, message: Push, *more: Any) -> Any:
-        before, answers = self.unproved, old(self, message, *more)
+    def push(self: Coordinator, event: Any) -> Any:
+        before, answers = self.unproved, old(self, event)
         if self.unproved == before:
             return answers
         reason = "somebody knows a later state than this one"
@@ -705,10 +706,10 @@ def deadline_makes_a_version_after_the_end(stack: ExitStack) -> None:
 
 @mutant
 def old_lease_ends_a_newer_one(stack: ExitStack) -> None:
-    def holds(self: Leases, cid: str, number: int) -> bool:
+    def awaits(self: Leases, cid: str, number: int) -> bool:
         return self.busy.get(cid) is not None
 
-    _swap(stack, Leases, "holds", holds)
+    _swap(stack, Leases, "awaits", awaits)
 
 
 @mutant
@@ -720,3 +721,153 @@ def old_hold_answers_a_newer_pull(stack: ExitStack) -> None:
         return old(self, timer._replace(number=pull.nonce))
 
     old = _swap(stack, Pulls, "hold_passed", passed)
+
+
+# ------------------------------------------------------------------ tasks and votes
+
+
+def _tasks_without(place: int, value: Any) -> Mutant:
+    """The proof of a task does not depend on one of epoch, client, version and seq."""
+
+    def forget(stack: ExitStack) -> None:
+        def task(self: Authenticator, *told: Any) -> int:
+            return old(self, *told[:place], value, *told[place + 1 :])
+
+        old = _swap(stack, Authenticator, "task", task)
+
+    return forget
+
+
+MUTANTS |= {
+    "tasks_of_any_history": _tasks_without(0, ""),
+    "tasks_of_any_client": _tasks_without(1, ""),
+    "tasks_of_any_version": _tasks_without(2, 0),
+    "tasks_that_are_used_twice": _tasks_without(3, 0),
+    "snapshot_without_who_has_entered": _dumps(
+        lambda scalars: scalars.update(entered={})
+    ),
+}
+
+
+@mutant
+def tasks_need_no_proof(stack: ExitStack) -> None:
+    _swap(stack, Authenticator, "allows", lambda *_: True)
+
+
+@mutant
+def tasks_of_another_run(stack: ExitStack) -> None:
+    """The proof is made without the secret of the run."""
+    secret = b"known to anybody"
+
+    def task(self: Authenticator, *told: Any) -> int:
+        return old(Authenticator(secret), *told)
+
+    old = _swap(stack, Authenticator, "task", task)
+
+
+@mutant
+def a_task_ends_with_its_lease(stack: ExitStack) -> None:
+    def has_task(self: Coordinator, push: Push) -> bool:
+        lease = self.rounds.leases.busy.get(push.cid)
+        return lease is not None and lease.version == push.base.version
+
+    _swap(stack, Coordinator, "_has_task", has_task)
+
+
+@mutant
+def a_task_is_that_of_the_newest_pull(stack: ExitStack) -> None:
+    """A delayed copy of a pull would take a task away from its client."""
+
+    def grant(self: Rounds, at: float) -> Any:
+        grants = old(self, at)
+        for lease in grants.leases:
+            newest[lease.cid] = lease.version
+        return grants
+
+    def has_task(self: Coordinator, push: Push) -> bool:
+        known = newest.get(push.cid, push.base.version)
+        return known == push.base.version and old_has_task(self, push)
+
+    newest: dict[str, int] = {}
+    old = _swap(stack, Rounds, "grant", grant)
+    old_has_task = _swap(stack, Coordinator, "_has_task", has_task)
+
+
+@mutant
+def any_message_may_be_a_farewell(stack: ExitStack) -> None:
+    def is_farewell(self: Coordinator, push: Push) -> bool:
+        return not push.steps
+
+    _swap(stack, Coordinator, "_is_farewell", is_farewell)
+
+
+@mutant
+def whoever_leaves_needs_a_task(stack: ExitStack) -> None:
+    _swap(stack, Coordinator, "_is_farewell", lambda *_: False)
+
+
+@mutant
+def whoever_leaves_enters_a_cohort_again(stack: ExitStack) -> None:
+    _swap(stack, Coordinator, "_is_crowded", lambda *_, **__: False)
+
+
+@mutant
+def who_has_delivered_is_kept_in_memory_alone(stack: ExitStack) -> None:
+    def begin(self: Rounds, at: float) -> None:
+        entered, self.state.entered = self.state.entered, {}
+        old(self, at)
+        self.state.entered = entered
+
+    old = _swap(stack, Rounds, "begin", begin)
+    _swap(stack, ServerState, "entries_of", lambda *_: 0)
+
+
+@mutant
+def a_replacement_is_drawn_from_the_cohort(stack: ExitStack) -> None:
+    def arrive(self: Leases, cid: str) -> None:
+        delivered, self.delivered = self.delivered, {}
+        self._members.pop(cid, None)
+        old(self, cid)
+        self.delivered = delivered
+
+    old = _swap(stack, Leases, "arrive", arrive)
+    _swap(stack, Leases, "validate", lambda _: None)
+
+
+@mutant
+def a_deadline_forgets_who_has_delivered(stack: ExitStack) -> None:
+    def extend(self: Leases) -> None:
+        gone, self.delivered = self.delivered, {}
+        old(self)
+        for cid in gone:
+            self._members.pop(cid, None)
+            self._place(cid)
+
+    old = _swap(stack, Leases, "extend_cohort", extend)
+    _swap(stack, Leases, "validate", lambda _: None)
+
+
+@mutant
+def a_buffer_has_places_without_end(stack: ExitStack) -> None:
+    def line_up(self: Leases, cid: str) -> None:
+        self._free[cid] = None
+
+    _swap(stack, Leases, "_line_up", line_up)
+    _swap(stack, Leases, "validate", lambda _: None)
+
+
+@mutant
+def a_paused_run_takes_late_updates_in(stack: ExitStack) -> None:
+    _swap(stack, coordinator_module, "why_waiting", lambda _: "")
+
+
+@mutant
+def a_pause_is_a_verdict(stack: ExitStack) -> None:
+    def answer(push: Push, told: Any, reason: str = "") -> Any:
+        made = old(push, told, reason)
+        if told is not Answer.RETRY:
+            return made
+        verdict = Verdict.REJECTED_POLICY
+        return replace(made, ack=replace(made.ack, answer=verdict))
+
+    old = _swap(stack, coordinator_module, "answered", answer)

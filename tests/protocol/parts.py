@@ -156,6 +156,8 @@ def algorithm_config(
     deadline: bool,
     synchronous: bool,
     overlap: bool = False,
+    places: int | None = None,
+    minimum: int = 1,
 ) -> AlgorithmConfig:
     """A recipe whose numbers are all dyadic, by rule; its cap never binds.
 
@@ -169,8 +171,10 @@ def algorithm_config(
         weigh_by=rules.weigh_by,
         samples_cap=SAMPLES_CAP,
         buffer=BUFFER,
-        minimum=1,
+        minimum=minimum,
         synchronous=synchronous,
+        over_selection=1.5 if synchronous else 1.0,
+        places=places,
         deadline=5.0 if deadline else None,
         staleness_limit=0 if synchronous else LIMIT,
         staleness=Halving(),

@@ -12,7 +12,7 @@ OPERATED = 24  # acts of an operator, in a schedule that has one
 CALM = {
     "pull": 10, "begin": 12, "finish": 14, "push": 14, "deliver": 30, "answer": 30,
     "commit": 4, "duplicate": 2, "lose": 1, "snapshot": 1, "timer": 2,
-    "late_timer": 1, "forge": 2,
+    "late_timer": 1, "forge": 2, "intrude": 2,
 }  # fmt: skip
 STORM = {
     "pull": 10, "begin": 10, "finish": 12, "push": 14, "deliver": 24, "answer": 22,
@@ -20,7 +20,7 @@ STORM = {
     "kill_server": 2, "start_server": 6, "snapshot": 2, "backup": 1, "restore": 1,
     "roll_back": 1, "timer": 3, "lost_client": 1, "flush": 1, "leave": 1,
     "lose_disk": 1, "copy_disk": 1, "restore_disk": 1, "forge": 4,
-    "late_timer": 2,
+    "late_timer": 2, "intrude": 3,
 }  # fmt: skip
 
 

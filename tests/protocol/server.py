@@ -6,7 +6,7 @@ from typing import Any
 
 from fedcore.coordinator.actions import Action, SendReply, SetTimer
 from fedcore.coordinator.events import Event, Timer, TimerFired
-from fedcore.coordinator.records import HistoryForked, Stepped
+from fedcore.coordinator.records import Decided, HistoryForked, Stepped
 from fedcore.protocol import Epoch
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig
@@ -38,6 +38,7 @@ class CheckedServer:
         self.timers: dict[Timer, float] = {}
         self.past: list[Timer] = []  # that have fired, and may come once more
         self.released: list[Action] = []
+        self.decisions: list[Decided] = []  # all that were ever made
         self.up = False
         self._restored = False
         self.branch = 0  # counts rollbacks that nobody announced
@@ -67,7 +68,8 @@ class CheckedServer:
         return GroupCommit(self.run)
 
     def _ghost(self, records: list[Row]) -> ServerGhost:
-        return ServerGhost.of(records, self.tolerance, self.rules)
+        algorithm = self.config.algorithm
+        return ServerGhost.of(records, self.tolerance, self.rules, algorithm)
 
     def feed(self, event: Event) -> None:
         """Handles an event; nothing leaves before the commit."""
@@ -83,6 +85,8 @@ class CheckedServer:
             self.ghost.apply(record)
             if isinstance(record, Stepped):
                 self._armed = None
+            if isinstance(record, Decided):
+                self.decisions.append(record)
         for action in actions:
             if isinstance(action, SetTimer) and action.timer.kind == "deadline":
                 self._armed = action.timer
@@ -96,7 +100,8 @@ class CheckedServer:
     ) -> None:
         """I18: a timer ends what it was set for, and nothing that came later."""
         made = [record for record in records if isinstance(record, Stepped)]
-        if made and (timer != self._armed or self.ghost.closed):
+        early = [record for record in made if record.reason != "complete"]
+        if (made and self.ghost.closed) or (early and timer != self._armed):
             raise ViolationError(f"I18: {timer} made a version")
         for cid, lease in busy.items():
             now = self.run.coordinator.rounds.leases.busy.get(cid)
@@ -104,7 +109,7 @@ class CheckedServer:
                 continue
             ended = now is None or now.number != lease.number
             own = timer.kind == "lease" and timer == ("lease", cid, lease.number)
-            if ended and not own and timer != self._armed:
+            if ended and not own and timer != self._armed and not made:
                 raise ViolationError(f"I18: {timer} ended the lease of {cid}")
         replies = [a for a in actions if isinstance(a, SendReply)]
         if timer.kind == "hold" and any(a.reply.nonce != timer.number for a in replies):

@@ -27,14 +27,16 @@ from fedcore.coordinator.events import (
     UpdatePushed,
 )
 from fedcore.coordinator.records import (
+    Decided,
     Evicted,
     Paused,
     Readmitted,
     SnapshotOrdered,
     Unpaused,
 )
+from fedcore.coordinator.updates import NO_TASK
 from fedcore.errors import ProtocolError
-from fedcore.params import digest
+from fedcore.params import content_digest, digest
 from fedcore.participant import Outcome, OutdatedError
 from fedcore.payloads import dense_payload, pack
 from fedcore.proofs import Authenticator
@@ -87,6 +89,8 @@ class Setting:
     snapshots: bool = False  # one after each commit
     real_disks: bool = False  # client states in SQLite files, too
     overlap: bool = False  # clients train on while their messages travel
+    places: int | None = None  # of a client in a buffer
+    minimum: int = 1  # updates that are enough at the deadline
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Setting":
@@ -102,7 +106,12 @@ class Setting:
             ),
             snapshots=rng.random() < 0.1,
             real_disks=rng.random() < 0.1,
-        )
+        ).divided(rng.random() < 0.5)
+
+    def divided(self, one_each: bool) -> "Setting":
+        """The setting where each client has one place in a buffer, or its share."""
+        places = 1 if one_each and not self.synchronous else None
+        return replace(self, places=places)
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,8 @@ class World:
             deadline=self.setting.deadline,
             synchronous=self.setting.synchronous,
             overlap=self.setting.overlap,
+            places=self.setting.places,
+            minimum=self.setting.minimum,
         )
         federation = FederationConfig(
             algorithm=config,
@@ -215,6 +226,9 @@ class World:
         self.bases: dict[
             tuple[str, int, str], ModelName
         ] = {}  # what was really trained on
+        self.given: dict[Proof, tuple[str, ModelName]] = {}  # to whom, on what
+        self.used: dict[tuple[int, Proof], int] = {}  # by which message
+        self.entitled: set[tuple[str, int, str]] = set()  # messages of honest tasks
         self.verdicts: dict[tuple[int, str, str, int, str], object] = {}
         self.digests: dict[tuple[int, str, int], str] = {}
         self.clients = []
@@ -290,10 +304,24 @@ class World:
         self._send(client.participant.pull(self._nonce))
         self._say(f"{client.cid} pulls (nonce {self._nonce})")
 
+    def do_fetch(self, a: int, b: int) -> None:
+        """A client asks for model and work, and its answer comes before all others."""
+        client = self._client(a)
+        if not self.server.up:
+            return
+        self._pull(client)
+        self._take(self.to_server.pop(), 1)
+        for place, (cid, message) in enumerate(self.to_clients):
+            if cid == client.cid and getattr(message, "nonce", 0) == self._nonce:
+                del self.to_clients[place]
+                self._hear(cid, message, b)
+                return
+
     def do_begin(self, a: int, b: int) -> None:
         """A client begins to train on the model that it holds."""
         client = self._client(a)
-        if not client.participant.state.left and client.begin_training():
+        is_hasty = b % 8 == 0
+        if not client.participant.state.left and client.begin_training(hasty=is_hasty):
             assert client.training is not None
             self._say(f"{client.cid} begins to train on {client.training[0]}")
 
@@ -308,11 +336,16 @@ class World:
             delta = delta * 0
         samples = 0 if b % 23 == 0 else REFUSED_SAMPLES if b % 17 == 0 else 1 + b % 5
         base, before = client.training[0], client.participant.state.pending
+        is_honest = client.has_task(base)
         client.finish_training(delta, samples, b)
         pending = client.participant.state.pending
         if pending is not None and pending is not before:
             push = pending.push
             self.bases[push.cid, push.seq, push.digest] = base
+            name = (push.cid, push.seq, push.digest)
+            self.entitled.discard(name)  # of one that was not saved, it may be
+            if is_honest and push.base == base:
+                self.entitled.add(name)
         self._end_of_transaction(
             client, b, f"{client.cid} finishes ({samples} samples)"
         )
@@ -327,8 +360,14 @@ class World:
 
     def do_flush(self, a: int, b: int) -> None:
         """A client that will leave sends all that its memory holds."""
-        client = self._client(a)
+        client, seq = self._client(a), self._client(a).participant.state.seq
+        settled = client.participant.state.settled.seq
         if client.participant.flush():
+            pending = client.participant.state.pending
+            if pending is not None and settled and not client.has_flushed:
+                push = pending.push
+                self.entitled.add((push.cid, push.seq, push.digest))
+            client.has_flushed |= client.participant.state.seq > seq
             self._end_of_transaction(client, b, f"{client.cid} flushes its memory")
 
     def do_leave(self, a: int, b: int) -> None:
@@ -403,6 +442,42 @@ class World:
         else:
             self._send(forged(rng, cid, self._nonce, epoch, ahead, self.proofs))
         self._say(f"forged: {_brief(self.to_server[-1])}")
+
+    def do_intrude(self, a: int, b: int) -> None:
+        """Somebody who was given nothing pushes, with whatever it can get hold of."""
+        rng, state = random.Random(a << 16 | b), self.server.run.coordinator.state
+        if rng.random() < 0.4:
+            self._nonce += 1
+            self._send(Pull(cid=FORGER, nonce=self._nonce, epoch=state.epoch))
+            return
+        row, epoch = state.clients.get(FORGER), state.epoch
+        seq, other = (0 if row is None else row.seq) + 1, Authenticator(OTHER_SECRET)
+        base = rng.randrange(state.version + 1)
+        own = [proof for proof, (cid, _) in self.given.items() if cid == FORGER]
+        task = rng.choice(
+            [
+                *(0, rng.getrandbits(64), other.task(epoch, FORGER, base, seq - 1)),
+                *[*own[-4:], *list(self.given)[-4:]],
+                *(proof for _, proof in self.proofs.versions[-2:]),
+            ]
+        )
+        payload = pack(dense_payload(np.ones(len(INITIAL), np.float32)))
+        push = Push(
+            cid=FORGER,
+            epoch=epoch,
+            seq=seq,
+            base=ModelName(epoch, self.given[task][1].version)
+            if task in self.given and rng.random() < 0.5
+            else ModelName(epoch, base),
+            payload=payload,
+            digest=content_digest(payload),
+            settled=NOTHING_SETTLED,
+            samples=1,
+            steps=rng.randrange(2),
+            task=task,
+        )
+        self._send(push)
+        self._say(f"intruded: {_brief(push)}")
 
     # -------------------------------------------------------------- network steps
 
@@ -495,7 +570,7 @@ class World:
         timers = sorted(self.server.timers)
         if timers and self.server.up:
             timer = timers[a % len(timers)]
-            del self.server.timers[timer]
+            self.at = max(self.at, self.server.timers.pop(timer))
             self._fire(timer, b)
 
     def do_late_timer(self, a: int, b: int) -> None:
@@ -577,9 +652,12 @@ class World:
     def _feed(self, event: Any, b: int) -> None:
         """Handles an event; often the commit comes later."""
         epochs_before = len(self.server.ghost.accepted)
+        decided = len(self.server.decisions)
         self.server.feed(event)
         if isinstance(event, UpdatePushed):
             self._check_epoch(event.push, epochs_before)
+            for record in self.server.decisions[decided:]:
+                self._check_task(event.push, record)
         if b % 4:
             self.server.commit()
             self._release()
@@ -595,12 +673,25 @@ class World:
         ):
             raise ViolationError(f"I11: accepted, but trained on {base.epoch}")
 
+    def _check_task(self, push: Push, record: Decided) -> None:
+        """I21: an accepted update has a task of its own; I22: an honest one has it."""
+        if record.verdict is Verdict.ACCEPTED and record.task:
+            if self.given.get(push.task) != (push.cid, push.base):
+                raise ViolationError(f"I21: {_brief(push)} was given no task")
+            use = (self.server.rollbacks, push.task)
+            if self.used.setdefault(use, push.seq) != push.seq:
+                raise ViolationError(f"I21: {_brief(push)} uses a task again")
+        name = (push.cid, push.seq, push.digest)
+        if record.reason == NO_TASK.reason and name in self.entitled:
+            raise ViolationError(f"I22: {_brief(push)} is refused, and had a task")
+
     def _release(self) -> None:
         """What the server says is on its way."""
         for action in self.server.released:
             match action:
                 case SendReply():
                     self._note_digest(action.reply)
+                    self._note_task(action)
                     self.proofs.hear(action.cid, action.reply)
                     self.to_clients.append((action.cid, action.reply))
                 case SendAck():
@@ -624,6 +715,13 @@ class World:
             raise ViolationError(
                 f"I10: {name} was {self.verdicts[name]}, now {ack.answer}"
             )
+
+    def _note_task(self, action: SendReply) -> None:
+        """Takes note of a task that somebody was given."""
+        task, patch = action.reply.task, action.reply.patch
+        if task is not None and task.kind == "train":
+            base = ModelName(patch.epoch, patch.version)
+            self.given[task.proof] = action.cid, base
 
     def _note_digest(self, reply: Reply) -> None:
         """A model has one name, and a name means one model."""
@@ -706,20 +804,40 @@ class World:
                 self._drain_network()
                 self.do_pull(i, 0)
                 self._drain_network()
+            self._end_rounds()
             arrived = all(self._arrived(client) for client in self.clients)
             quiet = quiet + 1 if arrived and before == self.server.durable_epoch else 0
             if quiet == 2:
+                self._end_run()
                 self.check(at_rest=True)
                 return
         raise ViolationError("drain: clients do not reach the server's model")
+
+    def _end_run(self) -> None:
+        """Everybody gets the last model."""
+        self._feed(StopRequested(at=self.at, reason="the end"), 1)
+        for i in range(len(self.clients)):
+            self.do_pull(i, 0)
+            self._drain_network()
+        newest = self.server.run.coordinator.state.version
+        held = [client.participant.state.held for client in self.clients]
+        if any(each is None or each.version != newest for each in held):
+            raise ViolationError(f"drain: not all hold version {newest}, but {held}")
+
+    def _end_rounds(self) -> None:
+        """Nobody trains any more, so who leaves a cohort waits for nobody."""
+        for cid in list(self.server.run.coordinator.rounds.leases.present):
+            self._feed(ClientLost(at=self.at, cid=cid), 1)
+        for timer in [t for t in self.server.timers if t.kind == "complete"]:
+            self.at = max(self.at, self.server.timers.pop(timer))
+            self._feed(TimerFired(at=self.at, timer=timer), 1)
 
     def _arrived(self, client: CheckedClient) -> bool:
         state, published = client.participant.state, self.server.run.coordinator.state
         return (
             state.pending is None
             and state.held is not None
-            and (state.held.epoch, state.held.version)
-            == (published.epoch, published.version)
+            and state.held.epoch == published.epoch
         )
 
     def _drain_network(self) -> None:

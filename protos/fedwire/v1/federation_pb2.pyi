@@ -277,7 +277,7 @@ class Receipt(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., digest: _Optional[bytes] = ..., verdict: _Optional[_Union[Answer, str]] = ..., weight: _Optional[float] = ..., version: _Optional[int] = ..., proof: _Optional[int] = ...) -> None: ...
 
 class PullReply(_message.Message):
-    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left", "work", "density", "samples", "reason")
+    __slots__ = ("refused", "retry_after", "kind", "epoch", "version", "digest", "lengths", "patch", "from_byte", "receipt", "accepted", "task", "evaluate", "lease", "done", "proof", "left", "work", "density", "samples", "reason", "task_proof")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +299,7 @@ class PullReply(_message.Message):
     DENSITY_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    TASK_PROOF_FIELD_NUMBER: _ClassVar[int]
     refused: Answer
     retry_after: float
     kind: PatchKind
@@ -320,10 +321,11 @@ class PullReply(_message.Message):
     density: float
     samples: int
     reason: str
-    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ..., work: _Optional[float] = ..., density: _Optional[float] = ..., samples: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    task_proof: int
+    def __init__(self, refused: _Optional[_Union[Answer, str]] = ..., retry_after: _Optional[float] = ..., kind: _Optional[_Union[PatchKind, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., lengths: _Optional[_Iterable[int]] = ..., patch: _Optional[bytes] = ..., from_byte: _Optional[int] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., accepted: _Optional[_Iterable[int]] = ..., task: _Optional[_Union[TaskKind, str]] = ..., evaluate: bool = ..., lease: _Optional[float] = ..., done: bool = ..., proof: _Optional[int] = ..., left: _Optional[int] = ..., work: _Optional[float] = ..., density: _Optional[float] = ..., samples: _Optional[int] = ..., reason: _Optional[str] = ..., task_proof: _Optional[int] = ...) -> None: ...
 
 class PushHeader(_message.Message):
-    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest", "measured", "metrics")
+    __slots__ = ("key", "epoch", "seq", "base", "settled", "settled_verdict", "samples", "steps", "update_norm", "memory_norm", "loss", "oldest", "counts", "has_counts", "payload", "crc32", "size", "digest", "measured", "metrics", "task")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +353,7 @@ class PushHeader(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     epoch: int
     seq: int
@@ -371,7 +374,8 @@ class PushHeader(_message.Message):
     digest: bytes
     measured: Measured
     metrics: _containers.ScalarMap[str, float]
-    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., metrics: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    task: int
+    def __init__(self, key: _Optional[bytes] = ..., epoch: _Optional[int] = ..., seq: _Optional[int] = ..., base: _Optional[int] = ..., settled: _Optional[int] = ..., settled_verdict: _Optional[_Union[Answer, str]] = ..., samples: _Optional[int] = ..., steps: _Optional[int] = ..., update_norm: _Optional[float] = ..., memory_norm: _Optional[float] = ..., loss: _Optional[float] = ..., oldest: _Optional[_Union[ModelName, _Mapping]] = ..., counts: _Optional[_Iterable[int]] = ..., has_counts: bool = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., size: _Optional[int] = ..., digest: _Optional[bytes] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., metrics: _Optional[_Mapping[str, float]] = ..., task: _Optional[int] = ...) -> None: ...
 
 class PushFrame(_message.Message):
     __slots__ = ("header", "chunk")

@@ -33,6 +33,7 @@ from fedcore.protocol import (
     NOTHING_SETTLED,
     Held,
     ModelName,
+    Proof,
     Pull,
     Push,
     Role,
@@ -106,21 +107,29 @@ class Desk:
     ) -> list[Action]:
         values_D = np.array(values or [1.0] * SPEC.dim, np.float32)
         payload = pack(dense_payload(values_D))
+        if not isinstance(base, ModelName):
+            base = ModelName(EPOCH, self.version if base is None else base)
         push = Push(
             cid=name,
             epoch=EPOCH,
             seq=seq,
-            base=base
-            if isinstance(base, ModelName)
-            else ModelName(EPOCH, self.version if base is None else base),
+            base=base,
             payload=payload,
             digest=content_digest(payload),
             settled=self.settled.get(name, NOTHING_SETTLED),
             samples=samples,
+            steps=1,
             counts=counts,
+            task=self.task_of(name, base.version),
         )
         event = UpdatePushed(at=self.at, push=replace(push, **changes))
         return self.feed(event)
+
+    def task_of(self, name: str, version: int) -> Proof:
+        """The proof of a task on a version, whether or not the client was given it."""
+        row = self.coordinator.state.clients.get(name)
+        seq = 0 if row is None else row.seq
+        return self.proofs.task(EPOCH, name, version, seq)
 
     def lose(self, name: str) -> list[Action]:
         return self.feed(ClientLost(at=self.at, cid=name))

@@ -78,18 +78,35 @@ def test_who_asks_for_work_in_a_pause_waits_and_hears_why() -> None:
     assert desk.given == ["a"]
 
 
-def test_updates_that_arrive_in_a_pause_count_and_make_versions() -> None:
+def test_a_paused_run_takes_nothing_in_and_clients_keep_their_messages() -> None:
     desk = desk_of("a", "b")
     desk.pull("a")
     desk.pull("b")
-    act(desk, Paused)
     desk.push("a", 1)
+    act(desk, Paused, reason="new sensors")
+    desk.push("a", 1)  # has its verdict, which it may hear again
     assert desk.ack.answer is Verdict.ACCEPTED
     desk.push("b", 1)
-    assert [record.version for record in desk.records(Stepped)] == [1]
+    answer: Any = desk.ack.answer
+    assert answer is Answer.RETRY
+    assert desk.ack.reason == "the operator has paused the run: new sensors"
+    assert desk.records(Decided) == []
     desk.pull("a")
     desk.pull("b")
     assert desk.given == []
+    act(desk, Unpaused)
+    desk.push("b", 1)
+    assert desk.ack.answer is Verdict.ACCEPTED
+    assert [record.version for record in desk.records(Stepped)] == [1]
+
+
+def test_a_paused_run_that_ends_rejects_what_arrives() -> None:
+    desk = desk_of("a")
+    desk.pull("a")
+    act(desk, Paused)
+    desk.feed(StopRequested(at=1.0, reason="enough"))
+    desk.push("a", 1)
+    assert desk.ack.answer is Verdict.REJECTED_CLOSED
 
 
 def paused_cohort() -> Desk:
@@ -132,13 +149,14 @@ def test_after_a_pause_a_deadline_passes_when_its_time_is_over() -> None:
     assert (stepped.reason, stepped.count) == ("deadline", 1)
 
 
-def test_a_version_in_a_pause_leaves_no_deadline_behind() -> None:
+def test_a_cohort_that_is_complete_in_a_pause_makes_its_version_after_it() -> None:
     desk = paused_cohort()
-    desk.push("b", 1)
-    assert desk.version == 1
-    desk.timers.clear()
+    desk.lose("b")
+    desk.at = 50.0
+    assert desk.version == 0
     act(desk, Unpaused)
-    assert not [timer for timer in desk.timers if timer.kind == "deadline"]
+    [stepped] = desk.records(Stepped)
+    assert (stepped.reason, stepped.count) == ("complete", 1)
 
 
 def test_versions_are_evaluated_in_a_pause() -> None:
@@ -390,8 +408,9 @@ class Operated(RuleBasedStateMachine):
         sent = [float(value), 1.0, 0.0, 0.0]
         seq = self.seq[name] + 1
         self.desk.push(name, seq, sent, base=base)
-        if name in self.out:
-            assert self.desk.ack.answer is Answer.UNKNOWN
+        if name in self.out or self.paused:
+            answer = Answer.UNKNOWN if name in self.out else Answer.RETRY
+            assert self.desk.ack.answer is answer
             assert self.desk.records(Decided) == []
             return
         [decided] = self.desk.records(Decided)

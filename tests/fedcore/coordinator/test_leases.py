@@ -30,7 +30,7 @@ class Watched(Leases):
         result = method(*args, **options)
         if name == "grant":
             touched = {lease.cid for lease in result}
-        elif name == "new_cohort":
+        elif name in ("begin_version", "extend_cohort"):
             touched = set(CLIENTS) if self._synchronous else set()
         else:  # a lease that is not held does not expire
             touched = set() if (name, result) == ("expire", False) else {args[0]}
@@ -53,26 +53,38 @@ class Plain:
         self.present: list[str] = []
         self.waiting: dict[str, None] = {}
         self.leases: dict[str, int | None] = {}  # None: ended, and not heard of since
+        self.newest: dict[str, int] = {}  # the number of everyone's newest lease
+        self.silent: set[str] = set()
         self.invited: set[str] = set()
-        self.delivered: list[str] = []
-        self.number = 0
+        self.members: set[str] = set()  # who was given this version
+        self.delivered: list[str] = []  # to this version, as often as each has
         self.clocks: dict[str, int] = {}
         self._slowest = 0
-        self.here: set[str] = set()  # who holds up others
-        self.begun: dict[str, int] = {}  # the number of everyone's newest lease
 
     @property
     def slowest(self) -> int:
         """Of those who hold up others; looked at after each change: it never falls."""
-        clocks = [self.clocks[cid] for cid in self.here]
+        here = {*self.present} - self.silent
+        clocks = [self.clocks[cid] for cid in here if cid in self.joined]
         self._slowest = max(self._slowest, min(clocks, default=0))
         return self._slowest
 
+    @property
+    def joined(self) -> set[str]:
+        """Who has asked for a task since it was last lost or silent."""
+        return {*self._joined}
+
+    _joined: frozenset[str] = frozenset()
+
     def join(self, cid: str) -> None:
-        if cid not in self.here:
+        if cid not in self._joined:
             self.clocks[cid] = max(self.clocks.get(cid, 0), self.slowest)
-            self.here.add(cid)
+            self._joined |= {cid}
             assert self.slowest >= 0
+
+    def part(self, cid: str) -> None:
+        self._joined -= {cid}
+        assert self.slowest >= 0
 
     @property
     def may_begin(self) -> list[str]:
@@ -80,8 +92,16 @@ class Plain:
         return [
             cid
             for cid in self.waiting
-            if ahead is None or self.clocks[cid] - self.slowest <= ahead
+            if self.delivered.count(cid) < self.places
+            and (ahead is None or self.clocks[cid] - self.slowest <= ahead)
         ]
+
+    @property
+    def places(self) -> int:
+        if self.config.places is not None:
+            return self.config.places
+        expected = len({*self.present} - self.silent)
+        return max(1, 2 * self.config.buffer // max(1, expected))
 
     @property
     def training(self) -> int:
@@ -97,7 +117,9 @@ class Plain:
     def arrive(self, cid: str) -> None:
         if cid not in self.present:
             self.present.append(cid)
-        self.leases.pop(cid, None)
+        self.silent.discard(cid)
+        if self.leases.pop(cid, None) is not None and self.config.synchronous:
+            self.invited.add(cid)
         self.waiting.pop(cid, None)
         self.waiting[cid] = None
         self.join(cid)
@@ -105,59 +127,91 @@ class Plain:
     def withdraw(self, cid: str) -> None:
         if cid in self.waiting:
             del self.waiting[cid]
-            self.here.discard(cid)
-            assert self.slowest >= 0
+            self.part(cid)
 
-    def deliver(self, cid: str) -> None:
+    def fail(self, cid: str) -> None:
+        self.stop(cid)
+        if cid not in self.waiting:
+            self.fall_silent(cid)
+
+    def fall_silent(self, cid: str) -> None:
+        self.silent.add(cid)
+        self.invited.discard(cid)
+        self.part(cid)
+
+    def stop(self, cid: str) -> None:
         self.present = [other for other in self.present if other != cid] + [cid]
         self.leases.pop(cid, None)
-        if cid not in self.delivered:
-            self.delivered.append(cid)
-        if cid not in self.here:
+        if cid not in self._joined:
             self.clocks[cid] = max(self.clocks.get(cid, 0), self.slowest)
         self.clocks[cid] += 1
         assert self.slowest >= 0
+
+    def deliver(self, cid: str) -> None:
+        self.stop(cid)
+        self.delivered.append(cid)
+        self.invited.discard(cid)
+
+    def refuse(self, cid: str) -> None:
+        self.delivered.remove(cid)
 
     def lose(self, cid: str) -> bool:
         was_there = cid in self.present
         self.present = [other for other in self.present if other != cid]
         self.waiting.pop(cid, None)
         self.leases.pop(cid, None)
+        self.silent.discard(cid)
         self.invited.discard(cid)
-        self.here.discard(cid)
-        assert self.slowest >= 0
+        self.part(cid)
         return was_there
 
     def expire(self, cid: str, number: int) -> bool:
-        is_newest = self.begun.get(cid, number) == number
-        is_over = cid in self.here - {*self.waiting} and is_newest
-        if is_over:
-            self.here.discard(cid)
-            assert self.slowest >= 0
-        if self.leases.get(cid) != number:
-            return is_over and self.config.ahead is not None
-        self.leases[cid] = None
+        is_here = cid in {*self.present} - {*self.waiting} - self.silent
+        if not is_here or self.newest.get(cid) != number:
+            return False
+        self.fall_silent(cid)
+        if cid in self.leases:
+            self.leases[cid] = None
         return True
 
-    def new_cohort(self) -> None:
+    def begin_version(self) -> None:
+        self.delivered = []
         if self.config.synchronous:
-            self.delivered, self.invited = [], set()
+            self.invited, self.members = set(), set()
+            self.leases = dict.fromkeys(self.leases)
+
+    def extend_cohort(self) -> None:
+        if self.config.synchronous:
+            self.invited = set()
             self.leases = dict.fromkeys(self.leases)
 
     def is_settled(self, accepted: int) -> bool:
-        return self.config.synchronous and not self.invited and self.room(accepted) <= 0
+        if not self.config.synchronous or self.invited:
+            return False
+        return self.room(accepted) <= 0 or not (self.fresh or self.tried)
 
     def has_room(self, accepted: int) -> bool:
         if not self.config.synchronous:
             return bool(self.may_begin)
-        return bool(self.ready) or self.room(accepted) > 0
+        some = self.fresh or self.tried
+        return bool(self.ready) or (bool(some) and self.room(accepted) > 0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everyone who is here is silent, has delivered, or had its chance."""
+        if not self.config.synchronous or self.training:
+            return False
+        out = self.leases.keys() | self.invited | {*self.fresh}
+        return not out - self.silent - {*self.delivered}
 
     def grant(self, accepted: int) -> set[str]:
         if len(self.present) < self.config.min_clients:
             return set()
         if self.config.synchronous:
-            self.invited |= set(self._idle()[: max(0, self.room(accepted))])
+            for idle in (self.fresh, self.tried):
+                self.invited |= set(idle[: max(0, self.room(accepted))])
             chosen = self.ready
+            self.members |= chosen
         else:
             limit = self.config.concurrency
             room = len(self.waiting) if limit is None else limit - self.training
@@ -169,22 +223,31 @@ class Plain:
             del self.waiting[cid]
         return chosen
 
-    def _idle(self) -> list[str]:
-        """Whoever has waited longest comes first, those who have delivered last."""
-        free = [c for c in self.present if c not in self.leases.keys() | self.invited]
-        waiting = [cid for cid in self.waiting if cid in free]
-        in_turn = waiting + [cid for cid in free if cid not in waiting]
-        fresh = [cid for cid in in_turn if cid not in self.delivered]
-        return fresh if self.config.once else fresh or in_turn
+    @property
+    def fresh(self) -> list[str]:
+        """Whoever is idle and had no chance yet; who has waited longest comes first."""
+        busy = self.leases.keys() | self.invited | {*self.delivered} | self.members
+        busy |= self.silent
+        in_turn = [*self.waiting, *self.present]
+        return [cid for cid in dict.fromkeys(in_turn) if cid not in busy]
+
+    @property
+    def tried(self) -> list[str]:
+        """Whoever waits again after its chance came to nothing."""
+        past = self.members - {*self.delivered} - self.invited
+        return [cid for cid in self.waiting if cid in past]
 
 
+WALK = ["arrive", "arrive", "deliver", "fail", "lose", "expire", "withdraw"]
 CONFIGS = {
     "a cohort": FedAvg(buffer=3, min_clients=2, selection=All()),
     "a cohort with spares": FedAvg(buffer=2, over_selection=1.5, selection=All()),
-    "a cohort that trains once": FedAvg(buffer=4, once=True, selection=All()),
+    "a cohort of everyone": FedAvg(buffer=7, selection=All()),
     "a cohort of one": FedAvg(buffer=1, selection=All()),
     "whoever is there": FedBuff(buffer=3, min_clients=2, selection=All()),
     "two at a time": FedBuff(buffer=3, concurrency=2, selection=All()),
+    "one place each": FedBuff(buffer=4, places=1, concurrency=3, selection=All()),
+    "shares that change": FedBuff(buffer=6, selection=All()),
     "in step": FedBuff(buffer=3, ahead=0, selection=All()),
     "two tasks ahead": FedBuff(buffer=3, ahead=2, min_clients=2, selection=All()),
 }
@@ -200,7 +263,7 @@ def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) 
     ended: list[tuple[str, int]] = [("a", 0)]  # leases of the past
     for _ in range(600):
         cid = rng.choice(clients)
-        what = rng.choice(["arrive", "arrive", "deliver", "lose", "expire", "withdraw"])
+        what = rng.choice(WALK)
         if what == "arrive":
             real.arrive(cid)
             plain.arrive(cid)
@@ -212,15 +275,25 @@ def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) 
         elif what == "deliver":
             real.deliver(cid)
             plain.deliver(cid)
-            accepted += 1
+            if rng.random() < 0.2:
+                real.refuse(cid)
+                plain.refuse(cid)
+            else:
+                accepted += 1
+        elif what == "fail":
+            real.fail(cid)
+            plain.fail(cid)
         elif what == "expire":
             past = rng.choice(ended)
             assert real.expire(*past) == plain.expire(*past)
-        if accepted >= config.buffer or rng.random() < 0.03:
-            version += accepted >= config.buffer
-            real.new_cohort(same_version=accepted < config.buffer)
-            plain.new_cohort()
-            accepted = accepted % config.buffer
+        assert real.is_complete == plain.is_complete
+        if accepted >= config.buffer or (accepted and real.is_complete):
+            version, accepted = version + 1, 0
+            real.begin_version()
+            plain.begin_version()
+        elif rng.random() < 0.03:
+            real.extend_cohort()
+            plain.extend_cohort()
         if rng.random() < 0.05:  # what is saved is all that there is
             saved, real = real.dump(), leases(config, Watched)
             real.load(saved)
@@ -232,8 +305,8 @@ def test_a_random_walk_grants_what_a_plain_account_grants(name: str, seed: int) 
         assert {lease.cid for lease in given} == plain.grant(accepted)
         for lease in given:
             assert lease.version == version
-            assert real.holds(lease.cid, lease.number)
-            plain.leases[lease.cid] = plain.begun[lease.cid] = lease.number
+            assert real.awaits(lease.cid, lease.number)
+            plain.leases[lease.cid] = plain.newest[lease.cid] = lease.number
             ended.append((lease.cid, lease.number))
         assert list(real.present) == plain.present
         assert list(real.waiting) == list(plain.waiting)
@@ -304,8 +377,8 @@ def test_a_lease_that_has_ended_ends_no_newer_one() -> None:
     (second,) = real.grant(0, 0)
     for other in (first.number, second.number + 1):
         assert not real.expire("a", other)
-        assert not real.holds("a", other)
-    assert real.holds("a", second.number)
+        assert not real.awaits("a", other)
+    assert real.awaits("a", second.number)
     assert real.expire("a", second.number)
     assert not real.expire("a", second.number)
 
@@ -332,13 +405,13 @@ def test_each_cohort_is_drawn_by_a_lot_of_its_own() -> None:
     assert drawn(leases(config), 0) == drawn(leases(config), 0)
     assert drawn(leases(config), 0) != drawn(leases(config), 1)
     melted = leases(config)
-    melted.new_cohort(same_version=True)
+    melted.extend_cohort()
     again = leases(config)
-    again.new_cohort(same_version=True)
-    again.new_cohort(same_version=True)
+    again.extend_cohort()
+    again.extend_cohort()
     later = leases(config)
-    later.new_cohort(same_version=True)
-    later.new_cohort(same_version=False)
+    later.extend_cohort()
+    later.begin_version()
     assert len({tuple(drawn(one, 0)) for one in (leases(config), melted, again)}) == 3
     assert drawn(later, 0) == drawn(leases(config), 0)
 
@@ -378,7 +451,7 @@ def test_what_is_saved_tells_who_trains_on_what() -> None:
         real.arrive(cid)
     real.grant(3, 0)
     real.expire("b", 2)
-    real.new_cohort(same_version=True)
+    real.extend_cohort()
     saved: Any = real.dump()
     again = leases(FedBuff(buffer=2, concurrency=2, selection=All()))
     again.load(saved)
@@ -394,7 +467,7 @@ def test_what_is_saved_tells_who_trains_on_what() -> None:
         ("no client waits and is busy", {"waiting": ["a", "b"]}),
         ("numbers of leases differ", {"busy": [["a", [0, 1]], ["c", [0, 1]]]}),
         ("numbers of leases were given", {"number": 0}),
-        ("places are for cohorts", {"_invited": ["b"]}),
+        ("places in a cohort are for cohorts", {"_invited": ["b"]}),
     ],
 )
 def test_what_breaks_an_invariant_is_not_loaded(name: str, broken: Any) -> None:
@@ -414,35 +487,114 @@ def test_each_state_has_its_transitions() -> None:
     }
 
 
-def test_a_bound_on_who_is_ahead_may_begin_in_the_middle_of_a_run() -> None:
-    before, after = leases(FedBuff(buffer=3)), leases(FedBuff(buffer=3, ahead=0))
-    for cid in ("slow", "fast", "late"):
-        before.arrive(cid)
-    number = {lease.cid: lease.number for lease in before.grant(0, 0)}
-    before.expire("late", number["late"])
-    before.deliver("fast")
-    before.arrive("fast")
-    after.load(before.dump())
-    after.validate()
-    assert [lease.cid for lease in after.grant(0, 0)] == ["fast"]
-    after.deliver("fast")
-    after.arrive("fast")
-    assert not after.grant(0, 0)  # it waits for the slow one, and not for the late one
-    after.deliver("slow")
-    assert [lease.cid for lease in after.grant(0, 0)] == ["fast"]
-
-
-@pytest.mark.parametrize("once", [False, True])
-def test_a_client_trains_a_version_again_unless_it_trains_it_once(once: bool) -> None:
-    real = leases(FedAvg(buffer=3, once=once), Watched)
+def test_a_client_delivers_to_a_version_of_a_cohort_once() -> None:
+    real = leases(FedAvg(buffer=3), Watched)
     for cid in "ab":
         real.arrive(cid)
     assert len(real.grant(0, 0)) == 2
     real.deliver("a")
     real.arrive("a")
-    assert [lease.cid for lease in real.grant(0, 1)] == ([] if once else ["a"])
+    assert not real.grant(0, 1)
     real.arrive("c")
-    assert [lease.cid for lease in real.grant(0, 1)] == (["c"] if once else [])
-    real.new_cohort(same_version=False)
-    if once:  # a new version is for all who are here and idle
-        assert [lease.cid for lease in real.grant(1, 0)] == ["a"]
+    assert [lease.cid for lease in real.grant(0, 1)] == ["c"]
+    real.begin_version()  # is for all who are here and idle
+    assert [lease.cid for lease in real.grant(1, 0)] == ["a"]
+
+
+@pytest.mark.parametrize("how", ["fail", "lose", "refuse", "expire"])
+def test_whoever_does_not_deliver_is_replaced_by_another_client(how: str) -> None:
+    real = leases(FedAvg(buffer=2, selection=All()), Watched)
+    for cid in "abc":
+        real.arrive(cid)
+    first, _ = real.grant(0, 0)
+    assert first.cid == "a"
+    if how == "expire":
+        real.expire("a", first.number)
+    elif how == "refuse":
+        real.deliver("a")
+        real.refuse("a")
+    else:
+        getattr(real, how)("a")
+    assert [lease.cid for lease in real.grant(0, 0)] == ["c"]
+    real.arrive("a")  # and gets another chance only if nobody else is left
+    assert not real.grant(0, 0)
+    real.lose("c")
+    assert [lease.cid for lease in real.grant(0, 0)] == ["a"]
+
+
+def test_a_client_that_asks_again_while_it_trains_keeps_its_place() -> None:
+    real = leases(FedAvg(buffer=1), Watched)
+    for cid in "abcdefg":
+        real.arrive(cid)
+    (lease,) = real.grant(0, 0)
+    for _ in range(20):
+        real.arrive(lease.cid)
+        assert [again.cid for again in real.grant(0, 0)] == [lease.cid]
+
+
+def test_a_cohort_is_complete_when_nobody_is_left_who_can_deliver() -> None:
+    real = leases(FedAvg(buffer=5, selection=All()), Watched)
+    for cid in "abcd":
+        real.arrive(cid)
+    numbers = {lease.cid: lease.number for lease in real.grant(0, 0)}
+    real.deliver("a")
+    real.fail("b")
+    real.lose("c")
+    assert not real.is_complete  # d trains
+    real.extend_cohort()
+    assert not real.is_complete  # and still does, though its lease has ended
+    real.expire("d", numbers["d"])
+    assert real.is_complete
+    real.arrive("e")
+    assert not real.is_complete  # it can be given this version
+
+
+def test_a_fast_client_gets_twice_its_fair_share_of_a_buffer() -> None:
+    real = leases(FedBuff(buffer=6), Watched)
+    for cid in "abcd":
+        real.arrive(cid)
+    assert len(real.grant(0, 0)) == 4
+    for accepted in range(3):  # 6 / 4 is 1.5
+        real.deliver("a")
+        real.arrive("a")
+        given = [lease.cid for lease in real.grant(0, accepted)]
+        assert given == (["a"] if accepted < 2 else [])
+    real.lose("b")  # now its share is 2
+    assert [lease.cid for lease in real.grant(0, 3)] == ["a"]
+    real.deliver("a")
+    real.arrive("a")
+    assert not real.grant(0, 4)
+    real.begin_version()
+    assert [lease.cid for lease in real.grant(1, 0)] == ["a"]
+
+
+def test_clients_that_train_for_ever_leave_their_share_to_others() -> None:
+    real = leases(FedBuff(buffer=4), Watched)
+    for cid in "abcd":
+        real.arrive(cid)
+    numbers = {lease.cid: lease.number for lease in real.grant(0, 0)}
+    for _ in range(2):
+        real.deliver("a")
+        real.arrive("a")
+        real.grant(0, 0)
+    assert real.state_of("a") is ClientState.WAITING
+    for cid in "bcd":
+        real.expire(cid, numbers[cid])
+    assert [lease.cid for lease in real.grant(0, 0)] == ["a"]
+
+
+@pytest.mark.parametrize("clients", range(1, 12))
+@pytest.mark.parametrize("buffer", [1, 2, 3, 5, 10])
+def test_a_buffer_fills_whoever_is_there(clients: int, buffer: int) -> None:
+    """The places of all clients together are never fewer than the buffer has."""
+    real = leases(FedBuff(buffer=buffer), Watched)
+    names = [f"c{number}" for number in range(clients)]
+    for accepted in range(buffer):
+        for cid in names:
+            if real.state_of(cid) not in (ClientState.TRAINING, ClientState.WAITING):
+                real.arrive(cid)
+        real.grant(0, accepted)
+        busy = [cid for cid in names if real.state_of(cid) is ClientState.TRAINING]
+        real.deliver(busy[0])
+        shares = max(1, 2 * buffer // clients)
+        assert max(real.delivered.values()) <= shares

@@ -81,11 +81,11 @@ def test_other_settings_reach_the_state() -> None:
 
 
 def test_another_aggregator_begins_with_a_buffer_of_its_own() -> None:
-    desk = desk_of("a", buffer=1)
+    desk = desk_of("a", "b", "c", buffer=1)
     desk.push("a", 1)
     amended(desk, FedBuff(buffer=3, aggregator=CoordinateMedian()))
-    for seq, value in ((2, 1.0), (3, 50.0), (4, 2.0)):
-        desk.push("a", seq, [value] * 4)
+    for name, seq, value in (("a", 2, 1.0), ("b", 1, 50.0), ("c", 1, 2.0)):
+        desk.push(name, seq, [value] * 4)
     assert desk.coordinator.state.exact_D.tolist() == [-3.0] * 4
 
 

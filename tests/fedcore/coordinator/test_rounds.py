@@ -30,6 +30,7 @@ from fedcore.coordinator.events import (
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import Closed, Stepped
 from fedcore.coordinator.settings import StopConfig
+from fedcore.coordinator.updates import Flaw
 from fedcore.measured import Measured
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import ModelName, Pull, Verdict
@@ -69,6 +70,7 @@ class Arrived(NamedTuple):
     loss: float | None = None
     measured: Measured | None = None
     folded: bool = False
+    flaw: Flaw | None = None
 
 
 class Direct:
@@ -106,17 +108,18 @@ class Direct:
 
     def ready(self, name: str, at: float) -> None:
         """It waits for a task."""
-        settled = self.rounds.is_settled
-        self.rounds.leases.arrive(name)
+        leases = self.rounds.leases
+        settled = self.rounds.is_settled and name in leases.delivered
+        leases.arrive(name)
         self.actions = []
         self.grant(at)
         assert not (settled and self.granted)
 
     def grant(self, at: float) -> None:
         """Gives tasks to the clients that wait."""
-        leases, timers = self.rounds.grant(at)
-        self.granted += leases
-        self.actions = [*self.actions, *timers]
+        grants = self.rounds.grant(at)
+        self.granted += grants.leases
+        self.actions = [*self.actions, *grants.actions]
 
     def deliver(self, name: str, at: float, update: Arrived) -> None:
         """Its update is there."""
@@ -139,16 +142,27 @@ class Direct:
             return
         updates, rows = zip(*self.inbox, strict=True)
         self.inbox = []
-        decisions, actions = self.rounds.enter(updates, at, rows if self.stacks else ())
+        decisions = self.rounds.enter(updates, at, rows if self.stacks else ())
         self.decided += [decision.verdict for decision in decisions]
-        self.actions = [*self.actions, *actions, *self.coordinator.pulls.answer()]
+        actions = [*self.rounds.advance(), *self.coordinator.pulls.answer()]
+        self.actions = [*self.actions, *actions]
         self.grant(at)
 
     def feed(self, event: Any) -> None:
         """What is no client's doing."""
         self.actions = []
         self.decide(event.at)
-        self.actions = [*self.actions, *self.coordinator.handle(event)]
+        self._start([*self.actions, *self.coordinator.handle(event)])
+
+    def proceed(self, at: float) -> None:
+        """A lease has ended: others may train, or nobody is left who can deliver."""
+        self.actions = []
+        self.decide(at)
+        self.coordinator.state.touch(at)
+        self._start([*self.actions, *self.coordinator.proceed()])
+
+    def _start(self, actions: list[Action]) -> None:
+        self.actions = actions
         started = [a.lease for a in self.actions if isinstance(a, StartTask)]
         self.granted += started
 
@@ -156,8 +170,8 @@ class Direct:
         """Who may train now, on which version."""
         granted, self.granted = self.granted, []
         for lease in granted:
-            assert self.rounds.leases.holds(lease.cid, lease.number)
-            assert not self.rounds.leases.holds(lease.cid, lease.number + 1)
+            assert self.rounds.leases.awaits(lease.cid, lease.number)
+            assert not self.rounds.leases.awaits(lease.cid, lease.number + 1)
         return {lease.cid: lease.version for lease in granted}
 
 
@@ -256,9 +270,8 @@ class Course:
         self.desk.feed(TimerFired(at=self.at, timer=newest))
         leases = self.direct.rounds.leases
         assert leases.expire(name, lease.number)
-        self.direct.actions = []
-        self.direct.grant(self.at)
-        assert not leases.holds(name, lease.number)
+        self.direct.proceed(self.at)
+        assert not leases.awaits(name, lease.number)
 
     def lose(self, name: str) -> None:
         self.training.pop(name, None)
@@ -386,7 +399,8 @@ def test_updates_wait_until_the_buffer_is_full_if_they_certainly_count() -> None
     for version in range(3):
         bases = [max(0, version - 1), version, version]
         assert [rounds.deliver("c0", base) for base in bases] == [False, False, True]
-        decisions, _ = rounds.enter(list(map(ones, bases)), 1.0)
+        decisions = rounds.enter(list(map(ones, bases)), 1.0)
+        rounds.advance()
         assert [each.staleness for each in decisions] == [version - b for b in bases]
         assert rounds.state.version == version + 1
     assert rounds.deliver("c0", 1)  # too late, it may be
@@ -405,6 +419,7 @@ def test_the_last_update_of_a_run_is_decided_on_at_once() -> None:
         waits = [rounds.deliver("c0", 0) for _ in range(size)]
         assert waits == [False] * (size - 1) + [True]
         rounds.enter([ones(0)] * size, 1.0)
+        rounds.advance()
     assert rounds.state.closed == "5 updates"
     assert rounds.deliver("c0", 0)
 
@@ -420,11 +435,12 @@ def test_an_update_that_may_be_refused_is_decided_on_at_once(
 
 def test_nobody_gets_a_task_while_the_cohort_trains() -> None:
     rounds = rounds_of(FedAvg(buffer=1))
+    for name in ("c0", "c1"):
+        rounds.leases.arrive(name)
     assert not rounds.is_settled
-    rounds.leases.arrive("c0")
-    assert len(rounds.grant(0.0)[0]) == 1
+    assert len(rounds.grant(0.0).leases) == 1
     assert rounds.is_settled
-    assert rounds.grant(0.0) == ((), ())
+    assert rounds.grant(0.0) == ((), (), ())
     rounds.close("over")
     assert not rounds.is_settled  # the next update is rejected
 

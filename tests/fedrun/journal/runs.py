@@ -42,7 +42,7 @@ class Written:
 
     def push(self, cid: str = "ann", value: float = 1.0) -> None:
         """A client delivers an update, which is made durable."""
-        state = self.run.coordinator.state
+        state, proofs = self.run.coordinator.state, self.run.coordinator.proofs
         if cid not in state.clients:
             self.group.feed(ClientEnrolled(at=1.0, cid=cid, name=cid))
         self.seq[cid] = self.seq.get(cid, 0) + 1
@@ -57,6 +57,7 @@ class Written:
             digest=content_digest(payload),
             settled=NOTHING_SETTLED,
             samples=1,
+            task=proofs.task(state.epoch, cid, state.version, state.clients[cid].seq),
         )
         self.group.feed(UpdatePushed(at=1.0, push=push))
         self.group.commit()

@@ -54,17 +54,19 @@ class Story(Written):
 
     def deliver(self, cid: str, value: float, **told: Any) -> None:
         """An update that tells more than it must."""
-        state = self.run.coordinator.state
+        state, proofs = self.run.coordinator.state, self.run.coordinator.proofs
         self.seq[cid] = self.seq.get(cid, 0) + 1
         payload = told.pop("payload", None)
         if payload is None:
             update_D = np.full(self.dim, value, np.float32)
             payload = payloads.pack(dense_payload(update_D))
+        base = told.get("base", ModelName(state.epoch, state.version))
         given: dict[str, Any] = {
             "cid": cid,
             "epoch": state.epoch,
             "seq": self.seq[cid],
-            "base": ModelName(state.epoch, state.version),
+            "task": proofs.task(state.epoch, cid, base.version, state.clients[cid].seq),
+            "base": base,
             "payload": payload,
             "digest": content_digest(payload),
             "settled": NOTHING_SETTLED,
