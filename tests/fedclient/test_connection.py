@@ -289,7 +289,7 @@ def test_a_time_that_nobody_can_wait_is_none(seconds: float) -> None:
 
 @pytest.mark.parametrize("heartbeat", [float("nan"), float("inf"), -1.0, 0.0])
 def test_a_heartbeat_that_cannot_be_is_refused(heartbeat: float) -> None:
-    reply = pb.EnrolReply(protocol=2, heartbeat=heartbeat)
+    reply = pb.EnrolReply(protocol=3, heartbeat=heartbeat)
     with (
         lying(enrol=lambda request, context: reply) as address,
         connected(address) as connection,
