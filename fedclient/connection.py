@@ -1,5 +1,6 @@
 """A client's calls to its server: they block, can be resumed, and explain failures."""
 
+import math
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from fedwire.frames import (
 )
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import digest_bytes, model_name, read_answer
+from fedwire.values import digest_bytes, model_name, read_answer, read_seconds
 
 from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter
@@ -107,6 +108,10 @@ class Connection:
             reply: pb.EnrolReply = self._stub.enrol(request, timeout=CALL)
         if reply.protocol not in PROTOCOLS:
             raise ProtocolError(f"{self.address} chose protocol {reply.protocol}")
+        if not 0 < reply.heartbeat < math.inf:
+            raise ProtocolError(
+                f"{self.address} wants a heartbeat every {reply.heartbeat} s"
+            )
         return reply
 
     def check(self, request: pb.CheckRequest) -> pb.CheckReply:
@@ -143,7 +148,7 @@ class Connection:
             first = read_reply(frame)
             if first.refused:
                 answer = read_answer(first.refused)
-                return Refusal(answer, first.retry_after, first.reason)
+                return Refusal(answer, read_seconds(first.retry_after), first.reason)
             self.transferred.carry("down", 0, first.patch, len(first.patch))
             body = first.patch or self._download(first, request, frames)
             next(frames, None)  # its end: a call that is left open is reset

@@ -26,6 +26,7 @@ from fedcore.errors import (
     LatecomerError,
     OtherRunError,
     RefusedError,
+    StateError,
     UnavailableError,
     WorkloadError,
 )
@@ -164,6 +165,7 @@ class Membership:
         if state is None:
             state = ParticipantState(cid_of(key), reply.run_id, epoch_name(reply.epoch))
         self.participant = Participant(self.algorithm, state)
+        _require_fit(self.participant.state, self.algorithm.spec.dim)
         if state.held is None and state.epoch == epoch_name(reply.epoch):
             initial_D = read_version_0(self._checkpoint, self._model, self.seed)
             self.participant.derive(initial_D, reply.origin.hex())
@@ -355,6 +357,23 @@ class Membership:
             _log.info("bytes of this session: %s", self.connection.transferred)
         self.connection.close()
         self.store.close()
+
+
+def _require_fit(state: ParticipantState, dim: int) -> None:
+    """Checks that what a client has kept is of the model that it trains.
+
+    Raises:
+        StateError: it is of another one.
+    """
+    kept = [state.public_D, state.memory_D]
+    if state.pending is not None:
+        kept.append(state.pending.residual_D)
+    for kept_D in kept:
+        if kept_D is not None and kept_D.shape != (dim,):
+            raise StateError(
+                f"the state of this client has {kept_D.size} values for a model of "
+                f"{dim}: it is of another one; join again with another --state"
+            )
 
 
 def read_algorithm(text: str, spec: ParamSpec, choices: Mapping[str, Any]) -> Algorithm:

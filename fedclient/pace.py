@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcore.errors import ConfigError
+from fedcore.text import brief
 from fedcore.typing import Seconds
+from fedrun.plain_files import read_plain
 
 
 class Stint(NamedTuple):
@@ -41,11 +43,11 @@ def read_pace(text: str) -> Pace:
         return Pace((Stint(seconds),))
     path = Path(text)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_plain(path).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"--pace {text}: expected seconds of at least 0, or a file with a line of "
-            "them for each task"
+            f"--pace {brief(text)}: expected seconds of at least 0, or a file with a "
+            "line of them for each task"
         ) from error
     read: list[Stint] = []
     for number, line in enumerate(lines, 1):
@@ -53,7 +55,7 @@ def read_pace(text: str) -> Pace:
         if (value := _seconds(number_of)) is None or word not in ("", LOST):
             raise ConfigError(
                 f"{path}:{number}: expected seconds of at least 0, and {LOST!r} behind "
-                f"them or nothing, got {line!r}"
+                f"them or nothing, got {brief(line)!r}"
             )
         read.append(Stint(value, word == LOST))
     if not read:

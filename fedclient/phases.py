@@ -20,6 +20,7 @@ from fedclient.transfer_counter import TransferCounter
 from fedcore.errors import ConfigError
 from fedcore.typing import JSON, Seconds
 from fedrun.phase_file import FORMAT, first_client
+from fedrun.plain_files import open_to_write
 from fedrun.tracing import Headers
 from fedrun.traffic import Way
 
@@ -122,9 +123,7 @@ class PhaseLog(Phases):
         """
         self._path, self._transferred = path, transferred
         self._before = first_client(path)
-        self._file: int | None = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-        )
+        self._file: int | None = open_to_write(path, os.O_APPEND)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -5,14 +5,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from fedwire.convert import pull_request, push_header
 
 from fedcore.labels import counts_array, counts_list
 from fedcore.measured import read_measured
 from fedcore.params import content_digest
 from fedcore.participant import Ledger, ParticipantState, Pending, Sent
-from fedcore.protocol import Abandoned, Held, ModelName, Push, Settled, Verdict
+from fedcore.protocol import (
+    Abandoned,
+    Held,
+    ModelName,
+    Pull,
+    Push,
+    Settled,
+    Verdict,
+)
 from fedcore.trees import Arrays, load_tree, save_tree
 from fedcore.typing import Vector
+from fedrun.fields import wrong_field
 
 _VECTORS = ("public", "memory", "residual", "payload")
 TREES = ("kept", "recalled", "controlled")
@@ -20,12 +30,28 @@ TREES = ("kept", "recalled", "controlled")
 
 
 def require_whole(state: ParticipantState) -> None:
-    """Checks the message in flight, which the server would refuse again and again.
+    """Checks that a state has the types that it should, and can be told to a server.
 
     Raises:
-        ValueError: its payload is not what was written.
+        ValueError, TypeError: it cannot, or the payload of the message in flight, which
+            the server would refuse again and again, is not what was written.
     """
+    if wrong := wrong_field(state):
+        raise ValueError(wrong)
+    if any(not sent.seq >= 0 for sent in state.history):
+        raise ValueError("a message of the history has no number")
+    pull = Pull(
+        cid=state.cid,
+        nonce=0,
+        epoch=state.epoch,
+        held=state.held,
+        abandoned=state.abandoned,
+        settled=state.settled,
+        history_from=state.seq,
+    )
+    pull_request(pull, b"")
     if state.pending is not None:
+        push_header(state.pending.push, b"")
         push = state.pending.push
         if content_digest(push.payload) != push.digest:
             raise ValueError("the message in flight is not what was written")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fedwire.keys import fresh_key
+from fedwire.keys import cid_of, fresh_key
 
 from fedclient.saved_state import (
     TREES,
@@ -23,11 +23,19 @@ from fedclient.saved_state import (
     trees_of,
     vectors_of,
 )
-from fedcore.errors import StateError
+from fedcore.errors import IMPOSSIBLE, ProtocolError, StateError
 from fedcore.participant import ParticipantState
+from fedcore.text import brief
 from fedcore.typing import Bytes
+from fedrun.json_text import read_json
 from fedrun.lock import FolderLock
-from fedrun.sqlite import ERRORS, connect_to_write, message, transaction
+from fedrun.sqlite import (
+    ERRORS,
+    connect_to_write,
+    message,
+    require_schema,
+    transaction,
+)
 
 SCHEMA_VERSION = 2  # 1 had no checksums
 _SCHEMA = """
@@ -79,6 +87,8 @@ class ClientStore:
                 f"{self._file} has schema {version}, this program knows up to "
                 f"{SCHEMA_VERSION}: use the newer program that wrote it"
             )
+        known = {0: "", SCHEMA_VERSION: _SCHEMA + _CHECKS}.get(version, _SCHEMA)
+        require_schema(self._db, known)
         if version < SCHEMA_VERSION:
             made = _CHECKS if version else _SCHEMA + _CHECKS
             self._db.executescript(
@@ -104,10 +114,11 @@ class ClientStore:
             for seq, in_model, payload in sent:
                 self._require(f"history/{seq}", payload, str(in_model))
         try:
-            state = state_of(json.loads(text), vectors, sent, kept_template)
+            state = state_of(read_json(text), vectors, sent, kept_template)
             require_whole(state)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError(f"{self._file} is damaged: {error}") from error
+        except IMPOSSIBLE as error:
+            why = f"{type(error).__name__}: {brief(str(error))}"
+            raise StateError(f"{self._file} is damaged: {why}") from error
         self._saved = state
         self._kept_names = tuple(
             name for name in vectors if name.partition(".")[0] in TREES
@@ -152,9 +163,10 @@ class ClientStore:
             kept = fresh_key().hex()
             self._keep(which, kept)
         try:
-            return bytes.fromhex(kept)
-        except ValueError as error:
+            cid_of(key := bytes.fromhex(kept))
+        except (ValueError, ProtocolError) as error:
             raise StateError(f"{self._file} is damaged: {which}: {error}") from error
+        return key
 
     def _fact(self, key: str) -> str | None:
         with self._explaining():
@@ -162,8 +174,9 @@ class ClientStore:
             row = self._db.execute(query, (key,)).fetchone()
             if row is None:
                 return None
-            self._require(f"facts/{key}", str(row[0]).encode())
-            return str(row[0])
+            text = str(row[0])
+            self._require(f"facts/{key}", text.encode(errors="replace"))
+            return text
 
     def _keep(self, key: str, value: str) -> None:
         with self._transaction():
@@ -258,6 +271,8 @@ class ClientStore:
         Raises:
             StateError: it is not.
         """
+        if not isinstance(content, bytes):
+            raise StateError(f"{self._file} is damaged: {_called(key)} is no bytes")
         query = "SELECT value FROM checks WHERE key = ?"
         row = self._db.execute(query, (key,)).fetchone()
         if row is not None and row[0] != _checksum(key, content, more):

@@ -17,6 +17,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from fedcore.text import from_peer
+
 Count = Annotated[int, Field(ge=1)]
 Versions = Annotated[int, Field(ge=0)]  # how many versions late
 Duration = Annotated[float, Field(gt=0)]  # seconds
@@ -215,7 +217,7 @@ def _choose(role: type[Method], given: Any) -> Method:
     if not isinstance(given, Mapping) or "kind" not in given:
         raise PydanticCustomError("no_kind", "needs a kind; kinds: {kinds}", context)
     if not isinstance(given["kind"], str) or given["kind"] not in choices:
-        context["given"] = str(given["kind"])
+        context["given"] = from_peer(str(given["kind"]))
         raise PydanticCustomError(
             "unknown_kind", "unknown {role} {given}; kinds: {kinds}", context
         )

@@ -24,6 +24,16 @@
         └── DiskError             the disk is full or fails, and may work again
 """
 
+IMPOSSIBLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What code raises that is given values which no program of ours has written."""
+
 
 class LatecomerError(Exception):
     """Base of all errors that are raised on purpose."""

@@ -40,8 +40,17 @@ def counts_list(counts_C: Counts | None) -> list[int] | None:
 
 
 def counts_array(counts: Sequence[int] | None) -> Counts | None:
-    """Counts from the plain numbers of :func:`counts_list`."""
-    return None if counts is None else np.array(counts, np.int64)
+    """Counts from the plain numbers of :func:`counts_list`.
+
+    Raises:
+        TypeError, ValueError: they are no such numbers.
+    """
+    if counts is None:
+        return None
+    read_C = np.array(counts) if len(counts) else np.zeros(0, np.int64)
+    if read_C.dtype != np.int64 or read_C.ndim != 1 or min(counts, default=0) < 0:
+        raise ValueError("expected label counts, whole numbers of at least 0")
+    return read_C
 
 
 def similarity(counts_C: Counts | None, labels_C: LabelSums) -> float:

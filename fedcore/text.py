@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 
 MOST_METRICS = 64  # in a report
 LONG_METRIC = 64  # characters of a metric's name
+LONG = 300  # characters of a value that a sentence shows
+LONG_SENTENCE = 1000  # characters of a peer's sentence that people are shown
 LAYOUT = "\n\t"  # of text in lines, such as a traceback
 
 
@@ -31,6 +33,16 @@ def printable(text: str, *, lines: bool = False) -> str:
         else mark.encode("unicode_escape").decode("ascii")
         for mark in text
     )
+
+
+def brief(text: str, most: int = LONG) -> str:
+    """The beginning of a text that may be of any length, in ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def from_peer(text: str) -> str:
+    """A peer's sentence as people are shown it: printable, and of bounded length."""
+    return brief(printable(brief(text, LONG_SENTENCE)), LONG_SENTENCE)
 
 
 def told(values: Mapping[str, float], samples: int) -> str:

@@ -8,6 +8,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from fedrun.plain_files import open_to_write
+
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 OTHERS = 0o077  # permissions of other users, which private files lack
 
@@ -65,26 +67,17 @@ def make_private(path: Path) -> None:
     """Lets only this user read a file; makes an empty one if there is none.
 
     SQLite gives the files beside a database the database's own mode.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file of its folder.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(path, flags, PRIVATE_FILE)
+    descriptor = open_to_write(path, mode=PRIVATE_FILE)
     try:
         with contextlib.suppress(PermissionError):
             if os.fstat(descriptor).st_mode & OTHERS:
                 os.fchmod(descriptor, PRIVATE_FILE)
     finally:
         os.close(descriptor)
-
-
-def ordinary_mode(path: Path) -> int:
-    """Returns the mode of files that this process writes for others (umask)."""
-    probe = path.with_name(f".{path.name}.mode")
-    descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        return os.fstat(descriptor).st_mode & 0o777
-    finally:
-        os.close(descriptor)
-        probe.unlink()
 
 
 def _sync(path: Path) -> None:

@@ -3,8 +3,7 @@
 import contextlib
 import errno
 import json
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,15 @@ from safetensors.numpy import save_file
 
 from fedcore.errors import ModelError
 from fedcore.params import NO_REST, ParamSpec, Rest
+from fedcore.text import brief
 from fedcore.typing import Vector
 from fedrun.checksums import CHECK, checksum_of
-from fedrun.durable import (
-    PRIVATE_FILE,
-    make_folder,
-    ordinary_mode,
-    sync_file,
-    sync_folder,
-)
+from fedrun.durable import make_folder, sync_file, sync_folder
+from fedrun.json_text import read_json
+from fedrun.plain_files import memory, replacing, require_regular, require_size
 
 SPEC, TIED, ABOUT = "latecomer.spec", "latecomer.tied", "latecomer.about"
 VERSION = "version"
-
-
-def rename(temporary: Path, path: Path) -> None:
-    """Durably moves a file, which was written beside its place, to its place."""
-    sync_file(temporary)
-    os.replace(temporary, path)
-    sync_folder(path.parent)
 
 
 def save_arrays(
@@ -44,21 +33,15 @@ def save_arrays(
     private: bool = True,
 ) -> None:
     """Writes a safetensors file durably: beside it first, then renamed."""
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     try:
-        save_file(contiguous, temporary, metadata)
-        temporary.chmod(PRIVATE_FILE if private else ordinary_mode(path))
-        rename(temporary, path)
-    except (SafetensorError, OSError) as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()  # it would take the room that others need
-        if isinstance(error, OSError):
-            raise
+        with replacing(path, private=private) as temporary:
+            save_file(contiguous, temporary, metadata)
+            sync_file(temporary)
+    except SafetensorError as error:
         raise OSError(errno.EIO, str(error), str(path)) from error
+    sync_folder(path.parent)
 
 
 def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
@@ -75,12 +58,16 @@ def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
+        require_size(path, require_regular(path).st_size, memory())
         with safe_open(path, "np") as file:
             yield file
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelError(f"{path}: not a safetensors file: {error}") from error
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}") from error
+    except (SafetensorError, TypeError, ValueError) as error:
+        text = brief(str(error))
+        raise ModelError(f"{path}: not a safetensors file: {text}") from error
 
 
 def save_model(
@@ -125,11 +112,27 @@ def load_rest(path: Path) -> Rest:
         metadata = file.metadata() or {}
         if SPEC not in metadata:
             return NO_REST
-        tied: dict[str, str] = json.loads(metadata.get(TIED, "{}"))
-        spec = ParamSpec.from_json(metadata[SPEC])
-        others = {*file.keys()} - {tensor.name for tensor in spec.tensors} - {*tied}
+        spec, tied = ParamSpec.from_json(metadata[SPEC]), _texts(metadata, TIED)
+        names = {tensor.name for tensor in spec.tensors}
+        if unknown := {*tied.values()} - names:
+            raise ValueError(f"{TIED}: there is no tensor {min(unknown)!a}")
+        others = {*file.keys()} - names - {*tied}
         frozen = {name: file.get_tensor(name) for name in sorted(others)}
-        return Rest(frozen, tied, json.loads(metadata.get(ABOUT, "{}")))
+        return Rest(frozen, tied, _texts(metadata, ABOUT))
+
+
+def _texts(metadata: Mapping[str, str], key: str) -> dict[str, str]:
+    """Returns texts by name, as JSON in the metadata of a file tells them.
+
+    Raises:
+        ValueError: it tells something else.
+    """
+    found = read_json(metadata.get(key, "{}"))
+    if not isinstance(found, dict) or any(
+        type(each) is not str for each in found.values()
+    ):
+        raise ValueError(f"{key}: expected texts by name")
+    return found
 
 
 def load_version(path: Path) -> int:

@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 
 from fedcore.errors import LatecomerError
-from fedrun.durable import PRIVATE_FILE, make_private_folder
+from fedrun.durable import make_private_folder
+from fedrun.plain_files import open_to_read, open_to_write
 
 
 class FolderLock:
@@ -15,7 +16,7 @@ class FolderLock:
         self._descriptor: int | None = None
         try:
             make_private_folder(folder)
-            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+            descriptor = open_to_write(folder / "lock")
         except OSError as problem:
             reason = problem.strerror or str(problem)
             raise error(f"{folder}: cannot be written: {reason}") from problem
@@ -46,7 +47,7 @@ class FolderLock:
 def is_locked(folder: Path) -> bool:
     """Returns whether a process has locked a folder; writes nothing."""
     try:
-        descriptor = os.open(folder / "lock", os.O_RDONLY)
+        descriptor = open_to_read(folder / "lock", links=False)
     except OSError:
         return False
     try:

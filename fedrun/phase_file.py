@@ -13,8 +13,11 @@ from typing import Any
 
 from fedcore.errors import ConfigError
 from fedcore.planning.trace import PHASES, Row, Trace, check_row, trace_of
+from fedcore.text import LONG_SENTENCE, brief
+from fedrun.plain_files import open_to_read, read_plain
 
 FORMAT = "latecomer phases 1"
+MOST_BYTES = 1 << 30  # of a trace
 _NUMBERS = {"task": int, "start": float, "duration": float, "bytes": int}
 
 
@@ -24,9 +27,9 @@ def first_client(path: Path) -> str | None:
     Raises:
         ConfigError: it is not such a file.
     """
-    if not path.exists() or not path.is_file() or not path.stat().st_size:
+    if not path.is_file() or not path.stat().st_size:
         return None
-    with path.open("rb") as file:
+    with open(open_to_read(path), "rb") as file:
         return str(_head(path, 1, _parsed(file.readline(4096)))["client"])
 
 
@@ -37,10 +40,8 @@ def read_phases(path: Path) -> Trace:
         ConfigError: the file is no trace, is of several clients, or cannot support a
             prediction; the message says which line, and why.
     """
-    if path.is_char_device():
-        raise ConfigError(f"{path}: is a device, and no trace")
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        lines = read_plain(path, MOST_BYTES).splitlines(keepends=True)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     if not lines:
@@ -49,7 +50,7 @@ def read_phases(path: Path) -> Trace:
     try:
         return trace_of(client, _rows(path, lines, client))
     except ConfigError as error:
-        text = str(error)
+        text = brief(str(error), LONG_SENTENCE)
         raise ConfigError(text if str(path) in text else f"{path}: {text}") from error
 
 

@@ -1,15 +1,24 @@
 """SQLite files: opened with a write-ahead log, and changed in transactions."""
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from fedcore.errors import LatecomerError
 from fedrun.durable import make_private, sync_database
+from fedrun.plain_files import require_regular
 
 # Python cannot decode the message of an error that quotes a damaged schema.
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_STATISTICS = {"CREATE TABLE sqlite_stat1(tbl,idx,stat)"}  # of an operator's ANALYZE
+_LONG = 200  # characters of the names of what is foreign
+_FILES = ("", "-wal", "-shm", "-journal")  # of a database: its own, and beside it
+
+
+class ForeignSchemaError(sqlite3.DatabaseError):
+    """A database holds something else than this program has made."""
 
 
 def message(error: Exception) -> str:
@@ -22,8 +31,17 @@ def message(error: Exception) -> str:
 def connect(file: Path, how: str) -> sqlite3.Connection:
     """Opens a connection that commits when it is told to.
 
-    ``how`` is a part of the URI, such as ``mode=ro``.
+    Args:
+        file: of the database.
+        how: a part of the URI, such as ``mode=ro``.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+        OSError: it is a link, a pipe or the like, or what lies beside it is.
     """
+    for end in _FILES:
+        with contextlib.suppress(FileNotFoundError):
+            require_regular(file.with_name(f"{file.name}{end}"), links=False)
     return sqlite3.connect(
         f"{file.absolute().as_uri()}?{how}",
         uri=True,
@@ -63,6 +81,46 @@ def connect_to_write(
         db.close()
         raise
     return db
+
+
+def require_schema(db: sqlite3.Connection, schema: str, also: str = "") -> None:
+    """Checks that a database has the tables of a schema, and nothing else.
+
+    A view, a trigger or a computed column of a foreign database runs when it is read.
+
+    Args:
+        db: the database.
+        schema: statements that make the tables, and indexes that may be there.
+        also: statements of what else may be there.
+
+    Raises:
+        ForeignSchemaError: it has something else, or lacks a table.
+    """
+    query = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    found = {
+        _plain(str(sql)): f"{what} {name}" for what, name, sql in db.execute(query)
+    }
+    known = _statements(schema)
+    allowed = known | _statements(also) | _STATISTICS
+    if foreign := sorted(found[each] for each in found.keys() - allowed):
+        raise ForeignSchemaError(
+            f"holds what this program does not make ({', '.join(foreign)[:_LONG]!a}): "
+            "it is damaged, or somebody else has made it"
+        )
+    if any(each.startswith("CREATE TABLE") for each in known - found.keys()):
+        raise ForeignSchemaError(
+            "lacks a table: it is damaged, or somebody else has made it"
+        )
+
+
+def _statements(text: str) -> set[str]:
+    return {_plain(each) for each in text.split(";") if each.strip()}
+
+
+def _plain(statement: str) -> str:
+    """Returns a statement as SQLite keeps it, without the spaces that mean nothing."""
+    one_line = " ".join(statement.replace("IF NOT EXISTS ", "").split())
+    return re.sub(r" ?([(),]) ?", r"\1", one_line)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ from itertools import chain, islice
 from pathlib import Path
 
 from fedrun.durable import make_private
-from fedrun.sqlite import ERRORS, message, transaction
-from fedrun.traffic import Lane, Traffic, Way
+from fedrun.sqlite import ERRORS, connect, message, require_schema, transaction
+from fedrun.traffic import WAYS, Lane, Traffic, Way
 
 _log = logging.getLogger(__name__)
 LaneRow = tuple[str, Way, str, int, int, int]  # a lane, and its load in order
@@ -27,6 +27,11 @@ CREATE TABLE lanes (
   PRIMARY KEY (cid, way, codec)
 ) WITHOUT ROWID;
 """
+_BEFORE = """
+CREATE TABLE crossed (
+  cid TEXT PRIMARY KEY, up INTEGER NOT NULL, down INTEGER NOT NULL
+) WITHOUT ROWID;
+"""  # an earlier version counted at sockets, too
 
 
 class TrafficFile:
@@ -57,11 +62,12 @@ class TrafficFile:
 
     def _load(self) -> Traffic:
         make_private(self._path)
-        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        self._db = db
+        db = self._db = connect(self._path, "mode=rwc")
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=OFF")  # counts are not worth an fsync
-        if not db.execute("PRAGMA user_version").fetchone()[0]:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        require_schema(db, _SCHEMA if version else "", _BEFORE)
+        if not version:
             db.executescript(
                 f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;"
             )
@@ -117,9 +123,10 @@ def read_traffic(folder: Path) -> Traffic | None:
     if not path.is_file():
         return None
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        with closing(connect(path, "mode=ro")) as db:
+            require_schema(db, _SCHEMA, _BEFORE)
             return _read(db)
-    except ERRORS as error:
+    except (*ERRORS, OSError) as error:
         _log.warning("%s: %s", path, message(error))
         return None
 
@@ -129,6 +136,9 @@ def _read(db: sqlite3.Connection) -> Traffic:
     for cid, way, codec, transfers, payload, framed in db.execute(
         "SELECT cid, way, codec, transfers, payload, framed FROM lanes"
     ):
+        counts = transfers, payload, framed
+        if way not in WAYS or {*map(type, counts)} != {int} or min(counts) < 0:
+            raise sqlite3.DataError(f"a row of {cid!a} holds no counts")
         lane = Lane(cid, way, codec)
         traffic.count(lane, framed=framed, payload=payload, transfers=transfers)
     traffic.take_fresh()

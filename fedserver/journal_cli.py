@@ -170,12 +170,21 @@ def _facts(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _line(number: int, facts: dict[str, Any]) -> str:
-    at = datetime.fromtimestamp(facts.pop("at"), UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    at = _time(facts.pop("at"))
     kind, client = facts.pop("kind"), facts.pop("client", "")
     for long in ("config", "spec", "cid", "counts"):
         facts.pop(long, None)
     rest = " ".join(f"{k}={_short(v)}" for k, v in facts.items() if v not in (None, ""))
-    return f"{number:8d}  {at[:-3]}  {kind:<11} {client:<12} {rest}"
+    return f"{number:8d}  {at}  {kind:<11} {client:<12} {rest}"
+
+
+def _time(at: float) -> str:
+    """Returns a time; seconds where no calendar has it."""
+    try:
+        shown = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    except (OSError, OverflowError, ValueError):
+        return f"{at:<23.4g}"
+    return shown[:-3]
 
 
 def _short(value: Any) -> str:

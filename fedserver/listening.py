@@ -13,7 +13,7 @@ from fedwire.service import MESSAGE_LIMIT
 
 from fedcore.errors import ConfigError, UnavailableError
 from fedrun.config import ServerConfig
-from fedrun.durable import make_private
+from fedrun.plain_files import write_text
 from fedserver.connections import most_connections
 
 _log = logging.getLogger(__name__)
@@ -86,8 +86,7 @@ def open_operator_socket(folder: Path) -> Iterator[str | None]:
         try:
             private = tempfile.TemporaryDirectory(prefix="latecomer-")  # mode 700
             address = f"unix:{stack.enter_context(private)}/server"
-            make_private(note)
-            note.write_text(address, encoding="utf-8")
+            write_text(note, address, private=True)
         except OSError as error:
             _log.warning("the operator's socket cannot be made: %s", error)
             yield None

@@ -1,6 +1,6 @@
 """Asks a running server for its status or health, or for what its operator wants."""
 
-import json
+import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +11,19 @@ from fedwire.service import SERVICE, Stub
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fedcore.errors import ConfigError, JournalError, UnavailableError
+from fedcore.errors import ConfigError, JournalError, ProtocolError, UnavailableError
 from fedcore.typing import JSON
 from fedrun.journal import exists
+from fedrun.json_text import read_json
 from fedrun.lock import is_locked
+from fedrun.plain_files import read_plain
 from fedrun.run import Done, free_name
 from fedrun.run import operate as operate_unserved
 from fedserver.acts import event_of, this_operator
 from fedserver.listening import OPERATOR_FILE
 
 Reply = TypeVar("Reply")
+_MOST_ADDRESS = 4096  # bytes of a note with an address
 _PATIENCE, _FREE_SECONDS, _ACT_SECONDS = 5.0, 10.0, 60.0  # seconds
 
 
@@ -49,7 +52,13 @@ def ask_status(target: str, **trust: Any) -> JSON:
 def _status(address: Address) -> JSON:
     with address.channel() as channel, explaining(address):
         reply = Stub(channel).status(pb.StatusRequest(), timeout=_PATIENCE)
-    return json.loads(reply.json)
+    try:
+        told = read_json(reply.json)
+    except ValueError as error:
+        raise ProtocolError(f"{address} tells no status: {error}") from error
+    if not isinstance(told, dict):
+        raise ProtocolError(f"{address} tells no status")
+    return told
 
 
 def ask_health(host: str, **trust: Any) -> str:
@@ -86,11 +95,23 @@ def free(run: Path, name: str) -> bool:
 
 
 def _by_server(note: Path, name: str) -> bool:
-    address = parse_address(note.read_text(encoding="utf-8"))
+    address = _socket_in(note)
     with address.channel() as channel:
         request = pb.FreeRequest(name=name)
         with explaining(address):
             return bool(Stub(channel).free(request, timeout=_FREE_SECONDS).was_taken)
+
+
+def _socket_in(note: Path) -> Address:
+    """Returns the address of a socket that a server has noted in the folder of its run.
+
+    Raises:
+        OSError: there is no note, or it says something else.
+    """
+    text = read_plain(note, _MOST_ADDRESS, links=False).decode(errors="replace")
+    if not text.startswith(SOCKET):
+        raise OSError(errno.EINVAL, "names no socket", str(note))
+    return parse_address(text)
 
 
 def operate(target: str, request: pb.OperateRequest, **trust: Any) -> Done:
@@ -154,8 +175,7 @@ def _at(
                 f"{error}; and {target} is no run's folder"
             ) from None
     try:
-        note = (folder / OPERATOR_FILE).read_text(encoding="utf-8")
-        return call(parse_address(note))
+        return call(_socket_in(folder / OPERATOR_FILE))
     except (OSError, UnavailableError) as error:  # no server, or one that was killed
         if isinstance(error, UnavailableError) and is_locked(folder):
             raise  # its disk fails, or it is about to stop

@@ -4,13 +4,16 @@ import asyncio
 import heapq
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
 
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.text import printable
+from fedcore.errors import IMPOSSIBLE, ProtocolError
+from fedcore.text import from_peer, printable
 from fedcore.typing import JSON, Seconds
 from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.results.coverage import Coverage, Label
@@ -157,11 +160,40 @@ def without_clients(status: JSON) -> JSON:
 # ------------------------------------------------------------------------- table
 
 
+def _as_told(table: Callable[[JSON], RenderableType]) -> Callable[[JSON], Any]:
+    """Shows what a server says in printable texts, and what is no status as an error.
+
+    Raises:
+        ProtocolError: it is not the status of a run.
+    """
+
+    @wraps(table)
+    def shown(status: JSON) -> RenderableType:
+        try:
+            return table(_printable(status))
+        except IMPOSSIBLE as error:
+            why = f"{type(error).__name__}: {from_peer(str(error))}"
+            raise ProtocolError(
+                f"the server does not tell the status of a run: {why}"
+            ) from error
+
+    return shown
+
+
+def _printable(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {from_peer(key): _printable(value) for key, value in told.items()}
+    if isinstance(told, list):
+        return list(map(_printable, told))
+    return from_peer(told) if isinstance(told, str) else told
+
+
+@_as_told
 def status_table(status: JSON) -> RenderableType:
     """Returns the state of a run for a terminal; what matters most stands last."""
     head = Table.grid(padding=(0, 2))
-    head.add_row("run", status["run"])
-    head.add_row("recipe", status["recipe"])
+    head.add_row("run", Text(status["run"]))
+    head.add_row("recipe", Text(status["recipe"]))
     if status["unproved"]:
         head.add_row("unproved", f"{status['unproved']:,} claims of a later state")
     if status["disk"]:

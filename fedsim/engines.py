@@ -11,6 +11,7 @@ from fedcore.model import FlatModel
 from fedcore.training import Trainer
 from fedcore.typing import State
 from fedcore.workload import Client, Workload
+from fedrun.journal.disk import making_sense_of
 from fedsim.arrivals import replay_arrivals
 from fedsim.evaluator import EvaluateModel
 from fedsim.exact import ExactClients
@@ -108,7 +109,9 @@ class StackedEngine:
         if self._saved is None:
             self._clients.begin()
         else:
-            self._clients.load(self._saved)
+            folder = self._world.run.journal.folder
+            with making_sense_of(f"{folder}: its newest snapshot"):
+                self._clients.load(self._saved)
         self._clients.execute(is_over)
 
     def clients(self) -> Iterable[tuple[Client, State]]:

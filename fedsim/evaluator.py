@@ -197,6 +197,7 @@ def evaluate_last(
         cid = client.name
         if not coordinator.pulls.is_due_at_end(cid):
             continue
+        coordinator.evaluations.ask(cid, version)
         try:
             values, samples = evaluate(client, public_D, version, kept)
         except WorkloadError as error:

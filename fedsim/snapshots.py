@@ -18,6 +18,8 @@ from fedcore.trees import Arrays
 from fedcore.typing import JSON
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import Journal, exists, new_coordinator
+from fedrun.journal.disk import making_sense_of
+from fedrun.journal.recover import load_state
 from fedrun.run import Run, differences
 
 _log = logging.getLogger("fedsim")
@@ -127,7 +129,8 @@ def _reopened(
     folder, told = journal.folder, journal.configurations()[-1][1]
     number, scalars, arrays = _newest(journal) or (None, {}, {})
     saved = scalars.get(_SIMULATION, {})
-    if number is not None and saved["layout"] != _LAYOUT:
+    layout = saved.get("layout") if isinstance(saved, dict) else None
+    if number is not None and layout != _LAYOUT:
         raise ConfigError(
             f"{folder}: its snapshot was taken by another version of latecomer; go on "
             "with that one, or start the run anew"
@@ -153,9 +156,9 @@ def _reopened(
             f"{folder}: the run was interrupted before its first snapshot "
             "(simulate.engine.snapshot_seconds), or is no simulation; start it anew"
         )
-    if saved["engine"] != engine:
+    if saved.get("engine") != engine:
         raise ConfigError(
-            f"{folder}: this run was simulated {saved['engine']}, and cannot go on "
+            f"{folder}: this run was simulated {saved.get('engine')}, and cannot go on "
             f"{engine} (simulate.engine)"
         )
     known, initial_D = journal.initial()
@@ -163,12 +166,13 @@ def _reopened(
     if number < journal.store.last or journal.loss is not None:
         journal.store.cut(number + 1)
     coordinator = new_coordinator(config, known, initial_D, told.epoch)
-    coordinator.state.load(scalars, arrays)
+    with making_sense_of(str(journal.snapshots.path(number))):
+        load_state(coordinator.state, scalars, arrays)
+        clients = {
+            name.removeprefix(_CLIENTS): values
+            for name, values in arrays.items()
+            if name.startswith(_CLIENTS)
+        }
+        restored = Saved(saved["clients"], clients)
     actions = coordinator.begin(coordinator.state.at)
-    run = Run(config, told.run_id, journal, coordinator, actions, 0)
-    clients = {
-        name.removeprefix(_CLIENTS): values
-        for name, values in arrays.items()
-        if name.startswith(_CLIENTS)
-    }
-    return run, Saved(saved["clients"], clients)
+    return Run(config, told.run_id, journal, coordinator, actions, 0), restored

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from fedcore.errors import LatecomerError, UserCodeError
-from fedcore.text import printable
+from fedcore.text import from_peer
 from fedcore.typing import JSON
 from fedcore.user_code import last_words
 
@@ -38,15 +38,18 @@ class Findings(list[Finding]):
 
     def ok(self, what: str, text: str, **facts: Any) -> None:
         """Notes that something is as it should be."""
-        self.append(Finding(what, Level.OK, text, facts=facts))
+        self._note(what, Level.OK, text, "", facts)
 
     def warn(self, what: str, text: str, hint: str, **facts: Any) -> None:
         """Notes what a client can live with."""
-        self.append(Finding(what, Level.WARNING, text, hint, facts))
+        self._note(what, Level.WARNING, text, hint, facts)
 
     def fail(self, what: str, text: str, hint: str, **facts: Any) -> None:
         """Notes what keeps a client from joining."""
-        self.append(Finding(what, Level.FAILED, text, hint, facts))
+        self._note(what, Level.FAILED, text, hint, facts)
+
+    def _note(self, what: str, level: Level, text: str, hint: str, facts: JSON) -> None:
+        self.append(Finding(what, level, from_peer(text), hint, facts))
 
     def skip(self, why: str, *whats: str) -> None:
         """Notes checks that cannot be made."""
@@ -75,10 +78,9 @@ class Findings(list[Finding]):
         """Yields a table for people."""
         wide = max((len(each.what) for each in self), default=0)
         for each in self:
-            text = printable(each.text)
-            yield f"{each.level.value:<8}{each.what:<{wide}}  {text}"
+            yield f"{each.level.value:<8}{each.what:<{wide}}  {each.text}"
             if each.hint:
-                yield f"{'':<8}{'':<{wide}}  hint: {printable(each.hint)}"
+                yield f"{'':<8}{'':<{wide}}  hint: {each.hint}"
 
     def to_json(self) -> JSON:
         """Returns the outcomes for programs."""

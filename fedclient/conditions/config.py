@@ -4,12 +4,13 @@ from datetime import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic import StrictBool as Switch
 
 from fedcore.errors import ConfigError
+from fedcore.text import brief
 from fedcore.typing import Seconds
+from fedrun.config.yaml_text import mapping_of, text_of
 
 _EXAMPLE = "expected HH:MM-HH:MM with two different times, as in 22:00-06:00"
 
@@ -111,29 +112,18 @@ def read_conditions(path: Path) -> Conditions:
     Raises:
         ConfigError: it cannot be read, or says something else.
     """
-    try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"--conditions {path}: {reason}") from error
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f":{where.line + 1}" if where else ""
-        problem = getattr(error, "problem", error)
-        raise ConfigError(f"{path}{line}: not YAML: {problem}") from error
-    if not isinstance(told, dict):
-        raise ConfigError(f"{path}: expected conditions, such as charging: true")
+    told = mapping_of(text_of(path), str(path), "conditions, such as charging: true")
     known = ", ".join(Conditions.model_fields)
     try:
         read = Conditions.model_validate(told)
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"] if part != "bool")
+        name = brief(".".join(str(part) for part in first["loc"] if part != "bool"))
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             text = f"unknown condition {name!r}; there are: {known}"
             raise ConfigError(f"{path}: {text}") from error
         said = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{path}: {name}: {said}") from error
+        raise ConfigError(f"{path}: {name}: {brief(said)}") from error
     if not read.are_any:
         raise ConfigError(f"{path}: no condition is set; there are: {known}")
     return read

@@ -8,7 +8,7 @@ from fedcore.coordinator.events import ClientEnrolled, ModelEvaluated
 from fedcore.coordinator.records import Enrolled, Evaluated
 from fedcore.coordinator.state import ServerState
 from fedcore.proofs import Authenticator
-from fedcore.protocol import Answer, Pull
+from fedcore.protocol import MOST_COUNTED, Answer, Pull
 from fedcore.user_code import LONG_TEXT
 
 
@@ -87,6 +87,6 @@ def evaluated(event: ModelEvaluated, state: ServerState) -> Evaluated | None:
         cid=event.cid,
         version=event.version,
         values={k: float(v) for k, v in event.values.items() if math.isfinite(v)},
-        samples=max(0, event.samples),
+        samples=min(max(0, event.samples), MOST_COUNTED),
         text=event.text[:LONG_TEXT],
     )

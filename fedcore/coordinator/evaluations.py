@@ -1,15 +1,24 @@
-"""Which versions are evaluated by waiting evaluators, and by trainers.
+"""Which versions clients evaluate, and what they may report of their tasks.
+
+A report counts if the server has asked this client for it: metrics once for each
+version that it was to evaluate, an error and a number of samples left out once for each
+task. So what one client can add to the journal is bounded by the tasks that it gets.
 
 Nothing here is durable: after a restart, a version that was given to an evaluator and
-not evaluated is given again.
+not evaluated is given again, and clients report of the tasks that they get then.
 """
+
+from typing import Literal
 
 from fedcore.coordinator.settings import EvaluateConfig
 from fedcore.typing import JSON
 
+MOST_ASKED = 16  # versions that one client may still report on
+Trouble = Literal["failed", "skipped"]
+
 
 class Evaluations:
-    """The evaluators that wait for a version, and what trainers were asked."""
+    """The evaluators that wait for a version, and what clients were asked."""
 
     def __init__(self, config: EvaluateConfig) -> None:
         self.config = config
@@ -17,6 +26,8 @@ class Evaluations:
         self._evaluated: int | None = None  # the newest version that an evaluator has
         self._asked: dict[str, int] = {}  # the newest version a trainer was to evaluate
         self._reported: dict[str, int] = {}  # the newest version that it has evaluated
+        self._due: dict[str, dict[int, None]] = {}  # what a client has not reported yet
+        self._may: dict[Trouble, set[str]] = {"failed": set(), "skipped": set()}
 
     def arrive(self, cid: str, evaluated: int | None) -> None:
         """An evaluator waits for a version that is due.
@@ -47,20 +58,61 @@ class Evaluations:
         if not self.config.clients or version - self._asked.get(cid, -every) < every:
             return False
         self._asked[cid] = version
+        self.ask(cid, version)
+        return True
+
+    def asks_at_end(self, cid: str, version: int) -> bool:
+        """Whether a trainer shall evaluate this version, which is the last one."""
+        return self.config.clients and self._reported.get(cid) != version
+
+    def begin(self, cid: str) -> None:
+        """A client is given a task: it may tell of trouble with it, once of each."""
+        for cids in self._may.values():
+            cids.add(cid)
+
+    def has_trouble(self, cid: str, what: Trouble) -> bool:
+        """Whether a client may tell of trouble with its task; from now on it has."""
+        cids = self._may[what]
+        if cid not in cids:
+            return False
+        cids.remove(cid)
+        return True
+
+    def ask(self, cid: str, version: int) -> None:
+        """A client is asked to evaluate a version: it may report on it, once."""
+        self.begin(cid)
+        due = self._due.setdefault(cid, {})
+        due.pop(version, None)
+        due[version] = None
+        while len(due) > MOST_ASKED:
+            del due[next(iter(due))]
+
+    def is_due(self, cid: str, version: int) -> bool:
+        """Whether a client may report on a version; from now on it has."""
+        due = self._due.get(cid, {})
+        if version not in due:
+            return False
+        del due[version]
+        if not due:
+            del self._due[cid]
         return True
 
     def note(self, cid: str, version: int) -> None:
         """A trainer has evaluated a version."""
         self._reported[cid] = version
 
-    def asks_at_end(self, cid: str, version: int) -> bool:
-        """Whether a trainer shall evaluate this version, which is the last one."""
-        return self.config.clients and self._reported.get(cid) != version
-
     def dump(self) -> JSON:
-        """What trainers were asked and have reported, for :meth:`load`."""
-        return {"asked": self._asked, "told": self._reported}
+        """What clients were asked and have reported, for :meth:`load`."""
+        return {
+            "asked": self._asked,
+            "told": self._reported,
+            "due": {cid: list(versions) for cid, versions in self._due.items()},
+            "may": {what: sorted(cids) for what, cids in self._may.items()},
+        }
 
     def load(self, saved: JSON) -> None:
         """Takes over what :meth:`dump` returned."""
         self._asked, self._reported = dict(saved["asked"]), dict(saved["told"])
+        due, may = saved.get("due", {}), saved.get("may", {})  # an older one had none
+        self._due = {cid: dict.fromkeys(versions) for cid, versions in due.items()}
+        self._may = {what: set(may.get(what, ())) for what in self._may}

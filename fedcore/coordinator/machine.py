@@ -204,13 +204,18 @@ class Coordinator:
         row = self.state.clients.get(event.cid)
         if row is None or row.evicted is not None:
             return []
+        if not self.evaluations.has_trouble(event.cid, "failed"):
+            return []
         if row.role == "trainer":
             self.rounds.leases.fail(event.cid)
         record = records.Failed(at=self.state.at, cid=event.cid, error=event.error)
         return [*self._write(record), *self.proceed()]
 
     def _skip(self, event: events.SamplesSkipped) -> list[Action]:
-        if event.cid not in self.state.clients:
+        row = self.state.clients.get(event.cid)
+        if row is None or row.evicted is not None:
+            return []
+        if not self.evaluations.has_trouble(event.cid, "skipped"):
             return []
         at, cid = self.state.at, event.cid
         record = records.Skipped(at=at, cid=cid, count=event.count, why=event.why)
@@ -430,7 +435,7 @@ class Coordinator:
 
     def _evaluate(self, event: events.ModelEvaluated) -> list[Action]:
         record = evaluated(event, self.state)
-        if record is None:
+        if record is None or not self.evaluations.is_due(event.cid, event.version):
             return []
         actions = self._write(record)
         if self.state.clients[event.cid].role == "trainer":

@@ -153,9 +153,12 @@ class Pulls:
     ) -> list[Action]:
         """Answers a pull with a task, and makes the record of its lease."""
         state, task = self._state, Task(kind=kind, lease=self.timeouts.lease)
-        if lease is not None:
+        if lease is None:
+            self._evaluations.ask(pull.cid, state.version)
+        else:
             cid, version, given = pull.cid, state.version, lease.given
             seq = state.clients[cid].seq
+            self._evaluations.begin(cid)
             task = replace(
                 task,
                 evaluate=self._evaluations.asks(cid, version),

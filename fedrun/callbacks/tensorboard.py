@@ -9,6 +9,7 @@ from typing import Any
 from fedcore.typing import Seconds
 from fedrun.callbacks.base import Callback, totals
 from fedrun.optional import needed
+from fedrun.plain_files import make_own, write_text
 from fedrun.results import Results
 
 FOLDER = "tensorboard"
@@ -30,10 +31,10 @@ class TensorBoard(Callback):
     def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
         """Opens the event file, and writes the config beside it."""
         place = self._folder or folder / FOLDER
-        self._writer = self._module.Writer(str(place))
+        self._writer = self._module.Writer(str(make_own(place)))
         self._began = time.time()
         text = json.dumps(config, indent=1) + "\n"
-        (place / "config.json").write_text(text, encoding="utf-8")
+        write_text(place / "config.json", text)
 
     def on_metrics(
         self, version: int, seconds: Seconds, values: Mapping[str, float]

@@ -6,12 +6,16 @@ to the adapter's tensors. Whoever makes version 0 has put them there.
 
 import json
 from pathlib import Path
+from typing import Any
 
 from fedcore.errors import ModelError
 from fedcore.params import ADAPTER, ParamSpec, Rest
+from fedcore.text import brief
 from fedcore.typing import Vector
 from fedrun.durable import make_folder
 from fedrun.files import save_arrays
+from fedrun.json_text import read_json
+from fedrun.plain_files import write_text
 
 
 def save_adapter(
@@ -34,17 +38,37 @@ def save_adapter(
             f"{whose}: its model is no PEFT adapter, so there is none to export; leave "
             "out --adapter, and -o FILE writes the model"
         )
-    about = json.loads(rest.about[ADAPTER])
-    names, tensors = about["names"], {**rest.frozen, **spec.unflatten(flat_D)}
+    names, config = _about(rest.about[ADAPTER], whose)
+    tensors = {**rest.frozen, **spec.unflatten(flat_D)}
     for name in tensors:
         if name not in names:
             raise ModelError(
                 f"{whose}: tensor {name!r} is trained and is not a part of the "
                 "adapter; leave out --adapter, and -o FILE writes all that is trained"
             )
+    if missing := names.keys() - tensors.keys():
+        raise ModelError(f"{whose}: the adapter's tensor {min(missing)!a} is missing")
     make_folder(folder)
-    config = json.dumps(about["config"], indent=2, sort_keys=True) + "\n"
-    (folder / "adapter_config.json").write_text(config, encoding="utf-8")
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    write_text(folder / "adapter_config.json", text)
     arrays = {theirs: tensors[ours] for ours, theirs in names.items()}
     path = folder / "adapter_model.safetensors"
     save_arrays(path, arrays, {"format": "pt"}, private=False)
+
+
+def _about(text: str, whose: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Returns PEFT's names of tensors by ours, and the config of an adapter.
+
+    Raises:
+        ModelError: they cannot be read.
+    """
+    try:
+        about = read_json(text)
+        names, config = about["names"], about["config"]
+        if not (isinstance(config, dict) and all(map(str.isprintable, names.values()))):
+            raise ValueError("expected names and a config")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{whose}: what it says of its adapter cannot be read: {brief(str(error))}"
+        ) from error
+    return names, config

@@ -13,6 +13,7 @@ from fedcore.typing import Vector
 from fedrun.checkpoints.adapter import save_adapter
 from fedrun.files import load_model, load_rest, save_model
 from fedrun.journal import Journal, public_model, recover
+from fedrun.plain_files import replacing, write_text
 from fedrun.results import FRAMES, Results
 from fedrun.results.columns import write_columns
 
@@ -30,7 +31,8 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
         JournalError: there is no such model.
     """
     if (source := _file_of(run, which, version)) is not None:
-        shutil.copyfile(source, out)
+        with replacing(out) as temporary:
+            shutil.copyfile(source, temporary)
         return f"{out}: the {which} model of {run}"
     spec, model_D, rest, number = _held(run, which, version)
     save_model(out, spec, model_D, rest=rest, version=str(number))
@@ -115,9 +117,8 @@ def export_config(run: Path, place: Path | None = None) -> list[Path]:
     if place is not None and config.get("app"):
         config["app"] = _whole_name(config["app"], place)
     told, versions = run / "config.yaml", run / "versions.json"
-    told.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    text = json.dumps(configured.versions, indent=1) + "\n"
-    versions.write_text(text, encoding="utf-8")
+    write_text(told, yaml.safe_dump(config, sort_keys=False))
+    write_text(versions, json.dumps(configured.versions, indent=1) + "\n")
     return [told, versions]
 
 

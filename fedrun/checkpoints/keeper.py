@@ -1,5 +1,6 @@
 """The checkpoints that a run writes: the last model, and the best one."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -111,4 +112,6 @@ class CheckpointKeeper:
         if not path.is_file():
             return None
         evaluated = load_arrays(path)[1].get("evaluated", "")
-        return float(evaluated.partition("=")[2]) if evaluated else None
+        with contextlib.suppress(ValueError):  # it says something else
+            return float(evaluated.partition("=")[2])
+        return None

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
-from fedcore.text import printable
+from fedcore.text import brief, printable
 from fedcore.user_code import interrupt
 from fedrun.cli.exit_codes import exit_code
 from fedrun.json_lines import JsonFormatter
@@ -25,6 +25,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Decorator = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
+_LONG = 4000  # characters of a line that an error may have
 
 
 def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
@@ -39,7 +40,7 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             if isinstance(error, UserCodeError) and error.__cause__ is not None:
                 traceback.print_exception(error.__cause__)
             for line in str(error).splitlines():
-                click.echo(f"error: {printable(line)}", err=True)
+                click.echo(f"error: {printable(brief(line, _LONG))}", err=True)
             sys.exit(exit_code(error))
         except OSError as error:  # a file that was named cannot be read or written
             if error.filename is None:

@@ -9,8 +9,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fedcore.config import Method, kind_of, methods
+from fedcore.text import LONG_SENTENCE, brief
+from fedrun.config.yaml_loader import compose_yaml
 from fedrun.methods import missing
 
+MOST_MISTAKES = 20  # that are told
+_LONG_VALUE = 200  # characters
 _SECTION_OF_ALL = "(whole file)"
 
 
@@ -28,12 +32,15 @@ def explain(
     """
     lines = _line_numbers(text)
     changed = {tuple(each.partition("=")[0].split(".")): each for each in changes}
+    details = [
+        (_line_of(each["loc"], lines), each) for each in error.errors(include_url=False)
+    ]
+    details.sort(key=lambda item: item[0] or 0)
     found = []
-    for detail in error.errors(include_url=False):
+    for line, detail in details[:MOST_MISTAKES]:
         path = detail["loc"]
         section = path[:-1] if detail["type"] == "missing" else path
-        line = _line_of(path, lines)
-        field = ".".join(map(str, path)) or _SECTION_OF_ALL
+        field = brief(".".join(map(str, path))) or _SECTION_OF_ALL
         where = f"{source}:{line}: {field}" if line else f"{source}: {field}"
         inside = [each for at, each in changed.items() if section == at[: len(section)]]
         if section and inside:
@@ -42,9 +49,11 @@ def explain(
         for at, each in changed.items():
             if setting[: len(at)] == at:
                 where = each if setting == at else f"{each}: {field}"
-        sentence = _sentence(detail, raw, path, model)
-        found.append((line or 0, f"{where}: {sentence}"))
-    return [sentence for _, sentence in sorted(found, key=lambda item: item[0])]
+        said = brief(_sentence(detail, raw, path, model), LONG_SENTENCE)
+        found.append(f"{where}: {said}")
+    if (more := len(details) - len(found)) > 0:
+        found.append(f"{source}: and {more:,} more mistakes")
+    return found
 
 
 def _sentence(
@@ -60,7 +69,8 @@ def _sentence(
             kind, kinds = context["given"], context["kinds"]
             nearest = _nearest(kind, kinds.split(", "))
             broken = f"; {why}" if (why := missing()) else ""
-            known = f"unknown {context['role']} {kind!r}{nearest}; kinds: {kinds}"
+            named = f"unknown {context['role']} {_shown(kind)}"
+            known = f"{named}{nearest}; kinds: {kinds}"
             return known + broken
         case "no_kind" | "two_of_a_kind":
             return detail["msg"]
@@ -69,14 +79,18 @@ def _sentence(
         case "value_error":
             return str(context["error"])
         case "model_type" | "dict_type":
-            return f"should be a section of keys and values, got {given!r}"
+            return f"should be a section of keys and values, got {_shown(given)}"
         case "tuple_type":
-            return f"should be a list, got {given!r}"
+            return f"should be a list, got {_shown(given)}"
         case "path_type":
-            return f"should be a path, got {given!r}"
+            return f"should be a path, got {_shown(given)}"
         case _:
             message = detail["msg"].removeprefix("Input ")
-            return f"{message[0].lower()}{message[1:]}, got {given!r}"
+            return f"{message[0].lower()}{message[1:]}, got {_shown(given)}"
+
+
+def _shown(given: Any) -> str:
+    return brief(repr(given), _LONG_VALUE)
 
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
@@ -85,7 +99,7 @@ def _unknown_key(key: str, known: Iterable[str]) -> str:
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name[:_LONG_VALUE], known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -143,7 +157,7 @@ def _line_numbers(text: str) -> dict[tuple[int | str, ...], int]:
                 lines[*path, i] = value.start_mark.line + 1
                 walk(value, (*path, i))
 
-    walk(yaml.compose(text, Loader=yaml.SafeLoader) if text else None, ())
+    walk(compose_yaml(text), ())
     return lines
 
 

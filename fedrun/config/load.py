@@ -11,10 +11,14 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.distributions import Empirical
 from fedcore.errors import ConfigError
 from fedcore.recipes import AnyRecipe
+from fedcore.text import brief, from_peer
 from fedrun.config.model import FederationConfig
 from fedrun.config.values import map_values
+from fedrun.config.yaml_loader import MOST_LEVELS, read_yaml
 from fedrun.config.yaml_text import checked, mapping_of, text_of
 from fedrun.methods import load_installed, missing, name_files, require_named
+
+_MOST_PROBLEMS = 5  # of what a server told, that are shown
 
 
 def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
@@ -79,10 +83,11 @@ def parse_algorithm(text: str) -> AlgorithmConfig:
         return TypeAdapter(AnyRecipe).validate_json(text)
     except ValidationError as error:
         problems = [
-            f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in error.errors()
+            f"{'.'.join(map(str, d['loc']))}: {d['msg']}"
+            for d in error.errors()[:_MOST_PROBLEMS]
         ]
         broken = [why] if (why := missing()) else []
-        raise ConfigError("; ".join([*problems, *broken])) from error
+        raise ConfigError(from_peer("; ".join([*broken, *problems]))) from error
 
 
 def read_setting(option: str, item: str, example: str) -> tuple[str, Any]:
@@ -98,11 +103,26 @@ def read_setting(option: str, item: str, example: str) -> tuple[str, Any]:
     """
     name, equals, value = item.partition("=")
     if not equals or not name:
-        raise ConfigError(f"{option} {item}: expected {example}")
+        raise ConfigError(f"{option} {brief(item)}: expected {example}")
+    return name, read_value(f"{option} {brief(item)}", value)
+
+
+def read_value(source: str, text: str) -> Any:
+    """Returns a value of the command line, which is read as YAML.
+
+    Args:
+        source: where it is from, for the error.
+        text: the value.
+
+    Raises:
+        ConfigError: it is no YAML.
+    """
     try:
-        return name, yaml.safe_load(value)
+        return read_yaml(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{option} {item}: {value!r} is not a YAML value") from error
+        why = brief(" ".join(str(getattr(error, "problem", error)).split()))
+        shown = brief(text)
+        raise ConfigError(f"{source}: {shown!r} is not a YAML value: {why}") from error
 
 
 def change_config(raw: dict[str, Any], change: str) -> None:
@@ -110,11 +130,13 @@ def change_config(raw: dict[str, Any], change: str) -> None:
     example = "field=value, such as stop.versions=10"
     name, given = read_setting("--set", change, example)
     place: Any = raw
-    *parents, last = name.split(".")
+    *parents, last = name.split(".", MOST_LEVELS)
     for parent in parents:
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
-            raise ConfigError(f"--set {change}: {parent!r} is a value, not a section")
+            raise ConfigError(
+                f"--set {brief(change)}: {parent!r} is a value, not a section"
+            )
     if last == "kind" and parents != ["algorithm"] and place.get("kind") != given:
         place.clear()  # another method has other settings
     place[last] = given

@@ -1,6 +1,6 @@
 """Reads YAML files of the user with a sentence for each mistake, and writes values."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,7 +8,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fedcore.errors import ConfigError
+from fedcore.text import brief
 from fedrun.config.explain import explain
+from fedrun.config.yaml_loader import read_yaml
+from fedrun.plain_files import read_plain
+
+MOST_BYTES = 1 << 20  # of a YAML file
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -17,10 +22,10 @@ def text_of(path: Path) -> str:
     """Returns what a file holds.
 
     Raises:
-        ConfigError: it cannot be read, or is no text.
+        ConfigError: it cannot be read, or is no text of a usual size.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_plain(path, MOST_BYTES).decode()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -38,12 +43,13 @@ def mapping_of(
         expected: what should be there, in words.
 
     Raises:
-        ConfigError: it is no YAML, holds something else, or has a key twice.
+        ConfigError: it is no YAML of plain data, holds something else, or has a key
+            twice.
     """
     try:
-        raw = yaml.load(text, Loader=_Loader)
+        raw = read_yaml(text)
     except yaml.YAMLError as error:
-        raise ConfigError(_not_yaml(source, error)) from error
+        raise ConfigError(not_yaml(source, error)) from error
     if raw is None:
         return {}
     if not isinstance(raw, dict):
@@ -91,24 +97,9 @@ def value_text(value: Any) -> str:
     return one_line(value.item() if hasattr(value, "item") else value)
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses two values under one key, of which plain YAML would take the last."""
-
-    def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
-    ) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
-                )
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _not_yaml(source: str, error: yaml.YAMLError) -> str:
+def not_yaml(source: str, error: yaml.YAMLError) -> str:
+    """Returns where a text is no YAML, and why."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"{source}:{error.problem_mark.line + 1}: not YAML: {error.problem}"
-    return f"{source}: not YAML: {' '.join(str(error).split())}"
+        line = error.problem_mark.line + 1
+        return f"{source}:{line}: not YAML: {brief(str(error.problem))}"
+    return f"{source}: not YAML: {brief(' '.join(str(error).split()))}"

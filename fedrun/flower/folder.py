@@ -19,7 +19,10 @@ from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from fedcore.errors import ConfigError, WorkloadError
+from fedcore.text import brief
 from fedrun.flower.library import flwr
+from fedrun.json_text import require_shallow
+from fedrun.plain_files import read_plain
 from fedrun.user_files import why_not_imported
 
 PREFIX = "flower:"
@@ -68,9 +71,11 @@ class FlowerFolder:
                 "[tool.flwr.app.components]"
             )
         try:
-            whole = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise WorkloadError(f"{file}: no TOML: {error}") from error
+            whole = _toml(read_plain(file).decode())
+        except OSError as error:
+            raise WorkloadError(f"{file}: {error.strerror}") from error
+        except ValueError as error:
+            raise WorkloadError(f"{file}: no TOML: {brief(str(error))}") from error
         app = _table(whole, "tool", "flwr", "app")
         parts = _table(app, "components")
         client = parts.get("clientapp")
@@ -240,11 +245,12 @@ def read_config(text: str, option: str) -> UserConfig:
     """
     if text.endswith(".toml") and "=" not in text:
         try:
-            values = tomllib.loads(Path(text).read_text(encoding="utf-8"))
+            values = _toml(read_plain(Path(text)).decode())
         except OSError as error:
             raise ConfigError(f"{option} {text}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{option} {text}: no TOML: {error}") from error
+        except ValueError as error:
+            why = brief(str(error))
+            raise ConfigError(f"{option} {text}: no TOML: {why}") from error
         return flat_config(values, text)
     pairs = PAIR.findall(text)
     if not pairs or PAIR.sub("", text).strip():
@@ -252,11 +258,25 @@ def read_config(text: str, option: str) -> UserConfig:
     return {key: scalar(value) for key, value in pairs}
 
 
+def _toml(text: str) -> dict[str, Any]:
+    """Reads TOML.
+
+    Raises:
+        ValueError: it is none, or is nested too deeply.
+    """
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("too many tables and lists in each other") from None
+    require_shallow(found)
+    return found
+
+
 def scalar(text: str) -> Value:
     """Returns a value as TOML reads it; what TOML does not know is a text."""
     try:
-        value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+        value = _toml(f"v = {text}")["v"]
+    except ValueError:
         return text
     return value if isinstance(value, bool | int | float | str) else text
 

@@ -19,18 +19,18 @@ from pathlib import Path
 from fedcore.coordinator.events import StateRolledBack
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.protocol import Epoch
-from fedrun.durable import make_folder, make_private, sync_folder
-from fedrun.files import rename
+from fedrun.durable import make_folder, sync_file, sync_folder
 from fedrun.journal.codec import Configured
 from fedrun.journal.disk import writing
 from fedrun.journal.folder import exists
 from fedrun.journal.journal import BACKUP, Journal
 from fedrun.journal.recover import recover
-from fedrun.journal.snapshots import COPIED, Snapshots, read_snapshot
+from fedrun.journal.snapshots import COPIED, NAME, Snapshots, read_snapshot
 from fedrun.journal.soundness import BEING_CUT
 from fedrun.journal.sqlite import HISTORY, SqliteStore
 from fedrun.journal.store import WholeRow, divided
 from fedrun.lock import FolderLock
+from fedrun.plain_files import replacing
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 5
@@ -208,7 +208,7 @@ def _snapshots_of(source: Path) -> dict[int, Path]:
 
 def _unnamed(folder: Path) -> dict[int, Path]:
     found = (folder / "snapshots").glob(f"*{COPIED}")
-    return {int(path.stem): path for path in found}
+    return {int(path.stem): path for path in found if NAME.fullmatch(path.stem)}
 
 
 def _unnamed_path(folder: Path, number: int) -> Path:
@@ -236,10 +236,10 @@ def _remove_older(source: Path, target: Path, last: int) -> None:
 def _copy_file(source: Path, target: Path) -> None:
     """Copies a file durably; the target is there whole or not at all."""
     make_folder(target.parent)
-    temporary = target.with_name(f".{target.name}.tmp")
-    make_private(temporary)
-    shutil.copyfile(source, temporary)
-    rename(temporary, target)
+    with replacing(target, private=True) as temporary:
+        shutil.copyfile(source, temporary)
+        sync_file(temporary)
+    sync_folder(target.parent)
 
 
 @contextlib.contextmanager

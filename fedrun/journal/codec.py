@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
@@ -10,7 +11,10 @@ from fedcore.coordinator.records import Record
 from fedcore.labels import counts_array, counts_list
 from fedcore.measured import read_measured
 from fedcore.protocol import Verdict
+from fedcore.text import brief
 from fedcore.typing import Bytes, Seconds
+from fedrun.fields import wrong_field
+from fedrun.json_text import read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +24,11 @@ class Configured:
     at: Seconds
     run_id: str
     seed: int
-    config: Any  # the whole config, as JSON
+    config: Mapping[str, Any]  # the whole config, as JSON
     spec: str  # the model's description
     epoch: str  # of the beginning
     origin: str  # digest of version 0
-    versions: Any  # of the software that wrote it
+    versions: Mapping[str, str]  # of the software that wrote it
 
 
 Row = Configured | Record
@@ -32,6 +36,7 @@ Row = Configured | Record
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Row)}
 KINDS = frozenset(_CLASSES)  # of records, as `journal show` names them
 
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
 _WITH_PAYLOAD = {
     cls
     for cls in _CLASSES.values()
@@ -74,20 +79,25 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
         ValueError: it is not a record of this program.
     """
     if kind not in _CLASSES:
-        raise ValueError(f"unknown kind of record {kind!r}")
-    values = json.loads(body)
+        raise ValueError(f"unknown kind of record {brief(kind)!r}")
+    values = read_json(body)
+    if not isinstance(values, dict):
+        raise ValueError("its body is no JSON object")
     cls = _CLASSES[kind]
     if cls in _WITH_PAYLOAD:
         values["payload"] = payload
-    if cls is records.Decided:
-        values["verdict"] = Verdict(values["verdict"])
-        values["measured"] = read_measured(values.get("measured"))
-    if "counts" in values:
-        values["counts"] = counts_array(values["counts"])
     try:
+        if cls is records.Decided:
+            given = values["verdict"]
+            values["verdict"] = _VERDICTS.get(given, given)
+            values["measured"] = read_measured(values.get("measured"))
+        if "counts" in values:
+            values["counts"] = counts_array(values["counts"])
         record: Row = cls(**values)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+    except (KeyError, TypeError, OverflowError) as error:
+        raise ValueError(f"its fields are wrong: {brief(str(error))}") from error
+    if wrong := wrong_field(record):
+        raise ValueError(wrong)
     return record
 
 

@@ -88,6 +88,10 @@ class Database:
                 f"{SCHEMA_VERSION}: use the version of latecomer that wrote it, or "
                 "start another run (server.journal)"
             )
+        try:
+            sqlite.require_schema(self.connection, SCHEMA if version else "")
+        except sqlite.ERRORS as error:
+            raise explained(self.file, error) from error
         return bool(version == 0)
 
     @contextlib.contextmanager

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from fedcore.errors import CorruptJournalError, DiskError, JournalError
-from fedrun.sqlite import message
+from fedcore.errors import IMPOSSIBLE, CorruptJournalError, DiskError, JournalError
+from fedcore.text import brief
+from fedrun.sqlite import ForeignSchemaError, message
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -18,6 +19,8 @@ def explained(file: Path, error: Exception) -> JournalError:
     if isinstance(error, OSError):
         return _of_system(file, error)
     text = message(error)
+    if isinstance(error, ForeignSchemaError):
+        return CorruptJournalError(f"{file} {text}")
     if "malformed" in text or "not a database" in text:
         return CorruptJournalError(f"{file}: {text}")
     if "readonly" in text or "unable to open" in text:
@@ -53,5 +56,27 @@ def reading(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise JournalError(f"{file}: cannot be read: {reason}") from error
+        reason, place = error.strerror or str(error), error.filename or file
+        raise JournalError(f"{place}: cannot be read: {reason}") from error
+
+
+@contextmanager
+def making_sense_of(what: str) -> Iterator[None]:
+    """Turns errors in a block that takes over what a file says into JournalErrors.
+
+    Args:
+        what: names the file, or its part, at the beginning of the message.
+
+    Raises:
+        CorruptJournalError: what it says cannot be.
+    """
+    try:
+        yield
+    except IMPOSSIBLE as error:
+        raise impossible(what, error) from error
+
+
+def impossible(what: str, error: Exception) -> CorruptJournalError:
+    """Returns that something is sound and says what cannot be."""
+    why = brief(str(error)) or "it contradicts what came before"
+    return CorruptJournalError(f"{what} cannot be: {type(error).__name__}: {why}")

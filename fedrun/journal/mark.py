@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedrun.durable import sync_file, sync_folder
+from fedrun.plain_files import open_to_write, read_plain
 
 FILE = "journal.mark"
 _BODY = struct.Struct("<4s8sQ")
 _CHECK = struct.Struct("<I")
 _MAGIC = b"LCM1"
 _SLOTS = (0, 512)  # written in turn: a torn write harms one of them
+_MOST = 4096  # bytes of the file
 
 
 class Mark(NamedTuple):
@@ -44,8 +46,7 @@ class MarkFile:
         body = _BODY.pack(_MAGIC, *mark)
         with contextlib.suppress(OSError):
             if self._descriptor is None:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o600)
+                self._descriptor = open_to_write(self._path)
             os.pwrite(
                 self._descriptor,
                 body + _CHECK.pack(zlib.crc32(body)),
@@ -93,7 +94,7 @@ def damaged_marks(folder: Path) -> list[int]:
 def _slots(folder: Path) -> Iterator[tuple[int, Mark | None]]:
     """Yields the place of each mark that was written, with what it says."""
     try:
-        content = (folder / FILE).read_bytes()
+        content = read_plain(folder / FILE, _MOST, links=False)
     except (FileNotFoundError, NotADirectoryError):
         return
     for start in _SLOTS:

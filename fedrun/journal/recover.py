@@ -1,16 +1,22 @@
 """Makes a coordinator from a journal: from the newest snapshot and later records."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.records import Stepped
-from fedcore.errors import CorruptJournalError, JournalError
+from fedcore.coordinator.state import ServerState
+from fedcore.errors import IMPOSSIBLE, CorruptJournalError, JournalError
 from fedcore.params import ParamSpec, digest
 from fedcore.protocol import Epoch
-from fedcore.typing import Vector
+from fedcore.typing import JSON, Vector
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal.codec import Configured
+from fedrun.journal.disk import impossible, making_sense_of
 from fedrun.journal.journal import Journal
 
 _log = logging.getLogger(__name__)
@@ -95,7 +101,7 @@ def recover_from(
     state = coordinator.state
     state.amend(algorithms[max(n for n in algorithms if n <= (start or told[0][0]))])
     if start is not None:
-        state.load(*journal.snapshots.load(start))
+        _load(state, journal, start)
     replayed = 0
     for number, record in journal.entries(start or 0):
         if until is not None and number > until:
@@ -104,13 +110,42 @@ def recover_from(
         if isinstance(record, Configured):
             state.amend(algorithms[number])
             continue
-        state.restore(record)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # digests tell
+                state.restore(record)
+        except IMPOSSIBLE as error:
+            raise impossible(f"{journal.folder}: record {number}", error) from error
         if isinstance(record, Stepped) and state.published.digest != record.digest:
             raise CorruptJournalError(
                 f"{journal.folder}: record {number}: version {record.version} should "
                 f"have digest {record.digest}, the replay has {state.published.digest}"
             )
     return Recovered(coordinator, newest.run_id, start, replayed)
+
+
+def _load(state: ServerState, journal: Journal, number: int) -> None:
+    """Takes over the state that a snapshot holds.
+
+    Raises:
+        CorruptJournalError: it is damaged, or not of this run.
+    """
+    scalars, arrays = journal.snapshots.load(number)
+    with making_sense_of(str(journal.snapshots.path(number))):
+        load_state(state, scalars, arrays)
+
+
+def load_state(state: ServerState, scalars: JSON, arrays: Mapping[str, Any]) -> None:
+    """Takes over the state of a server, for the same algorithm.
+
+    Raises:
+        TypeError, ValueError, LookupError, AttributeError: it is not one of its.
+    """
+    state.load(scalars, arrays)
+    for vector_D in (state.exact_D, state.published.public_D):
+        if vector_D.shape != (state.algorithm.spec.dim,):
+            raise ValueError(f"it has a model of the shape {vector_D.shape}")
+        if vector_D.dtype != np.float32:
+            raise TypeError(f"it has a model of the type {vector_D.dtype}")
 
 
 def require_updates(journal: Journal) -> None:

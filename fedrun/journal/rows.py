@@ -17,7 +17,7 @@ from fedcore.params import content_digest
 from fedrun.durable import make_private
 from fedrun.journal.codec import Row, checksum, from_row, to_row
 from fedrun.journal.database import Database, never_wait
-from fedrun.journal.disk import explained
+from fedrun.journal.disk import explained, writing
 from fedrun.journal.segments import Place, Segments
 from fedrun.journal.store import Damage, Spoilt, WholeRow
 from fedrun.sqlite import ERRORS, connect, message
@@ -39,6 +39,11 @@ _TYPES = {  # of a row's columns; SQLite itself keeps any type in any of them
     for payload in (bytes, NoneType)
     for place in (int, NoneType)
 }
+# Of what SQLite keeps in these columns, which may have any type.
+_IS_PLACE = " AND ".join(
+    f"typeof({each}) = 'integer' AND {each} BETWEEN 0 AND {2**62}"
+    for each in ("segment", "start", "size")
+)
 _THESE = "WHERE number IN (SELECT value FROM json_each(?))"
 Values = tuple[Any, ...]  # of one row, in the order of the columns
 
@@ -278,8 +283,9 @@ class Rows:
         self._copy(_THESE, json.dumps(numbers), target)
 
     def _copy(self, which: str, value: int | str, target: Path) -> None:
-        make_private(target)
-        copy = connect(target, "mode=rwc")
+        with writing(target):
+            make_private(target)
+            copy = connect(target, "mode=rwc")
         try:
             never_wait(copy)
             copy.execute(f"CREATE TABLE records ({_COLUMNS})")
@@ -304,7 +310,7 @@ class Rows:
         return dict(
             self._database.rows(
                 "SELECT segment, max(start + size) FROM records"
-                " WHERE segment IS NOT NULL GROUP BY segment"
+                f" WHERE segment IS NOT NULL AND {_IS_PLACE} GROUP BY segment"
             )
         )
 

@@ -13,6 +13,7 @@ names, it proves that the journal once went on.
 import contextlib
 import errno
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -23,11 +24,13 @@ from fedcore.errors import CorruptJournalError
 from fedcore.typing import Bytes
 from fedrun.durable import PRIVATE_FILE, make_folder, sync_folder
 from fedrun.journal.disk import explained, reading
+from fedrun.plain_files import memory, require_regular
 
 SEGMENT_BYTES = 64 << 20
 _HEADER = struct.Struct("<4s8sQQQ")
 _CHECK = struct.Struct("<I")
 _MAGIC = b"LCP1"
+_NAME = re.compile(r"[0-9]{6,12}\.segment")
 HEADER_BYTES = _HEADER.size + _CHECK.size
 
 
@@ -106,11 +109,7 @@ class Segments:
                 names = os.listdir(self._folder)
             except FileNotFoundError:
                 return []
-        return sorted(
-            int(name.removesuffix(".segment"))
-            for name in names
-            if name.endswith(".segment")
-        )
+        return sorted(int(name[:-8]) for name in names if _NAME.fullmatch(name))
 
     def write(self, payload: Bytes, history: bytes, number: int, durable: int) -> Place:
         """Writes a record's payload; durable only after :meth:`sync`."""
@@ -148,7 +147,7 @@ class Segments:
         with reading(path):
             descriptor = self._descriptor(place.segment)
             rest = os.fstat(descriptor).st_size - place.offset
-            if 0 <= place.size <= rest and place.offset >= 0:
+            if 0 <= place.size <= min(rest, memory()) and place.offset >= 0:
                 found = os.pread(descriptor, place.size, place.offset)
         if len(found) != place.size:
             raise CorruptJournalError(
@@ -165,6 +164,8 @@ class Segments:
             while (header := self._header(number, place)) is not None:
                 found.append(header)
                 place += HEADER_BYTES + header.size
+                if place > self._size(number):
+                    break  # what it says of itself cannot be
         return found
 
     def wrong_header(self, number: int, place: Place) -> Iterator[str]:
@@ -230,7 +231,9 @@ class Segments:
 
     def _descriptor(self, number: int) -> int:
         if number not in self._open:
-            self._open[number] = os.open(self._path(number), self._flags)
+            path = self._path(number)
+            require_regular(path, links=False)
+            self._open[number] = os.open(path, self._flags | os.O_NOFOLLOW)
         return self._open[number]
 
     def _path(self, number: int) -> Path:

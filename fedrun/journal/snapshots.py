@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from fedcore.trees import Arrays
 from fedcore.typing import JSON
 from fedrun.files import load_arrays, save_arrays
 from fedrun.journal.disk import writing
+from fedrun.json_text import read_json
 
+NAME = re.compile("[0-9]{12,18}")  # of a snapshot: its last record
 _STATE, _CHECK = "latecomer.state", "latecomer.check"
 COPIED = ".copied"  # the ending of one that a backup is copying
 
@@ -43,7 +46,8 @@ class Snapshots:
 
     def numbers(self) -> list[int]:
         """Returns the snapshots that exist, oldest first."""
-        numbers = sorted(int(path.stem) for path in self._folder.glob("*.safetensors"))
+        found = self._folder.glob("*.safetensors")
+        numbers = sorted(int(path.stem) for path in found if NAME.fullmatch(path.stem))
         return [n for n in numbers if self._before is None or n < self._before]
 
     def newest_sound(self, limit: int) -> int:
@@ -77,8 +81,8 @@ def read_snapshot(path: Path) -> tuple[JSON, dict[str, Any]]:
         state = metadata[_STATE]
         if _digest(state, arrays) != metadata[_CHECK]:
             raise CorruptJournalError(f"{path}: its checksum is wrong")
-        return json.loads(state), arrays
-    except (ModelError, KeyError) as error:
+        return read_json(state), arrays
+    except (ModelError, KeyError, ValueError) as error:
         raise CorruptJournalError(f"snapshot {int(path.stem)}: {error}") from error
 
 

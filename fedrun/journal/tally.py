@@ -19,6 +19,7 @@ from fedcore.typing import Counts, Seconds
 from fedrun.journal.codec import Configured, Row
 
 NO_VERDICT = 255  # the client was lost, or trains on
+MOST_ROWS = 1_000_000  # of one record
 MOST_LABELS = 256  # of more classes no counts are kept
 _VERDICTS = tuple(Verdict)
 _PATCHES = ("none", "replay", "overwrite", "full")
@@ -115,24 +116,48 @@ def columns_of(record: Tallied) -> dict[str, np.ndarray]:
     Raises:
         ValueError: they are damaged.
     """
-    packed = zlib.decompress(base64.b64decode(record.columns))
+    packed, count = _unpacked(record), record.count
     columns, at = {}, 0
     for name, kind in _FORMATS.items():
-        columns[name] = np.frombuffer(packed, kind, record.count, at)
+        columns[name] = np.frombuffer(packed, kind, count, at)
         at += columns[name].nbytes
     rest, item = packed[at:], _COUNT.itemsize
     classes = int.from_bytes(rest[:item], "little")
-    if classes and len(rest) == item + record.count * classes * item:
+    if classes and len(rest) == item + count * classes * item:
         counts = np.frombuffer(rest, _COUNT, offset=item)
-        columns["counts"] = counts.reshape(record.count, classes).astype(np.int64)
+        columns["counts"] = counts.reshape(count, classes).astype(np.int64)
     elif rest:
         raise ValueError(f"{len(rest)} bytes too many in the columns of a tally")
     return columns
 
 
+def _unpacked(record: Tallied) -> bytes:
+    """Returns the bytes of a record's columns, of which the record says the number.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    if not 0 <= record.count <= MOST_ROWS:
+        raise ValueError(f"a tally of {record.count:,} rows; at most {MOST_ROWS:,}")
+    most = record.count * (_TYPE.itemsize + MOST_LABELS * _COUNT.itemsize) + 4
+    try:
+        whole = zlib.decompressobj()
+        packed = whole.decompress(base64.b64decode(record.columns), most)
+    except (zlib.error, ValueError) as error:
+        raise ValueError(f"the columns of a tally: {error}") from error
+    if not whole.eof:
+        raise ValueError(f"the columns of a tally do not end after {most:,} bytes")
+    return packed
+
+
 def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
-    """Yields the records of the rows; ``cids`` holds the client of each place."""
+    """Yields the records of the rows; ``cids`` holds the client of each place.
+
+    Raises:
+        ValueError: they are damaged.
+    """
     columns = columns_of(record)
+    _require_known(columns, len(cids))
     counts_NC = columns.pop("counts", None)
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     for place, row in enumerate(map(TallyRow._make, values)):
@@ -182,8 +207,27 @@ def accepted_in(record: Tallied) -> int:
     return int(np.count_nonzero(columns_of(record)["verdict"] == accepted))
 
 
+def _require_known(columns: Mapping[str, np.ndarray], clients: int) -> None:
+    """Checks that rows name clients, patches and verdicts that there are."""
+    verdicts = columns["verdict"]
+    for name, values, most in (
+        ("client", columns["client"], clients),
+        ("patch", columns["patch"], len(_PATCHES)),
+        ("verdict", verdicts[verdicts != NO_VERDICT], len(_VERDICTS)),
+    ):
+        if len(values) and not 0 <= values.min() <= values.max() < most:
+            raise ValueError(f"a row of a tally names a {name} that there is not")
+    at = columns["at"]
+    if not (np.isfinite(columns["leased"]).all() and not np.isinf(at).any()):
+        raise ValueError("a row of a tally has no time")
+
+
 def in_order(records: Iterable[Row], cids: Sequence[str]) -> list[Row]:
-    """Returns all records in the order of time, with those in tallies."""
+    """Returns all records in the order of time, with those in tallies.
+
+    Raises:
+        ValueError: a tally is damaged.
+    """
     whole: list[Row] = []
     for record in records:
         whole += told(record, cids) if isinstance(record, Tallied) else [record]

@@ -9,6 +9,7 @@ from fedcore.errors import CorruptJournalError
 from fedcore.protocol import Verdict
 from fedrun.journal.codec import to_row
 from fedrun.journal.contents import Contents, examine_all
+from fedrun.journal.disk import making_sense_of
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 from fedrun.journal.replay import Replay
@@ -106,12 +107,13 @@ def _recompute(journal: Journal) -> int:
     replay = Replay(journal)
     recorded: list[Decided | Stepped] = []
     made: list[Decided | Stepped] = []
-    for record, now in replay.run():
-        if isinstance(record, Stepped) or (
-            isinstance(record, Decided) and record.was_read
-        ):
-            recorded.append(record)
-        made += [r for r in now if isinstance(r, Decided | Stepped)]
+    with making_sense_of(f"{journal.folder}: decided again, a record"):
+        for record, now in replay.run():
+            if isinstance(record, Stepped) or (
+                isinstance(record, Decided) and record.was_read
+            ):
+                recorded.append(record)
+            made += [r for r in now if isinstance(r, Decided | Stepped)]
     for old, new in zip(recorded, made, strict=False):
         if not _same(old, new):
             raise CorruptJournalError(

@@ -7,7 +7,8 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import digest
 from fedcore.typing import Vector
 from fedrun.config import parse_config
-from fedrun.files import load_arrays, load_model
+from fedrun.files import load_model, load_version
+from fedrun.journal.disk import making_sense_of
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 
@@ -61,17 +62,17 @@ def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
     """Yields the models that lie in files, each with its version."""
     for number in journal.snapshots.numbers():
         scalars, arrays = journal.snapshots.load(number)
-        yield int(scalars["version"]), arrays["public"]
-        for version in scalars["bases"]:
-            yield int(version), arrays[f"base.{version}"]
+        with making_sense_of(str(journal.snapshots.path(number))):
+            names = {f"base.{version}": version for version in scalars["bases"]}
+            names["public"] = scalars["version"]
+            found = [(int(v), arrays[name]) for name, v in names.items()]
+        yield from found
     if _has_companions(journal):
         return  # which those files leave out
     for which in ("best", "last"):
         path = journal.folder / "models" / f"{which}.safetensors"
         if path.is_file():
-            version = load_arrays(path)[1].get("version")
-            if version is not None:
-                yield int(version), load_model(path)[1]
+            yield load_version(path), load_model(path)[1]
 
 
 def _has_companions(journal: Journal) -> bool:

@@ -196,8 +196,7 @@ def timelines_of(results: Results) -> dict[str, ClientTimeline]:
 
 def lost_after(results: Results) -> Seconds:
     """Returns after how many seconds of silence a client counted as lost."""
-    timeouts = results.configured.config.get("timeouts") or {}
-    return float(timeouts.get("lost", TimeoutsConfig().lost))
+    return float(results.setting("timeouts", "lost", default=TimeoutsConfig().lost))
 
 
 class States(NamedTuple):

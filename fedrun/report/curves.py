@@ -1,7 +1,7 @@
 """The curves of metrics: by the evaluator, by clients, and of training."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,8 @@ def main_first(names: Iterable[str]) -> list[str]:
 
 def targets(results: Results) -> dict[str, float]:
     """Returns the values of metrics at which the run ends."""
-    return (results.configured.config.get("stop") or {}).get("target") or {}
+    found = results.setting("stop", "target", default=dict[str, Any]())
+    return {name: goal for name, goal in found.items() if isinstance(goal, int | float)}
 
 
 def curves_of(results: Results, name: str) -> list[Curve]:

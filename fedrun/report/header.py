@@ -56,7 +56,7 @@ def _warning(sentence: str) -> str:
 
 def title(results: Results) -> str:
     """Returns the title: the app, and the last value of its metric."""
-    app = results.configured.config.get("app")
+    app = results.setting("app", default="")
     if not app:
         return f"Run {results.configured.run_id}"
     name = "/".join(str(app).split("/")[-2:])  # a file is known by its folder
@@ -69,10 +69,9 @@ def title(results: Results) -> str:
 
 def recipe(results: Results) -> str:
     """Describes the recipe in a sentence, with its source."""
-    config = results.configured.config
-    kind = config.get("algorithm", {}).get("kind", "unknown")
+    kind = results.setting("algorithm", "kind", default="unknown")
     try:
-        algorithm = parse_config(config).algorithm
+        algorithm = parse_config(results.configured.config).algorithm
     except ConfigError:  # its method is of a module that was not imported here
         return f"Recipe {kind}"
     what = (inspect.getdoc(type(algorithm)) or "").partition("\n")[0].rstrip(".")

@@ -207,6 +207,5 @@ def _refused(results: Results, refused: int, gone: int) -> str:
 
 def has_memory(results: Results) -> bool:
     """Returns whether clients can keep what a refused update held."""
-    algorithm = results.configured.config.get("algorithm", {})
     remember = {kind_of(method) for method in methods(MemoryConfig)}
-    return algorithm.get("uplink", {}).get("kind") in remember
+    return results.setting("algorithm", "uplink", "kind", default="") in remember

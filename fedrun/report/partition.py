@@ -16,6 +16,7 @@ from rich.text import Text
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun import units
+from fedrun.plain_files import write_text
 from fedrun.report import theme
 from fedrun.report.downsample import Floats, downsample
 from fedrun.report.page import Section, note, page, plot, text
@@ -121,7 +122,7 @@ def partition_page(
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     section = Section("partition", "Clients and classes", lead, parts)
-    out.write_text(page(title, intro, [section]), encoding="utf-8")
+    write_text(out, page(title, intro, [section]))
     return out
 
 

@@ -44,11 +44,11 @@ def section(results: Results) -> Section:
         parts.append(
             note(f"The last bar holds all from {last:,} to {histogram.most:,}.")
         )
-    policy = results.configured.config.get("algorithm", {}).get("staleness", {})
+    policy = results.setting("algorithm", "staleness", "kind", default="unknown")
     lead = (
         "Staleness is how many versions were published while a client trained. "
         f"{_how_late(staleness)} The weight λ is how much an update counts; its policy "
-        f"here is <em>{text(policy.get('kind', 'unknown'))}</em>."
+        f"here is <em>{text(policy)}</em>."
     )
     return Section("staleness", "Staleness", lead, parts)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fedcore.errors import ConfigError
 from fedrun.optional import installed
+from fedrun.plain_files import write_text
 from fedrun.report.appendix import section as appendix
 from fedrun.report.client_timelines import timelines_of
 from fedrun.report.coverage import section as coverage
@@ -54,5 +55,5 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         ],
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    write_text(out, text)
     return out

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrun.optional import installed, needed
+from fedrun.plain_files import replacing
 
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
 FORMATS = "CSV; with pyarrow, pip install 'latecomer[frames]', Parquet as well"
@@ -22,7 +23,10 @@ def write_columns(table: Mapping[str, Sequence[Any]], path: Path) -> list[Path]:
         The files that were written.
     """
     written = [path.with_name(f"{path.name}.csv")]
-    with written[0].open("w", newline="", encoding="utf-8") as file:
+    with (
+        replacing(written[0]) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(map(cell, table))
         for row in zip(*table.values(), strict=True):
@@ -31,7 +35,8 @@ def write_columns(table: Mapping[str, Sequence[Any]], path: Path) -> list[Path]:
         written.append(path.with_name(f"{path.name}.parquet"))
         arrow = needed("pyarrow", "frames", "Parquet")
         parquet = needed("pyarrow.parquet", "frames", "Parquet")
-        parquet.write_table(arrow.table(dict(table)), written[1])
+        with replacing(written[1]) as temporary:
+            parquet.write_table(arrow.table(dict(table)), temporary)
     return written
 
 

@@ -103,22 +103,27 @@ def _merged(records: list[Evaluated]) -> dict[str, float]:
 
     Each is followed by its number of samples; NaN and 0 if no client has a number.
     """
-    names = dict.fromkeys(name for record in records for name in _values(record))
-    sums: dict[str, float] = {}
-    weights: dict[str, int] = {}
+    told = [(record, _values(record)) for record in records]
     alike = not any(record.samples for record in records)
-    for record in records:
-        weight = 1 if alike else record.samples
-        for name, value in _values(record).items():
-            if weight and is_number(value):
-                sums[name] = sums.get(name, 0.0) + weight * value
-                weights[name] = weights.get(name, 0) + weight
     found: dict[str, float] = {}
-    for name in names:
-        weight = weights.get(name, 0)
-        found[name] = sums[name] / weight if weight else math.nan
-        found[name + SUPPORT] = 0 if alike else weight
+    for name in dict.fromkeys(name for _, values in told for name in values):
+        pairs = [
+            (1 if alike else record.samples, values[name])
+            for record, values in told
+            if is_number(values.get(name)) and (alike or record.samples)
+        ]
+        total = sum(weight for weight, _ in pairs)
+        found[name] = _mean(pairs, total) if total else math.nan
+        found[name + SUPPORT] = 0 if alike else total
     return found
+
+
+def _mean(pairs: list[tuple[int, float]], total: int) -> float:
+    """Returns the mean of values with their weights, also where their sum overflows."""
+    mean = sum(weight * value for weight, value in pairs) / total
+    if math.isfinite(mean):
+        return mean
+    return sum(weight / total * value for weight, value in pairs)
 
 
 def main_metric(values: Iterable[str]) -> str | None:

@@ -1,11 +1,12 @@
 """The records of a run, read once from its journal."""
 
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedcore.coordinator.records import (
     Closed,
@@ -15,13 +16,15 @@ from fedcore.coordinator.records import (
     ServerStopped,
     Tallied,
 )
-from fedcore.errors import JournalError
+from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import ParamSpec
 from fedcore.text import printable
 from fedrun.journal import Configured, Journal
 from fedrun.journal.tally import in_order
 
 _REAL_CLOCK = 1e8  # seconds since 1970 are more than this
+_END_OF_CALENDAR = 253_402_300_800  # the year 10,000
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,10 @@ class Records:
         if any(isinstance(record, Tallied) for record in records):
             trainers = (r for r in records if isinstance(r, Enrolled))
             cids = [r.cid for r in trainers if r.role == "trainer"]
-            records = in_order(records, cids)
+            try:
+                records = in_order(records, cids)
+            except ValueError as error:
+                raise CorruptJournalError(f"{self.folder}: {error}") from error
         return records
 
     @cached_property
@@ -64,6 +70,20 @@ class Records:
         last: Configured = self.of(Configured)[-1]
         return last
 
+    def setting(self, *path: str, default: Value) -> Value:
+        """Returns a setting of the run as it was written, by whatever program.
+
+        Args:
+            path: of its name, section by section.
+            default: is returned where there is none, or one of another type.
+        """
+        found: Any = self.configured.config
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if isinstance(default, float) and type(found) is int and abs(found) < 2**63:
+            found = float(found)
+        return found if isinstance(found, type(default)) else default
+
     @cached_property
     def started(self) -> float:
         """When the run began; times in the tables count from here."""
@@ -73,7 +93,8 @@ class Records:
     @cached_property
     def has_virtual_time(self) -> bool:
         """Whether a simulation made the run, on a virtual clock that began at 0."""
-        return not self.of(ServerStarted) and self.started < _REAL_CLOCK
+        is_date = _REAL_CLOCK <= self.started < _END_OF_CALENDAR
+        return not self.of(ServerStarted) and not is_date
 
     @cached_property
     def seconds(self) -> float:

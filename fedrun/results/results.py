@@ -157,8 +157,8 @@ class Results(Records):
         The newest settings weigh all updates: sums of samples and sums of updates
         cannot be added.
         """
-        algorithm = self.configured.config.get("algorithm", {})
-        weigh_by, cap = algorithm.get("weigh_by"), algorithm.get("samples_cap")
+        weigh_by = self.setting("algorithm", "weigh_by", default="")
+        cap = self.setting("algorithm", "samples_cap", default=0)
         coverage = Coverage(lambda samples: count_samples(samples, weigh_by, cap))
         for record in self.records:
             coverage.observe(record)

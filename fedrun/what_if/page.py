@@ -9,6 +9,7 @@ import numpy as np
 from fedcore.errors import ConfigError
 from fedrun import units
 from fedrun.optional import installed
+from fedrun.plain_files import write_text
 from fedrun.report import theme
 from fedrun.report.downsample import downsample
 from fedrun.report.page import Section, folded, note, page, plot, table, text
@@ -37,7 +38,7 @@ def write_page(found: Counterfactual | LeaveOneOut, out: Path) -> Path:
         raise ConfigError("--page: needs the package plotly, which is not installed")
     html = _ranking(found) if isinstance(found, LeaveOneOut) else _counterfactual(found)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(html, encoding="utf-8")
+    write_text(out, html)
     return out
 
 

@@ -19,7 +19,7 @@ from fedcore.coordinator.actions import (
     SetTimer,
     StartTask,
 )
-from fedcore.coordinator.events import Event, TimerFired
+from fedcore.coordinator.events import Event, ModelEvaluated, TimerFired
 from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.coordinator.state import ServerState
 from fedcore.protocol import Answer, Verdict
@@ -128,7 +128,10 @@ class Federation:
     def _evaluate_due(self) -> bool:
         """Evaluates the versions that are due; says whether there was one."""
         evaluated = self._central.evaluate(self._clock.now)
+        evaluations = self.run.coordinator.evaluations
         for event in evaluated:
+            if isinstance(event, ModelEvaluated):  # the ServerApp asks itself
+                evaluations.ask(event.cid, event.version)
             self._feed(event)
         if evaluated:
             self._replies.hear()  # nobody has listened meanwhile

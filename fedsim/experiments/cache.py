@@ -1,11 +1,12 @@
 """A file for each finished run, under the digest of all that it depends on."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from fedcore.errors import ConfigError
+from fedcore.errors import IMPOSSIBLE, ConfigError
+from fedrun.json_text import read_json
+from fedrun.plain_files import make_own, read_plain, write_text
 from fedsim.experiments.trial import Trial
 
 FOLDER = "runs"
@@ -44,9 +45,11 @@ class Cache:
         """
         path = self._path(key)
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            raw = read_json(read_plain(path).decode())
+            if not isinstance(raw["config"], dict):
+                raise TypeError("its config is no section")
             return raw["config"], Trial.from_json(raw["trial"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, *IMPOSSIBLE) as error:
             raise ConfigError(
                 f"{path}: is not the run of a sweep ({type(error).__name__}); remove "
                 "it, and it is simulated again"
@@ -54,12 +57,9 @@ class Cache:
 
     def put(self, key: str, config: dict[str, Any], trial: Trial) -> None:
         """Writes the file of a run. An interruption leaves no part of it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(key)
-        temporary = path.with_suffix(".tmp")
+        make_own(self.folder)
         text = json.dumps({"config": config, "trial": trial.as_json()}, indent=1)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        write_text(self._path(key), text + "\n")
 
     def run_folder(self, key: str) -> Path:
         """The path of a run's folder, if that is kept."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from fedcore.errors import ConfigError
 from fedrun.cli.plain_json import to_json
+from fedrun.plain_files import write_text
 
 
 class Files(NamedTuple):
@@ -41,6 +42,6 @@ def write_files(out: Path, name: str, page: str, numbers: Any) -> Files:
     """
     out.mkdir(parents=True, exist_ok=True)
     files = Files(out / f"{name}.html", out / f"{name}.json")
-    files.page.write_text(page, encoding="utf-8")
-    files.numbers.write_text(to_json(numbers, indent=1) + "\n", encoding="utf-8")
+    write_text(files.page, page)
+    write_text(files.numbers, to_json(numbers, indent=1) + "\n")
     return files

@@ -15,6 +15,7 @@ from fedcore.workload import Workload
 from fedrun.app import load_app
 from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig
+from fedrun.plain_files import make_own, remove_tree
 from fedrun.results import Results
 from fedrun.results.failures import last_line
 from fedrun.run import Run
@@ -119,8 +120,8 @@ def simulate(task: Task[Any]) -> Trial:
         place = Path(folder) / "run"
         trial = simulate_in(place, workload, task.settings)
         if task.kept is not None:
-            shutil.rmtree(task.kept, ignore_errors=True)
-            task.kept.parent.mkdir(parents=True, exist_ok=True)
+            make_own(task.kept.parent)
+            remove_tree(task.kept)
             shutil.move(place, task.kept)
         return trial
 

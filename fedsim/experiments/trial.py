@@ -16,6 +16,7 @@ from fedcore.coordinator.records import Decided, Leased
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import WorkloadError
 from fedcore.protocol import Verdict
+from fedrun.fields import wrong_field
 from fedrun.report.byte_counts import ByteCounts, published_at
 from fedrun.report.downsample import Floats, floats
 from fedrun.results import NOT_METRICS, Results, Table, is_number
@@ -111,8 +112,18 @@ class Trial:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Trial":
-        """The trial that :meth:`as_json` wrote."""
-        return cls(**{**raw, "places": [Place(*place) for place in raw["places"]]})
+        """The trial that :meth:`as_json` wrote.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is none.
+        """
+        places = [Place(*place) for place in raw["places"]]
+        trial = cls(**{**raw, "places": places})
+        if wrong := wrong_field(trial):
+            raise ValueError(wrong)
+        if any(len(column) != len(places) for column in trial.metrics.values()):
+            raise ValueError("its evaluations have different numbers of metrics")
+        return trial
 
 
 def read_trial(results: Results, *, broken: bool = False) -> Trial:

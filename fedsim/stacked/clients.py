@@ -237,10 +237,12 @@ class StackedClients:
         size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
+        begin = self._coordinator.evaluations.begin
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
             queue.put_expiry(end, who, lease.number)
+            begin(cid)
             evaluates = may_evaluate and self._evaluations.asks(cid, version)
             held = self._held[who]
             nbytes, kind, codec = self._downloads.of(held)

@@ -94,7 +94,12 @@ def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
         clients=[timeline.trace(shared) for timeline in ordered],
         finished=sum(timeline.finished for timeline in ordered),
         unfinished=sum(timeline.unfinished for timeline in ordered),
-        absences=[seconds for timeline in ordered for seconds in timeline.absences],
+        absences=[
+            seconds
+            for timeline in ordered
+            for seconds in timeline.absences
+            if seconds > 0
+        ],
     )
 
 

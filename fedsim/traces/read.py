@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from fedcore.errors import ConfigError
+from fedcore.text import LONG_SENTENCE, brief
+from fedrun.plain_files import open_to_read, require_regular, require_size
 from fedrun.results.columns import text_of
 from fedsim.traces.format import (
     COLUMNS,
@@ -19,6 +21,8 @@ from fedsim.traces.format import (
 )
 
 Cells = dict[str, str]
+MOST_BYTES = 1 << 30  # of a trace
+_DIGITS = 15  # of a whole number
 
 
 def read_trace(path: Path) -> list[ClientTrace]:
@@ -234,7 +238,9 @@ class _Reader:
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows with their line numbers, without empty lines."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        size = require_regular(path).st_size
+        require_size(path, size, MOST_BYTES)
+        with open(open_to_read(path), encoding="utf-8-sig", newline="") as file:
             table = csv.reader(file, strict=True)
             for cells in table:
                 if cells:
@@ -248,11 +254,12 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _fail(path: Path, line: int, what: str) -> NoReturn:
-    raise ConfigError(f"{path}:{line}: {what}")
+    raise ConfigError(f"{path}:{line}: {brief(what, LONG_SENTENCE)}")
 
 
 def _is_whole(text: str, least: int) -> bool:
-    return text.isascii() and text.isdigit() and int(text) >= least
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS
+    return is_number and int(text) >= least
 
 
 def _float(text: str) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedcore.errors import ConfigError
+from fedrun.plain_files import replacing
 from fedrun.results.columns import cell
 from fedsim.traces.format import COLUMNS, OF_CLIENT, ClientTrace
 
@@ -23,7 +24,10 @@ def write_trace(path: Path, clients: Sequence[ClientTrace]) -> None:
         ConfigError: the file cannot be written.
     """
     try:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with (
+            replacing(path) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
             table = csv.writer(file, lineterminator="\n")
             table.writerow(COLUMNS)
             for client in clients:

@@ -18,6 +18,7 @@ from fedcore.errors import (
     UnavailableError,
 )
 from fedcore.hosts import is_loopback
+from fedcore.text import from_peer
 from fedwire.certificates import require_pair
 from fedwire.proxies import Proxy, proxy_for
 from fedwire.service import MESSAGE_LIMIT
@@ -148,7 +149,7 @@ def parse_address(text: str, **trust: Any) -> Address:
 
 def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
     """Returns a failed call as an error of this platform."""
-    code, details = error.code(), error.details() or ""
+    code, details = error.code(), from_peer(error.details() or "")
     if "WRONG_VERSION_NUMBER" in details:
         return RefusedError(f"{address} does not speak TLS; give --plaintext")
     if code is grpc.StatusCode.UNAVAILABLE and _is_handshake(details, address):

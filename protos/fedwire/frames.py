@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.typing import Bytes
+from fedwire.texts import cleaned
 from fedwire.v1.federation_pb2 import PullFrame, PullReply, PushFrame, PushHeader
 
 CHUNK = 1 << 20  # measured: the fastest between 64 KiB and 4 MiB
@@ -51,12 +52,12 @@ def read_header(frame: bytes) -> PushHeader:
 
 
 def read_reply(frame: bytes) -> PullReply:
-    """Returns the reply in the first frame of a pull's answer.
+    """Returns the reply in the first frame of a pull's answer; its texts are short.
 
     Raises:
         ProtocolError: the frame holds no reply.
     """
-    return _read(PullFrame, frame, "an answer", "reply").reply
+    return cleaned(_read(PullFrame, frame, "an answer", "reply").reply)
 
 
 def _read(kind: type[Frame], frame: bytes, whole: str, content: str) -> Frame:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import grpc
 
+from fedwire.texts import cleaned
 from fedwire.v1 import federation_pb2 as pb
 
 SERVICE = "fedwire.v1.Federation"
@@ -37,6 +38,8 @@ def _ignore(way: Literal["up", "down"], nbytes: int) -> None:
 class Stub:
     """The client's side, over a synchronous or an asyncio channel of gRPC.
 
+    The texts in answers are printable and short.
+
     ``count`` is called with the direction and the bytes of each message, including the
     five that gRPC puts before it.
     """
@@ -61,7 +64,7 @@ class Stub:
             call = channel.unary_unary(
                 f"/{SERVICE}/{name}",
                 request_serializer=sent(request.SerializeToString),
-                response_deserializer=received(reply.FromString),
+                response_deserializer=received(_reading(reply)),
             )
             setattr(self, name.lower(), call)
         self.pull = channel.unary_stream(
@@ -72,17 +75,17 @@ class Stub:
         self.push = channel.stream_unary(
             f"/{SERVICE}/Push",
             request_serializer=sent(_as_it_is),
-            response_deserializer=received(pb.PushReply.FromString),
+            response_deserializer=received(_reading(pb.PushReply)),
         )
         self.trial = channel.stream_unary(
             f"/{SERVICE}/Trial",
             request_serializer=sent(_as_it_is),
-            response_deserializer=received(pb.TrialReply.FromString),
+            response_deserializer=received(_reading(pb.TrialReply)),
         )
         self.attend = channel.stream_stream(
             f"/{SERVICE}/Attend",
             request_serializer=sent(pb.Beat.SerializeToString),
-            response_deserializer=received(pb.Notice.FromString),
+            response_deserializer=received(_reading(pb.Notice)),
         )
 
     enrol: Any
@@ -93,6 +96,11 @@ class Stub:
     status: Any
     free: Any
     operate: Any
+
+
+def _reading(kind: Any) -> Callable[[bytes], Any]:
+    """Returns what reads an answer."""
+    return lambda data: cleaned(kind.FromString(data))
 
 
 def _as_it_is(frame: bytes) -> bytes:

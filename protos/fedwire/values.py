@@ -4,6 +4,7 @@ A peer's message is a claim: each reader raises a ``ProtocolError`` that says wh
 wrong with it.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,9 +23,10 @@ from fedcore.protocol import (
     Settled,
     Verdict,
 )
-from fedcore.typing import Counts
+from fedcore.typing import Counts, Seconds
 from fedwire.v1 import federation_pb2 as pb
 
+MOST_WAIT: Seconds = 86_400.0  # for which a peer may ask
 _ANSWERS: dict[Verdict | Answer, int] = {
     answer: pb.Answer.Value(f"ANSWER_{answer.name}") for answer in (*Verdict, *Answer)
 }
@@ -100,6 +102,11 @@ def settled_code(settled: Settled) -> pb.Answer:
     if settled.verdict is None:
         return pb.ANSWER_UNSPECIFIED
     return answer_code(settled.verdict)
+
+
+def read_seconds(told: float) -> Seconds:
+    """Returns a time for which a peer asks to wait, as far as anybody can wait."""
+    return min(max(0.0, told), MOST_WAIT) if math.isfinite(told) else 0.0
 
 
 def device_of(device: Device | None) -> pb.Device | None:

@@ -239,7 +239,7 @@ def test_a_server_that_chooses_an_unknown_protocol_is_told() -> None:
         enrolled(protocol=9)
     with pytest.raises(ProtocolError, match="chose protocol 0"):
         enrolled()
-    enrolled(protocol=3)
+    enrolled(protocol=3, heartbeat=2.0)
 
 
 def test_an_older_server_is_told() -> None:
@@ -276,3 +276,23 @@ def test_calls_that_fail_are_explained(method: str) -> None:
         pytest.raises(RefusedError, match="not today"),
     ):
         getattr(connection, method)(*arguments[method])
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
+def test_a_time_that_nobody_can_wait_is_none(seconds: float) -> None:
+    refusal = pulled(
+        [reply_frame(pb.PullReply(refused=pb.ANSWER_RETRY, retry_after=seconds))]
+    )
+    assert isinstance(refusal, Refusal)
+    assert 0 <= refusal.retry_after <= 86_400
+
+
+@pytest.mark.parametrize("heartbeat", [float("nan"), float("inf"), -1.0, 0.0])
+def test_a_heartbeat_that_cannot_be_is_refused(heartbeat: float) -> None:
+    reply = pb.EnrolReply(protocol=3, heartbeat=heartbeat)
+    with (
+        lying(enrol=lambda request, context: reply) as address,
+        connected(address) as connection,
+        pytest.raises(ProtocolError, match="wants a heartbeat every"),
+    ):
+        connection.enrol(pb.EnrolRequest(key=KEY))

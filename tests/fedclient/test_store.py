@@ -145,13 +145,15 @@ def parts(store: ClientStore) -> set[str]:
     return {key for (key,) in store._db.execute(query)}
 
 
+UINT64 = st.integers(0, 2**64 - 1)
 states = st.builds(
     replace,
     st.just(FRESH),
     public_D=st.none() | st.floats(width=32, allow_nan=False).map(vector),
     memory_D=st.none() | st.floats(width=32, allow_nan=False).map(vector),
-    held=st.none() | st.builds(Held, st.just(E0), st.integers(0, 9), st.just("d")),
-    seq=st.integers(0, 2**64 - 1),
+    held=st.none()
+    | st.builds(Held, st.just(E0), st.integers(0, 9), st.just("d" * 32), UINT64),
+    seq=UINT64,
     pending=st.none() | st.builds(pending, st.integers(1, 9), st.binary(max_size=9)),
     history=st.lists(
         st.builds(Sent, st.integers(1, 9), st.binary(max_size=3), st.booleans()),

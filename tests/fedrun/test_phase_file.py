@@ -156,5 +156,5 @@ def test_a_line_that_is_nested_too_deeply_is_no_json(tmp_path: Path) -> None:
 
 
 def test_a_device_without_an_end_is_not_read() -> None:
-    with pytest.raises(ConfigError, match="is a device, and no trace"):
+    with pytest.raises(ConfigError, match="is a device; expected a file"):
         read_phases(Path("/dev/zero"))

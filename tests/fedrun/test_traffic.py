@@ -159,7 +159,10 @@ def test_a_book_that_an_earlier_version_wrote_is_read_and_written_on(
     file.save(traffic)
     file.close()
     with closing(sqlite3.connect(tmp_path / FILE)) as db:  # it counted at sockets, too
-        db.execute("CREATE TABLE crossed (cid TEXT, up INTEGER, down INTEGER)")
+        db.execute(
+            "CREATE TABLE crossed (cid TEXT PRIMARY KEY, up INTEGER NOT NULL, "
+            "down INTEGER NOT NULL) WITHOUT ROWID"
+        )
     traffic = file.load()
     traffic.count(Lane("ann", "up", "dense"), framed=1)
     file.save(traffic)

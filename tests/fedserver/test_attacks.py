@@ -721,6 +721,23 @@ def test_any_report_is_answered(
         assert len(line["error"]) <= 2000
 
 
+def test_reports_in_a_loop_fill_no_journal(server: Served, peer: Peer) -> None:
+    model = pb.ModelName(epoch=peer.epoch, version=peer.version)
+    told: list[dict[str, Any]] = [
+        {"model": model, "values": {"accuracy": 1.0}, "samples": 2**64 - 1},
+        {"error": "x" * 2000},
+        {"error": "no picture", "skipped": 1},
+    ]
+    before = server.run.journal.store.last
+    for _ in range(20):
+        for each in told:
+            peer.stub.report(pb.ReportRequest(key=peer.key, **each), timeout=CALL)
+    assert peer.push(GOOD).answer == pb.ANSWER_ACCEPTED  # what waits is written with it
+    kinds = ("evaluated", "failed", "skipped")
+    assert [len(server.lines(kind)) for kind in kinds] == [0, 1, 1]
+    assert server.run.journal.store.last - before <= 5  # with lease, update, version
+
+
 def test_leaving_without_having_been_there_changes_nothing(
     server: Served, peer: Peer
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_call_that_is_cancelled_before_its_answer_harms_nobody(
 ) -> None:
     with Peer(server.address) as peer:
         peer.pull()
+        server.run.coordinator.evaluations.ask(peer.cid, 0)
         disk = Disk(server)
         disk.stop()
         model = pb.ModelName(epoch=peer.epoch, version=0)

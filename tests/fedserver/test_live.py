@@ -35,6 +35,7 @@ def busy(server: Served, *metrics: str) -> LiveView:
             version = peer.pull().version
     judge = Peer(server.operator_socket, "judge")
     judge.enrol(role=pb.ROLE_EVALUATOR, name="evaluator")
+    assert judge.pull().version == version
     model = pb.ModelName(epoch=judge.epoch, version=version)
     values = dict.fromkeys(metrics, 0.5)
     report = pb.ReportRequest(key=judge.key, model=model, values=values)

@@ -147,6 +147,7 @@ def test_a_strangers_status_tells_nothing_of_the_servers_folders(
 
 def test_why_samples_are_left_out_is_not_the_last_failure(server: Served) -> None:
     with Peer(server.address, "ann") as ann:
+        ann.pull()
         for told in (
             {"error": "ValueError: the disk is gone"},
             {"error": "a.png:\ttruncated", "skipped": 3},

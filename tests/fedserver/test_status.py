@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fedcore.coordinator.records import Failed
-from fedcore.errors import JournalError, UnavailableError
+from fedcore.errors import JournalError, ProtocolError, UnavailableError
 from fedrun.cli.exit_codes import exit_code
 from fedserver.cli import main
 from fedserver.json_log import JsonLog
@@ -23,6 +23,7 @@ from fedserver.live import LiveView, sparkline
 from fedserver.progress import Progress
 from fedserver.remote import ask_health, ask_status
 from fedserver.status import status_table
+from tests.fedclient.liar import lying
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, settings
 
@@ -180,11 +181,12 @@ def test_a_name_is_shown_as_it_is(server: Served, name: str) -> None:
     view = LiveView(server.progress)
     with Peer(server.address, "cid") as peer:
         peer.enrol(name=name)  # a client may take another name
-        told = peer.pull()
+        peer.pull()
         peer.push(GOOD)
         judge = Peer(server.operator_socket, "judge")
         judge.enrol(role=pb.ROLE_EVALUATOR)
-        model = pb.ModelName(epoch=peer.epoch, version=told.version)
+        judge.pull()
+        model = pb.ModelName(epoch=judge.epoch, version=judge.version)
         report = pb.ReportRequest(key=judge.key, model=model, values={name: 0.5})
         judge.stub.report(report, timeout=CALL)
         judge.channel.close()
@@ -223,3 +225,29 @@ def test_a_sparkline_has_a_block_for_each_recent_value(values: list[float]) -> N
     line = sparkline(values, width=10)
     assert len(line) == min(10, len(values))
     assert set(line) <= set("▁▂▃▄▅▆▇█")
+
+
+@pytest.mark.parametrize(
+    "told", ["", "7", "[]", "{", "[" * 50_000, "{}", '{"run": 1}', '{"run": []}']
+)
+def test_a_server_that_tells_no_status_is_told(told: str) -> None:
+    answer = pb.StatusReply(json=told)
+    with (
+        lying(status=lambda request, context: answer) as address,
+        pytest.raises(ProtocolError, match=r"tells? (no|the) status"),
+    ):
+        shown(status_table(ask_status(str(address))))
+
+
+def test_what_a_server_says_of_its_run_cannot_act_on_the_terminal(
+    server: Served,
+) -> None:
+    with Peer(server.address) as peer:
+        peer.pull()
+        told = ask_status(server.address)
+    told["ended"] = "\x1b[2J" + "x" * 100_000
+    told["recipe"] = "[red]fed_buff"
+    text = shown(status_table(told))
+    assert "\x1b[2J" not in text
+    assert "[red]fed_buff" in text
+    assert len(text) < 5_000

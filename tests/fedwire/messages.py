@@ -27,6 +27,7 @@ from fedcore.protocol import (
 uint32 = st.integers(0, 2**32 - 1)
 uint64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
 numbers = st.floats(allow_nan=False)
+waits = st.floats(0, 86_400)
 singles = st.floats(allow_nan=False, width=32)
 epochs = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
 digests = st.binary(max_size=32).map(bytes.hex)
@@ -113,7 +114,7 @@ acks = st.builds(
     weight=singles,
     version=uint64,
     reason=st.text(max_size=50),
-    retry_after=numbers,
+    retry_after=waits,
     proof=uint64,
 )
 receipts = st.builds(Receipt, uint64, digests, verdicts, numbers, uint64, uint64)
@@ -151,7 +152,7 @@ def replies(draw: st.DrawFn) -> Reply:
         accepted=tuple(draw(st.lists(uint64, max_size=4))),
         task=draw(st.none() | tasks),
         done=draw(st.booleans()),
-        retry_after=draw(numbers),
+        retry_after=draw(waits),
         proof=draw(uint64),
         left=draw(uint64),
     )

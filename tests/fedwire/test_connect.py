@@ -23,6 +23,7 @@ from fedcore.errors import (
     RefusedError,
     UnavailableError,
 )
+from fedcore.text import LONG_SENTENCE, is_printable
 from fedrun.cli.exit_codes import exit_code
 from tests.served import served
 from tools.counting_proxy import CountingProxy
@@ -114,6 +115,13 @@ def test_files_without_certificates_are_refused_at_once(tmp_path: Path) -> None:
 def test_an_address_is_written_as_it_is_read() -> None:
     for text in ("example.org:9", "[::1]:8443"):
         assert str(parse_address(text)) == text
+
+
+@pytest.mark.parametrize("code", list(grpc.StatusCode))
+def test_what_a_server_says_of_a_failure_can_be_shown(code: grpc.StatusCode) -> None:
+    said = str(explained(Failed(code, "\x1b[2J\n" + "x" * 100_000), HERE))
+    assert is_printable(said)
+    assert len(said) < 2 * LONG_SENTENCE
 
 
 @pytest.mark.parametrize("code", list(grpc.StatusCode))

@@ -147,7 +147,11 @@ def test_a_typo_in_a_key_is_answered_with_the_nearest_one(
             "1: algorithm.uplink.exact: should be a list, got 'b'",
         ),
         ("app: 5", "1: app: should be a valid string, got 5"),
-        ("1: 2", "1: keys should be strings, got 1"),
+        (
+            "seed: 2020-01-01",
+            "1: seed: should be a valid integer, unable to parse "
+            "string as an integer, got '2020-01-01'",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_type_is_shown_beside_what_is_expected(
@@ -401,7 +405,11 @@ def test_a_config_that_is_not_there_is_named(
     [
         ("stop", "--set stop: expected field=value, such as stop.versions=10"),
         ("=3", "--set =3: expected field=value, such as stop.versions=10"),
-        ("stop.versions=[", "--set stop.versions=[: '[' is not a YAML value"),
+        (
+            "stop.versions=[",
+            "--set stop.versions=[: '[' is not a YAML value: expected the node "
+            "content, but found '<stream end>'",
+        ),
         ("seed.x=3", "--set seed.x=3: 'seed' is a value, not a section"),
         (
             "stop.version=3",

@@ -13,6 +13,7 @@ from fedrun.app import app_of, load_app
 from fedrun.cli.stoppable import stoppable
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.config.load import change_config
+from fedrun.plain_files import write_text
 from fedsim.api import free_folder
 from fedsim.experiments.codecs.comparison import Comparison, summary
 from fedsim.experiments.codecs.measurements import Measurements
@@ -139,6 +140,6 @@ def _write(comparison: Comparison, out: Path) -> tuple[Path, Path]:
     """Writes the page and the numbers; returns their paths."""
     out.mkdir(parents=True, exist_ok=True)
     page, numbers = out / "codecs.html", out / "codecs.json"
-    page.write_text(codecs_page(comparison), encoding="utf-8")
-    numbers.write_text(as_json(comparison), encoding="utf-8")
+    write_text(page, codecs_page(comparison))
+    write_text(numbers, as_json(comparison))
     return page, numbers

@@ -9,13 +9,12 @@ a downlink never names one.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-import yaml
-
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import CompressorConfig, ErrorFeedback, Identity
 from fedcore.config import Method, kind_of
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
+from fedrun.config.load import read_value
 from fedrun.config.yaml_text import one_line
 from fedsim.experiments.terminal import split
 
@@ -137,7 +136,7 @@ def candidate(side: Side, text: str, algorithm: AlgorithmConfig) -> CompressorCo
     """
     source = f"--{side} {text}"
     in_short = not text.lstrip().startswith("{")
-    given = _from_short(source, text) if in_short else _from_yaml(source, text)
+    given = _from_short(source, text) if in_short else read_value(source, text)
     raw = {"algorithm": {"kind": kind_of(type(algorithm)), side: given}}
     method: CompressorConfig = getattr(parse_config(raw, source).algorithm, side)
     if side == "uplink" and in_short and _wants_memory(method):
@@ -149,13 +148,6 @@ def _wants_memory(method: CompressorConfig) -> bool:
     """Whether the method leaves something out that a memory can hold."""
     holds_nothing = method.holds == "nothing" and not method.is_exact
     return holds_nothing and method.bias == "contraction"
-
-
-def _from_yaml(source: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: is not a YAML value") from error
 
 
 def _from_short(source: str, text: str) -> dict[str, Any]:
@@ -174,7 +166,7 @@ def _from_short(source: str, text: str) -> dict[str, Any]:
             place = place.setdefault(parent, {})
             if not isinstance(place, dict):
                 raise ConfigError(f"{source}: {parent!r} is a value, not a section")
-        place[last] = _from_yaml(source, value)
+        place[last] = read_value(source, value)
     return given
 
 

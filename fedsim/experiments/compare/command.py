@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from fedrun.plain_files import write_text
 from fedrun.report.page import Section, note, page, plot, text
 from fedsim.experiments.compare.comparison import COSTS, Comparison, compare
 from fedsim.experiments.compare.sides import read_sides
@@ -42,7 +43,7 @@ def compare_runs(
 def write_page(comparison: Comparison, out: Path) -> None:
     """Writes the page with the curves."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(_page(comparison), encoding="utf-8")
+    write_text(out, _page(comparison))
 
 
 def _differences(comparison: Comparison) -> list[str]:

@@ -60,7 +60,7 @@ def _read(name: str) -> Side:
         return _read_point(path, 1)
     results = Results(path)
     trial = read_trial(results)
-    return Side(path.name, {trial.seed: trial}, results.configured.config)
+    return Side(path.name, {trial.seed: trial}, dict(results.configured.config))
 
 
 def _read_point(folder: Path, rank: int) -> Side:

@@ -11,13 +11,16 @@ import numpy as np
 
 from fedcore.coordinator.events import ModelEvaluated
 from fedcore.coordinator.records import Decided, Stepped
-from fedcore.errors import ConfigError, DivergedError
+from fedcore.errors import IMPOSSIBLE, ConfigError, DivergedError
 from fedcore.planning.error_curves import Pilot
 from fedcore.planning.volatile_workers import Protocol
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
 from fedrun.app import load_app
 from fedrun.callbacks import Notice
+from fedrun.fields import wrong_field
+from fedrun.json_text import read_json
+from fedrun.plain_files import make_own, read_plain, write_text
 from fedrun.results import Results
 from fedrun.run import Run
 from fedsim.api import run
@@ -66,8 +69,15 @@ class Measured:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Measured":
-        """The pilot that :meth:`as_json` wrote."""
-        return cls(**{**raw, "trial": Trial.from_json(raw["trial"])})
+        """The pilot that :meth:`as_json` wrote.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is none.
+        """
+        pilot = cls(**{**raw, "trial": Trial.from_json(raw["trial"])})
+        if wrong := wrong_field(pilot):
+            raise ValueError(wrong)
+        return pilot
 
 
 def simulate_pilot(task: Task[Any], target: Target) -> Measured:
@@ -113,11 +123,10 @@ def read_pilot(folder: Path, where: str = "") -> Measured:
     where = where or f"--pilot {folder}"
     if not steps:
         raise ConfigError(f"{where}: made no versions")
-    algorithm = results.configured.config["algorithm"]
-    is_round = bool(algorithm["synchronous"])
+    is_round = results.setting("algorithm", "synchronous", default=False)
     return Measured(
         protocol="synchronous" if is_round else "buffered",
-        local_steps=algorithm["client"].get("steps"),
+        local_steps=results.setting("algorithm", "client", "steps", default=0) or None,
         trial=read_trial(results),
         counts=[step.count for step in steps],
         task_seconds=_durations(results, is_round=is_round),
@@ -157,8 +166,8 @@ class Pilots:
         if not path.is_file():
             return None
         try:
-            return Measured.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, KeyError, TypeError) as error:
+            return Measured.from_json(read_json(read_plain(path).decode()))
+        except (OSError, *IMPOSSIBLE) as error:
             raise ConfigError(
                 f"{path}: is not a pilot ({type(error).__name__}); remove it, and it "
                 "is simulated again"
@@ -166,11 +175,8 @@ class Pilots:
 
     def put(self, key: str, found: Measured) -> None:
         """Keeps a pilot."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{key}.json"
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(found.as_json()) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        path = make_own(self._folder) / f"{key}.json"
+        write_text(path, json.dumps(found.as_json()) + "\n")
 
 
 def by_way(

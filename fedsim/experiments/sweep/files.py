@@ -1,10 +1,13 @@
 """The files in the folder of a sweep, besides those of its runs."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from fedcore.errors import ConfigError
+from fedcore.errors import IMPOSSIBLE, ConfigError
+from fedrun.json_text import read_json
+from fedrun.plain_files import read_plain, write_text
 from fedrun.results.columns import write_columns
 from fedsim.experiments.cache import Cache
 from fedsim.experiments.sweep.outcome import Outcome
@@ -13,6 +16,7 @@ from fedsim.experiments.sweep.sweep import Sweep
 from fedsim.experiments.trial import Trial
 
 INDEX = "sweep.json"
+_KEY = re.compile(r"\w+", re.ASCII)  # of a run: its digest
 
 
 def require_room(sweep: Sweep) -> None:
@@ -58,10 +62,9 @@ def write_sweep(sweep: Sweep, outcome: Outcome) -> Path:
             for row in outcome.rows
         ],
     }
-    text = json.dumps(index, indent=1) + "\n"
-    (folder / INDEX).write_text(text, encoding="utf-8")
+    write_text(folder / INDEX, json.dumps(index, indent=1) + "\n")
     page = folder / "sweep.html"
-    page.write_text(sweep_page(outcome), encoding="utf-8")
+    write_text(page, sweep_page(outcome))
     return page
 
 
@@ -80,9 +83,11 @@ def read_point(folder: Path, rank: int) -> tuple[str, dict[str, Any], list[Trial
     """
     path = folder / INDEX
     try:
-        points = json.loads(path.read_text(encoding="utf-8"))["points"]
-        known = [(point["name"], list(point["runs"].values())) for point in points]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        points = read_json(read_plain(path).decode())["points"]
+        known = [(str(point["name"]), list(point["runs"].values())) for point in points]
+        if not all(_KEY.fullmatch(key) for _, keys in known for key in keys):
+            raise ValueError("a run has no name")
+    except (OSError, *IMPOSSIBLE) as error:
         raise ConfigError(f"{path}: is not the index of a sweep") from error
     if not 0 < rank <= len(known):
         raise ConfigError(

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from fedwire.service import SERVICE, handlers
+from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from tests.connect_proxy import ConnectProxy
@@ -253,3 +254,28 @@ def test_servers_that_are_no_federation_or_an_old_one() -> None:
         serving.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
         _, found = checked(host)
         assert "is about to stop" in failed(found)["server"]
+
+
+def test_what_a_hostile_server_says_is_shown_in_bounds() -> None:
+    hostile = "\x1b[2J\u202e\n" + "x" * 100_000
+    serving = health.HealthServicer()
+    serving.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+
+    def check(request: Any, context: Any) -> pb.CheckReply:
+        about = "protocol", "name", hostile
+        objections = [pb.Objection(about=each, text=hostile) for each in about]
+        return pb.CheckReply(
+            package=hostile, objections=objections, enrol=pb.EnrolReply(run_id=hostile)
+        )
+
+    says = Liar({"check": check})
+    with other_server(
+        lambda made: made.add_generic_rpc_handlers((handlers(says),)),
+        lambda made: health_pb2_grpc.add_HealthServicer_to_server(serving, made),
+    ) as host:
+        Path("mine.py").write_text(APP)
+        ended = typed("fedclient", "check", host, "--app", "mine.py:workload")
+    assert ended.status == 1
+    assert all(line.isprintable() for line in ended.out.splitlines())
+    assert len(ended.out) < 20_000
+    assert "\\x1b[2J\\u202e\\nxxx" in ended.out

@@ -115,7 +115,8 @@ def test_all_that_does_not_hold_is_said_at_once() -> None:
         ("look_every: 0", "look_every"),
         ("charging: false", "no condition is set"),
         ("[charging]", "expected conditions, such as charging: true"),
-        ("", "expected conditions, such as charging: true"),
+        ("", "no condition is set; there are: idle, charging"),
+        ("hours: 22:00", "hours: expected a list of windows"),
         ("a: [", "not YAML"),
     ],
 )

@@ -134,6 +134,11 @@ class Desk:
     def lose(self, name: str) -> list[Action]:
         return self.feed(ClientLost(at=self.at, cid=name))
 
+    def evaluate(self, name: str, version: int, **values: float) -> list[Action]:
+        """A client measures a version that it was asked to evaluate."""
+        self.coordinator.evaluations.ask(name, version)
+        return self.measure(name, version, **values)
+
     def measure(self, name: str, version: int, **values: float) -> list[Action]:
         return self.feed(
             ModelEvaluated(

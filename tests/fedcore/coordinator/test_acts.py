@@ -210,9 +210,10 @@ def test_an_evicted_client_is_refused_and_what_it_sent_stays() -> None:
     assert answers == [Answer.UNKNOWN]
     desk.pull("a")
     assert desk.refused == [Answer.UNKNOWN]
+    desk.coordinator.evaluations.ask("a", 0)
     desk.feed(ClientFailed(at=0.0, cid="a", error="x"))
     assert desk.records(Failed) == []
-    desk.measure("a", 0, accuracy=1.0)
+    desk.evaluate("a", 0, accuracy=1.0)
     assert desk.actions == []
     assert desk.coordinator.state.count == 1
 
@@ -539,5 +540,5 @@ def test_a_run_with_a_target_may_end_in_a_pause() -> None:
     )
     desk.enrol("judge", role="evaluator")
     act(desk, Paused)
-    desk.measure("judge", 0, accuracy=0.9)
+    desk.evaluate("judge", 0, accuracy=0.9)
     assert desk.finished == "target reached"

@@ -57,13 +57,13 @@ def test_the_run_ends_when_the_evaluator_has_measured_the_target(
 ) -> None:
     desk = served(target=target)
     desk.enrol("judge", role="evaluator")
-    desk.measure("judge", 0, **measured)
+    desk.evaluate("judge", 0, **measured)
     assert (desk.finished is not None) is ends
 
 
 def test_a_client_that_measures_does_not_end_the_run() -> None:
     desk = served(target={"accuracy": 0.9})
-    desk.measure("a", 0, accuracy=1.0)
+    desk.evaluate("a", 0, accuracy=1.0)
     assert desk.finished is None
     assert desk.records(Evaluated)
 
@@ -103,11 +103,11 @@ def test_an_evaluator_is_answered_before_those_who_train() -> None:
     desk.pull("a")
     desk.pull("b")
     desk.pull("judge")
-    desk.measure("judge", 0, loss=1.0)
+    desk.evaluate("judge", 0, loss=1.0)
     desk.pull("judge")
     desk.push("a", 1)
     assert desk.answered == ["judge", "b"]
-    desk.measure("judge", 1, loss=1.0)
+    desk.evaluate("judge", 1, loss=1.0)
     desk.pull("a")
     desk.pull("judge")
     desk.push("b", 1)
@@ -123,12 +123,12 @@ def test_an_evaluator_gets_version_0_then_every_so_many_and_the_last() -> None:
         desk.pull("judge")
         while desk.given == ["judge"]:
             measured.append(desk.version)
-            desk.measure("judge", desk.version, accuracy=0.1)
+            desk.evaluate("judge", desk.version, accuracy=0.1)
             desk.pull("judge")
         desk.push("a", seq)
         if desk.given == ["judge"]:
             measured.append(desk.version)
-            desk.measure("judge", desk.version, accuracy=0.1)
+            desk.evaluate("judge", desk.version, accuracy=0.1)
     assert measured == [0, 2, 4, 5]
 
 
@@ -166,7 +166,7 @@ def test_at_the_end_trainers_evaluate_the_last_version_where_clients_do() -> Non
     assert desk.reply.done
     assert desk.reply.task is not None
     assert desk.reply.task.kind == "evaluate"
-    desk.measure("b", desk.version, accuracy=0.5)
+    desk.evaluate("b", desk.version, accuracy=0.5)
     desk.pull("b")
     assert desk.reply.done
     assert desk.reply.task is None

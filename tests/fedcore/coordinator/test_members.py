@@ -274,6 +274,7 @@ def test_a_failure_of_an_evaluator_makes_it_nobody_who_trains() -> None:
     desk = Desk(FedBuff(buffer=2, min_clients=2))
     desk.enrol("a")
     desk.enrol("judge", role="evaluator")
+    desk.pull("judge")
     desk.feed(ClientFailed(at=0.0, cid="judge", error="no data"))
     assert [record.cid for record in desk.records(Failed)] == ["judge"]
     desk.pull("a")

@@ -232,6 +232,7 @@ def test_a_place_in_a_cohort_goes_to_whoever_has_not_delivered_yet() -> None:
 def test_an_evaluator_that_fails_is_no_trainer_for_that() -> None:
     desk = Desk(FedBuff(buffer=2))
     desk.enrol("eva", role="evaluator")
+    desk.pull("eva")
     desk.feed(ClientFailed(at=0.0, cid="eva", error="division by zero"))
     assert not desk.coordinator.rounds.leases.present
 

@@ -94,7 +94,7 @@ def test_a_snapshot_holds_how_the_run_stands() -> None:
     desk.enrol("judge", role="evaluator")
     desk.at, desk.coordinator.state.started = 7.0, 6.0
     goes_on(desk, 0, 3)
-    desk.measure("judge", 1, accuracy=0.5)
+    desk.evaluate("judge", 1, accuracy=0.5)
     desk.feed(ClientLeft(at=desk.at, cid="b"))
     desk.push("a", 9, base=-1)
     desk.feed(StopRequested(at=9.0, reason="over"))

@@ -1,10 +1,12 @@
 """Rows: every kind of record comes back as it was, and no other does."""
 
 import json
+import math
+import re
 import zlib
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from fedcore.coordinator import records
 from fedcore.coordinator.records import Decided, Evaluated, Leased, Stepped
 from fedcore.protocol import Verdict
+from fedrun.fields import wrong_field
 from fedrun.journal.codec import KINDS, Configured, Row, checksum, from_row, to_row
 
 DECIDED = Decided(
@@ -33,11 +36,18 @@ WRITTEN = replace(MEASURED, text="def f():\n    return 1")
 
 
 def sample(cls: Any) -> Any:
-    """A record of this class."""
-    values: dict[str, Any] = {field.name: field.name for field in fields(cls)}
-    if "counts" in values:
-        values["counts"] = np.array([3, 4])
-    return cls(**values)
+    """A record of this class, whose texts are the names of their fields."""
+    hints = get_type_hints(cls)
+    return cls(**{f.name: value_of(hints[f.name], f.name) for f in fields(cls)})
+
+
+def value_of(hint: Any, name: str) -> Any:
+    """A value of a field's type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)[0]
+    if name == "counts":
+        return np.array([3, 4])
+    return {float: 1.5, int: 2, str: name}.get(hint, 3)
 
 
 WHOLE = (Decided, Stepped, Configured, Evaluated)
@@ -69,6 +79,68 @@ def test_a_record_comes_back_as_it_was(record: Row) -> None:
     assert plain(back) == plain(record)
 
 
+JUNK: list[Any] = [
+    None, True, 7, -1, 2**64, 10**400, -1.5, math.nan, math.inf, "", "7", "\ud800", [],
+    [1, "a"], [[1], [2]], [-1], [2**70], {}, {"a": "b"}, {"a": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("record", [DECIDED, STEPPED, CONFIGURED, WRITTEN, *OTHERS])
+def test_a_field_of_another_type_is_told_by_name(record: Row) -> None:
+    kind, body, payload = to_row(record)
+    values = json.loads(body)
+    for name in values:
+        for junk in JUNK:
+            changed = json.dumps({**values, name: junk})
+            try:
+                back = from_row(kind, changed, payload)
+            except ValueError as error:
+                told = str(error)
+            else:  # it is what this field can hold
+                told = wrong_field(back)
+                assert told == ""
+            assert len(told) < 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"at": math.nan}, "at cannot be nan"),
+        ({"at": "1"}, "at cannot be str"),
+        ({"seq": 2**64}, "seq cannot be 18446744073709551616"),
+        ({"seq": 10**400}, "seq cannot be int"),
+        ({"weight": math.inf}, "weight cannot be inf"),
+        ({"cid": "\ud800"}, "surrogates not allowed"),
+        ({"cid": None}, "cid cannot be None"),
+        ({"verdict": "fine"}, "verdict cannot be str"),
+        ({"verdict": [1]}, "its fields are wrong: unhashable type"),
+        ({"counts": [1, -1]}, "label counts"),
+        ({"counts": [1.5]}, "label counts"),
+        ({"counts": "many"}, "label counts"),
+        ({"measured": 5}, "its fields are wrong"),
+        ({"measured": ["many", None, None, None]}, "measured cannot be Measured"),
+        ({"measured": [1, None, None, ["m", "many", *[None] * 5]]}, "measured cannot"),
+        ({"metrics": {"loss": "low"}}, "metrics cannot be dict"),
+        ({"metrics": [1]}, "metrics cannot be list"),
+        ({"more": 1}, "unexpected keyword argument 'more'"),
+    ],
+)
+def test_a_wrong_field_is_named(changes: dict[str, Any], why: str) -> None:
+    kind, body, payload = to_row(DECIDED)
+    with pytest.raises(ValueError, match=re.escape(why)):
+        from_row(kind, json.dumps(json.loads(body) | changes), payload)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "[1]", "7", "null", "{", "[" * 100_000, '{"a":' * 500 + "1" + "}" * 500],
+)
+def test_a_body_that_is_no_flat_object_is_none(body: str) -> None:
+    for kind in KINDS:
+        with pytest.raises(ValueError, match=r"JSON|Expecting|more than|its fields"):
+            from_row(kind, body, b"")
+
+
 def plain(record: Row) -> dict[str, Any]:
     """Its fields, with label counts as a list, since arrays are not just equal."""
     facts = {field.name: getattr(record, field.name) for field in fields(record)}
@@ -87,8 +159,7 @@ def test_anyone_can_read_a_body() -> None:
     kind, body, payload = to_row(replace(sample(Leased), planned=None, counts=None))
     assert (kind, payload) == ("Leased", b"")
     assert body == (
-        '{"at":"at","cid":"cid","version":"version","task":"task","patch":"patch",'
-        '"nbytes":"nbytes"}'
+        '{"at":1.5,"cid":"cid","version":2,"task":"train","patch":"patch","nbytes":2}'
     )
     assert to_row(STEPPED)[2] == b"message"
     assert "payload" not in to_row(STEPPED)[1]

@@ -124,6 +124,18 @@ def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
     assert rf"{file}: malformed database schema (\x80ecords)" in str(error)
 
 
+def declare(folder: Path, statement: str) -> str:
+    """Declares the records in another way; returns how they were declared before."""
+    with closing(sqlite3.connect(folder / "journal.sqlite3")) as db:
+        [[before]] = db.execute("SELECT sql FROM sqlite_master WHERE name = 'records'")
+        db.execute("PRAGMA writable_schema = 1")
+        db.execute(
+            "UPDATE sqlite_master SET sql = ? WHERE name = 'records'", (statement,)
+        )
+        db.commit()
+    return str(before)
+
+
 @pytest.mark.parametrize(
     "change_of",
     [
@@ -141,16 +153,13 @@ def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
 def test_a_column_of_another_type_is_damage(tmp_path: Path, change_of: str) -> None:
     run = written(tmp_path)
     run.close()
-    with closing(sqlite3.connect(run.folder / "journal.sqlite3")) as db:
-        db.execute("PRAGMA writable_schema = 1")
-        db.execute(
-            "UPDATE sqlite_master SET sql = 'CREATE TABLE records "
-            "(number INTEGER PRIMARY KEY, kind, body, payload, segment, start, size, "
-            "checksum, dropped)'"
-            " WHERE name = 'records'"
-        )
-        db.commit()
+    loose = (
+        "CREATE TABLE records (number INTEGER PRIMARY KEY, kind, body, payload, "
+        "segment, start, size, checksum, dropped)"
+    )
+    strict = declare(run.folder, loose)
     change(run.folder, f"UPDATE records SET {change_of} WHERE number = 3")
+    declare(run.folder, strict)
     assert "record 3 is damaged and sound records follow it" in str(refusal(run))
 
 

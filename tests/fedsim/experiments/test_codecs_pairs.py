@@ -140,9 +140,9 @@ def test_the_recipe_ef21_is_compared_otherwise() -> None:
         ),
         ("top_k:ratio", "expected kind:field=value, such as top_k:ratio=0.01"),
         ("top_k:=3", "expected kind:field=value, such as top_k:ratio=0.01"),
-        ("top_k:ratio.x=1,ratio=[", "is not a YAML value"),
+        ("top_k:ratio.x=1,ratio=[", "'[' is not a YAML value: "),
         ("top_k:kind.x=1", "'kind' is a value, not a section"),
-        ("{kind: top_k", "is not a YAML value"),
+        ("{kind: top_k", "'{kind: top_k' is not a YAML value: "),
         ("", "algorithm.uplink: unknown compressor ''; kinds: "),
         (
             "error_feedback:inner.kind=sign_l2",
