@@ -64,7 +64,8 @@ class Failure(NamedTuple):
     kind: type[LatecomerError]
     words: str
     trace: str
-    """Where it was raised, as text: a traceback does not travel."""
+    """Where it was raised, as text: a traceback does not travel. Empty for a sentence
+    of the platform that has no cause."""
 
     @classmethod
     def of(cls, error: Exception) -> "Failure":
@@ -73,6 +74,8 @@ class Failure(NamedTuple):
         words = str(error)
         if kind is LatecomerError:
             words = f"{type(error).__name__}: {error}"
+        if isinstance(error, LatecomerError) and error.__cause__ is None:
+            return cls(kind, words, "")
         lines = traceback.format_exception(error.__cause__ or error)
         return cls(kind, words, "".join(lines))
 
@@ -83,7 +86,8 @@ class Failure(NamedTuple):
             whose: who tells it, at the beginning of its message.
         """
         error = self.kind(f"{whose}: {self.words}" if whose else self.words)
-        error.__cause__ = RemoteTraceback(self.trace)
+        if self.trace:
+            error.__cause__ = RemoteTraceback(self.trace)
         return error
 
 

@@ -13,13 +13,17 @@ CPU = torch.device("cpu")
 
 
 def to_tensor(data: Any) -> Any:
-    """Returns arrays as tensors that share their memory; float64 becomes float32."""
+    """Returns arrays as tensors that share their memory; float64 becomes float32.
+
+    What can be moved between devices as tensors can, such as a packed sequence or a
+    graph that a ``collate`` has made, stays as it is.
+    """
+    if hasattr(data, "to") and callable(data.to):
+        return data
     if isinstance(data, dict):
         return {name: to_tensor(part) for name, part in data.items()}
     if isinstance(data, tuple):
         return tuple(to_tensor(part) for part in data)
-    if isinstance(data, torch.Tensor):
-        return data
     array = np.asarray(data)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
@@ -37,6 +41,8 @@ def to_targets(data: Any) -> Any:
 
 
 def _long(tensor: torch.Tensor) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
     is_whole = not tensor.is_floating_point() and not tensor.is_complex()
     return tensor.long() if is_whole else tensor
 
@@ -60,7 +66,7 @@ def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Returns the tree with a function applied to every tensor."""
     if isinstance(tree, dict):
         return {name: mapped(part, function) for name, part in tree.items()}
-    if isinstance(tree, tuple):
+    if isinstance(tree, tuple) and not hasattr(tree, "to"):
         return tuple(mapped(part, function) for part in tree)
     return function(tree)
 

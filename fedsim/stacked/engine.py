@@ -11,6 +11,7 @@ from fedcore.errors import LatecomerError, NotStackableError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
 from fedcore.rng import Key
+from fedcore.samples import require_stackable, stack
 from fedcore.stacks import why_one_by_one
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
@@ -69,7 +70,9 @@ def _try(
         with user_code("train_data"):
             samples = workload.samples(workload.train_data(client), "train_data")
         count = min(2, len(samples))
-        x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
+        batch = samples.batch(np.arange(count))
+        require_stackable(batch, count)
+        x_1B, y_1B = (stack([part]) for part in batch)
         local_L = () if model.local_L is None else model.local_L
         w_1D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
         w_1D = w_1D[np.newaxis]
@@ -144,7 +147,7 @@ def _computes(
         workload=workload,
         methods=loaded(),
         algorithm=portable_settings(algorithm.config),
-        names=list(population.names),
+        clients=[population.client(who) for who in range(population.count)],
         seed=config.seed,
         device=engine.device,
         count_labels=count_labels,
