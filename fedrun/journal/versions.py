@@ -7,7 +7,7 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import digest
 from fedcore.typing import Vector
 from fedrun.config import parse_config
-from fedrun.files import load_arrays, load_model
+from fedrun.files import load_metadata, load_model
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 
@@ -74,7 +74,7 @@ def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
     for which in ("best", "last"):
         path = journal.folder / "models" / f"{which}.safetensors"
         if path.is_file():
-            version = load_arrays(path)[1].get("version")
+            version = load_metadata(path).get("version")
             if version is not None:
                 yield int(version), load_model(path)[1]
 
