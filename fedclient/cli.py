@@ -292,15 +292,32 @@ def evaluate(
     show_default=True,
     help="The seed of the run.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=PATH,
+    metavar="FILE",
+    help="Take the values from this safetensors file, by the names of its tensors. "
+    "Without it, the app draws them.",
+)
+@click.option("--if-needed", is_flag=True, hidden=True)
 @in_sentences
-def model(app: str, out: Path, seed: int) -> None:
+def model(app: str, out: Path, seed: int, source: Path | None, if_needed: bool) -> None:
     """Write version 0 of an app's model.
 
     A server starts from this file, without importing the app.
     """
-    from fedclient.commands import write_model
+    from fedclient.commands import fit_model, write_model
 
-    click.echo(write_model(app, out, seed))
+    if source is not None and if_needed:
+        said = sys.stdout
+        with redirect_stdout(
+            sys.stderr
+        ):  # what the app prints is no part of the output
+            found = fit_model(app, out, source)
+        click.echo(to_json(found), said)
+        return
+    click.echo(write_model(app, out, seed, source))
 
 
 @main.command(

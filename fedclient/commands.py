@@ -22,15 +22,16 @@ from fedclient.silo.workload import read_workers, with_workers
 from fedclient.spans import SpanPhases
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, SpecMismatchError
 from fedcore.model import FlatModel
 from fedcore.training import initial_model
+from fedcore.typing import JSON
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
 from fedrun.evaluation import Evaluation, evaluate_files, require_test_data
-from fedrun.files import save_model
+from fedrun.files import load_model_for, save_model, warm_start
 from fedrun.tracing import OFF as NO_TRACES
 from fedrun.tracing import make_tracer
 
@@ -156,12 +157,46 @@ def _trace(member: Membership) -> None:
         member.connection.phases = SpanPhases(tracer)
 
 
-def write_model(app: str, out: Path, seed: int) -> str:
-    """Writes version 0 of an app's model; returns a sentence about the file."""
-    model = _advised(load_app(app).flat())
-    flat_D = initial_model(model, seed)
+def write_model(app: str, out: Path, seed: int, source: Path | None = None) -> str:
+    """Writes version 0 of an app's model; returns a sentence about the file.
+
+    Args:
+        app: the workload's name.
+        out: the file to write.
+        seed: of the run.
+        source: a file that has the values; None: they are drawn.
+    """
+    model = _advised(_made_here(app))
+    flat_D = initial_model(model, seed) if source is None else warm_start(model, source)
     save_model(out, model.spec, flat_D, rest=model.rest(), seed=str(seed))
     return f"{out}: {model.spec.dim} values in {len(model.spec.tensors)} tensors"
+
+
+def fit_model(app: str, out: Path, source: Path) -> JSON:
+    """Compares a model file with an app's model, for another process.
+
+    Args:
+        app: the workload's name.
+        out: is written, if a server cannot begin with ``source`` as it is.
+        source: the file.
+
+    Returns:
+        What differs (``misfit``; empty: nothing), and what was done to its values
+        (``changes``).
+    """
+    model = _made_here(app)
+    try:
+        loaded = load_model_for(model.spec, source, model.rest(), "the app's model")
+    except SpecMismatchError as error:
+        return {"misfit": str(error), "changes": []}
+    if not loaded.is_own:
+        save_model(out, model.spec, loaded.flat_D, rest=model.rest())
+    return {"misfit": "", "changes": list(loaded.changes)}
+
+
+def _made_here(app: str) -> FlatModel:
+    """An app's model on the CPU, which is here whatever clients compute on."""
+    return load_app(app).on("cpu").flat()
 
 
 def _advised(model: FlatModel) -> FlatModel:

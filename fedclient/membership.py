@@ -41,7 +41,7 @@ from fedcore.typing import Seconds, Vector
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
 from fedcore.workload import Workload
 from fedrun.config.load import parse_algorithm
-from fedrun.files import load_model
+from fedrun.files import warm_start
 from fedrun.json_lines import note_ids
 
 _log = logging.getLogger("fedclient")
@@ -399,9 +399,7 @@ def read_version_0(checkpoint: Path | None, model: FlatModel, seed: int) -> Vect
     """Returns version 0, from the client's file or made from the run's seed."""
     if checkpoint is None:
         return initial_model(model, seed)
-    spec, vector_D = load_model(checkpoint)
-    model.spec.require(spec, str(checkpoint))
-    return vector_D
+    return warm_start(model, checkpoint)
 
 
 def require_valid_data(workload: Workload, algorithm: Algorithm) -> None:

@@ -44,10 +44,12 @@ MetricsOf = AnyMetric | Mapping[str, AnyMetric] | None
 Batches = Iterable[tuple[Any, Any]]
 
 
-def evaluation_batches(samples: int) -> Iterator[Indices]:
-    """All rows in order, a batch at a time."""
-    for at in range(0, samples, EVALUATION_BATCH):
-        yield np.arange(at, min(at + EVALUATION_BATCH, samples))
+def evaluation_batches(
+    samples: int, batch: int = EVALUATION_BATCH, start: int = 0
+) -> Iterator[Indices]:
+    """All rows in order from ``start`` on, a batch at a time."""
+    for at in range(start, samples, batch):
+        yield np.arange(at, min(at + batch, samples))
 
 
 def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
@@ -94,7 +96,7 @@ def _pieces(batches: Batches, join: Join) -> Batches:
     nbytes = 0
     for batch in batches:
         kept.append(batch)
-        nbytes += _nbytes(batch)
+        nbytes += nbytes_of(batch)
         if nbytes >= PIECE:
             yield from _piece(kept, join)
             kept, nbytes = [], 0
@@ -111,11 +113,12 @@ def _piece(batches: list[tuple[Any, Any]], join: Join) -> Batches:
     return [(output, target)]
 
 
-def _nbytes(tree: Any) -> int:
+def nbytes_of(tree: Any) -> int:
+    """The bytes of all arrays of a tree."""
     if isinstance(tree, Mapping):
         tree = tuple(tree.values())
     if isinstance(tree, tuple | list):
-        return sum(map(_nbytes, tree))
+        return sum(map(nbytes_of, tree))
     return int(getattr(tree, "nbytes", 0))
 
 

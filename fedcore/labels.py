@@ -34,6 +34,14 @@ def count_labels(targets: Any, rows: Indices) -> Counts | None:
     return np.bincount(chosen)
 
 
+def sum_counts(one_C: Counts, other_C: Counts) -> Counts:
+    """Returns counts of both together; the shorter one lacks the last classes."""
+    longer_C, shorter_C = sorted((one_C, other_C), key=len, reverse=True)
+    total_C = longer_C.copy()
+    total_C[: len(shorter_C)] += shorter_C
+    return total_C
+
+
 def counts_list(counts_C: Counts | None) -> list[int] | None:
     """Counts as plain numbers, for JSON."""
     return None if counts_C is None else counts_C.tolist()

@@ -296,7 +296,14 @@ class ParamSpec:
         """What differs first, as a sentence, or None."""
         for mine, theirs in zip(self.tensors, other.tensors, strict=False):
             if mine.name != theirs.name:
-                return f"expected tensor {mine.name!r}, found {theirs.name!r}"
+                found = f"expected tensor {mine.name!r}, found {theirs.name!r}"
+                ours, others = ({t.name for t in s.tensors} for s in (self, other))
+                if ours == others:
+                    found += (
+                        "; they are the same in another order (fedclient model --from "
+                        "puts a checkpoint into the order of the app)"
+                    )
+                return found
             if mine.shape != theirs.shape:
                 return (
                     f"tensor {mine.name!r} should have shape {list(mine.shape)}, "

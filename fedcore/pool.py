@@ -1,11 +1,13 @@
 """The samples of many clients in one place, from which stacks are gathered.
 
 Where all clients have a :class:`~fedcore.samples.Subset` of the same arrays, only their
-rows are kept; otherwise samples are copied into one array.
+rows are kept; other arrays are copied into one. A data set that is read sample by
+sample stays what it is, and its samples are not kept.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -36,17 +38,11 @@ class Pool:
         self._starts: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self._counts: dict[int, Counts | None] = {}
-
-    @classmethod
-    def of(cls, samples: Samples) -> Self:
-        """A pool with the samples of one client, whose number is 0."""
-        pool = cls()
-        pool.add(0, samples)
-        return pool
+        self._read: dict[int, Samples] = {}  # data sets that are read as they are used
 
     def __contains__(self, client: int) -> bool:
         """Whether this client's samples are here."""
-        return client in self._starts
+        return client in self._sizes
 
     def size(self, client: int) -> int:
         """How many samples a client has."""
@@ -63,21 +59,40 @@ class Pool:
             WorkloadError: they do not have the shape of those before.
         """
         count = len(samples)
+        if isinstance(samples, ArraySamples | Subset):
+            self._place(client, samples)
+        else:
+            self._read[client] = samples
+        self._sizes[client] = count
+        if self._counts_labels:
+            self._counts[client] = samples.label_counts(np.arange(count))
+
+    def _place(self, client: int, samples: ArraySamples | Subset) -> None:
+        """Places the rows of a client behind those of the others."""
         if isinstance(samples, Subset) and self._shares(samples):
             rows = np.asarray(samples.rows, np.int64)
         else:
             if self._shared:
                 self._own()
-            rows = self._append(*_all(samples))
-        start, end = self._placed, self._placed + count
+            everything = samples.x, samples.y
+            if isinstance(samples, Subset):
+                everything = samples.batch(np.arange(len(samples)))
+            rows = self._append(*everything)
+        start, end = self._placed, self._placed + len(rows)
         if end <= len(self._rows):
             self._rows[start:end] = rows
         else:
             self._rows = _grown(self._rows, start, rows)
-        self._starts[client], self._sizes[client] = start, count
-        self._placed = end
-        if self._counts_labels:
-            self._counts[client] = samples.label_counts(np.arange(count))
+        self._starts[client], self._placed = start, end
+
+    def are_read(self, clients: Iterable[int]) -> bool:
+        """Whether samples of one of these clients are read when they are used."""
+        return bool(self._read) and not self._read.keys().isdisjoint(clients)
+
+    def samples_of(self, client: int) -> Samples:
+        """The samples of a client, by the rows that are counted from its first one."""
+        found = self._read.get(client)
+        return _Placed(self, self.rows_of(client)) if found is None else found
 
     @property
     def shared(self) -> tuple[Any, Any] | None:
@@ -147,18 +162,28 @@ class Pool:
         return np.arange(self._used - count, self._used)
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """Rows of a pool, as samples."""
+
+    pool: Pool
+    rows: Indices
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: Indices) -> tuple[Any, Any]:
+        return self.pool.batch(self.rows[rows])
+
+    def label_counts(self, rows: Indices) -> Counts | None:
+        return self.pool.label_counts(self.rows[rows])
+
+
 def _taken(data: Any, rows: Indices) -> Any:
     """Rows that exist, so no index is checked."""
     if isinstance(data, np.ndarray):
         return data.take(rows, axis=0, mode="clip")
     return take_rows(data, rows)
-
-
-def _all(samples: Samples) -> tuple[Any, Any]:
-    """All inputs and targets; arrays are not copied."""
-    if isinstance(samples, ArraySamples):
-        return samples.x, samples.y
-    return samples.batch(np.arange(len(samples)))
 
 
 def _put(whole: Any, used: int, part: Any) -> Any:

@@ -7,8 +7,8 @@ those that each client would draw by itself, and the arithmetic is that of
 to the order in which the gradients of a batch are summed.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,10 +28,14 @@ from fedcore.clients import (
     parted,
 )
 from fedcore.errors import NotStackableError
+from fedcore.evaluation import nbytes_of
 from fedcore.model import StackedModel, Steps
 from fedcore.pool import Pool
 from fedcore.rng import Key, Words
-from fedcore.typing import Array, Counts, State, Vector
+from fedcore.samples import Reading, leaves, require_stackable, stack
+from fedcore.typing import Array, Counts, Indices, State, Vector
+
+ROOM = 32 << 20  # bytes of batches that are read before their gradients are computed
 
 
 class StackedTasks(NamedTuple):
@@ -98,16 +102,20 @@ def train_stack(
     steps_N = np.array(tasks.steps)
     samples_N = np.array([pool.size(client) for client in tasks.clients])
     batches = algorithm.plan(samples_N, steps_N, tasks.seeds_N)
-    batches = batches._replace(rows_NSB=pool.rows(tasks.clients, batches.rows_NSB))
+    reads: _Reads | None = None
+    if pool.are_read(tasks.clients):
+        reads = _Reads(model, pool, tasks.clients, batches, steps_N)
+    else:
+        batches = batches._replace(rows_NSB=pool.rows(tasks.clients, batches.rows_NSB))
 
     def take(start_ND: Array, rule: Rule) -> Taken:
-        if isinstance(rule, Descent):
+        if reads is None and isinstance(rule, Descent):
             steps = Steps(rule, pool.x, pool.y, *batches, start_ND, frozen)
             taken = model.descend(steps)
             if taken is not None:
                 return taken
         return _one_after_the_other(
-            model, pool, batches, steps_N, start_ND, rule, frozen
+            model, pool, batches, steps_N, start_ND, rule, frozen, reads
         )
 
     model.seed(tasks.key)
@@ -123,7 +131,9 @@ def train_stack(
     trained = algorithm.run(start_ND, steps_N, stepping, before)
     trained = met(algorithm, start_ND, trained)
     counts: list[Counts | None] = [None] * count
-    if count_labels:
+    if count_labels and reads is not None:
+        counts = reads.label_counts()
+    elif count_labels:
         counts = _label_counts(pool, batches, tasks.clients)
     kept: list[State] = [None] * count
     if trained.state is not None:  # copies: a client's must not keep the whole stack
@@ -143,12 +153,12 @@ def _one_after_the_other(
     start_ND: Array,
     rule: Rule,
     frozen: Sequence[slice],
+    reads: "_Reads | None",
 ) -> Taken:
     """Takes a step of all clients after the other, those with most steps first."""
     rows_NSB, sizes_NS = batches
-    order = None
-    if (steps_N[1:] > steps_N[:-1]).any():
-        order = np.argsort(-steps_N, kind="stable")
+    order = _order(steps_N)
+    if order is not None:
         rows_NSB, sizes_NS, steps_N = rows_NSB[order], sizes_NS[order], steps_N[order]
         start_ND, rule = start_ND[order], rule.select(order)
 
@@ -158,12 +168,100 @@ def _one_after_the_other(
         return model.gradient(w_ND, x_NB, y_NB, sizes_N)
 
     room_ND = pool.room(len(steps_N), start_ND)
-    take = by_gradients(gradient, steps_N, room_ND, model.buffers, frozen)
+    ask = gradient if reads is None else reads.gradient
+    take = by_gradients(ask, steps_N, room_ND, model.buffers, frozen)
     taken = take(start_ND, rule)
     if order is None:
         return taken
     back = np.argsort(order)
     return Taken(taken.delta_D[back], taken.loss[back], taken.rule.select(back))
+
+
+def _order(steps_N: Counts) -> Indices | None:
+    """Returns the clients by their steps, those with most first; None: they are so."""
+    if (steps_N[1:] > steps_N[:-1]).any():
+        return np.argsort(-steps_N, kind="stable")
+    return None
+
+
+class _Reads:
+    """The gradients of a stack whose samples are read when they are used.
+
+    Batches of one shape are computed together, up to :data:`ROOM` bytes of them.
+    """
+
+    def __init__(
+        self,
+        model: StackedModel,
+        pool: Pool,
+        clients: Sequence[int],
+        batches: Batches,
+        steps_N: Counts,
+    ) -> None:
+        self._model, self._order = model, _order(steps_N)
+        order = range(len(clients)) if self._order is None else self._order.tolist()
+        self._samples = [pool.samples_of(clients[place]) for place in order]
+        self._rows = [batches.of(place) for place in order]
+        most = len(self._rows[0]) if self._rows else 0
+        self._reading = Reading(
+            [
+                [
+                    (samples, rows[step])
+                    for samples, rows in zip(self._samples, self._rows, strict=True)
+                    if step < len(rows)
+                ]
+                for step in range(most)
+            ]
+        )
+
+    def gradient(self, w_ND: Array, step: int) -> tuple[Array, Array]:
+        """Returns the mean losses and gradients of the clients that take a step."""
+        xp, found = array_namespace(w_ND), None
+        for places, x_MB, y_MB in self._together(step):
+            sizes_M = np.array([len(self._rows[place][step]) for place in places])
+            if len(places) == len(w_ND):
+                return self._model.gradient(w_ND, x_MB, y_MB, sizes_M)
+            if found is None:
+                found = xp.zeros_like(w_ND[:, 0]), xp.empty_like(w_ND)
+            loss_M, g_MD = self._model.gradient(w_ND[places], x_MB, y_MB, sizes_M)
+            found[0][places], found[1][places] = loss_M, g_MD
+        assert found is not None
+        return found
+
+    def label_counts(self) -> list[Counts | None]:
+        """Returns how often each class was used, by the clients of the stack."""
+        counts: list[Counts | None] = []
+        for place, samples in enumerate(self._samples):
+            found = samples.label_counts(np.concatenate(self._rows[place]))
+            counts.append(self._reading.labels.of(place) if found is None else found)
+        back = range(len(counts)) if self._order is None else np.argsort(self._order)
+        return [counts[place] for place in back]
+
+    def _together(self, step: int) -> Iterator[tuple[list[int], Any, Any]]:
+        """Yields batches of one shape, those of several clients as one."""
+        groups: dict[str, tuple[list[int], list[Any], list[Any]]] = {}
+        nbytes = 0
+        for place, (x, y) in enumerate(self._reading.of(step)):
+            require_stackable((x, y), len(self._rows[place][step]))
+            key = str([(tuple(part.shape), part.dtype) for part in leaves((x, y))])
+            places, xs, ys = groups.setdefault(key, ([], [], []))
+            places.append(place)
+            xs.append(x)
+            ys.append(y)
+            nbytes += nbytes_of((x, y))
+            if nbytes > ROOM:
+                yield from _stacked(groups)
+                nbytes = 0
+        yield from _stacked(groups)
+
+
+def _stacked(
+    groups: dict[str, tuple[list[int], list[Any], list[Any]]],
+) -> Iterator[tuple[list[int], Any, Any]]:
+    """Yields the batches of each group as one, and empties the groups."""
+    while groups:
+        _, (places, xs, ys) = groups.popitem()
+        yield places, stack(xs), stack(ys)
 
 
 def _starts(base_D: Array | Sequence[Array], count: int) -> Array:

@@ -15,7 +15,7 @@ from fedcore.training import evaluate_central
 from fedcore.typing import JSON
 from fedcore.user_code import user_code
 from fedcore.workload import TestData, Workload
-from fedrun.files import load_model, load_version
+from fedrun.files import load_model_for, load_version
 
 RECALL = "recall by class"  # the name under which the metric is added to the user's
 
@@ -64,8 +64,7 @@ def evaluate_files(
         data = test_data()
     model = _with_recall(workload).flat()
     for path in paths:
-        spec, flat_D = load_model(path)
-        model.spec.require(spec, str(path))
+        flat_D = load_model_for(model.spec, path, model.rest()).flat_D
         with user_code("evaluation"):
             values, samples = evaluate_central(
                 model, flat_D, load_version(path), data, told=False

@@ -1,28 +1,31 @@
 """Writes files that are there whole or not at all, and reads them."""
 
-import contextlib
-import errno
 import json
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
-from fedcore.errors import ModelError
-from fedcore.params import NO_REST, ParamSpec, Rest
-from fedcore.text import brief
+from fedcore.errors import ModelError, SpecMismatchError
+from fedcore.merging import PARAMETER, in_moments
+from fedcore.model import FlatModel
+from fedcore.params import NO_REST, ParamSpec, Rest, placed
 from fedcore.typing import Vector
 from fedrun.checksums import CHECK, checksum_of
 from fedrun.durable import make_folder, sync_file, sync_folder
 from fedrun.json_text import read_json
-from fedrun.plain_files import memory, replacing, require_regular, require_size
+from fedrun.plain_files import replacing
+from fedrun.tensor_file import FLOATS, TensorFile, tensor_file, write_tensors
 
+_log = logging.getLogger(__name__)
 SPEC, TIED, ABOUT = "latecomer.spec", "latecomer.tied", "latecomer.about"
 VERSION = "version"
+ROUNDS = {"F16": 2.0**-10, "BF16": 2.0**-7}
+"""By how much these types may round a number, as a share of it."""
 
 
 def save_arrays(
@@ -34,13 +37,9 @@ def save_arrays(
 ) -> None:
     """Writes a safetensors file durably: beside it first, then renamed."""
     make_folder(path.parent)
-    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    try:
-        with replacing(path, private=private) as temporary:
-            save_file(contiguous, temporary, metadata)
-            sync_file(temporary)
-    except SafetensorError as error:
-        raise OSError(errno.EIO, str(error), str(path)) from error
+    with replacing(path, private=private) as temporary:
+        write_tensors(temporary, arrays, metadata)
+        sync_file(temporary)
     sync_folder(path.parent)
 
 
@@ -50,24 +49,18 @@ def load_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]
     Raises:
         ModelError: there is none, or it is damaged.
     """
-    with _opened(path) as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return arrays, file.metadata() or {}
+    with tensor_file(path) as file:
+        return {name: file.read(name) for name in file.tensors}, file.metadata
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        require_size(path, require_regular(path).st_size, memory())
-        with safe_open(path, "np") as file:
-            yield file
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror or error}") from error
-    except (SafetensorError, TypeError, ValueError) as error:
-        text = brief(str(error))
-        raise ModelError(f"{path}: not a safetensors file: {text}") from error
+def load_metadata(path: Path) -> dict[str, str]:
+    """Reads the metadata of a safetensors file.
+
+    Raises:
+        ModelError: there is none, or it is damaged.
+    """
+    with tensor_file(path) as file:
+        return file.metadata
 
 
 def save_model(
@@ -108,17 +101,17 @@ def load_rest(path: Path) -> Rest:
     Raises:
         ModelError: the file is missing or damaged.
     """
-    with _opened(path) as file:
-        metadata = file.metadata() or {}
-        if SPEC not in metadata:
+    with tensor_file(path) as file:
+        if SPEC not in file.metadata:
             return NO_REST
-        spec, tied = ParamSpec.from_json(metadata[SPEC]), _texts(metadata, TIED)
+        spec = ParamSpec.from_json(file.metadata[SPEC])
+        tied = _texts(file.metadata, TIED)
         names = {tensor.name for tensor in spec.tensors}
         if unknown := {*tied.values()} - names:
             raise ValueError(f"{TIED}: there is no tensor {min(unknown)!a}")
-        others = {*file.keys()} - names - {*tied}
-        frozen = {name: file.get_tensor(name) for name in sorted(others)}
-        return Rest(frozen, tied, _texts(metadata, ABOUT))
+        others = {*file.tensors} - names - {*tied}
+        frozen = {name: file.read(name) for name in sorted(others)}
+        return Rest(frozen, tied, _texts(file.metadata, ABOUT))
 
 
 def _texts(metadata: Mapping[str, str], key: str) -> dict[str, str]:
@@ -141,14 +134,13 @@ def load_version(path: Path) -> int:
     Raises:
         ModelError: the file is missing or damaged.
     """
-    with _opened(path) as file:
-        said = (file.metadata() or {}).get(VERSION, "")
+    said = load_metadata(path).get(VERSION, "")
     is_number = said.isdecimal() and len(said) < len(str(2**63))
     return int(said) if is_number else 0
 
 
 def load_model(path: Path) -> tuple[ParamSpec, Vector]:
-    """Reads a model from any safetensors checkpoint.
+    """Reads a model from any safetensors checkpoint, of which nothing else is known.
 
     A file of this program keeps its order of tensors; in any other, the order of the
     file counts.
@@ -156,12 +148,200 @@ def load_model(path: Path) -> tuple[ParamSpec, Vector]:
     Raises:
         ModelError: the file is missing, damaged, or holds no floating-point tensors.
     """
-    arrays, metadata = load_arrays(path)
-    try:
-        if SPEC in metadata:
-            spec = ParamSpec.from_json(metadata[SPEC])
+    with tensor_file(path) as file:
+        if SPEC in file.metadata:
+            spec = ParamSpec.from_json(file.metadata[SPEC])
         else:
-            spec = ParamSpec.of(arrays)
-        return spec, spec.flatten({t.name: arrays[t.name] for t in spec.tensors})
-    except KeyError as error:
-        raise ModelError(f"{path}: tensor {error} is missing") from error
+            spec = _spec_of(file)
+        return spec, _flat(file, spec)
+
+
+def is_of_another_program(path: Path) -> bool:
+    """Whether a file does not say in which order its tensors make a model.
+
+    Raises:
+        ModelError: the file is missing or damaged.
+    """
+    return SPEC not in load_metadata(path)
+
+
+class Loaded(NamedTuple):
+    """A model that was read for a workload."""
+
+    flat_D: Vector
+    changes: tuple[str, ...]
+    """What was done to the file's values on the way, in words."""
+    is_own: bool
+    """Whether a server can begin with the file as it is."""
+
+
+def load_model_for(
+    spec: ParamSpec, path: Path, rest: Rest | None = None, whose: str = ""
+) -> Loaded:
+    """Reads the tensors of a model, by their names, from any safetensors checkpoint.
+
+    Their order in the file does not matter; float16, bfloat16 and float64 become
+    float32.
+
+    Args:
+        spec: of the model.
+        path: the file.
+        rest: what a checkpoint of the model holds beside it; None: unknown, so that
+            the file may hold anything else.
+        whose: the model, for messages; empty: that of the federation.
+
+    Raises:
+        ModelError: the file is missing or damaged.
+        SpecMismatchError: it is of another model; the message names the first tensor
+            that differs.
+    """
+    with tensor_file(path) as file:
+        theirs = None
+        if SPEC in file.metadata:
+            theirs = ParamSpec.from_json(file.metadata[SPEC])
+        names = _names_in(file, spec, rest or NO_REST)
+        difference = _difference(file, spec, names, rest)
+        difference = difference or _frozen_difference(file, spec, theirs, rest)
+        if difference:
+            whose = whose or "the federation's model"
+            raise SpecMismatchError(f"{path} and {whose} differ: {difference}")
+        flat_D = _flat(file, spec, names)
+        is_own = theirs is not None and spec.first_difference(theirs) is None
+        return Loaded(flat_D, _changes(file, spec, names), is_own)
+
+
+def warm_start(model: FlatModel, path: Path) -> Vector:
+    """Reads version 0 of a workload's model from any safetensors checkpoint.
+
+    Says in the log what is done to its values.
+
+    Raises:
+        ModelError: the file is missing or damaged.
+        SpecMismatchError: it is of another model.
+    """
+    loaded = load_model_for(model.spec, path, model.rest())
+    if loaded.changes:
+        _log.warning("%s: %s", path, "; ".join(loaded.changes))
+    return loaded.flat_D
+
+
+def _spec_of(file: TensorFile) -> ParamSpec:
+    """The spec of all tensors of a file, in its order."""
+    if not file.tensors:
+        raise ModelError(f"{file.path}: there are no tensors in it")
+    for name, stored in file.tensors.items():
+        if stored.dtype not in FLOATS:
+            raise ModelError(
+                f"{file.path}: tensor {name!r} has dtype {stored.dtype}; only "
+                "floating-point tensors are trained"
+            )
+    shapes = ((name, stored.shape, PARAMETER) for name, stored in file.tensors.items())
+    return ParamSpec(placed(shapes))
+
+
+def _flat(
+    file: TensorFile, spec: ParamSpec, names: Mapping[str, str] = MappingProxyType({})
+) -> Vector:
+    """The flat vector of a file's tensors.
+
+    Args:
+        file: holds all of them.
+        spec: of the vector.
+        names: under which the file has them, where these are others.
+    """
+    flat_D = np.empty(spec.dim, np.float32)
+    for tensor in spec.tensors:
+        name = names.get(tensor.name, tensor.name)
+        if name not in file.tensors:
+            raise ModelError(f"{file.path}: tensor {name!r} is missing")
+        file.read_into(name, flat_D[tensor.slice])
+    in_moments(flat_D, spec.moments)
+    return flat_D
+
+
+def _names_in(file: TensorFile, spec: ParamSpec, rest: Rest) -> dict[str, str]:
+    """The names under which a file has the tensors of a model, where it has them.
+
+    Of a tied tensor that may be its second name.
+    """
+    names = {each.name: each.name for each in spec.tensors if each.name in file.tensors}
+    for second, name in rest.tied.items():
+        if second in file.tensors:
+            names.setdefault(name, second)
+    return names
+
+
+def _difference(
+    file: TensorFile, spec: ParamSpec, names: Mapping[str, str], rest: Rest | None
+) -> str:
+    """What differs first between a file and a model, as a sentence; empty: nothing."""
+    known = {each.name for each in (*spec.tensors, *spec.local)}
+    if rest is not None:
+        known |= {*rest.frozen, *rest.tied}
+    others = [name for name in file.tensors if name not in known]
+    for each in spec.tensors:
+        if each.name not in names:
+            if others:
+                return f"expected tensor {each.name!r}, found {others[0]!r}"
+            return f"tensor {each.name!r} is missing"
+        stored = file.tensors[names[each.name]]
+        if stored.shape != each.shape:
+            return (
+                f"tensor {each.name!r} should have shape {list(each.shape)}, "
+                f"has {list(stored.shape)}"
+            )
+        if stored.dtype not in FLOATS:
+            return (
+                f"tensor {each.name!r} should hold floating-point numbers, "
+                f"holds {stored.dtype}"
+            )
+    if rest is None:
+        return ""
+    if others:
+        return f"tensor {others[0]!r} is not in the model"
+    for second, first in rest.tied.items():
+        if {second, first} <= {*file.tensors} and not _equal(file, second, first):
+            return f"tensors {first!r} and {second!r} are one in the model"
+    return ""
+
+
+def _frozen_difference(
+    file: TensorFile, spec: ParamSpec, theirs: ParamSpec | None, rest: Rest | None
+) -> str:
+    """The first tensor that is not trained and differs; empty: none does.
+
+    A file of this program tells digests of those that it does not hold.
+    """
+    digests = {} if theirs is None else dict(theirs.digests)
+    frozen = NO_REST.frozen if rest is None else rest.frozen
+    for name, digest in spec.digests:
+        told = digests.get(name)
+        if not (told == digest if told else _is_same(file, name, frozen.get(name))):
+            return f"tensor {name!r} is not trained, and has other values in the model"
+    return ""
+
+
+def _equal(file: TensorFile, one: str, other: str) -> bool:
+    return np.array_equal(file.read(one), file.read(other), equal_nan=True)
+
+
+def _is_same(file: TensorFile, name: str, expected: Any) -> bool:
+    """Whether a file has these values, as far as its type can tell."""
+    if expected is None or name not in file.tensors:
+        return True
+    if file.tensors[name].shape != np.shape(expected):
+        return False
+    found, rounds = file.read(name), ROUNDS.get(file.tensors[name].dtype, 0.0)
+    return bool(np.allclose(found, expected, rtol=rounds, atol=0.0, equal_nan=True))
+
+
+def _changes(
+    file: TensorFile, spec: ParamSpec, names: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What is done to a file's values to make a model of them, in words."""
+    kinds = {file.tensors[names[each.name]].dtype: None for each in spec.tensors}
+    changes = [f"{FLOATS[kind]} becomes float32" for kind in kinds if kind != "F32"]
+    local = [each.name for each in spec.local if each.name in file.tensors]
+    if local:
+        changes.append(f"{', '.join(local)} stay on the clients, and are not read")
+    return tuple(changes)

@@ -1,12 +1,19 @@
-"""Locks a folder, so that one process at a time uses it."""
+"""Locks a folder, so that one process at a time uses it.
+
+A process that is forked, as one that reads data ahead, does not hold the lock: it may
+outlive a process that is killed, which is to be started again at once.
+"""
 
 import fcntl
 import os
 from pathlib import Path
+from weakref import WeakSet
 
 from fedcore.errors import LatecomerError
 from fedrun.durable import make_private_folder
 from fedrun.plain_files import open_to_read, open_to_write
+
+_held: "WeakSet[FolderLock]" = WeakSet()
 
 
 class FolderLock:
@@ -36,12 +43,22 @@ class FolderLock:
             reason = problem.strerror or str(problem)
             raise error(f"{folder}: cannot be written: {reason}") from problem
         self._descriptor = descriptor
+        _held.add(self)
 
     def release(self) -> None:
         """Releases the folder."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _let_go() -> None:
+    """Closes the descriptors of a forked process, and leaves the parent's lock."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def is_locked(folder: Path) -> bool:

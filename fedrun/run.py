@@ -20,7 +20,7 @@ from fedcore.proofs import SECRET_BYTES
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds, Vector
 from fedrun.config import FederationConfig, parse_config
-from fedrun.files import load_model, load_rest
+from fedrun.files import load_model, load_model_for, load_rest
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover, remove
 from fedrun.journal.recover import SECRET
 from fedrun.journal.repair import cut_off
@@ -65,9 +65,21 @@ def fresh_name() -> str:
 
 
 def open_run(
-    config: FederationConfig, at: Seconds, *, amend: bool = False, durable: bool = True
+    config: FederationConfig,
+    at: Seconds,
+    *,
+    amend: bool = False,
+    durable: bool = True,
+    model: Path | None = None,
 ) -> Run:
     """Opens the run in the config's journal folder.
+
+    Args:
+        config: of the run.
+        at: now.
+        amend: go on with another algorithm.
+        durable: whether what is written outlasts a power cut.
+        model: the file with which a new run begins; None: the config's.
 
     Raises:
         ConfigError: the journal's algorithm or seed is another one.
@@ -75,13 +87,14 @@ def open_run(
     """
     folder = config.server.journal
     if not exists(folder):
-        spec, initial_D = load_model(config.model)
+        begins_with = model or config.model
+        spec, initial_D = load_model(begins_with)
         return start_run(
             config,
             spec,
             initial_D,
             at,
-            rest=load_rest(config.model),
+            rest=load_rest(begins_with),
             durable=durable,
             secret=secrets.token_bytes(SECRET_BYTES),
         )
@@ -277,9 +290,8 @@ def _check_model(
 ) -> None:
     if not config.model.is_file():
         return
-    spec, initial_D = load_model(config.model)
-    coordinator.algorithm.model.require(spec, str(config.model))
-    if version_0(initial_D, told.origin) is None:
+    loaded = load_model_for(coordinator.algorithm.model, config.model)
+    if version_0(loaded.flat_D, told.origin) is None:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "
             "or start another run (server.journal)"

@@ -11,15 +11,20 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 from fedcore.errors import ConfigError, WorkloadError
-from fedcore.typing import Seconds
+from fedcore.typing import JSON, Seconds
 from fedrun.config import FederationConfig
+from fedrun.durable import make_folder
 from fedrun.evaluation import Evaluation
+from fedrun.files import is_of_another_program
+from fedrun.journal import exists
 
 _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
@@ -57,6 +62,95 @@ def make_model(config: FederationConfig, folder: Path) -> None:
     if done.returncode:
         reason = done.stderr.strip().removeprefix("error: ")
         raise WorkloadError(f"app {config.app!r} made no model: {reason}")
+
+
+@contextmanager
+def fitted_model(config: FederationConfig, folder: Path) -> Iterator[Path]:
+    """Yields the file that a new run begins with, which is there in the block.
+
+    That is the config's ``model``, which is made if it is missing. If it is there, it
+    is compared with the app, where that is here as well. Where its tensors must be put
+    in the app's order, or made float32, it is another file.
+
+    Raises:
+        ConfigError: there is no model, and no app to make it from.
+        WorkloadError: the app could not make it, or the file is of another model.
+    """
+    if exists(config.server.journal) or not config.model.is_file():
+        make_model(config, folder)
+        yield config.model
+        return
+    place = config.server.journal.absolute().parent
+    make_folder(place)
+    with tempfile.TemporaryDirectory(prefix=".model-", dir=place) as beside:
+        fitted = Path(beside) / config.model.name
+        compare_model(config, folder, fitted)
+        yield fitted if fitted.is_file() else config.model
+
+
+def check_model(config: FederationConfig, folder: Path) -> None:
+    """Compares a model file that a new run would begin with, if there is one.
+
+    Raises:
+        WorkloadError: it is of another model.
+    """
+    if config.model.is_file() and not exists(config.server.journal):
+        with tempfile.TemporaryDirectory() as beside:
+            compare_model(config, folder, Path(beside) / config.model.name)
+
+
+def compare_model(config: FederationConfig, folder: Path, out: Path) -> None:
+    """Compares the config's ``model`` with its app, where that is here.
+
+    Says in the log what the file needs before a run can begin with it, and what could
+    not be compared.
+
+    Args:
+        config: names both.
+        folder: of the config, where the app is looked for.
+        out: is written, if the run cannot begin with the file as it is.
+
+    Raises:
+        WorkloadError: the file is of another model; the message says how it differs.
+    """
+    said = _compared(config, folder, out)
+    if isinstance(said, str):
+        if said:
+            _log.warning("%s is not compared with the app: %s", config.model, said)
+        if is_of_another_program(config.model):
+            _log.warning(
+                "%s is of another program, so its tensors are taken in the order of "
+                "the file, and clients whose app has another order are refused; "
+                "fedclient model --app APP --from %s -o OUT writes them in the app's",
+                config.model,
+                config.model.name,
+            )
+        return
+    if said["misfit"]:
+        raise WorkloadError(said["misfit"])
+    if said["changes"]:
+        _log.warning("%s: %s", config.model, "; ".join(said["changes"]))
+
+
+def _compared(config: FederationConfig, folder: Path, out: Path) -> JSON | str:
+    """What a child process that has the app says; or why it says nothing."""
+    if config.app is None:
+        return ""
+    try:
+        command = [*_fedclient(), "model", config.app, "--from", str(config.model)]
+    except ConfigError as error:
+        return str(error)
+    done = subprocess.run(
+        [*command, "-o", str(out), "--if-needed"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return "; ".join(_errors(done.stderr)) or done.stderr.strip()
+    found: JSON = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:

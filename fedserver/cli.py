@@ -101,12 +101,18 @@ def run(
 @set_option
 @in_sentences
 def check(config: Path, changes: tuple[str, ...]) -> None:
-    """Print a config with all its defaults, or all its mistakes."""
+    """Print a config with all its defaults, or all its mistakes.
+
+    A model file that is there is compared with the app, if that is there as well.
+    """
     import yaml
 
     from fedrun.config import load_config
+    from fedserver.children import check_model
 
+    log_to_stderr(verbose=False)
     federation = load_config(config, changes)
+    check_model(federation, config.resolve().parent)
     plain = federation.model_dump(mode="json")
     click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
 

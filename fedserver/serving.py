@@ -17,7 +17,7 @@ from fedrun.json_lines import note_ids
 from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
 from fedrun.tracing import make_tracer
-from fedserver.children import keep_evaluating, make_model
+from fedserver.children import fitted_model, keep_evaluating
 from fedserver.connections import allow_many
 from fedserver.json_log import JsonLog
 from fedserver.live import LiveView
@@ -57,9 +57,9 @@ def serve(
     if config.server.web is not None:
         require_packages()
     tracer = make_tracer("fedserver", config.server.telemetry)
-    make_model(config, folder)
-    allow_many()
-    run = open_run(config, time.time(), amend=amend)
+    with fitted_model(config, folder) as model:
+        allow_many()
+        run = open_run(config, time.time(), amend=amend, model=model)
     if run.coordinator.state.closed:
         _log.warning(
             "the run in %s has ended already (%s), and clients will hear this; a later "

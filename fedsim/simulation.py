@@ -15,7 +15,7 @@ from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig, SimulateConfig
-from fedrun.files import load_model
+from fedrun.files import warm_start
 from fedrun.journal import WITHOUT_UPDATES, exists
 from fedrun.results import Results
 from fedrun.run import Run, forget_failed, start_run
@@ -272,10 +272,8 @@ def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
     """Loads version 0 from the file of ``model:``, or draws it if there is none."""
     if "model" not in config.model_fields_set or not config.model.is_file():
         return initial_model(model, config.seed)
-    spec, initial_D = load_model(config.model)
-    model.spec.require(spec, str(config.model))
     _log.info("the run begins with %s", config.model)
-    return initial_D
+    return warm_start(model, config.model)
 
 
 def _needed_metrics(stop: StopConfig, workload: Workload) -> Collection[str]:

@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError
-from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
+from fedcore.evaluation import MetricsOf, measured, named
 from fedcore.metrics import Mean
 from fedcore.model import Metrics, StackedModel, Weighted
 from fedcore.params import Rest
 from fedcore.rng import Key
-from fedcore.samples import Samples
+from fedcore.samples import Samples, evaluation_data
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedtorch.in_double import InDouble
@@ -237,10 +237,9 @@ class FlatModule:
         self._module.eval()
         self._take(w_D, self.local_L if local_L is None else local_L)
         samples = self._samples(data, "the evaluation data")
-        batches = map(samples.batch, evaluation_batches(len(samples)))
         outputs = (
             (across(self._outputs(self._there(x)), CPU), to_targets(y))
-            for x, y in batches
+            for x, y in evaluation_data(samples)
         )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
         with torch.no_grad():

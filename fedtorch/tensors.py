@@ -14,13 +14,17 @@ CPU = torch.device("cpu")
 
 
 def to_tensor(data: Any) -> Any:
-    """Returns arrays as tensors that share their memory; float64 becomes float32."""
+    """Returns arrays as tensors that share their memory; float64 becomes float32.
+
+    What can be moved between devices as tensors can, such as a packed sequence or a
+    graph that a ``collate`` has made, stays as it is.
+    """
+    if hasattr(data, "to") and callable(data.to):
+        return data
     if isinstance(data, dict):
         return {name: to_tensor(part) for name, part in data.items()}
     if isinstance(data, tuple):
         return tuple(to_tensor(part) for part in data)
-    if isinstance(data, torch.Tensor):
-        return data
     array = np.asarray(data)
     if array.dtype == np.float64:
         array = array.astype(np.float32)
@@ -38,6 +42,8 @@ def to_targets(data: Any) -> Any:
 
 
 def _long(tensor: torch.Tensor) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
     is_whole = not tensor.is_floating_point() and not tensor.is_complex()
     return tensor.long() if is_whole else tensor
 
@@ -67,9 +73,9 @@ def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(tree, dict):
         parts = {name: mapped(part, function) for name, part in tree.items()}
         return _alike(tree, parts)
-    if isinstance(tree, tuple | list):
+    if isinstance(tree, tuple | list) and not hasattr(tree, "to"):
         return _row_of(tree, (mapped(part, function) for part in tree))
-    return tree
+    return function(tree) if hasattr(tree, "to") else tree
 
 
 def _alike(tree: Any, parts: dict[Any, Any]) -> Any:

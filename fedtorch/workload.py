@@ -8,15 +8,17 @@ import torch
 from torch import nn
 
 from fedcore.clients import Priority
+from fedcore.errors import WorkloadError
 from fedcore.evaluation import MetricsOf
 from fedcore.influence.base import Curvature
 from fedcore.model import FlatModel, WeightedGradient
-from fedcore.samples import IndexedSamples, Samples, as_samples
+from fedcore.samples import Collate, IndexedSamples, Samples, as_samples
 from fedcore.workload import Workload
 from fedtorch.curvature import ModuleCurvature
 from fedtorch.devices import find_device
 from fedtorch.flat import FlatModule, Write
 from fedtorch.layout import Buffers
+from fedtorch.loading import arrays_in, collated, read_ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,11 @@ class TorchWorkload(Workload):
         metrics: ``metrics(output, target)`` returns numbers by name, of the outputs for
             the whole test set; or a metric with ``update`` and ``compute``
             (torchmetrics, :mod:`fedcore.metrics`); or several of both by name.
+        collate: ``collate(samples)`` makes a batch (x, y) of a list of samples, as the
+            ``collate_fn`` of a ``DataLoader``, such as by padding them. Without it
+            samples are pairs (x, y) of one shape, which are stacked.
+        num_workers: how many processes read the samples of a ``Dataset`` ahead, as
+            those of a ``DataLoader``; 0: none.
         train_data: ``train_data(client)`` returns (x, y) as arrays or tensors, or a
             map-style ``torch.utils.data.Dataset``.
         valid_data: the same for a client's own evaluation.
@@ -49,10 +56,23 @@ class TorchWorkload(Workload):
     model: Callable[[], nn.Module]
     loss: Callable[[Any, Any], torch.Tensor]
     metrics: MetricsOf = None
+    collate: Collate | None = None
+    num_workers: int = 0
     device: str = "cpu"
     buffers: Buffers = None
     local: Sequence[str] = ()
     write: Write | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the number of workers.
+
+        Raises:
+            WorkloadError: it is none.
+        """
+        if not isinstance(self.num_workers, int) or self.num_workers < 0:
+            raise WorkloadError(
+                f"num_workers={self.num_workers!r}: expected a whole number from 0 on"
+            )
 
     def flat(self) -> FlatModel:
         """Returns the module as one flat vector.
@@ -93,13 +113,8 @@ class TorchWorkload(Workload):
 
     def samples(self, data: Any, whose: str) -> Samples:
         """Returns the rows of arrays, tensors, or a torch ``Dataset``."""
-        samples = as_samples(data, whose)
+        samples = as_samples(arrays_in(data), whose, self.collate)
         if isinstance(samples, IndexedSamples):
-            return IndexedSamples(data, _collate)
+            ahead = read_ahead(self.num_workers)
+            return replace(samples, stack=collated, ahead=ahead)
         return samples
-
-
-def _collate(items: Any) -> Any:
-    from torch.utils.data import default_collate
-
-    return default_collate(items)

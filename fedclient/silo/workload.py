@@ -138,7 +138,7 @@ class SiloWorkload(Workload):
         return cast(FlatModel, SiloModel(model, lambda: self.silo.pool))
 
     def samples(self, data: Any, whose: str) -> Samples:
-        """Returns the rows; a batch is the numbers of its rows, twice."""
+        """Returns the rows; a batch is the numbers of its rows."""
         samples = self.inner.samples(data, whose)
         self.silo.expect(samples)
         return RowSamples(samples)
@@ -171,9 +171,9 @@ class RowSamples:
         """How many samples there are."""
         return len(self._samples)
 
-    def batch(self, rows: Indices) -> tuple[Indices, Indices]:
-        """The rows as inputs, and as targets."""
-        return rows, rows
+    def batch(self, rows: Indices) -> tuple[Indices, None]:
+        """The rows as inputs; no targets."""
+        return rows, None
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """How often each class is among these rows."""
@@ -198,7 +198,7 @@ class SiloModel:
         Args:
             w_D: the model.
             x: the rows of the batch, as :class:`RowSamples` returns them.
-            y: the same.
+            y: nothing.
         """
         self._steps += 1
         return self._pool().gradient(w_D, x, self._key.fold_in("step", self._steps))

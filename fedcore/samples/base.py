@@ -1,15 +1,20 @@
 """The contract of a client's data, and its usual forms: arrays, or item by item."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
-from fedcore.errors import WorkloadError
+from fedcore.errors import UserCodeError
 from fedcore.labels import count_labels
-from fedcore.samples.rows import take_rows, whole_numbers
+from fedcore.samples.rows import (
+    as_tuples,
+    form,
+    stack_pairs,
+    take_rows,
+    whole_numbers,
+)
 from fedcore.typing import Counts, Indices
+from fedcore.user_code import user_code
 
 
 class Samples(Protocol):
@@ -45,42 +50,85 @@ class ArraySamples:
         return count_labels(self.y, rows)
 
 
-def _stacked_pairs(items: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """A batch of (x, y) items as two arrays."""
-    inputs, targets = zip(*items, strict=True)
-    return np.stack(inputs), np.asarray(targets)
+Collate = Callable[[list[Any]], tuple[Any, Any]]
+"""Makes a batch, inputs and targets, of a list of samples."""
 
 
 @dataclass(frozen=True)
 class IndexedSamples:
-    """Anything with ``len`` and ``[i]`` that yields (x, y): a map-style data set."""
+    """Anything with ``len`` and ``[i]``: a map-style data set.
+
+    A sample is read each time that a batch uses it, and never kept: a data set may be
+    larger than the memory, and may change its samples at random.
+    """
 
     source: Any
-    collate: Callable[[Sequence[Any]], tuple[Any, Any]] = _stacked_pairs
+    collate: Collate | None = None
+    """The user's own; None: samples are pairs (x, y) of one shape, to be stacked."""
+    stack: Collate = stack_pairs
+    """Stacks such pairs."""
+    ahead: "ReadAhead | None" = None
+    """Reads batches in other processes; None: they are read in this one."""
 
     def __len__(self) -> int:
         """How many samples there are."""
         return len(self.source)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
-        """Inputs and targets of these rows, collated.
+        """Inputs and targets of these rows.
 
         Raises:
-            WorkloadError: a sample is no pair.
+            UserCodeError: the data set or ``collate`` raised; samples that are to be
+                stacked are no pairs, or differ in shape; or ``collate`` returned no
+                pair.
         """
-        items = [self.source[int(row)] for row in rows]
+        name = type(self.source).__name__
+        with user_code(f"the data set {name}"):
+            items = [self.source[int(row)] for row in rows]
+        if self.collate is None:
+            x, y = self._stacked(items, name)
+        else:
+            with user_code("collate"):
+                batch = self.collate(items)
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise UserCodeError(
+                    f"collate returned {described(batch)}; expected (x, y)"
+                )
+            x, y = batch
+        return as_tuples(x), whole_numbers(as_tuples(y))
+
+    def _stacked(self, items: list[Any], name: str) -> tuple[Any, Any]:
         for item in items:
             if not isinstance(item, tuple | list) or len(item) != 2:
-                raise WorkloadError(
-                    f"a sample of the data set {type(self.source).__name__} is "
-                    f"{described(item)}; expected (x, y)"
+                raise UserCodeError(
+                    f"a sample of the data set {name} is {described(item)}; expected "
+                    "(x, y), or a collate= that makes (x, y) of a list of samples"
                 )
-        x, y = self.collate(items)
-        return x, whole_numbers(y)
+        try:
+            return self.stack(items)
+        except Exception as error:
+            forms = dict.fromkeys(f"x {form(x)}, y {form(y)}" for x, y in items)
+            if len(forms) > 1:
+                first, second, *_ = forms
+                raise UserCodeError(
+                    f"samples of the data set {name} differ in shape ({first}; "
+                    f"{second}); give collate=, which makes a batch (x, y) of a list "
+                    "of samples, such as by padding them"
+                ) from None
+            raise UserCodeError(
+                f"samples of the data set {name} cannot be stacked: {error}; give "
+                "collate=, which makes a batch (x, y) of a list of samples"
+            ) from error
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """Counts of the ``targets`` that many data sets carry beside their samples."""
         return count_labels(getattr(self.source, "targets", None), rows)
+
+
+Wanted = tuple[Samples, Indices]
+"""A batch: rows, and whose they are."""
+ReadAhead = Callable[[Sequence[Wanted]], Iterator[tuple[Any, Any]]]
+"""Yields batches in their order, and reads those that follow meanwhile."""
 
 
 def described(data: Any) -> str:

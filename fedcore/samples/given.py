@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcore.errors import WorkloadError
-from fedcore.samples.base import ArraySamples, IndexedSamples, Samples, described
+from fedcore.samples.base import (
+    ArraySamples,
+    Collate,
+    IndexedSamples,
+    Samples,
+    described,
+)
 from fedcore.samples.frames import as_array, column_at, frame_array
 from fedcore.samples.rows import arrays_of, take_rows
 from fedcore.samples.subset import Subset
 
 
-def as_samples(data: Any, whose: str) -> Samples:
+def as_samples(data: Any, whose: str, collate: Collate | None = None) -> Samples:
     """The samples that a user's function returned.
 
     In a pair, data frames of numbers become float32 arrays, and lists arrays.
@@ -18,6 +24,7 @@ def as_samples(data: Any, whose: str) -> Samples:
     Args:
         data: (x, y), a subset of arrays, or a map-style data set.
         whose: the function, for messages.
+        collate: makes the batches, of a list of samples; None: samples are stacked.
 
     Raises:
         WorkloadError: it is none of these; it has no samples; or a frame has words or
@@ -34,10 +41,31 @@ def as_samples(data: Any, whose: str) -> Samples:
     elif problem := _problem(data):
         raise WorkloadError(f"{whose} returned {problem}")
     else:
-        samples = IndexedSamples(data)
+        samples = IndexedSamples(data, collate)
+    if collate is not None and isinstance(samples, ArraySamples | Subset):
+        samples = IndexedSamples(_Pairs(samples), collate)
     if not len(samples):
         raise WorkloadError(f"{whose} returned no samples")
     return samples
+
+
+class _Pairs:
+    """The rows of arrays one by one, as a map-style data set."""
+
+    def __init__(self, samples: ArraySamples | Subset) -> None:
+        self._samples = samples
+        y = samples.y
+        self.targets = take_rows(y, samples.rows) if isinstance(samples, Subset) else y
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, row: int) -> tuple[Any, Any]:
+        x, y = self._samples.x, self._samples.y
+        place: Any = row
+        if isinstance(self._samples, Subset):
+            place = self._samples.rows[row]
+        return take_rows(x, place), take_rows(y, place)
 
 
 def targets_of(data: Any) -> Any:
@@ -75,7 +103,7 @@ def _problem(data: Any) -> str:
         return (
             f"{described(data)}, whose batches are of its own choice; return the data "
             "set (loader.dataset), from which the platform draws batches "
-            "(algorithm.client.batch)"
+            "(algorithm.client.batch); its collate_fn is the workload's collate="
         )
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return ""

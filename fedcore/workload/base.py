@@ -14,7 +14,7 @@ from fedcore.influence.base import Curvature
 from fedcore.model import FlatModel, Metrics, WeightedGradient
 from fedcore.params import Tensors
 from fedcore.participant import Trained as TaskResult
-from fedcore.samples import Samples, as_samples
+from fedcore.samples import Collate, Samples, as_samples
 from fedcore.typing import Vector
 from fedcore.workload.client_algorithm import run_client_algorithm
 from fedcore.workload.curvature import FiniteDifferences
@@ -52,6 +52,9 @@ class Workload:
         metrics: of outputs and targets, for ``predict``: a function that returns
             numbers by name and sees all outputs, a metric of :mod:`fedcore.metrics`,
             or several of them by name.
+        collate: ``collate(samples)`` makes a batch (x, y) of a list of samples of a
+            map-style data set, such as by padding them. Without it samples are pairs
+            (x, y) of one shape, which are stacked. ``train`` makes its own batches.
         train_data: ``train_data(client)`` returns (x, y), a ``Subset`` of arrays or a
             map-style data set; for ``train``, data in any form that has a length.
         valid_data: the same for a client's own evaluation.
@@ -88,6 +91,7 @@ class Workload:
         evaluate: Evaluate | None = None,
         predict: Predict | None = None,
         metrics: MetricsOf = None,
+        collate: Collate | None = None,
         train_data: ClientData,
         valid_data: ClientData | None = None,
         test_data: TestData | None = None,
@@ -103,6 +107,7 @@ class Workload:
         evaluate: Evaluate | None = None,
         predict: Predict | None = None,
         metrics: MetricsOf = None,
+        collate: Collate | None = None,
         train_data: ClientData,
         valid_data: ClientData | None = None,
         test_data: TestData | None = None,

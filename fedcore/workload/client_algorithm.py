@@ -17,7 +17,7 @@ from fedcore.clients import (
 from fedcore.model import FlatModel, WeightedGradient
 from fedcore.participant import Trained
 from fedcore.rng import Key, seeds
-from fedcore.samples import Samples
+from fedcore.samples import LabelsSeen, Reading, Samples, is_in_memory
 from fedcore.typing import Array, Indices, State, Vector
 from fedcore.workload.task import LocalTask
 
@@ -63,12 +63,16 @@ def run_client_algorithm(
     if local_L is not None:
         trained = trained._replace(state=joined(trained.state, with_local.local_L))
     used = np.concatenate(batches.used)
+    counts = None
+    if task.counts_labels:
+        counts = samples.label_counts(used)
+        counts = batches.labels.of(0) if counts is None else counts
     return Trained(
         delta_D=trained.delta_D,
         samples=len(samples),
         steps=steps,
         loss=float(trained.loss),
-        counts=samples.label_counts(used) if task.counts_labels else None,
+        counts=counts,
         kept=trained.state,
         used=len(used),
     )
@@ -79,9 +83,16 @@ class _Planned:
 
     def __init__(self, model: FlatModel, samples: Samples, plan: list[Indices]) -> None:
         self._model, self._samples, self.used = model, samples, plan
+        self._reading, self.labels = None, LabelsSeen(1)
+        if not is_in_memory(samples):
+            self._reading = Reading([[(samples, rows)] for rows in plan])
+            self.labels = self._reading.labels
 
     def gradient(self, w_D: Array, step: int) -> tuple[Array, Array]:
-        return self._model.gradient(w_D, *self._samples.batch(self.used[step]))
+        if self._reading is None:
+            return self._model.gradient(w_D, *self._samples.batch(self.used[step]))
+        (batch,) = self._reading.of(step)
+        return self._model.gradient(w_D, *batch)
 
 
 class _Sampled:
@@ -99,10 +110,14 @@ class _Sampled:
         self._seed = seeds(key)
         self.state = sampling.init(len(samples), kept)
         self.used: list[Indices] = []
+        self._is_in_memory, self.labels = is_in_memory(samples), LabelsSeen(1)
 
     def gradient(self, w_D: Array, step: int) -> tuple[Array, Array]:
         rows_B, weights_B = self._sampling.draw(self.state, self._seed, step)
-        found = self._weighted(w_D, *self._samples.batch(rows_B), weights_B)
+        x, y = self._samples.batch(rows_B)
+        if not self._is_in_memory:
+            self.labels.add(0, y)
+        found = self._weighted(w_D, x, y, weights_B)
         self.state = self._sampling.learn(self.state, rows_B, found.norms_B)
         self.used.append(rows_B)
         return found.loss, found.gradient_D

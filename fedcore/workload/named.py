@@ -6,17 +6,18 @@ from typing import Any
 import numpy as np
 
 from fedcore.errors import NotStackableError, WorkloadError
-from fedcore.evaluation import (
-    MetricsOf,
-    evaluation_batches,
-    measured,
-    number,
-    numbers,
-)
+from fedcore.evaluation import MetricsOf, measured, number, numbers
 from fedcore.model import FlatModel, Metrics, StackedModel
 from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
 from fedcore.rng import Key
-from fedcore.samples import as_samples, described, join_rows
+from fedcore.samples import (
+    Collate,
+    Samples,
+    as_samples,
+    described,
+    evaluation_data,
+    join_rows,
+)
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedcore.workload.base import (
@@ -37,6 +38,7 @@ class NamedWorkload(Workload):
     evaluate: Evaluate | None = None
     predict: Predict | None = None
     metrics: MetricsOf = None
+    collate: Collate | None = None
 
     def _check(self, other: object) -> None:
         """Checks that there is one way to train, and at most one to evaluate.
@@ -53,6 +55,10 @@ class NamedWorkload(Workload):
             raise WorkloadError("predict= and metrics= are given together")
         if self.evaluate is not None and self.predict is not None:
             raise WorkloadError("a workload has one of evaluate= and predict=")
+
+    def samples(self, data: Any, whose: str) -> Samples:
+        """Returns the rows of arrays, or of a map-style data set."""
+        return as_samples(data, whose, self.collate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +121,7 @@ class NamedModel:
         """The metrics of a whole data set, and the number of its samples."""
         work = self._workload
         params = self.spec.unflatten(w_D)
-        samples = as_samples(data, "the evaluation data")
+        samples = as_samples(data, "the evaluation data", work.collate)
         if work.evaluate is not None:
             everything = samples.batch(np.arange(len(samples)))
             return numbers("", work.evaluate(params, *everything)), len(samples)
@@ -124,9 +130,8 @@ class NamedModel:
                 "this workload cannot be evaluated: it has neither evaluate= nor "
                 "predict= and metrics="
             )
-        batches = map(samples.batch, evaluation_batches(len(samples)))
         predict = work.predict
-        outputs = ((predict(params, x), y) for x, y in batches)
+        outputs = ((predict(params, x), y) for x, y in evaluation_data(samples))
         return measured(work.metrics, outputs, join_rows), len(samples)
 
     def stacked(self, device: str = "cpu") -> StackedModel:

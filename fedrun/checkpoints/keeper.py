@@ -9,7 +9,7 @@ from fedcore.coordinator.records import Closed, Evaluated, Leased
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import DiskError
 from fedcore.typing import Vector
-from fedrun.files import load_arrays, save_model
+from fedrun.files import load_metadata, save_model
 from fedrun.journal.codec import Row
 from fedrun.journal.disk import writing
 from fedrun.results.evaluations import main_metric
@@ -111,7 +111,7 @@ class CheckpointKeeper:
         path = self._path("best")
         if not path.is_file():
             return None
-        evaluated = load_arrays(path)[1].get("evaluated", "")
+        evaluated = load_metadata(path).get("evaluated", "")
         with contextlib.suppress(ValueError):  # it says something else
             return float(evaluated.partition("=")[2])
         return None

@@ -11,6 +11,7 @@ from fedcore.errors import NotStackableError, WorkloadError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
 from fedcore.rng import Key
+from fedcore.samples import require_stackable, stack
 from fedcore.stacks import why_one_by_one
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
@@ -77,7 +78,10 @@ def _try(
                 samples = workload.samples(workload.train_data(client), whose)
                 count = min(2, len(samples))
                 batch = samples.batch(np.arange(count))
-                x_1B, y_1B = Pool.of(samples).batch(np.arange(count)[np.newaxis])
+                require_stackable(batch, count)
+                x_1B, y_1B = (stack([part]) for part in batch)
+        except NotStackableError:
+            raise
         except WorkloadError:
             return  # told when the client is to train
         local_L = () if model.local_L is None else model.local_L
@@ -158,7 +162,7 @@ def _computes(
         workload=workload,
         methods=loaded(),
         algorithm=portable_settings(algorithm.config),
-        names=list(population.names),
+        clients=[population.client(who) for who in range(population.count)],
         seed=config.seed,
         device=engine.device,
         count_labels=count_labels,

@@ -3,6 +3,7 @@
 import pickle
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy as np
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.errors import ConfigError
 from fedcore.pool import Pool
-from fedcore.samples import ArraySamples, Subset
-from fedcore.typing import Vector
-from fedcore.user_code import Failure
-from fedcore.workload import Workload
+from fedcore.samples import ArraySamples, Samples, Subset
+from fedcore.typing import Counts, Indices, Vector
+from fedcore.user_code import Failure, user_code
+from fedcore.workload import Client, Workload
 from fedrun.app import load_app
 from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
@@ -28,7 +29,8 @@ class Share(NamedTuple):
     models: dict[int, Vector]
     """Public models by version; of those before, it keeps what it needs now."""
     samples: dict[int, Any]
-    """Clients' samples: (x, y), or rows of the arrays that all share."""
+    """Clients' samples: (x, y), rows of the arrays that all share, or the number of
+    samples that the worker is to read itself."""
     most: int
     """No more of them are trained together."""
     arrays: Any = None
@@ -48,7 +50,7 @@ class Blueprint:
     """Files of methods of the user's own."""
     algorithm: bytes
     """Pickled settings, to be loaded when those files were imported."""
-    names: list[str]
+    clients: list[Client]
     seed: int
     device: str
     count_labels: bool
@@ -71,12 +73,13 @@ class Worker:
             load_source(source)
         config: AlgorithmConfig = pickle.loads(blueprint.algorithm)  # noqa: S301 -- ours
         model = workload.flat()
+        self._workload, self._clients = workload, blueprint.clients
         self._pool = Pool()
         self._computer = Computer(
             model.stacked(blueprint.device),
             config.build(model.spec),
             self._pool,
-            blueprint.names,
+            [client.name for client in blueprint.clients],
             seed=blueprint.seed,
             count_labels=blueprint.count_labels,
         )
@@ -94,7 +97,7 @@ class Worker:
         if arrays is not None:
             self._shared = arrays
         for client, given in share.samples.items():
-            self._pool.add(client, self._samples(given))
+            self._pool.add(client, self._samples(client, given))
         needed = {task.version for task in share.tasks}
         known = self._models | share.models
         self._models = {version: known[version] for version in needed}
@@ -103,12 +106,38 @@ class Worker:
             stack.let_go()
         return found
 
-    def _samples(self, given: Any) -> ArraySamples | Subset:
+    def _samples(self, client: int, given: Any) -> Samples:
+        if isinstance(given, int):
+            return _Own(self._workload, self._clients[client], given)
         if isinstance(given, np.ndarray):
             x, y = self._shared
             return Subset(x, y, given)
         x, y = given
         return ArraySamples(x, y)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A client's data set, which this process reads; first when it is needed."""
+
+    workload: Workload
+    client: Client
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def batch(self, rows: Indices) -> tuple[Any, Any]:
+        return self._samples.batch(rows)
+
+    def label_counts(self, rows: Indices) -> Counts | None:
+        return self._samples.label_counts(rows)
+
+    @cached_property
+    def _samples(self) -> Samples:
+        whose = f"train_data of {self.client.name}"
+        with user_code(whose):
+            return self.workload.samples(self.workload.train_data(self.client), whose)
 
 
 def found_as(workload: Workload) -> str | None:

@@ -130,14 +130,18 @@ class WorkerPool:
         for task in part.tasks:
             if task.client not in worker.clients:
                 worker.clients.add(task.client)
-                rows = self._pool.rows_of(task.client)
-                samples[task.client] = rows
-                if shared is None:
-                    samples[task.client] = self._pool.batch(rows)
+                samples[task.client] = self._samples_of(task.client, shared)
         needed = {task.version for task in part.tasks}
         fresh = {version: part.models[version] for version in needed - worker.versions}
         worker.versions = needed
         worker.link.send(Share(part.tasks, fresh, samples, most, arrays))
+
+    def _samples_of(self, client: int, shared: Any) -> Any:
+        """What a worker is told of a client's samples; see :class:`Share`."""
+        if self._pool.are_read([client]):
+            return self._pool.size(client)
+        rows = self._pool.rows_of(client)
+        return rows if shared is not None else self._pool.batch(rows)
 
     def _receive(self, part: _Sent, most: int, tries: int = 2) -> Reply:
         """The reply; after so many losses, of the tasks in ever smaller parts."""

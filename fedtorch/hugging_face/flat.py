@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError, NotStackableError
-from fedcore.evaluation import MetricsOf, measured, named
+from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
 from fedcore.model import Metrics, StackedModel
-from fedcore.samples import Samples
-from fedcore.typing import Indices, Vector
+from fedcore.samples import Samples, read
+from fedcore.typing import Vector
 from fedtorch.flat import FlatModule, Write
 from fedtorch.hugging_face.lora import rest_of_adapter
 from fedtorch.hugging_face.samples import LABELS, NO_LABEL
@@ -75,8 +75,8 @@ class FlatHuggingFace(FlatModule):
         sums = np.zeros(2)  # of losses, and of the labels behind them
 
         def outputs() -> Iterator[tuple[Any, Any]]:
-            for rows in _batches(len(samples), self._rows):
-                x, y = samples.batch(rows)
+            rows = evaluation_batches(len(samples), self._rows)
+            for x, y in read([(samples, each) for each in rows]):
                 output, targets = self._outputs(self._there(x)), to_targets(y)
                 count = _labels_in(targets, shifted=self._predicts_next)
                 if count:  # the mean over no labels is no number
@@ -113,11 +113,6 @@ def _is_causal(base: Any) -> bool:
     """Whether a model predicts the next token; transformers asks in the same way."""
     is_decoder = not getattr(base.config, "is_encoder_decoder", False)
     return is_decoder and getattr(base, "loss_type", None) in (None, "ForCausalLM")
-
-
-def _batches(count: int, rows: int) -> Iterator[Indices]:
-    for at in range(0, count, rows):
-        yield np.arange(at, min(at + rows, count))
 
 
 def _own_labels(x: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from fedcore.errors import WorkloadError
 from fedcore.labels import count_labels
-from fedcore.samples import Samples, Subset, as_samples
+from fedcore.samples import ReadAhead, Samples, Subset, as_samples
 from fedcore.typing import Counts, Indices
+from fedcore.user_code import user_code
 
 Collator = Callable[[Sequence[Any]], Mapping[str, Any]]
 INPUTS = (
@@ -36,6 +37,8 @@ class Batches:
 
     source: Any
     collator: Collator
+    ahead: ReadAhead | None = None
+    """Reads batches in other processes; None: they are read in this one."""
 
     def __len__(self) -> int:
         """Returns the number of rows."""
@@ -43,7 +46,10 @@ class Batches:
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Returns the batch of these rows, and its labels, or else its inputs."""
-        x = dict(self.collator([self.source[int(row)] for row in rows]))
+        with user_code(f"the data set {type(self.source).__name__}"):
+            items = [self.source[int(row)] for row in rows]
+        with user_code("collator"):
+            x = dict(self.collator(items))
         return x, _targets(x)
 
     def label_counts(self, rows: Indices) -> Counts | None:
@@ -52,17 +58,27 @@ class Batches:
 
     @cached_property
     def _labels(self) -> npt.NDArray[Any] | None:
-        """All labels, read once; None where a row has none, or one for each token."""
+        """All labels, if they can be known without reading every row.
+
+        None as well where a row has none, or one for each token.
+        """
         first = self.source[0]
         name = next((each for each in (LABELS, "label") if each in first), "")
         if not name or np.ndim(first[name]):
             return None
         if hasattr(self.source, "select_columns"):  # no image is read for its label
             return np.asarray(self.source.select_columns([name])[:][name])
-        return np.asarray([self.source[row][name] for row in range(len(self))])
+        if not isinstance(self.source, list | tuple):
+            return None
+        return np.asarray([row[name] for row in self.source])
 
 
-def read_samples(data: Any, whose: str, collator: Collator | None) -> Samples:
+def read_samples(
+    data: Any,
+    whose: str,
+    collator: Collator | None,
+    ahead: ReadAhead | None = None,
+) -> Samples:
     """Returns the rows of what a user's function returned.
 
     Args:
@@ -71,6 +87,7 @@ def read_samples(data: Any, whose: str, collator: Collator | None) -> Samples:
             mappings, such as a ``datasets.Dataset``.
         whose: the function, for messages.
         collator: makes a batch of a list of rows of a data set; None: :func:`padded`.
+        ahead: reads batches of a data set in other processes.
 
     Raises:
         WorkloadError: it is something else, has no samples, or lacks the inputs.
@@ -100,7 +117,7 @@ def read_samples(data: Any, whose: str, collator: Collator | None) -> Samples:
         )
     if collator is None:
         _require_inputs(row, whose)
-    return Batches(data, collator or padded)
+    return Batches(data, collator or padded, ahead)
 
 
 def padded(items: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:

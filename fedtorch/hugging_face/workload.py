@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from fedcore.model import FlatModel
-from fedcore.samples import Samples
+from fedcore.samples import Collate, Samples
 from fedtorch.devices import find_device
 from fedtorch.hugging_face.flat import FlatHuggingFace, loss_of
 from fedtorch.hugging_face.lora import Lora, with_lora
 from fedtorch.hugging_face.samples import Collator, read_samples
+from fedtorch.loading import read_ahead
 from fedtorch.workload import TorchWorkload
 
 
@@ -41,10 +42,12 @@ class HuggingFaceWorkload(TorchWorkload):
             clients, or ``both``.
         seed: A is drawn from it.
         eval_rows: how many rows are evaluated at a time.
-        device: see ``TorchWorkload``, as for ``buffers``, ``local`` and ``write``.
+        device: see ``TorchWorkload``, as for ``num_workers``, ``buffers``, ``local``
+            and ``write``.
     """
 
     loss: Callable[[Any, Any], torch.Tensor] = field(default=loss_of, init=False)
+    collate: Collate | None = field(default=None, init=False)
     collator: Collator | None = None
     lora: Lora = "b"
     seed: int = 0
@@ -70,7 +73,8 @@ class HuggingFaceWorkload(TorchWorkload):
 
     def samples(self, data: Any, whose: str) -> Samples:
         """Returns the rows of token ids, of a dict of arrays, or of a data set."""
-        return read_samples(data, whose, self.collator)
+        ahead = read_ahead(self.num_workers)
+        return read_samples(data, whose, self.collator, ahead)
 
     def _made(self) -> nn.Module:
         return with_lora(self.model(), self.lora, self.seed)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.errors import WorkloadError
+from fedcore.errors import UserCodeError, WorkloadError
 from fedcore.rng import Key
 from fedcore.samples import (
     ArraySamples,
     IndexedSamples,
+    Reading,
     Subset,
     as_samples,
     targets_of,
@@ -201,3 +202,90 @@ def test_a_client_learns_the_same_from_a_subset_as_from_a_copy(workload: Any) ->
     copied, shared = (trainer.train(public_D, data, Key.root(0)) for data in given)
     assert copied.delta_D.tobytes() == shared.delta_D.tobytes()
     assert (copied.samples, copied.steps) == (shared.samples, shared.steps)
+
+
+# ------------------------------------------------------------------------ data sets
+
+
+def summed(samples: list[Any]) -> tuple[Any, Any]:
+    """A batch of the sums of samples, however long they are."""
+    return np.array([[np.sum(x)] for x, _ in samples]), np.array(
+        [y for _, y in samples]
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [([1, 2, 3], 0), ([4], 1), ([5, 6], 1)],
+        (np.array([6, 4, 11]), np.array([0, 1, 1])),
+        Subset(np.array([9, 6, 4, 11]), np.array([7, 0, 1, 1]), np.arange(1, 4)),
+    ],
+)
+def test_batches_are_made_by_the_users_collate_whatever_the_data_are(data: Any) -> None:
+    samples = as_samples(data, "train_data", summed)
+    assert len(samples) == 3
+    x, y = samples.batch(np.array([2, 0]))
+    assert (x.tolist(), y.tolist()) == ([[11], [6]], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("collate", "told"),
+    [
+        (lambda samples: 3, "collate returned a int; expected (x, y)"),
+        (lambda samples: (1, 2, 3), "collate returned a tuple of 3; expected (x, y)"),
+        (lambda samples: samples.sorted(), "collate raised AttributeError: 'list'"),
+    ],
+)
+def test_a_collate_that_is_no_use_is_named(collate: Any, told: str) -> None:
+    samples = as_samples([(1, 2)] * 3, "train_data", collate)
+    with pytest.raises(UserCodeError) as caught:
+        samples.batch(np.arange(2))
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "forms"),
+    [
+        ((X[0], 1), (X[0, :1], 1), "x (2,), y (); x (1,), y ()"),
+        (([1, 2], 1), ([1], 1), "x (2,), y (); x (1,), y ()"),
+        (
+            ((X, Y), 1),
+            ((X, Y[:1]), 1),
+            "x ((4, 2), (4,)), y (); x ((4, 2), (1,)), y ()",
+        ),
+        (({"a": X}, X), ({"a": X}, Y), "x {'a': (4, 2)}, y (4, 2); x {'a': (4, 2)}, y"),
+    ],
+)
+def test_samples_of_two_shapes_want_a_collate(
+    first: Any, other: Any, forms: str
+) -> None:
+    samples = as_samples([first, first, other], "train_data")
+    assert samples.batch(np.arange(2))  # of one shape
+    with pytest.raises(UserCodeError, match="give collate=") as caught:
+        samples.batch(np.arange(3))
+    assert f"list differ in shape ({forms}" in str(caught.value)
+
+
+def test_labels_are_counted_among_what_was_read() -> None:
+    steps = [[(Reread(), np.array([0, 1]))], [(Reread(), np.array([1, 2]))]]
+    reading = Reading(steps)
+    for step in (0, 1, 0, 1):  # as a method that trains two models on each batch
+        [(x, _)] = reading.of(step)
+        assert x.tolist() == steps[step][0][1].tolist()
+    counts = reading.labels.of(0)
+    assert counts is not None
+    assert counts.tolist() == [1, 2, 1]
+
+
+class Reread:
+    """Samples that are their own labels."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def batch(self, rows: Any) -> tuple[Any, Any]:
+        return rows, rows
+
+    def label_counts(self, rows: Any) -> None:
+        return None

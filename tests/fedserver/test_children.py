@@ -4,12 +4,21 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fedwire.v1 import federation_pb2 as pb
+from safetensors.numpy import save_file
 
-from fedcore.errors import ConfigError, WorkloadError
+from fedcore.errors import ConfigError, SpecMismatchError, WorkloadError
 from fedrun.cli.exit_codes import exit_code
-from fedserver.children import EVALUATOR, keep_evaluating, make_model
+from fedrun.run import open_run
+from fedserver.children import (
+    EVALUATOR,
+    check_model,
+    fitted_model,
+    keep_evaluating,
+    make_model,
+)
 from fedserver.remote import operate
 from tests.fedrun.flower.apps import tiny
 from tests.fedserver.honest import still_serves
@@ -141,6 +150,79 @@ def test_a_model_is_made_from_the_app_once(tmp_path: Path) -> None:
     made = config.model.read_bytes()
     make_model(config, tmp_path)
     assert config.model.read_bytes() == made
+
+
+TWO = """
+import numpy as np
+from fedcore.workload import Workload
+
+workload = Workload(
+    initial=lambda rng: {"w": np.zeros((3, 2)), "b": np.zeros(2)},
+    gradient=lambda params, x, y: (0.0, params),
+    train_data=lambda client: (np.zeros((8, 3)), np.zeros(8, np.int64)),
+)
+"""
+PLAIN = {
+    "b": np.array([1, 2], np.float16),
+    "w": np.array([[1, 2], [3, 4], [5, 6]], np.float16),
+}
+
+
+def of_another_program(folder: Path, arrays: dict[str, Any] = PLAIN) -> Any:
+    """A config whose app has two tensors, and a checkpoint of another program."""
+    (folder / "two.py").write_text(TWO)
+    config = settings(folder, app="two.py:workload")
+    save_file(arrays, config.model)
+    return config
+
+
+def test_a_run_begins_with_another_programs_checkpoint_in_the_apps_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = of_another_program(tmp_path)
+    with fitted_model(config, tmp_path) as begins_with:
+        assert begins_with != config.model
+        open_run(config, 0.0, durable=False, model=begins_with).journal.close()
+    assert not begins_with.exists()
+    assert caplog.messages == [f"{config.model}: float16 becomes float32"]
+    run = open_run(config, 1.0, durable=False)  # it goes on, with the file as it was
+    names = [tensor.name for tensor in run.coordinator.algorithm.spec.tensors]
+    assert names == ["w", "b"]
+    assert run.coordinator.state.exact_D.tolist() == [1, 2, 3, 4, 5, 6, 1, 2]
+    run.journal.close()
+    with fitted_model(config, tmp_path) as goes_on:
+        assert goes_on == config.model  # nothing is compared any more
+    save_file(PLAIN | {"b": np.ones(2, np.float16)}, config.model)
+    with pytest.raises(SpecMismatchError, match="is not the model that this run began"):
+        open_run(config, 2.0, durable=False)
+
+
+def test_a_file_of_another_model_is_told_before_a_run_begins(tmp_path: Path) -> None:
+    config = of_another_program(tmp_path, {"b": PLAIN["b"], "w": PLAIN["w"].T.copy()})
+    sentence = (
+        f"{config.model} and the app's model differ: tensor 'w' should have shape "
+        "[3, 2], has [2, 3]"
+    )
+    for compares in (
+        lambda: check_model(config, tmp_path),
+        lambda: fitted_model(config, tmp_path).__enter__(),
+    ):
+        with pytest.raises(WorkloadError) as caught:
+            compares()
+        assert str(caught.value) == sentence
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".model")]
+
+
+def test_a_checkpoint_that_cannot_be_compared_is_told_to_have_its_own_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = of_another_program(tmp_path)
+    (tmp_path / "two.py").unlink()
+    check_model(config, tmp_path)
+    missing, order = caplog.messages
+    assert "is not compared with the app: app" in missing
+    assert missing.endswith("no such file")
+    assert "clients whose app has another order are refused; fedclient model" in order
 
 
 def test_an_app_that_fails_makes_no_model(tmp_path: Path) -> None:

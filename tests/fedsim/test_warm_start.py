@@ -1,7 +1,7 @@
 """A simulated run begins with the model that ``model:`` names, as a deployed one."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ from fedrun.config import parse_config
 from fedrun.files import load_model, save_model
 from fedsim.experiments.identity import identity
 from tests.fedsim import toys
-from tests.fedsim.toys import DIM, toy
+from tests.fedsim.toys import DIM, linear, toy, write
+from tests.integration.typed import desk, typed
 
 WARM = np.linspace(1, 2, DIM, dtype=np.float32)
 SPEC = ParamSpec.of({"w": WARM})
@@ -31,6 +32,46 @@ def test_a_run_begins_with_the_model_that_is_named(tmp_path: Path, kind: str) ->
     save_model(file, SPEC, WARM)
     engine = {"engine": {"kind": kind}}
     assert begun(tmp_path, model=file, simulate=engine).tolist() == WARM.tolist()
+
+
+@pytest.mark.parametrize("kind", ["exact", "stacked"])
+def test_a_run_begins_with_a_plain_checkpoint_of_torch(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    file, workload = tmp_path / "plain.safetensors", cast(Any, linear())
+    module = workload.model().half()  # its bias comes first in the file
+    save_file(module.state_dict(), file)
+    config = toys.settings(model=str(file), simulate={"engine": {"kind": kind}})
+    results = latecomer.run(config, workload, folder=tmp_path / "run")
+    begun = results.model("initial")
+    for name, tensor in module.state_dict().items():
+        assert begun[name].tolist() == tensor.to(torch.float32).tolist()
+    assert f"{file}: float16 becomes float32" in caplog.messages
+
+
+def test_a_checkpoint_is_written_for_a_server_and_evaluated_whatever_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    with desk(tmp_path, monkeypatch):
+        write("from tests.fedsim.toys import linear\nworkload = linear()\n")
+        bias, weight = torch.ones(1), torch.arange(DIM, dtype=torch.float32)[None]
+        save_file({"0.bias": bias, "0.weight": weight}, "plain")
+        app = ("--app", "mine.py:workload")
+        done = typed("fedclient", "model", *app, "--from", "plain", "-o", "out")
+        assert (done.status, done.out) == (0, f"out: {DIM + 1} values in 2 tensors\n")
+        assert load_model(Path("out"))[1].tolist() == [*range(DIM), 1]
+        losses = typed("fedclient", "evaluate-file", *app, "plain", "out").out
+        first, _, other = losses.partition("out:")
+        assert first.removeprefix("plain:") == other
+        save_file({"0.weight": weight}, "plain")
+        done = typed("fedclient", "evaluate-file", *app, "plain")
+        assert done.sentence(65).endswith("differ: tensor '0.bias' is missing")
 
 
 def test_a_model_that_is_not_there_is_drawn(tmp_path: Path) -> None:

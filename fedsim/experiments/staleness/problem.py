@@ -8,6 +8,7 @@ import numpy as np
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import ConfigError, NotStackableError
 from fedcore.pool import Pool
+from fedcore.samples import ArraySamples, is_in_memory
 from fedcore.training import initial_model
 from fedcore.typing import Indices, Vector
 from fedcore.user_code import user_code
@@ -128,6 +129,9 @@ def _pooled(config: FederationConfig, workload: Workload) -> tuple[Pool, Indices
         client = population.client(who)
         whose = f"train_data of {client.name}"
         with user_code(whose):
-            pool.add(who, workload.samples(workload.train_data(client), whose))
+            samples = workload.samples(workload.train_data(client), whose)
+            if not is_in_memory(samples):  # each is used very many times
+                samples = ArraySamples(*samples.batch(np.arange(len(samples))))
+            pool.add(who, samples)
     parts = [pool.rows_of(who) for who in range(population.count)]
     return pool, np.concatenate(parts)

@@ -19,7 +19,7 @@ from tests.integration.typed import Ended, desk, typed
 pytest.importorskip("torch")
 
 APP = """
-from tests.fedsim.toys import linear
+from tests.fedsim.toys import linear, points
 workload = linear()
 """
 WORDS = ("--workers", "2", "--batch", "4", "--target", "0.05", "-o", "out")
@@ -35,6 +35,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def study(*words: str) -> Ended:
     return typed("fedsim", "staleness", "fed.yaml", *WORDS, *words)
+
+
+def test_a_data_set_comes_to_what_its_arrays_come_to() -> None:
+    rows = []
+    for data in ("points(c.index + 1)", "list(zip(*points(c.index + 1)))"):
+        write(APP.replace("linear()", f"linear(train_data=lambda c: {data})"))
+        assert study("--optimizer", "sgd:lr=0.1", "--staleness", "0").status == 0
+        rows.append(json.loads(Path("out", "staleness.json").read_text())["rows"])
+    assert rows[0] == rows[1]
 
 
 def test_the_matrix_is_told_and_written() -> None:
