@@ -8,7 +8,7 @@ from fedcore.errors import CorruptJournalError, JournalError, ModelError
 from fedrun.checksums import is_sound
 from fedrun.files import load_arrays
 from fedrun.journal.journal import Journal
-from fedrun.journal.snapshots import COPIED, read_snapshot
+from fedrun.journal.snapshots import COPIED, NAME, read_snapshot
 from fedrun.journal.versions import in_words
 
 _OWN = ("journal.", "segments", "snapshots", "models")  # how names of ours begin
@@ -82,7 +82,8 @@ def _wrong_snapshots(journal: Journal) -> Iterator[str]:
             yield f"{reason}; bring back a backup with fedserver restore"
     for path in sorted((journal.folder / "snapshots").glob(f"*{COPIED}")):
         try:
-            read_snapshot(path)
+            if NAME.fullmatch(path.stem):
+                read_snapshot(path)
         except CorruptJournalError as error:
             yield f"{error}; remove it, and make the backup again"
 

@@ -12,6 +12,7 @@ import pytest
 
 import latecomer
 from fedcore.errors import ConfigError
+from fedcore.user_code import Interruption
 from fedcore.workload import Workload
 from fedrun.callbacks import (
     CALLBACKS,
@@ -175,7 +176,7 @@ def test_a_run_that_raises_was_stopped(tmp_path: Path) -> None:
     ear = Ear()
 
     def heavy(*_: Any) -> Any:
-        raise KeyboardInterrupt
+        raise Interruption  # as the handler of Ctrl-C
 
     with pytest.raises(KeyboardInterrupt), Notifier([ear]) as notifier:
         latecomer.run(

@@ -140,7 +140,8 @@ def test_samples_of_different_length_are_told_in_one_sentence(
     tmp_path: Path, engine: str
 ) -> None:
     sentence = (
-        r"^client-\d: 5 times in a row: samples of the data set Words differ in shape "
+        r"^client-0, client-1, client-2 cannot train: "
+        r"samples of the data set Words differ in shape "
         r"\(x \(\d,\), y \(\); x \(\d,\), y \(\)\); give collate=, which makes a batch "
         r"\(x, y\) of a list of samples, such as by padding them$"
     )
