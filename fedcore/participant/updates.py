@@ -78,7 +78,7 @@ def farewell(
         return None
     packed = payloads.pack(dense_payload(state.memory_D))
     base = ModelName(state.held.epoch, state.held.version)
-    nothing_D = np.zeros_like(state.memory_D)
+    nothing_D = np.zeros(len(state.memory_D), np.float32)
     rest = Trained(nothing_D, samples=1)
     task = tasks.get(base, 0)
     return sent(state, packed, nothing_D, rest, base, task, norm(state.memory_D))
