@@ -280,12 +280,13 @@ class ClientStore:
             self._forget_check(f"vectors/{key}")
             return
         is_array = isinstance(value, np.ndarray)
-        blob = value.reshape(-1).view(np.uint8).data if is_array else memoryview(value)
-        if len(blob) <= PIECE:
+        blob = value.reshape(-1).view(np.uint8).data if is_array else value
+        if not isinstance(blob, bytes | memoryview) or len(blob) <= PIECE:
             self._db.execute("INSERT INTO vectors VALUES (?, ?)", (key, blob))
         else:
-            for number, at in enumerate(range(0, len(blob), PIECE)):
-                piece = key, number, blob[at : at + PIECE]
+            view = memoryview(blob)
+            for number, at in enumerate(range(0, len(view), PIECE)):
+                piece = key, number, view[at : at + PIECE]
                 self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", piece)
         self._check(f"vectors/{key}", blob)
 
