@@ -88,7 +88,7 @@ def gone(state: ParticipantState) -> ParticipantState:
     """Returns the state of a client that has left; its memory is lost."""
     if state.memory_D is not None:
         state = state.noting(lost=state.ledger.lost + norm(state.memory_D))
-        state = replace(state, memory_D=np.zeros(len(state.memory_D), np.float32))
+        state = replace(state, memory_D=np.zeros_like(state.memory_D))
     return replace(state, left=True)
 
 
