@@ -365,7 +365,7 @@ class ServerState:
             del self.bases[version]
 
     def dump(self) -> tuple[JSON, Arrays]:
-        """The state as JSON and arrays; later events do not change them."""
+        """The state as JSON and its arrays, to be saved before the next event."""
         arrays: Arrays = {"exact": self.exact_D}
         published = self.published.dump(arrays)
         for version, base_D in self.bases.items():
