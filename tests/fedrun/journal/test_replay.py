@@ -552,7 +552,7 @@ def test_the_last_bits_of_what_is_missing_are_no_decision(
         return record
 
     journal = rewritten(run, summed_otherwise)
-    monkeypatch.setattr("fedcore.coordinator.rounds.norm", lambda _: 3.0)
+    monkeypatch.setattr("fedcore.coordinator.rounds.norms_of", lambda *_: 3.0)
     with contextlib.ExitStack() as stack:
         stack.callback(journal.close)
         if not is_same:
