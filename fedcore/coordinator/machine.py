@@ -345,23 +345,24 @@ class Coordinator:
         return self.proofs.allows(push.task, made)
 
     def _is_farewell(self, push: Push) -> bool:
-        """Whether a client sends what its memory holds, once, as who leaves may."""
+        """Whether a client sends what its memory holds, once, as who leaves may.
+
+        A memory holds what is left of tasks, so whoever has had none has no memory.
+        """
         row = self.state.clients[push.cid]
-        may_flush = row.receipt is not None and not row.has_flushed
+        may_flush = row.has_trained and not row.has_flushed
         return self.state.remembers and not push.steps and may_flush
 
     def _is_crowded(self, push: Push, *, has_task: bool) -> bool:
         """Whether a member has used its places in this version, so its update waits.
 
         A task was given only while there was a place. So this concerns members that
-        have been here under several keys, and those that leave a cohort; who leaves a
-        buffer needs no place.
+        have been here under several keys, and those that leave a cohort; a client that
+        leaves a buffer, and had no other key, needs no place.
         """
         state, cid = self.state, push.cid
-        if has_task:
-            needs_place = len(state.roster.namesakes(cid)) > 1
-        else:
-            needs_place = self.algorithm.config.synchronous
+        leaves_cohort = self.algorithm.config.synchronous and not has_task
+        needs_place = leaves_cohort or len(state.roster.namesakes(cid)) > 1
         if not needs_place or state.closed:
             return False
         return state.entries_of(cid) >= self.rounds.leases.places
