@@ -9,7 +9,7 @@ a replay. Streams that a peer has to reproduce (the support of ``random_k``) use
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count as count_from
 
 import numpy as np
@@ -61,8 +61,7 @@ class Key:
 
     def words(self) -> Iterator[int]:
         """The words of :func:`bits` for this key's seed, one after the other."""
-        seed = self.seed()
-        return (word(seed, place) for place in count_from())
+        return map(partial(word, self.seed()), count_from())
 
 
 def seeds(key: Key | Sequence[Key]) -> Words:

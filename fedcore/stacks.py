@@ -120,14 +120,17 @@ def train_stack(
 
     model.seed(tasks.key)
     start_ND = _starts(base_D, count)
-    parts = [parted(kept, model.local_L) for kept in tasks.kept]
+    methods: list[State] = [*tasks.kept]
     stepping: TakeSteps = take
     if model.local_L is not None:
+        parts = [parted(kept, model.local_L) for kept in tasks.kept]
+        methods = [method for method, _ in parts]
         local_NL = np.stack([local_L for _, local_L in parts if local_L is not None])
         stepping = with_local = WithLocal(take, local_NL)
-    methods = [method for method, _ in parts]
-    places = tasks.places or [Place()] * count
-    before = _kept(list(map(config.placed, methods, places)))
+    if config.uses_place:
+        places = tasks.places or [Place()] * count
+        methods = list(map(config.placed, methods, places))
+    before = _kept(methods)
     trained = algorithm.run(start_ND, steps_N, stepping, before)
     trained = met(algorithm, start_ND, trained)
     counts: list[Counts | None] = [None] * count

@@ -18,7 +18,7 @@ from fedcore.typing import Bytes
 Check = Callable[[Any], bool]
 WHOLE = range(-(2**63), 2**64)  # as the protocol counts
 SIGNED = range(-(2**63), 2**63)  # as arrays do
-_UNSIGNED = ("seed", "samples", "seq")  # up to 2^64
+_UNSIGNED = ("seed", "samples", "seq", "task", "proof")  # up to 2^64
 _LONG = 30  # characters of a number
 _CLAIMED = ("update_norm", "memory_norm", "gap_norm", "loss")  # may be NaN
 

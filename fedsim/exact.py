@@ -255,7 +255,8 @@ class ExactClients:
             in_training = not isinstance(error, DivergedError)
             self.fates.fail(who, error, in_training=in_training)
             return
-        self.fates.train_on(who, self._world.clock.now)
+        if self.fates.overlaps:
+            self.fates.train_on(who, self._world.clock.now)
         self.fates.train(who)
         if trained:
             self.fates.attempts[who] = 0
@@ -412,7 +413,8 @@ class ExactClients:
         participant = self.participants[who]
         kept = participant.state.kept
         outcome = participant.settle(self._acks.pop(who))
-        if participant.state.kept is not kept:  # its next steps are taken again
+        if self.fates.overlaps and participant.state.kept is not kept:
+            # Its next steps are taken again.
             self.fates.train_on(who, self._world.clock.now)
         if outcome is Outcome.RETRY:
             self._later(RETRY, UPLOADS, who)

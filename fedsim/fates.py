@@ -99,7 +99,9 @@ class Fates:
         """How often the code of each has raised in a row."""
         self._unable: set[int] | None = set()
         """Who could not train; None once somebody has."""
-        self._overlaps = world.run.coordinator.algorithm.config.client.overlaps
+        self.notes_training = True
+        """Whether :meth:`train` has anything to note."""
+        self.overlaps = world.run.coordinator.algorithm.config.client.overlaps
         self._since: dict[int, Seconds] = {}  # of :meth:`train_on`
 
     def begin(self, who: int) -> None:
@@ -149,6 +151,7 @@ class Fates:
         """A client has trained."""
         self.failures.pop(who, None)
         self._unable = None
+        self.notes_training = bool(self.failures)
 
     def fail(
         self, who: int, error: WorkloadError, *, in_training: bool = False
@@ -173,6 +176,7 @@ class Fates:
                 raise nobody_trains(names, error)
         self._since.pop(who, None)
         failures = self.failures[who] = self.failures.get(who, 0) + 1
+        self.notes_training = True
         now, name = self._world.clock.now, self._names[who]
         if failures == 1:
             _log.warning("%s: %s", name, error)
@@ -188,9 +192,8 @@ class Fates:
         self._schedule(now + self._world.run.config.timeouts.lost, MISSED, who)
 
     def train_on(self, who: int, at: Seconds) -> None:
-        """A client takes the steps of its next task from now on, if it overlaps."""
-        if self._overlaps:
-            self._since[who] = at
+        """A client takes the steps of its next task from now on."""
+        self._since[who] = at
 
     def end(self, who: int, received: Seconds, seconds: Seconds) -> Seconds:
         """When a client has trained, and has the model that its update changes.

@@ -284,6 +284,11 @@ class ClientAlgorithmConfig(Method):
         """
         return False
 
+    @property
+    def uses_place(self) -> bool:
+        """Whether it depends on which client trains."""
+        return type(self).placed is not ClientAlgorithmConfig.placed
+
     def placed(self, kept: State, place: Place) -> State:
         """Returns the state for ``run``, where it depends on which client trains.
 

@@ -65,10 +65,10 @@ class Evaluations:
         """Whether a trainer shall evaluate this version, which is the last one."""
         return self.config.clients and self._reported.get(cid) != version
 
-    def begin(self, cid: str) -> None:
-        """A client is given a task: it may tell of trouble with it, once of each."""
-        for cids in self._may.values():
-            cids.add(cid)
+    def begin(self, *cids: str) -> None:
+        """Clients are given tasks: they may tell of trouble with them, once of each."""
+        for may in self._may.values():
+            may.update(cids)
 
     def has_trouble(self, cid: str, what: Trouble) -> bool:
         """Whether a client may tell of trouble with its task; from now on it has."""

@@ -93,7 +93,7 @@ TRANSITIONS: Mapping[str, Mapping[ClientState, ClientState]] = {
 
 _SETS = (
     *("present", "waiting", "_invited", "_ready", "_members", "_tried", "_fresh"),
-    *("_free", "_held", "_silent", "_known"),
+    *("_free", "_held", "_silent", "known"),
 )
 
 
@@ -155,7 +155,8 @@ class Leases:
         self._free: dict[str, None] = {}  # those that wait and are not held
         self._held: dict[str, None] = {}
         self._places = self._most or 2 * self._buffer
-        self._known: dict[str, None] = {}  # everyone who was ever here
+        self.known: dict[str, None] = {}
+        """Everyone who was ever here."""
         self._by_name: list[str] = []  # those known, in the order of their names
         self._number = 0
         self.attempt = 0  # how often the cohort of this version was extended
@@ -164,9 +165,9 @@ class Leases:
 
     def arrive(self, cid: str) -> None:
         """A client waits for a task; it has stopped whatever it did before."""
-        self.present[cid] = self._known[cid] = None
+        self.present[cid] = self.known[cid] = None
         self._silent.pop(cid, None)
-        keeps_place = self._free_of(cid) is not None
+        keeps_place = cid in self.busy and self._free_of(cid) is not None
         self.waiting.pop(cid, None)
         self.waiting[cid] = None
         if self._clocks is not None:
@@ -356,11 +357,6 @@ class Leases:
         """How many updates of one client may join this version."""
         return 1 if self._synchronous else self._places
 
-    @property
-    def known(self) -> int:
-        """How many clients were ever here."""
-        return len(self._known)
-
     def validate(self) -> None:
         """Checks the invariants of this module.
 
@@ -377,7 +373,7 @@ class Leases:
         tried = (waiting & members) - invited - delivered
         spent = {c for c in waiting if self.delivered.get(c, 0) >= self._places}
         invariants = {
-            "clients that are here are known": present <= self._known.keys(),
+            "clients that are here are known": present <= self.known.keys(),
             "clients that wait are here": waiting <= present,
             "clients that are busy are here": busy <= present,
             "no client waits and is busy": not waiting & busy,
@@ -417,11 +413,12 @@ class Leases:
         Returns:
             Its lease, unless that had ended.
         """
-        is_back = cid not in self.present
-        self.present.pop(cid, None)
-        self.present[cid] = self._known[cid] = None
-        if is_back:
+        if cid not in self.present:
+            self.present[cid] = self.known[cid] = None
             self._divide()
+        elif self._in_turn:  # it is the last one now
+            del self.present[cid]
+            self.present[cid] = None
         if self._clocks is not None:
             self._clocks.tick(cid)
         return self._free_of(cid)
@@ -550,10 +547,10 @@ class Leases:
                 return list(self.waiting)
             return list(dict.fromkeys(chain(self.waiting, self.present)))
         learns = self._selection.observe is not None  # from all, so it orders the idle
-        if learns or SORTING * len(idle) ** 2 < room * len(self._known):
+        if learns or SORTING * len(idle) ** 2 < room * len(self.known):
             return self._sorted(idle)
-        if len(self._by_name) != len(self._known):
-            self._by_name = self._sorted(self._known)
+        if len(self._by_name) != len(self.known):
+            self._by_name = self._sorted(self.known)
         return self._by_name
 
     def _sorted(self, cids: Collection[str]) -> list[str]:

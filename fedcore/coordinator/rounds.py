@@ -147,8 +147,8 @@ class Rounds:
         no lease any more, and another one may get its place.
         """
         state, leases = self.state, self.leases
-        if leases.known != self._known:
-            self._known, self._came = leases.known, at
+        if len(leases.known) != self._known:
+            self._known, self._came = len(leases.known), at
         if not leases.has_room(state.count + self._delivered):
             return NO_GRANTS
         granted: list[Lease] = []

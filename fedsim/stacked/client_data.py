@@ -33,7 +33,7 @@ class ClientData:
         self._judges, self._share_labels = judges, share_labels
         self._version, self._settings = 0, self._at(0)  # of the last task
         # Of a whole task, by the number of the client's settings and its samples.
-        self._steps: dict[tuple[int, int], int] = {}
+        self._steps: dict[tuple[int, int], tuple[int, float]] = {}
 
     def read(self, who: int) -> None:
         """Reads a client's samples.
@@ -61,8 +61,8 @@ class ClientData:
 
     def steps(
         self, who: int, version: int, share: float = 1.0, wanted: int | None = None
-    ) -> int:
-        """How many steps a task on a version has.
+    ) -> tuple[int, float]:
+        """How many steps a task has, and how many common steps take as long.
 
         Args:
             who: the client.
@@ -77,14 +77,18 @@ class ClientData:
                 self._steps.clear()
             self._version, self._settings = version, settings
         if share != 1.0 or wanted is not None:
-            return self._settings[which].steps_of(count, share, wanted)
-        if (which, count) not in self._steps:
-            self._steps[which, count] = self._settings[which].step_count(count)
-        return self._steps[which, count]
+            steps = self._settings[which].steps_of(count, share, wanted)
+            return steps, self._effort(which, count, steps, wanted)
+        known = self._steps.get((which, count))
+        if known is None:
+            steps = self._settings[which].step_count(count)
+            known = steps, self._effort(which, count, steps, None)
+            self._steps[which, count] = known
+        return known
 
-    def effort(self, who: int, steps: int, wanted: int | None) -> float:
-        """How many common steps take as long as a task whose steps were asked last."""
-        which, samples = self._which[who], self.samples[who]
+    def _effort(
+        self, which: int, samples: int, steps: int, wanted: int | None
+    ) -> float:
         own = self._settings[which]
         if not which:  # most clients: nothing is to be compared
             return own.in_usual_steps(samples, steps, wanted)

@@ -237,12 +237,12 @@ class StackedClients:
         size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
-        begin = self._coordinator.evaluations.begin
+        overlaps = fates.overlaps
+        self._coordinator.evaluations.begin(*(lease.cid for lease in leases))
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
             queue.put_expiry(end, who, lease.number)
-            begin(cid)
             evaluates = may_evaluate and self._evaluations.asks(cid, version)
             held = self._held[who]
             nbytes, kind, codec = self._downloads.of(held)
@@ -276,19 +276,23 @@ class StackedClients:
                 tasks[who] = Given(now, version, kind, nbytes, 0, held)
                 queue.put(received, FAILS, who)
                 continue
-            steps = data.steps(who, version, work, wanted)
-            effort, measured = data.effort(who, steps, wanted), None
-            duration = population.compute(who, task, effort)
+            steps, effort = data.steps(who, version, work, wanted)
+            duration, measured = population.compute(who, task, effort), None
             if self._is_measured:
                 used = data.used(who, steps, wanted)
                 measured = population.measured(who, task, used, duration)
             tasks[who] = Given(now, version, kind, nbytes, steps, held, measured)
             lost = population.dropout(who, task)
+            trains = duration if lost is None else lost * duration
+            due = received + trains
+            if overlaps:
+                due = fates.end(who, received, trains)
             if lost is not None:
-                queue.put(fates.end(who, received, lost * duration), DROPS, who)
+                queue.put(due, DROPS, who)
                 continue
-            due, seq = fates.end(who, received, duration), messages.seq[who] + 1
-            fates.train_on(who, due)
+            if overlaps:
+                fates.train_on(who, due)
+            seq = messages.seq[who] + 1
             waiting = Waiting(due, seq, version, public_D, steps, density, wanted)
             self._work.give(who, waiting)
             if self._direct:
@@ -369,7 +373,8 @@ class StackedClients:
         """Makes a client's message, unless its update cannot be used."""
         if not stack.sound[row]:
             return False
-        self._fates.train(who)
+        if self._fates.notes_training:
+            self._fates.train(who)
         self._attempts[who] = attempts
         self._messages.make(who)
         return True
@@ -435,7 +440,7 @@ class StackedClients:
     def _hear(self, who: int) -> None:
         """A client hears the verdict, and waits for a task."""
         verdict = self._messages.hear(who)
-        if self._work.takes_back(verdict):  # its next steps are taken again
+        if self._fates.overlaps and self._work.takes_back(verdict):
             self._fates.train_on(who, self._clock.now)
         self.ask(who)
 

@@ -44,7 +44,7 @@ class Task(NamedTuple):
     recalled: State = None  # what its next message needs of the last decided one
     density: float = 1.0  # of its message
     wanted: int | None = None  # samples that its steps use; None: the usual number
-    part: tuple[int, int] = (0, 1)  # of the data: index and count
+    part: tuple[int, int] | None = None  # of the data: index and count, if they matter
 
 
 class Computed(NamedTuple):
@@ -175,7 +175,7 @@ class Computer:
             [task.steps for task in tasks],
             [task.kept for task in tasks],
             self._key(first).fold_in("model"),
-            [Place(*task.part, task.version) for task in tasks],
+            [Place(*task.part, task.version) for task in tasks if task.part],
         )
         base_D: Array | list[Array] = models[first.version]
         if self._own_views or any(task.version != first.version for task in tasks):

@@ -114,7 +114,8 @@ class Messages:
             if left < 1.0:
                 self.shares[who] = left
         if verdict is Verdict.ACCEPTED:
-            self._folded.discard(who)
+            if self._folded:
+                self._folded.discard(who)
         elif verdict.returns_mass and self._work.has_memory:
             self._folded.add(who)
         del self.tasks[who]

@@ -65,6 +65,7 @@ class Work:
         """
         self._part, self._names = part, names
         self._settings = algorithm.clients
+        self._uses_place = any(own.uses_place for own in algorithm.clients.all)
         dim, self._layout = algorithm.spec.dim, algorithm.spec.sizes
         self._computes = computes
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
@@ -75,7 +76,8 @@ class Work:
         self._client = algorithm.config.client
         self._has_local = bool(algorithm.model.local)
         self._comes_again = self.has_memory or self._client.overlaps
-        self._leaves_nothing = self._plain and not self._client.counts_updates
+        self._counts_updates = self._client.counts_updates
+        self._leaves_nothing = self._plain and not self._counts_updates
         self._dense_bytes = dense_bytes(dim)
         self.memories = Memories(dim, memory_bytes)
         self._recalled: dict[int, State] = {}  # of last messages, if they matter
@@ -132,7 +134,7 @@ class Work:
 
     def takes_back(self, verdict: Verdict) -> bool:
         """Whether an update is taken out of what its client keeps."""
-        return self._client.counts_updates and is_gone(
+        return self._counts_updates and is_gone(
             self._uplink, verdict, has_memory=self._comes_again
         )
 
@@ -235,5 +237,5 @@ class Work:
             self._recalled.get(client),
             waiting.density,
             waiting.wanted,
-            self._part(client),
+            self._part(client) if self._uses_place else None,
         )

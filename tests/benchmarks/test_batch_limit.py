@@ -36,6 +36,7 @@ def test_the_command_studies_and_saves_beside_what_was_saved(
         assert 0 < row["rounds"] <= 40
 
 
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_a_rate_that_diverges_is_not_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

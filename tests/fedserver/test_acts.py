@@ -1,6 +1,8 @@
 """Pause, resume, evict and snapshot, by the commands, on runs served and not served."""
 
 import asyncio
+import errno
+import os
 import shutil
 import threading
 import time
@@ -78,6 +80,7 @@ def test_a_paused_run_takes_nothing_in_and_gives_no_tasks(tmp_path: Path) -> Non
             sentence = f"error: {folder}: the run is paused already: new sensors\n"
             assert again.stderr == sentence
             assert command("resume", folder).stdout == "goes on at version 0\n"
+            assert ann.push(GOOD).answer == pb.ANSWER_ACCEPTED
             assert bob.pull().task == pb.TASK_KIND_TRAIN
             assert "is not paused" in command("resume", folder).stderr
             assert ask_status(server.address)["paused"] is None
@@ -272,16 +275,18 @@ def test_a_snapshot_is_written_now_and_says_where(server: Served) -> None:
 def test_a_snapshot_that_cannot_be_written_is_said(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     folder = folder_of(server)
-    shutil.rmtree(folder / "snapshots", ignore_errors=True)
-    (folder / "snapshots").write_text("in the way")
-    done = command("snapshot", folder)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedrun.journal.snapshots.save_arrays", full)
+        done = command("snapshot", folder)
     assert done.exit_code == 78
     assert done.stderr == (
         f"error: {folder}: the snapshot could not be written; the server's log says "
         "why\n"
     )
-    (folder / "snapshots").unlink()
 
 
 def test_acts_of_a_run_that_nobody_serves(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The server counts the bytes that pass, and whose they are, whatever is sent."""
 
+import errno
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -209,12 +211,12 @@ def test_a_damaged_book_is_begun_anew(
 
 
 def test_a_book_that_cannot_be_kept_stops_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(tmp_path):
-        pass
-    (tmp_path / "run" / FILE).unlink()
-    (tmp_path / "run" / FILE).mkdir()
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("fedrun.traffic_file.connect", full)
     with caplog.at_level(logging.WARNING), served(tmp_path) as server:
         work(server)
         assert lane(server, "ann", "up", CODEC).transfers == 1

@@ -76,6 +76,7 @@ def test_an_upload_that_stalls_does_not_keep_the_server(tmp_path: Path) -> None:
     with served(tmp_path, timeouts={"drain": 0.1}) as server:
         never = threading.Event()
         with Peer(server.address) as peer:
+            peer.pull()
             header = header_frame(peer.header(GOOD))
 
             def frames() -> Iterator[bytes]:

@@ -237,12 +237,12 @@ def test_a_model_file_of_another_model_is_refused_by_its_first_tensor() -> None:
         (
             ["--set", "algorithm.buffr=3"],
             os.EX_CONFIG,
-            "config: algorithm.buffr: unknown key; did you mean 'buffer'?",
+            "algorithm.buffr=3: unknown key; did you mean 'buffer'?",
         ),
         (
             ["--set", "algorithm.staleness.kind=late"],
             os.EX_CONFIG,
-            "config: algorithm.staleness: unknown staleness policy 'late'",
+            "algorithm.staleness.kind=late: unknown staleness policy 'late'",
         ),
         (
             ["--without", "client-9"],
@@ -680,7 +680,7 @@ def test_a_simulation_that_is_interrupted_can_still_be_looked_at(folder: Path) -
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert said.splitlines()[-1].endswith("fedsim run fed.yaml --out run-2")
+    assert said.splitlines()[-1].endswith("fedsim run fed.yaml --resume run")
     assert Results(folder / "run").summary["ended"] is None
 
 

@@ -22,7 +22,7 @@ from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
-from fedcore.coordinator.records import Evaluated, Stepped
+from fedcore.coordinator.records import Evaluated, Failed, Stepped
 from fedcore.errors import LatecomerError
 from fedcore.model import FlatModel
 from fedcore.training import initial_model
@@ -110,9 +110,11 @@ def served(odd: Odd, folder: Path) -> Outcome:
         errors = [*filter(None, (error_of(each, server) for each in others))]
         if not errors:
             server.wait()
-    return (
-        Outcome(sentence(errors[0])) if errors else finished(Results(folder / "served"))
-    )
+    if errors:
+        return Outcome(sentence(errors[0]))
+    results = Results(folder / "served")
+    told = results.of(Failed)  # the clients may have ended the run before
+    return Outcome(told[0].error) if told else finished(results)
 
 
 def error_of(done: "Future[None]", server: Served) -> BaseException | None:
