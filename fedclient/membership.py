@@ -308,13 +308,13 @@ class Membership:
             raise RefusedError(f"this client stops: {self._superseded}")
 
     def note_pause(self, reason: str) -> None:
-        """Logs, once, why the server gives no task, and later that it gives them again.
+        """Logs, once, why the server gives no task or takes no update, and its end.
 
         Args:
             reason: what the newest answer said; empty: nothing.
         """
         if reason != self._pause:
-            again = "the server gives tasks again"
+            again = "the server goes on"
             _log.info("%s", f"waiting: {reason}" if reason else again)
         self._pause = reason
 

@@ -38,6 +38,7 @@ from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 
 _log = logging.getLogger("fedclient")
+AGAIN: Seconds = 5.0  # until a message that has no place now is sent again
 BESIDE = 420  # bytes that an update takes beside its payloads, both ways
 
 
@@ -372,6 +373,10 @@ class Worker:
                 self._enrol()
             case Outcome.PULL:
                 self._pull(work=False)
+            case _ if ack.reason:  # no failure: the server has answered
+                self._member.patience.reset()
+                self._member.note_pause(ack.reason)
+                self._member.rest(max(ack.retry_after, AGAIN))
             case _:
                 self._member.wait_for_room(ack.retry_after)
 

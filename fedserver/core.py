@@ -144,6 +144,23 @@ class Core:
         self._inbox.put(_Call(after, question, answered, failed, unless))
         return await future
 
+    def glance(
+        self, question: Callable[[Coordinator], Answer], unsure: Answer
+    ) -> Answer:
+        """Answers at once from the state, which may be changing meanwhile.
+
+        For questions that save work and whose answer is checked when it matters: the
+        core thread may be waiting for the disk.
+
+        Args:
+            question: about the state; it changes nothing.
+            unsure: is returned where the state changes under the question.
+        """
+        try:
+            return question(self._run.coordinator)
+        except (KeyError, RuntimeError):
+            return unsure
+
     @property
     def lag(self) -> tuple[int, Seconds]:
         """The records that are not durable yet, and for how long the oldest waits."""

@@ -64,7 +64,7 @@ class Pushes:
             if name is None:
                 return _no_verdict(Answer.RETRY)
             if not self._uploads.is_waiting(name):
-                if header.size and not await self._needs_payload(cid, header):
+                if header.size and not self._needs_payload(cid, header):
                     return await self._unread(cid, header)
                 with self._tracer.span("receive", bytes=header.size):
                     upload = await self._receiver.receive(name, header, frames)
@@ -144,10 +144,10 @@ class Pushes:
             )
             return await self._answers.push(push.cid, push.seq, push.digest)
 
-    async def _needs_payload(self, cid: str, header: pb.PushHeader) -> bool:
+    def _needs_payload(self, cid: str, header: pb.PushHeader) -> bool:
         """Whether a large update can be answered only once it has arrived."""
         push = _without_payload(cid, header)
-        return await self._core.ask(lambda told: told.needs_payload(push))
+        return self._core.glance(lambda told: told.needs_payload(push), unsure=True)
 
     async def _unread(self, cid: str, header: pb.PushHeader) -> pb.PushReply:
         """Has a large update answered by its header, before it is received."""

@@ -47,7 +47,7 @@ class Traffic:
 
 
 TRAFFIC = (
-    Traffic("FedBuff, dense up and down", FED_BUFF, "dense", 160, 600),
+    Traffic("FedBuff, dense up and down", FED_BUFF, "dense", 160, 900),
     Traffic(
         "FedBuff, top-k 1 % up", {**FED_BUFF, "uplink": TOP_K}, "sparse", 600, 1000
     ),

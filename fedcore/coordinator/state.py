@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedcore import payloads
 from fedcore.aggregators import Contribution
-from fedcore.algorithm import Algorithm, count_samples
+from fedcore.algorithm import Algorithm
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.coordinator import records
 from fedcore.coordinator.clients import ClientRow
@@ -223,8 +223,7 @@ class ServerState:
             rows: the values of those updates that are rows of a stack.
         """
         aggregator, config = self.algorithm.aggregator, self.algorithm.config
-        weigh_by, cap = config.weigh_by, config.samples_cap
-        samples = [count_samples(each.samples, weigh_by, cap) for each in updates]
+        samples = [*map(config.counted, [update.samples for update in updates])]
         if rows and aggregator.fold is not None:
             shares = [w * n for w, n in zip(weights, samples, strict=True)]
             self.buffer = aggregator.fold(self.buffer, rows, shares)

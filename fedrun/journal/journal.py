@@ -248,17 +248,15 @@ class Journal:
     ) -> None:
         """Writes a snapshot, and drops payloads beyond ``keep_bytes``.
 
-        Only payloads that a snapshot covers are dropped. The newest snapshots are kept,
-        and the one with which a replay can begin.
+        The newest snapshots are kept, with the payloads after the oldest of them, since
+        a newer one may turn out to be damaged, and the one with which a replay can
+        begin.
         """
         self.snapshots.save(number, scalars, arrays)
         numbers = self.snapshots.numbers()
         newest, older = numbers[-KEPT_SNAPSHOTS:], numbers[:-KEPT_SNAPSHOTS]
         if self.store.payload_bytes() > keep_bytes:
-            first = self.store.first_payload()
-            self.store.drop_payloads(
-                min((n for n in newest if n > first), default=first)
-            )
+            self.store.drop_payloads(newest[0])
         begins = self.replay_begins()
         for number in older:
             if number != begins:

@@ -100,7 +100,7 @@ def push_of(coordinator: Coordinator, cid: str, rng: np.random.Generator) -> Pus
 def keep_state(place: Path, number: int) -> None:
     """A client goes on from its state, and saves a few others."""
     store = ClientStore(place / "client")
-    state = store.load() or ParticipantState("ann", "run", "epoch")
+    state = store.load() or ParticipantState("ann", "run", "e" * 16)
     for step in range(3):
         rng = np.random.default_rng((number, step))
         memory_D = rng.standard_normal(SPEC.dim).astype(np.float32)

@@ -596,10 +596,17 @@ def _loses(*roles: str) -> Mutant:
 
     def lose(stack: ExitStack) -> None:
         def load(self: ServerState, scalars: Any, arrays: Any) -> None:
-            fresh = {role: getattr(self, role) for role in roles}
+            places = [self, self.learnt]
+            fresh = [
+                (place, role, getattr(place, role))
+                for place in places
+                for role in roles
+                if hasattr(place, role)
+            ]
+            assert len(fresh) == len(roles)
             old(self, scalars, arrays)
-            for role, state in fresh.items():
-                setattr(self, role, state)
+            for place, role, state in fresh:
+                setattr(place, role, state)
 
         old = _swap(stack, ServerState, "load", load)
 

@@ -31,6 +31,21 @@ def test_payloads_go_once_snapshots_have_them(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("ends", ["with a version", "with an update"])
+def test_what_is_kept_begins_with_the_oldest_snapshot(
+    tmp_path: Path, ends: str
+) -> None:
+    few = {"kind": "fed_buff", "buffer": 1 if ends == "with a version" else 99}
+    run = Written(tmp_path, 100, journal=NOTHING, algorithm={**few, "places": 99})
+    store, snapshots = run.run.journal.store, run.run.journal.snapshots
+    for _ in range(9):
+        run.push()
+        run.group.snapshot(store.last)
+        oldest = snapshots.numbers()[-3:][0]
+        assert oldest - 1 <= store.first_payload() <= oldest
+    run.close()
+
+
 def test_the_kept_snapshots_are_few_and_enough(tmp_path: Path) -> None:
     run = with_snapshots(tmp_path, 10)
     journal = run.run.journal
