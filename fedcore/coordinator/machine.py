@@ -194,11 +194,16 @@ class Coordinator:
         return self._write(records.Freed(at=self.state.at, name=event.name))
 
     def _lose(self, cid: str) -> list[Action]:
+        """Waits for a client no longer; if it waits after all, it asks again."""
+        pull = self.pulls.waiting(cid)
         self.pulls.withdraw(cid)
+        actions: list[Action] = []
+        if pull is not None:
+            actions = [Refuse(cid=cid, nonce=pull.nonce, answer=Answer.RETRY)]
         if not self.rounds.leases.lose(cid):
-            return []
+            return actions
         record = records.Lost(at=self.state.at, cid=cid)
-        return [*self._write(record), *self.proceed()]
+        return [*actions, *self._write(record), *self.proceed()]
 
     def _fail(self, event: events.ClientFailed) -> list[Action]:
         row = self.state.clients.get(event.cid)
