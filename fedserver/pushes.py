@@ -64,6 +64,8 @@ class Pushes:
             if name is None:
                 return _no_verdict(Answer.RETRY)
             if not self._uploads.is_waiting(name):
+                if cid in self._judging:  # another message of this client
+                    return _no_verdict(Answer.RETRY)
                 if header.size and not self._needs_payload(cid, header):
                     return await self._unread(cid, header)
                 with self._tracer.span("receive", bytes=header.size):

@@ -9,7 +9,7 @@ APP = Path(__file__).with_name("app.py")
 QUORUM, STEPS = 5, 20
 CLIENT = {"kind": "local_sgd", "lr": 0.2, "steps": STEPS, "batch": 16}
 OURS, FIVE, STRICT = "latecomer", "quorum of five", "strict barrier"
-_ROUNDS = {"kind": "fed_avg", "once": True, "deadline": None}
+_ROUNDS = {"kind": "fed_avg", "deadline": None}
 WAYS: dict[str, dict[str, Any]] = {
     OURS: {"kind": "latecomer"},
     # All eight are asked; five make a version, and what comes later is refused.

@@ -90,7 +90,6 @@ class Workers(NamedTuple):
         raw["algorithm"] |= {
             "buffer": self.buffer,
             "synchronous": is_round,
-            "once": is_round,
             "deadline": self.round_deadline,
             "staleness_limit": 0 if is_round else MOST_STALENESS,
             "minimum": 1,
