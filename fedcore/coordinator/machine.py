@@ -302,7 +302,7 @@ class Coordinator:
             return [answer]
         has_task = self._has_task(push)
         if not has_task and not self._is_farewell(push):
-            return [*self._reject(push, NO_TASK), *self.proceed()]
+            return [*self._reject(push, NO_TASK, has_task=False), *self.proceed()]
         if self._is_crowded(push, has_task=has_task):
             return [answered(push, Answer.RETRY, NO_PLACE)]
         if event.is_unread:  # it needed no payload when its header came
@@ -387,13 +387,13 @@ class Coordinator:
         try:
             decision = judge(update, state)
         except Exception as error:  # noqa: BLE001 -- any error rejects the update
-            return self._reject(push, raised(error))
+            return self._reject(push, raised(error), has_task=has_task)
         self.rounds.take(update, decision)
         return self._settle(push, update, decision)
 
-    def _reject(self, push: Push, flaw: Flaw) -> list[Action]:
+    def _reject(self, push: Push, flaw: Flaw, *, has_task: bool) -> list[Action]:
         """Rejects an update without reading it."""
-        update = flawed(push, flaw)
+        update = flawed(push, flaw, has_task=has_task)
         decision = judge(update, self.state)
         if update.task:
             self.rounds.take(update, decision)
@@ -415,7 +415,7 @@ class Coordinator:
             return []
         if not push.epoch == push.base.epoch == self.state.epoch:
             return []
-        return self._reject(push, unread_flaw(reason))
+        return self._reject(push, unread_flaw(reason), has_task=self._has_task(push))
 
     # ------------------------------------------------------------------- timers
 

@@ -281,6 +281,23 @@ def test_after_a_restart_a_cohort_waits_for_those_who_are_known() -> None:
     assert (stepped.reason, stepped.count) == ("buffer", 3)
 
 
+def test_after_a_restart_a_cohort_waits_for_members_and_not_for_their_keys() -> None:
+    config = FedAvg(buffer=3, deadline=None)
+    desk = Desk(config)
+    for cid, name in (("old", "site"), ("new", "site"), ("b", "b")):
+        desk.feed(ClientEnrolled(at=desk.at, cid=cid, name=name, certified=True))
+    again = restarted(desk, config)
+    again.at = 11.0
+    for cid in ("new", "b"):
+        again.pull(cid)
+    for cid in ("new", "b"):
+        again.push(cid, 1)
+    while again.version == 0:
+        again.fire("complete")
+    assert again.at < 30.0
+    assert again.records(Stepped)[0].count == 2
+
+
 def test_after_a_restart_a_cohort_does_not_wait_for_ever() -> None:
     config = FedAvg(buffer=3, deadline=None)
     desk = desk_of("a", "b", "c", config=config)
