@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -31,8 +31,9 @@ from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter
 from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.params import ParamSpec
+from fedcore.payloads import room
 from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
-from fedcore.typing import Seconds
+from fedcore.typing import Bytes, Seconds
 
 CALL: Seconds = 30.0  # a short call that takes longer has failed
 PULL: Seconds = 120.0  # a pull waits for work, but not for ever
@@ -55,15 +56,22 @@ class Partial:
     """A download that was cut off."""
 
     name: str = ""
-    body: bytearray = field(default_factory=bytearray)
+    body: memoryview = field(default_factory=lambda: room(0))
     received: int = 0
 
 
 class Connection:
     """A channel to one server, for the client that has this key."""
 
-    def __init__(self, address: Address, spec: ParamSpec, key: bytes = b"") -> None:
-        self.address, self.key = address, key
+    def __init__(
+        self,
+        address: Address,
+        spec: ParamSpec,
+        key: bytes = b"",
+        room: Callable[[int], memoryview] = room,
+    ) -> None:
+        """``room`` returns memory for a download."""
+        self.address, self.key, self._room = address, key, room
         self._spec = spec
         self.transferred = TransferCounter()
         self.phases: Phases = OFF
@@ -159,7 +167,7 @@ class Connection:
 
     def _download(
         self, first: pb.PullReply, request: pb.PullRequest, frames: Iterator[bytes]
-    ) -> bytes:
+    ) -> Bytes:
         size = sum(first.lengths)
         if size > 4 * self._spec.dim + OVERHEAD:
             raise ProtocolError(
@@ -168,7 +176,7 @@ class Connection:
             )
         name, partial = patch_name(first, request), self._partial
         if not first.from_byte or partial.name != name:
-            partial = self._partial = Partial(name, bytearray(size))
+            partial = self._partial = Partial(name, self._room(size))
         for frame in frames:
             part = read_chunk(frame)
             self.transferred.carry("down", *part, size)
@@ -181,7 +189,7 @@ class Connection:
             raise ProtocolError(
                 f"{self.address}: a patch ends at byte {partial.received} of {size}"
             )
-        return bytes(partial.body)
+        return partial.body.toreadonly()
 
     def push(self, push: Push, *, again: bool) -> Ack:
         """Sends an update; with ``again``, resumes an upload that was cut off."""

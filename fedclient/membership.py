@@ -126,7 +126,7 @@ class Membership:
         checkpoint: Path | None = None,
         choices: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        self.connection = Connection(address, model.spec)
+        self.connection = Connection(address, model.spec, room=store.spill.room)
         self.store = store
         self.patience = Patience(give_up)
         self.failures = 0  # of the user's code in a row
@@ -345,7 +345,7 @@ class Membership:
 
     def save(self) -> None:
         """Makes the state durable; to be called before anything is sent."""
-        state = self.participant.state
+        state = self.participant.state = self.store.spilled(self.participant.state)
         self.store.save(state)
         # A message keeps its number until its verdict; then comes the next one.
         note_ids(seq=state.seq + (state.pending is None))

@@ -1,5 +1,6 @@
 """Converts a client's state to facts and vectors, in which it is saved, and back."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from fedcore.protocol import (
     Verdict,
 )
 from fedcore.trees import Arrays, load_tree, save_tree
-from fedcore.typing import Vector
+from fedcore.typing import Bytes, Vector
 from fedrun.fields import wrong_field
 
 _VECTORS = ("public", "memory", "residual", "payload")
@@ -114,7 +115,7 @@ def facts_of(
 
 def state_of(
     facts: dict[str, Any],
-    vectors: dict[str, bytes],
+    vectors: Mapping[str, Bytes],
     history: list[tuple[int, int, bytes]],
     kept_template: Any,
 ) -> ParticipantState:
@@ -176,9 +177,9 @@ def _settled(saved: list[Any]) -> Settled:
     return Settled(seq, None if verdict is None else Verdict(verdict), *proof)
 
 
-def _array(blob: bytes, dtype: str, *shape: int) -> npt.NDArray[Any]:
+def _array(blob: Bytes, dtype: str, *shape: int) -> npt.NDArray[Any]:
     return np.frombuffer(blob, dtype).reshape(shape)
 
 
-def _vector(blob: bytes | None) -> Vector | None:
+def _vector(blob: Bytes | None) -> Vector | None:
     return None if blob is None else np.frombuffer(blob, np.float32)

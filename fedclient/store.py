@@ -2,13 +2,16 @@
 
 Each save is one transaction that writes what has changed, so after a kill the state is
 that before or that after it. Every value has a checksum, since a flipped bit in the
-error memory would travel to the server as if it had been learnt.
+error memory would travel to the server as if it had been learnt. Large values lie in
+pieces: SQLite makes two copies of each value that it is given, and takes none above
+1 GB.
 """
 
 import contextlib
 import json
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from fedcore.text import brief
 from fedcore.typing import Bytes
 from fedrun.json_text import read_json
 from fedrun.lock import FolderLock
+from fedrun.spill import Spill
 from fedrun.sqlite import (
     ERRORS,
     connect_to_write,
@@ -37,7 +41,8 @@ from fedrun.sqlite import (
     transaction,
 )
 
-SCHEMA_VERSION = 2  # 1 had no checksums
+SCHEMA_VERSION = 3  # 1 had no checksums, 2 no pieces
+PIECE = 4 << 20  # bytes
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key TEXT PRIMARY KEY, value BLOB NOT NULL);
@@ -46,9 +51,17 @@ CREATE TABLE history (seq INTEGER PRIMARY KEY, in_model INTEGER, payload BLOB NO
 _CHECKS = """
 CREATE TABLE IF NOT EXISTS checks (key TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
 """
+_PIECES = """
+CREATE TABLE pieces (
+    key TEXT NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (key, number)
+);
+"""
+_MADE = {1: _SCHEMA, 2: _CHECKS, 3: _PIECES}  # by the version that came with it
 _FORGET = (
     "DELETE FROM facts WHERE key IN ('state', 'client key')",
     "DELETE FROM vectors",
+    "DELETE FROM pieces",
     "DELETE FROM history",
     "DELETE FROM checks WHERE key NOT IN ('facts/name', 'facts/owner key')",
 )
@@ -59,6 +72,7 @@ class ClientStore:
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self._file = folder / "state.sqlite3"
+        self.spill = Spill(folder)
         self._lock = FolderLock(folder, StateError, "client")
         try:
             with self._explaining():
@@ -87,10 +101,10 @@ class ClientStore:
                 f"{self._file} has schema {version}, this program knows up to "
                 f"{SCHEMA_VERSION}: use the newer program that wrote it"
             )
-        known = {0: "", SCHEMA_VERSION: _SCHEMA + _CHECKS}.get(version, _SCHEMA)
+        known = "".join(_MADE[each] for each in _MADE if each <= version)
         require_schema(self._db, known)
         if version < SCHEMA_VERSION:
-            made = _CHECKS if version else _SCHEMA + _CHECKS
+            made = "".join(_MADE[each] for each in _MADE if each > version)
             self._db.executescript(
                 f"BEGIN; {made} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
             )
@@ -105,7 +119,10 @@ class ClientStore:
         if text is None:
             return None
         with self._explaining():
-            vectors = dict(self._db.execute("SELECT key, value FROM vectors"))
+            vectors: dict[str, Bytes] = dict(
+                self._db.execute("SELECT key, value FROM vectors")
+            )
+            vectors |= self._large()
             sent = self._db.execute(
                 "SELECT seq, in_model, payload FROM history ORDER BY seq"
             ).fetchall()
@@ -124,6 +141,22 @@ class ClientStore:
             name for name in vectors if name.partition(".")[0] in TREES
         )
         return state
+
+    def spilled(self, state: ParticipantState) -> ParticipantState:
+        """Returns the state with large vectors in memory that leaves by itself."""
+        found: dict[str, Any] = {}
+        for name in ("public_D", "memory_D"):
+            vector_D = getattr(state, name)
+            if vector_D is not None:
+                found[name] = self.spill.moved(vector_D)
+        pending = state.pending
+        if pending is not None and pending.residual_D is not None:
+            residual_D = self.spill.moved(pending.residual_D)
+            if residual_D is not pending.residual_D:
+                found["pending"] = replace(pending, residual_D=residual_D)
+        if all(value is getattr(state, name) for name, value in found.items()):
+            return state
+        return replace(state, **found)
 
     def save(self, state: ParticipantState) -> None:
         """Makes the state durable, if it has changed."""
@@ -219,7 +252,7 @@ class ClientStore:
                     self._put(name, None)
             for name, array in arrays.items():
                 if name.partition(".")[0] == tree:
-                    self._put(name, array.tobytes())
+                    self._put(name, np.asarray(array, order="C"))
         if old is None or state.history != old.history:
             self._write_history(state, old)
         return tuple(arrays)
@@ -241,15 +274,37 @@ class ClientStore:
                 self._check(f"history/{seq}", sent.payload, str(int(sent.in_model)))
 
     def _put(self, key: str, value: Any) -> None:
+        for table in ("vectors", "pieces"):
+            self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
         if value is None:
-            self._db.execute("DELETE FROM vectors WHERE key = ?", (key,))
             self._forget_check(f"vectors/{key}")
+            return
+        is_array = isinstance(value, np.ndarray)
+        blob = value.reshape(-1).view(np.uint8).data if is_array else value
+        if not isinstance(blob, bytes | memoryview) or len(blob) <= PIECE:
+            self._db.execute("INSERT INTO vectors VALUES (?, ?)", (key, blob))
         else:
-            blob = value.data if isinstance(value, np.ndarray) else value
-            self._db.execute(
-                "INSERT OR REPLACE INTO vectors VALUES (?, ?)", (key, blob)
-            )
-            self._check(f"vectors/{key}", blob)
+            view = memoryview(blob)
+            for number, at in enumerate(range(0, len(view), PIECE)):
+                piece = key, number, view[at : at + PIECE]
+                self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", piece)
+        self._check(f"vectors/{key}", blob)
+
+    def _large(self) -> dict[str, memoryview]:
+        """Returns the values that lie in pieces, each read into one piece of memory."""
+        sizes = self._db.execute(
+            "SELECT key, sum(length(CAST(value AS BLOB))) FROM pieces GROUP BY 1"
+        )
+        found: dict[str, memoryview] = {}
+        for key, size in sizes.fetchall():
+            at, whole = 0, self.spill.memory(size)
+            query = "SELECT value FROM pieces WHERE key = ? ORDER BY number"
+            for (piece,) in self._db.execute(query, (key,)):
+                self._require_bytes(f"vectors/{key}", piece)
+                whole[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+                at += len(piece)
+            found[key] = whole.data.toreadonly()
+        return found
 
     def _put_fact(self, key: str, value: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
@@ -271,8 +326,7 @@ class ClientStore:
         Raises:
             StateError: it is not.
         """
-        if not isinstance(content, bytes):
-            raise StateError(f"{self._file} is damaged: {_called(key)} is no bytes")
+        self._require_bytes(key, content)
         query = "SELECT value FROM checks WHERE key = ?"
         row = self._db.execute(query, (key,)).fetchone()
         if row is not None and row[0] != _checksum(key, content, more):
@@ -280,6 +334,10 @@ class ClientStore:
                 f"{self._file} is damaged: {_called(key)} is not what was written; "
                 "join again with another --state, or without this one"
             )
+
+    def _require_bytes(self, key: str, content: Any) -> None:
+        if not isinstance(content, bytes | memoryview):
+            raise StateError(f"{self._file} is damaged: {_called(key)} is no bytes")
 
     def _explained(self, error: Exception) -> StateError:
         text = getattr(error, "strerror", None) or message(error)

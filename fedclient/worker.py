@@ -21,6 +21,7 @@ from fedcore.errors import (
     WorkloadError,
 )
 from fedcore.measured import Device, Measured
+from fedcore.memory import give_back
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import (
     Outcome,
@@ -250,6 +251,7 @@ class Worker:
             self._member.failures = 0
 
     def _train(self, began: Seconds) -> None:
+        self._give_back()
         participant, member, ahead = self._participant, self._member, None
         algorithm, state = participant.algorithm, participant.state
         data, used, trains = self._samples(), joules(), time.monotonic()
@@ -259,8 +261,9 @@ class Worker:
             # The counter of energy has counted other things since.
             used, trains = None, time.monotonic() - taken.seconds
         with self._phases.one("compute"):
-            task = state, data, member.seed, self._client, ahead
-            trained, base, key = self._trainer.task(*task)
+            trained, base, key = self._trainer.task(
+                state, data, member.seed, self._client, ahead
+            )
         stint = self._pace.of(self._tasks(participant.state.seq))
         with self._phases.one("pace"):
             time.sleep(max(0.0, began + stint.seconds - time.monotonic()))
@@ -275,15 +278,22 @@ class Worker:
             own, _ = self._metrics(participant.own_model(trained), trained.kept)
         with self._phases.one("encode"):
             participant.finish(trained, base, key)
+            skipped, why = trained.skipped, trained.why
+            del trained, ahead, taken  # the message holds what they have held
             participant.note_task(time.time(), own)
             member.save()
+        self._give_back()
         self._again = False
         if participant.unusable:
             raise DivergedError(participant.unusable)
-        if trained.skipped:
-            _log.warning("%d samples were left out: %s", trained.skipped, trained.why)
-            member.connection.report_skipped(trained.skipped, trained.why)
+        if skipped:
+            _log.warning("%d samples were left out: %s", skipped, why)
+            member.connection.report_skipped(skipped, why)
         self._train_on()
+
+    def _give_back(self) -> None:
+        """Frees what earlier models and messages have left, if they are large."""
+        give_back(4 * self._model.spec.dim, cycles=True)
 
     def _train_on(self) -> None:
         """Takes the next task's steps while the message travels, if they can be."""

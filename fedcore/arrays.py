@@ -13,6 +13,8 @@ from fedcore.typing import Array
 
 # Big enough to amortise a call, small enough for a core's L2 cache.
 BLOCK = 1 << 16
+LARGE = 1 << 22  # values: of so many, no copy is made where parts of them will do
+_PART = 1 << 18  # values of a large vector that are summed at a time
 _SAMPLE = 1 << 13  # values that a threshold is guessed from
 _MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 number without its sign
 
@@ -241,10 +243,33 @@ def norms(x: Array) -> Any:
 
 
 def norm(x_D: Array) -> float:
-    """The Euclidean norm, summed in double precision."""
+    """The Euclidean norm, summed in double precision.
+
+    A large vector is summed in parts, so that no copy of the whole is made.
+    """
     flat = as_numpy(x_D).reshape(-1)
-    return (
-        float(np.sqrt(np.dot(flat, flat)))
-        if flat.dtype == np.float64
-        else float(np.linalg.norm(flat.astype(np.float64)))
-    )
+    if flat.dtype == np.float64:
+        return float(np.sqrt(np.dot(flat, flat)))
+    if len(flat) <= LARGE:
+        return float(np.linalg.norm(flat.astype(np.float64)))
+    return _norm_of_parts(flat[part] for part in _parts(len(flat)))
+
+
+def norms_of(combined: Callable[[Array, Array], Array], x: Array, y: Array) -> Any:
+    """The norms of x + y or x - y; of large vectors, no copy of the whole is made."""
+    if x.ndim > 1 or len(x) <= LARGE or not is_numpy(x):
+        return norms(combined(x, y))
+    parts = _parts(len(x))
+    return np.float64(_norm_of_parts(combined(x[part], y[part]) for part in parts))
+
+
+def _parts(dim: int) -> Iterator[slice]:
+    return (slice(at, at + _PART) for at in range(0, dim, _PART))
+
+
+def _norm_of_parts(parts: Iterable[Any]) -> float:
+    total = 0.0
+    for part in parts:
+        values = part.astype(np.float64)
+        total += float(np.dot(values, values))
+    return float(np.sqrt(total))

@@ -69,6 +69,41 @@ class Writer(Protocol):
         """Returns what the model writes; empty if there is nothing to show."""
 
 
+class HasRoom(Protocol):
+    """A model that has memory of its own for weights and a gradient.
+
+    A task may train in there, so that the weights are in memory once.
+    """
+
+    room_D: Vector | None
+    """The memory of the weights; the client's local values follow."""
+
+    def difference(self, start_D: Array, end_D: Array) -> Array:
+        """Returns start - end after the last step of a task.
+
+        If ``end_D`` is the memory of the weights, it may give that back.
+        """
+
+    def free(self) -> None:
+        """Gives back all memory; its values are lost."""
+
+
+class _NoRoom:
+    """Stands for the memory of a model that has none of its own."""
+
+    room_D: Vector | None = None
+
+    def difference(self, start_D: Array, end_D: Array) -> Array:
+        """Returns start - end."""
+        return start_D - end_D
+
+    def free(self) -> None:
+        """Does nothing."""
+
+
+NO_ROOM: HasRoom = _NoRoom()
+
+
 @runtime_checkable
 class EvaluatesVersion(Protocol):
     """A model whose evaluation depends on its version, and on what a client keeps."""

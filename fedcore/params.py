@@ -255,7 +255,10 @@ class ParamSpec:
     def beyond(self, flat_D: Vector, limit: float = LARGEST) -> str | None:
         """The first tensor with a magnitude above the limit or NaN, or None."""
         for spec in self.tensors:
-            if spec.size and not np.max(np.abs(flat_D[spec.slice])) <= limit:
+            values_n = flat_D[spec.slice]  # whose magnitudes would be a copy
+            if spec.size and not (
+                np.max(values_n) <= limit and np.min(values_n) >= -limit
+            ):
                 return spec.name
         return None
 
@@ -423,18 +426,20 @@ def on_grid(flat_D: Vector) -> Vector:
     as long as no value grows beyond eight times the largest, or 8. The multiples are
     of 2^-20 in a model of values up to 1; none moves by more than half of that.
     """
-    largest = float(np.abs(flat_D).max(initial=1.0))
+    largest = max(float(flat_D.max(initial=1.0)), -float(flat_D.min(initial=-1.0)))
     grid = np.float32(2.0 ** (np.frexp(largest)[1] + 3 - 24))
-    rounded: Vector = np.rint(flat_D / grid) * grid
-    return rounded
+    rounded_D: Vector = flat_D / grid
+    np.rint(rounded_D, out=rounded_D)
+    rounded_D *= grid
+    return rounded_D
 
 
 def version_0(flat_D: Vector, origin: str) -> Vector | None:
     """The model that has this digest: as given or on the grid, or None for neither."""
-    for candidate_D in (flat_D, on_grid(flat_D)):
-        if digest(candidate_D) == origin:
-            return candidate_D
-    return None
+    if digest(flat_D) == origin:
+        return flat_D
+    rounded_D = on_grid(flat_D)
+    return rounded_D if digest(rounded_D) == origin else None
 
 
 def content_digest(data: bytes | bytearray | memoryview) -> str:

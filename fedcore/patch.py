@@ -55,13 +55,17 @@ def apply_patch(
             whole = list(parts)
             if len(whole) != 1:
                 raise PayloadError(f"a full model in {len(whole)} messages")
-            values = payloads.unpack(whole[0], layout)
-            return np.array(payloads.decode(values), np.float32)
+            values_D: Vector = payloads.decode(payloads.unpack(whole[0], layout))
+            if values_D.dtype == np.float32 and values_D.flags.aligned:
+                return values_D  # where they have arrived
+            return np.array(values_D, np.float32)
         case "none" | "replay" | "overwrite":
             if held_D is None:
                 raise PayloadError(
                     f"a patch of kind {kind!r} needs a model to apply to"
                 )
+            if kind == "none":
+                return held_D
             moved_D = held_D.copy()
             for part in parts:
                 message = payloads.unpack(part, layout)

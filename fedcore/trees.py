@@ -12,9 +12,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
-    """JSON for nested tuples and dicts; copies of their arrays go to ``arrays``."""
+    """JSON for nested tuples and dicts; their arrays go to ``arrays``, not copied."""
     if isinstance(tree, np.ndarray):
-        arrays[name] = tree.copy()
+        arrays[name] = tree
         return {"array": name}
     if isinstance(tree, tuple):
         return [save_tree(leaf, f"{name}.{i}", arrays) for i, leaf in enumerate(tree)]
@@ -54,7 +54,7 @@ def load_tree(
 def save_each(
     trees: Mapping[int, State], name: str, arrays: Arrays
 ) -> list[tuple[int, Any]]:
-    """JSON for trees by numbers; copies of their arrays go to ``arrays``."""
+    """JSON for trees by numbers; their arrays go to ``arrays``, not copied."""
     return [
         (number, save_tree(tree, f"{name}.{number}", arrays))
         for number, tree in trees.items()

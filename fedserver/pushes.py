@@ -15,8 +15,9 @@ from fedcore.coordinator.opened import Opened
 from fedcore.errors import ProtocolError
 from fedcore.protocol import Answer, Push
 from fedcore.typing import Seconds
-from fedrun.config import FederationConfig
 from fedrun.json_lines import concern
+from fedrun.run import Run
+from fedrun.spill import Spill
 from fedserver.callers import Backend
 from fedserver.opening import Opening
 from fedserver.receiving import PushFrames, Receiver, upload_name
@@ -41,7 +42,7 @@ class Pushes:
         algorithm = run.coordinator.algorithm
         limit = run.config.server.max_update_bytes
         self.max_update_bytes = limit or 8 * algorithm.spec.dim + (1 << 20)
-        self._uploads = _bounded_uploads(run.config, self.max_update_bytes)
+        self._uploads = _bounded_uploads(run, self.max_update_bytes)
         self._receiver = Receiver(
             self._uploads, self.max_update_bytes, run.config.timeouts.stall
         )
@@ -164,12 +165,14 @@ class Pushes:
         return reply
 
 
-def _bounded_uploads(config: FederationConfig, max_update_bytes: int) -> Uploads:
+def _bounded_uploads(run: Run, max_update_bytes: int) -> Uploads:
+    config = run.config
     return Uploads(
         config.server.max_uploads,
         config.server.max_upload_bytes or max(ROOM, 4 * max_update_bytes),
         config.timeouts.stall,
         config.server.min_rate,
+        Spill(run.journal.folder).room,
     )
 
 

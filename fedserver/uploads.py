@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fedwire.frames import Part
 
 from fedcore.errors import ProtocolError, UnavailableError
+from fedcore.payloads import room
 from fedcore.typing import Bytes, Seconds
 from fedserver.limits import Line
 
@@ -59,7 +60,7 @@ class Upload:
         end = part.offset + len(part.data)
         if end > len(self.buffer):
             raise ProtocolError(f"{end} bytes in an update of {len(self.buffer)}")
-        assert isinstance(self.buffer, bytearray)
+        assert isinstance(self.buffer, memoryview)
         self.buffer[part.offset : end] = part.data
         self.received = end
         self.touched = time.monotonic()
@@ -71,14 +72,19 @@ class Upload:
 
     def release(self) -> None:
         """Frees the memory; a transfer that still writes to it fails."""
-        self.buffer, self.is_released = bytearray(), True
+        self.buffer, self.is_released = b"", True
 
 
 class Uploads:
     """All updates in memory, one for each client."""
 
     def __init__(
-        self, most: int, most_bytes: int, patience: Seconds, slowest: float
+        self,
+        most: int,
+        most_bytes: int,
+        patience: Seconds,
+        slowest: float,
+        room: Callable[[int], memoryview] = room,
     ) -> None:
         """Begins without any update.
 
@@ -87,7 +93,9 @@ class Uploads:
             most_bytes: bytes of all payloads at a time, until their verdict.
             patience: seconds in all for which an upload may stall.
             slowest: bytes a second that an upload must reach, besides.
+            room: returns memory for an update.
         """
+        self._room = room
         self._most, self._most_bytes = most, most_bytes
         self._patience, self._slowest = patience, slowest
         self._open: dict[str, Upload] = {}  # by cid
@@ -137,7 +145,7 @@ class Uploads:
         if upload is None:
             self._drop_idle()
             self._make_room(size, is_inline=False)
-            upload = Upload(name, bytearray(size))
+            upload = Upload(name, self._room(size))
             self._keep(upload)
         upload.in_use, upload.stop = True, stop
         upload.began = upload.touched = time.monotonic()

@@ -16,6 +16,7 @@ from torch import nn
 
 from fedcore.errors import ModelError
 from fedcore.evaluation import MetricsOf, measured, named
+from fedcore.memory import LARGE, give_back
 from fedcore.metrics import Mean
 from fedcore.model import Metrics, StackedModel, Weighted
 from fedcore.params import Rest
@@ -33,6 +34,7 @@ from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
 from fedtorch.whole import Beside, WholeModel, flat_of
 
+PART = 4 << 20  # values that are subtracted at a time
 Loss = Callable[[Any, Any], torch.Tensor]
 Write = Callable[[Any], str]
 
@@ -67,9 +69,10 @@ class FlatModule:
         self._whole = whole = WholeModel(module, self._layout, device, beside)
         self._module, self.spec, self.local_L = module, whole.spec, whole.local_L
         self._w_D, self._g_D = whole.w_D, whole.g_D
-        # What NumPy sees of both.
-        self._w_here_D, self._g_here_D = shared(self._w_D), shared(self._g_D)
+        self._w_here_D, self._g_here_D = whole.w_room.tensor_D, whole.g_room.tensor_D
         self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
+        self.room_D: Vector | None = self._w
+        self.free()
         self._loss_there = moved(loss, device)
         self._loss_state = LossState(self._loss_there)
         limit_threads(module)
@@ -85,7 +88,30 @@ class FlatModule:
 
     def initial(self, key: Key) -> Vector:
         """Returns the weights that the module's initialisation draws for a key."""
-        return flat_of(self._drawn(key), self.spec)
+        flat_D = flat_of(self._drawn(key), self.spec)
+        give_back(flat_D.nbytes)
+        return flat_D
+
+    def difference(self, start_D: Vector, end_D: Vector) -> Vector:
+        """Returns start - end; gives back the memory of the weights as it goes."""
+        self._whole.g_room.free()
+        if end_D is not self._w or end_D.nbytes < LARGE:
+            return start_D - end_D
+        delta_D = np.empty_like(start_D)
+        for at in range(0, len(delta_D), PART):
+            part = slice(at, at + PART)
+            np.subtract(start_D[part], end_D[part], out=delta_D[part])
+            self._whole.w_room.free(4 * at, 4 * PART)
+        return delta_D
+
+    def free(self) -> None:
+        """Gives back the memory of the weights and the gradient, which are lost.
+
+        The next call of any other method brings its own weights.
+        """
+        self._whole.w_room.free()
+        self._whole.g_room.free()
+        give_back(self._w.nbytes)  # what computed them
 
     def rest(self) -> Rest:
         """Returns frozen weights, buffers, local tensors, and names of tied parameters.
@@ -200,9 +226,10 @@ class FlatModule:
     def _take(self, w_D: Vector, local_L: Vector | None) -> None:
         """Copies these weights and buffers into the module."""
         dim = self.spec.dim
-        np.copyto(self._w[:dim], w_D[:dim])  # companions may follow
-        if local_L is not None:
-            np.copyto(self._w[dim:], local_L)
+        if w_D.ctypes.data != self._w.ctypes.data:  # they do not train in here
+            np.copyto(self._w[:dim], w_D[:dim])  # companions may follow
+            if local_L is not None:
+                np.copyto(self._w[dim:], local_L)
         if self._w_here_D is not self._w_D:
             self._w_D.copy_(self._w_here_D)
         self._whole.load_buffers()
@@ -243,7 +270,9 @@ class FlatModule:
         )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
         with torch.no_grad():
-            return measured(metrics, outputs, join_tensors), len(samples)
+            found = measured(metrics, outputs, join_tensors), len(samples)
+        self.free()
+        return found
 
     def write(self, w_D: Vector) -> str:
         """Returns what the user's function has the module write; empty without one."""
@@ -253,11 +282,6 @@ class FlatModule:
         self._take(w_D, self.local_L)
         with torch.no_grad():
             return str(self._write(self._module))
-
-
-def shared(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor if it is on the CPU, else room for a copy of it there."""
-    return tensor if tensor.device == CPU else torch.zeros(tensor.shape)
 
 
 def moved(loss: Loss, device: torch.device) -> Loss:

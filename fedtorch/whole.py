@@ -12,11 +12,13 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError
+from fedcore.memory import give_back
 from fedcore.merging import PARAMETER, in_moments, in_variances
 from fedcore.params import ParamSpec, Rest, TensorSpec, placed
 from fedcore.typing import Vector
 from fedtorch.layout import Layout
 from fedtorch.modules import fingerprint
+from fedtorch.room import Room
 from fedtorch.tensors import CPU, to_array
 
 Beside = Callable[[nn.Module, ParamSpec], Rest]
@@ -45,8 +47,10 @@ class WholeModel:
         self._spec = whole = self.spec.whole
         self._rest = (beside or rest_of)(module, self.spec)
         module.to(device)
-        self.w_D = torch.empty(whole.dim, device=device)
-        self.g_D = torch.zeros(whole.dim, device=device)
+        # What NumPy sees of both: the same memory, or room for a copy of it.
+        self.w_room, self.g_room = Room(whole.dim), Room(whole.dim)
+        self.w_D = on(device, self.w_room)
+        self.g_D = on(device, self.g_room)
         tensors = _tensors(module)
         self._buffers: list[tuple[TensorSpec, torch.Tensor]] = []
         for spec in whole.tensors:
@@ -65,6 +69,7 @@ class WholeModel:
         names = [n for n, _ in module.named_buffers() if n in sorted_.frozen]
         self._unchanged = {name: tensors[name].clone() for name in names}
         self._is_checked = False
+        give_back(4 * whole.dim)  # the tensors that the module was built with
 
     def rest(self) -> Rest:
         """Returns what a checkpoint holds beside the flat vector, as it is at first."""
@@ -107,6 +112,14 @@ class WholeModel:
                     f"buffers={{{name!r}: 'average'}} or 'local'"
                 )
         self._is_checked = True
+
+
+def on(device: torch.device, room: Room) -> torch.Tensor:
+    """Returns the tensor of a room, or another one of its size on another device."""
+    tensor_D = room.tensor_D
+    if device == CPU:
+        return tensor_D
+    return torch.zeros(tensor_D.shape, device=device)
 
 
 def spec_of(module: nn.Module, sorted_: Layout) -> ParamSpec:

@@ -46,7 +46,8 @@ class Aggregator(NamedTuple):
     accumulate: Callable[[State, Contribution], State]
     """Adds an update to the state."""
     finalize: Callable[[State, float], Vector]
-    """The aggregate (D,) of a state, given N = Σ n."""
+    """The aggregate (D,) of a state, given N = Σ n. It may write into the state, which
+    is used again by ``carry`` alone."""
     needs: frozenset[Needed] = frozenset()
     """The fields of a contribution that it needs beside the update."""
     fold: Callable[[State, Sequence[Row], Sequence[float]], State] | None = None

@@ -45,4 +45,5 @@ def _fold(sum_D: Vector, rows: Sequence[Row], shares: Sequence[float]) -> Vector
 
 
 def _finalize(sum_D: Vector, samples: float) -> Vector:
-    return sum_D / np.float32(samples)
+    sum_D /= np.float32(samples)
+    return sum_D

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.arrays import BLOCK, array_namespace, is_numpy
+from fedcore.arrays import BLOCK, LARGE, array_namespace, is_numpy
 from fedcore.kernels import AdamStep, adam, add_pull
 from fedcore.typing import Array, Indices
 
 TINY = 1e-6  # added to a norm before it divides, as torch.nn.utils.clip_grad_norm_ does
+PART = 1 << 18  # values of a large model that are changed at a time
 _TOGETHER = 2 * BLOCK  # values that a step goes over at a time; fewer are more calls
 _FOLLOWED = 100_000  # steps that an effort is computed from, one by one
 
@@ -161,6 +162,9 @@ class Descent(NamedTuple):
                 anchor_D[...] = w_D
             start_D, lr = anchor_D, lr / (number + 1)
         by, xp = self._adam(rows, lr), array_namespace(w_D)
+        if w_D.ndim == 1 and is_numpy(w_D) and len(w_D) > LARGE:
+            self._in_parts(w_D, g_D, start_D, lr, by)
+            return
         if w_D.ndim == 1 or not is_numpy(w_D):
             self._step(w_D, g_D, start_D, rows, lr, by, xp.empty_like(w_D))
             return
@@ -177,6 +181,19 @@ class Descent(NamedTuple):
                 by and by.of(part),
                 room_D[: part.stop - at],
             )
+
+    def _in_parts(
+        self, w_D: Array, g_D: Array, start_D: Array, lr: float, by: AdamStep | None
+    ) -> None:
+        """Takes one step of one large model, a part of it at a time."""
+        rule, room_D = self, np.empty_like(w_D[:PART])
+        if self.clip_norm != math.inf:  # that of all parts together
+            self._clip(g_D)
+            rule = self._replace(clip_norm=math.inf, clip_value=math.inf)
+        for at in range(0, len(w_D), PART):
+            part = slice(at, at + PART)
+            w_P = w_D[part]
+            rule._step(w_P, g_D[part], start_D[part], part, lr, by, room_D[: len(w_P)])
 
     def _step(
         self,

@@ -1,6 +1,7 @@
 """Local steps, one gradient after the other: the loop of every rule."""
 
 from collections.abc import Callable, Sequence
+from operator import sub
 from types import EllipsisType
 
 import numpy as np
@@ -22,20 +23,25 @@ def by_gradients(
     room_D: Array | None = None,
     buffers: slice | None = None,
     frozen: Sequence[slice] = (),
+    difference: Callable[[Array, Array], Array] = sub,
 ) -> TakeSteps:
     """Returns a function that takes steps, each with a gradient that it asks for.
 
     Args:
         gradient: of the models that it is shown.
         steps: how many; of a stack (N,), none above the one before.
-        room_D: memory for the trained models, which is otherwise made.
+        room_D: memory for the trained models, which is otherwise made. Of one client it
+            is used if it has the size of its model.
         buffers: which values no rule moves, such as batch statistics.
         frozen: the parts of the models that no step moves.
+        difference: returns start - end, when no gradient is needed any more.
     """
 
     def take(start_D: Array, rule: Rule) -> Taken:
         xp = array_namespace(start_D)
-        end_D = xp.empty_like(start_D) if room_D is None else room_D
+        end_D = room_D
+        if end_D is None or end_D.shape != start_D.shape:
+            end_D = xp.empty_like(start_D)
         end_D[...] = start_D
         losses = xp.zeros(start_D.shape[:-1], dtype=xp.float64, device=start_D.device)
         rule = rule.begin(end_D)
@@ -53,7 +59,8 @@ def by_gradients(
                 w_D[..., buffers] = after_B
             for part in frozen:
                 w_D[..., part] = start_D[rows][..., part]
-        return Taken(start_D - end_D, _mean_loss(losses, steps), rule)
+        delta_D = difference(start_D, end_D)
+        return Taken(delta_D, _mean_loss(losses, steps), rule)
 
     return take
 

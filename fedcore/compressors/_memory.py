@@ -16,7 +16,7 @@ from fedcore.compressors.base import (
 )
 from fedcore.compressors.top_k import TopK
 from fedcore.params import ParamSpec
-from fedcore.payloads import Declared, Layout, Payload, decode
+from fedcore.payloads import Declared, Layout, Payload
 from fedcore.typing import Array
 
 
@@ -46,8 +46,11 @@ class MemoryConfig(CompressorConfig):
         return memory
 
     @abstractmethod
-    def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
-        """The memory if the message counts: of the one before, u = e + Δ and q."""
+    def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
+        """The memory if the message counts: of the one before, u = e + Δ and q.
+
+        It owns u, and may write into it, unless the message does as well.
+        """
 
     def declared(self, layout: Layout) -> Declared:
         """The formats of the inner compressor."""
@@ -71,7 +74,7 @@ class MemoryConfig(CompressorConfig):
         def encode(delta_D: Array, memory_D: Array, key: Keys) -> tuple[Payload, Array]:
             corrected_D = memory_D + delta_D
             payload, _ = inner.encode(corrected_D, None, key)
-            return payload, self.keep(memory_D, corrected_D, decode(payload))
+            return payload, self.keep(memory_D, corrected_D, payload)
 
         given = inner.given
         return Compressor(

@@ -22,6 +22,7 @@ from typing import Literal
 from fedcore.compressors._memory import MemoryConfig
 from fedcore.compressors.base import Holds
 from fedcore.config import Roles
+from fedcore.payloads import Payload, decode
 from fedcore.protocol import Verdict
 from fedcore.typing import Array
 
@@ -69,6 +70,6 @@ class EF21(MemoryConfig):
                 "take weighted_mean and updates"
             )
 
-    def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
+    def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
         """E ← e - q, that is g_i ← g_i + q."""
-        return memory_D - sent_D
+        return memory_D - decode(sent)

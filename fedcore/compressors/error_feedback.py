@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fedcore.arrays import norms
+from fedcore.arrays import LARGE, norms
 from fedcore.compressors._memory import MemoryConfig
 from fedcore.config import Roles
+from fedcore.payloads import Payload, add, decode, support
 from fedcore.typing import Array
 
 
@@ -59,6 +60,13 @@ class ErrorFeedback(MemoryConfig):
         limited: Array = memory * share.astype(np.float32)[..., None]
         return limited
 
-    def keep(self, memory_D: Array, corrected_D: Array, sent_D: Array) -> Array:
+    def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
         """E ← u - q."""
-        return corrected_D - sent_D
+        if (
+            corrected_D.ndim == 1
+            and len(corrected_D) > LARGE
+            and support(sent) is not None
+        ):
+            add(sent, corrected_D, -1.0)  # no copy of either
+            return corrected_D
+        return corrected_D - decode(sent)

@@ -10,11 +10,12 @@ What happens outside is returned as actions: ``Persist``, ``SetTimer`` and ``Fin
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import sub
 from typing import NamedTuple
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.arrays import norm
+from fedcore.arrays import norms_of
 from fedcore.controllers import Request
 from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
 from fedcore.coordinator.deadlines import Deadline
@@ -367,7 +368,7 @@ class Rounds:
         if self._served:
             digest = state.published.digest
             if packed:
-                gap = norm(state.published.public_D - state.exact_D)
+                gap = float(norms_of(sub, state.published.public_D, state.exact_D))
         self._deadline.end()
         self.leases.begin_version()
         record = Stepped(
@@ -383,7 +384,7 @@ class Rounds:
         )
         return [Persist(record=record)]
 
-    def _message(self, gap_D: Vector) -> tuple[bytes, Payload] | None:
+    def _message(self, gap: Callable[[], Vector]) -> tuple[bytes, Payload] | None:
         """The message for W - X, packed and decoded; None where X is published."""
         if self.algorithm.config.downlink.is_exact:
             return None
@@ -391,7 +392,7 @@ class Rounds:
         downlink, published = self.algorithm.downlink, self.state.published
         rate = self.algorithm.config.client.rate(published.version)
         now = downlink.at(lambda: published.context(downlink, rate))
-        payload, _ = now.encode(gap_D, None, key)
+        payload, _ = now.encode(gap(), None, key)
         packed = payloads.pack(payload)
         return packed, payloads.unpack(packed, self.algorithm.spec.sizes)
 

@@ -112,7 +112,7 @@ class ServerState:
             packed = bytes(record.payload)
             layout = self.algorithm.spec.sizes
             self.step(
-                lambda gap_D: (
+                lambda gap: (
                     (packed, payloads.unpack(packed, layout)) if packed else None
                 )
             )
@@ -272,24 +272,26 @@ class ServerState:
         return self.algorithm.config.uplink.holds != "nothing"
 
     def step(
-        self, message_for: Callable[[Vector], tuple[bytes, Payload] | None]
+        self,
+        message_for: Callable[[Callable[[], Vector]], tuple[bytes, Payload] | None],
     ) -> bytes:
         """Moves X by the buffer, and then W by the message for W - X.
 
         Args:
-            message_for: encodes W - X: the packed message, and what it decodes to;
-                None leaves no message, and W becomes X.
+            message_for: encodes W - X, which it asks for: the packed message, and what
+                it decodes to; None leaves no message, and W becomes X.
 
         Returns:
             The packed message; empty if there is none.
         """
         algorithm = self.algorithm
         agg_D = algorithm.aggregator.finalize(self.buffer, self._divisor())
+        if algorithm.aggregator.carry is not None:
+            agg_D = agg_D.copy()  # the optimiser writes into it, and the buffer goes on
         self.exact_D = self._moved(agg_D)
-        packed, message = message_for(self.published.public_D - self.exact_D) or (
-            b"",
-            None,
-        )
+        packed, message = message_for(
+            lambda: self.published.public_D - self.exact_D
+        ) or (b"", None)
         public_D = (
             self.exact_D
             if message is None
@@ -311,12 +313,14 @@ class ServerState:
         update = server.update
         if server.of_share is not None:
             update = server.of_share(share, before)
+        buffers = algorithm.model.buffers
+        if buffers is not None:  # a mean of statistics is no direction to descend
+            statistics_B = self.exact_D[buffers] - agg_D[buffers]
         model_D, self.optimizer = update(
             self.exact_D[:dim], agg_D[:dim], self.optimizer
         )
-        buffers = algorithm.model.buffers
-        if buffers is not None:  # a mean of statistics is no direction to descend
-            model_D[buffers] = self.exact_D[buffers] - agg_D[buffers]
+        if buffers is not None:
+            model_D[buffers] = statistics_B
         if dim == algorithm.spec.dim:
             return model_D
         beside_D = algorithm.config.client.publish(
@@ -363,7 +367,7 @@ class ServerState:
             del self.bases[version]
 
     def dump(self) -> tuple[JSON, Arrays]:
-        """The state as JSON and arrays; later events do not change them."""
+        """The state as JSON and its arrays, to be saved before the next event."""
         arrays: Arrays = {"exact": self.exact_D}
         published = self.published.dump(arrays)
         for version, base_D in self.bases.items():

@@ -4,12 +4,13 @@ Pure arithmetic along the last axis: one call serves a device, whose update has 
 shape (D,), and a stack of simulated clients, (N, D).
 """
 
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
 
 from fedcore import payloads
-from fedcore.arrays import like, norms
+from fedcore.arrays import like, norms, norms_of
 from fedcore.compressors import Compressor, CompressorConfig, Keys
 from fedcore.params import ParamSpec
 from fedcore.payloads import Payload
@@ -62,9 +63,9 @@ def encode(
             removed = whole - memory
             capped = norms(removed)
     payload, residual = uplink.encode(delta, memory, key)
-    corrected = delta if memory is None else memory + delta
+    size = norms(delta) if memory is None else norms_of(add, memory, delta)
     left = np.zeros(delta.shape[:-1]) if residual is None else norms(residual)
-    return Message(payload, residual, norms(corrected), left, capped, removed)
+    return Message(payload, residual, size, left, capped, removed)
 
 
 def start_of(uplink: CompressorConfig, public: Array, memory: Array | None) -> Array:

@@ -78,7 +78,7 @@ def farewell(
         return None
     packed = payloads.pack(dense_payload(state.memory_D))
     base = ModelName(state.held.epoch, state.held.version)
-    nothing_D = np.zeros_like(state.memory_D)
+    nothing_D = np.zeros(len(state.memory_D), np.float32)
     rest = Trained(nothing_D, samples=1)
     task = tasks.get(base, 0)
     return sent(state, packed, nothing_D, rest, base, task, norm(state.memory_D))
@@ -122,7 +122,9 @@ def sent(
         metrics=trained.metrics,
         task=task,
     )
-    memory_D = None if state.memory_D is None else np.zeros_like(state.memory_D)
+    memory_D = (
+        None if state.memory_D is None else np.zeros(len(state.memory_D), np.float32)
+    )
     return replace(
         state, seq=push.seq, pending=Pending(push, residual_D), memory_D=memory_D
     )

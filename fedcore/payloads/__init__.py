@@ -7,6 +7,7 @@ from fedcore.payloads.base import format_of as format_of
 from fedcore.payloads.base import formats as formats
 from fedcore.payloads.base import pack as pack
 from fedcore.payloads.base import pack_parts as pack_parts
+from fedcore.payloads.base import room as room
 from fedcore.payloads.base import unpack as unpack
 from fedcore.payloads.block import block_payload as block_payload
 from fedcore.payloads.dense import dense_payload as dense_payload

@@ -26,6 +26,7 @@ VERSION, DEFLATED = 1, 2
 _HEADER = struct.Struct("<BBI")
 _DEFLATED = struct.Struct("<BI")
 _STRIDES = (1, 2, 4)
+_ALIGNED = 64  # bytes
 
 Exact = tuple[Any, npt.NDArray[np.float64]]  # places, and the values there
 Layout = tuple[int, ...]  # the number of values of each tensor
@@ -150,6 +151,27 @@ def _most(dim: int) -> int:
 def pack(payload: Payload) -> bytes:
     """The bytes that travel."""
     return b"".join(pack_parts(payload))
+
+
+def _memory(nbytes: int) -> npt.NDArray[np.uint8]:
+    return np.empty(nbytes, np.uint8)
+
+
+def room(
+    nbytes: int, memory: Callable[[int], npt.NDArray[np.uint8]] = _memory
+) -> memoryview:
+    """Memory for a message that is to arrive.
+
+    The values behind the head of a ``dense`` message are aligned in it, so that they
+    can be used where they lie.
+
+    Args:
+        nbytes: of the message.
+        memory: returns so many bytes that can be written to.
+    """
+    whole = memory(nbytes + _ALIGNED)
+    start = -(whole.ctypes.data + _HEADER.size) % _ALIGNED
+    return whole[start : start + nbytes].data
 
 
 def unpack(data: Bytes, layout: Layout, declared: Declared | None = None) -> Payload:

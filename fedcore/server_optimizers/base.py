@@ -21,8 +21,8 @@ class ServerOptimizer(NamedTuple):
     init: Callable[[int], State]
     """The state for D values before the first step."""
     update: Update
-    """The new model (D,) and state, given X, the aggregate and the state. It owns X
-    and the state, and may write into them."""
+    """The new model (D,) and state, given X, the aggregate and the state. It owns the
+    aggregate and the state, and may write into them; X may be in use elsewhere."""
     of_share: Callable[[float, float], Update] | None = None
     """The update of a version that is made of a share of the clients, given the share
     and the clients that had joined when the version before was made, as a share of

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from fedcore.arrays import BLOCK
 from fedcore.server_optimizers.base import ServerOptimizer, ServerOptimizerConfig
 from fedcore.typing import Vector
 
@@ -54,11 +55,15 @@ class ScheduleFree(ServerOptimizerConfig):
     ) -> tuple[Vector, Averaging]:
         part = np.float32(1 - self.beta)  # of z in X
         share = np.float32((self.power + 1) / (state.steps + self.power + 1))
-        average_D = exact_D - part * state.ahead_D
-        ahead_D = state.ahead_D - np.float32(self.lr) * agg_D
-        caught_up_D = share * ahead_D
-        average_D += caught_up_D
-        ahead_D -= caught_up_D
-        # In place: at a million values, each array more costs a tenth of the step.
-        average_D += np.multiply(part, ahead_D, out=caught_up_D)
-        return average_D, Averaging(state.steps + 1, ahead_D)
+        ahead_D, moved_D = state.ahead_D, agg_D
+        for at in range(0, len(moved_D), BLOCK):  # no array more of the model's size
+            block = slice(at, at + BLOCK)
+            ahead_B, agg_B = ahead_D[block], agg_D[block]
+            average_B = exact_D[block] - part * ahead_B
+            ahead_B -= np.float32(self.lr) * agg_B
+            caught_up_B = share * ahead_B
+            average_B += caught_up_B
+            ahead_B -= caught_up_B
+            average_B += np.multiply(part, ahead_B, out=caught_up_B)
+            moved_D[block] = average_B
+        return moved_D, Averaging(state.steps + 1, ahead_D)

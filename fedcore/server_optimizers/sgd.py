@@ -23,4 +23,5 @@ class SGD(ServerOptimizerConfig):
     def _update(
         self, exact_D: Vector, agg_D: Vector, state: None
     ) -> tuple[Vector, None]:
-        return exact_D - np.float32(self.lr) * agg_D, state
+        agg_D *= np.float32(self.lr)
+        return np.subtract(exact_D, agg_D, out=agg_D), state

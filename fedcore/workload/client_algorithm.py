@@ -1,6 +1,7 @@
 """One task by the recipe's client algorithm, with a model's gradients."""
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fedcore.clients import (
     joined,
     parted,
 )
-from fedcore.model import FlatModel, WeightedGradient
+from fedcore.model import NO_ROOM, FlatModel, HasRoom, WeightedGradient
 from fedcore.participant import Trained
 from fedcore.rng import Key, seeds
 from fedcore.samples import LabelsSeen, Reading, Samples, is_in_memory
@@ -52,12 +53,16 @@ def run_client_algorithm(
         batches = _Sampled(gradient, samples, sampling, task.key, kept)
         kept = None
     frozen, buffers = task.config.frozen_parts(model.spec), model.spec.in_training
-    take = by_gradients(batches.gradient, steps, buffers=buffers, frozen=frozen)
+    room = cast(HasRoom, model) if hasattr(model, "room_D") else NO_ROOM
+    take = by_gradients(
+        batches.gradient, steps, room.room_D, buffers, frozen, room.difference
+    )
     if local_L is not None:
         take = with_local = WithLocal(take, local_L)
     place = Place(task.client.index, task.client.count, task.version)
     kept = task.config.placed(kept, place)
     trained = algorithm.run(public_D, steps, take, kept)
+    room.free()
     if isinstance(batches, _Sampled):
         trained = trained._replace(state=batches.state)
     if local_L is not None:

@@ -90,5 +90,6 @@ def _digest(state: str, arrays: Arrays) -> str:
     content = hashlib.sha256(state.encode())
     for name in sorted(arrays):
         content.update(name.encode())
-        content.update(np.asarray(arrays[name], order="C").tobytes())
+        values = np.asarray(arrays[name], order="C").reshape(-1)
+        content.update(values.view(np.uint8).data)
     return content.hexdigest()

@@ -473,6 +473,7 @@ def test_a_state_of_an_older_program_is_read_and_checked_from_then_on(
     tmp_path: Path,
 ) -> None:
     damaged(saved(tmp_path, FULL), "DROP TABLE checks")
+    damaged(tmp_path, "DROP TABLE pieces")
     damaged(tmp_path, "PRAGMA user_version = 1")
     assert same(loaded(tmp_path), FULL)
     with opened(tmp_path) as store:
@@ -484,9 +485,52 @@ def test_a_state_of_an_older_program_is_read_and_checked_from_then_on(
 
 def test_a_newer_state_is_refused_clearly(tmp_path: Path) -> None:
     damaged(saved(tmp_path, FULL), "PRAGMA user_version = 9")
-    assert "has schema 9, this program knows up to 2" in refusal(tmp_path)
-    damaged(tmp_path, "PRAGMA user_version = 2")
+    assert "has schema 9, this program knows up to 3" in refusal(tmp_path)
+    damaged(tmp_path, "PRAGMA user_version = 3")
     assert same(loaded(tmp_path), FULL)
+
+
+LARGE = np.arange(7, dtype=np.float32)  # 28 bytes: three pieces and a half
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes pieces of 8 bytes."""
+    monkeypatch.setattr("fedclient.store.PIECE", 8)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_large_values_lie_in_pieces_and_come_back(tmp_path: Path) -> None:
+    large = replace(FULL, public_D=LARGE, memory_D=LARGE + 1, kept={"a": LARGE[:2]})
+    small = replace(large, public_D=LARGE[:1], memory_D=LARGE[:3])
+    with opened(tmp_path) as store:
+        for state in (large, small, replace(large, public_D=None), large):
+            store.save(state)
+            found = store.load()
+            assert found is not None
+            assert same(replace(found, kept=None), replace(state, kept=None))
+            assert found.kept["a"].tolist() == [0, 1]
+        count = "SELECT count(*) FROM pieces WHERE key = 'public'"
+        assert store._db.execute(count).fetchone() == (4,)
+        assert found is not None
+        assert found.public_D is not None
+        assert found.public_D.flags.aligned
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE pieces SET value = x'0000000000000000' WHERE number = 2",
+        "DELETE FROM pieces WHERE number = 3",
+        "UPDATE pieces SET number = 9 WHERE number = 1",
+        "UPDATE pieces SET value = 'ä3456789' WHERE number = 1",
+    ],
+)
+def test_a_damaged_piece_is_found(tmp_path: Path, harm: str) -> None:
+    saved(tmp_path, replace(FULL, public_D=LARGE))
+    damaged(tmp_path, f"{harm} AND key = 'public'")
+    assert "the public model is no" in refusal(tmp_path)
 
 
 def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:

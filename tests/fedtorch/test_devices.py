@@ -12,7 +12,7 @@ from fedcore.recipes import FedAvg
 from fedcore.rng import Key
 from fedcore.training import Trainer
 from fedrun.config import parse_config
-from fedtorch import flat
+from fedtorch import flat, whole
 from fedtorch.devices import find_device
 from fedtorch.tensors import across
 from tests.fedcore.workloads import line
@@ -90,10 +90,10 @@ def crossings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append(tree)
         return across(tree, device)
 
-    def copied(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.full_like(tensor, torch.nan)
+    def elsewhere(device: torch.device, room: Any) -> torch.Tensor:
+        return torch.full_like(room.tensor_D, torch.nan)
 
-    monkeypatch.setattr(flat, "shared", copied)
+    monkeypatch.setattr(whole, "on", elsewhere)
     monkeypatch.setattr(flat, "across", counted)
     return seen
 

@@ -1,0 +1,92 @@
+"""Memory for large vectors that leaves while nobody looks at them.
+
+It belongs to files without names, which are gone with the process. A vector in there
+takes memory while it is read or written, and is read back from its file later. So a
+server receives any number of large updates at once, and a client trains while its model
+and its error memory lie on the disk.
+"""
+
+import contextlib
+import mmap
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+
+from fedcore import payloads
+from fedcore.typing import Seconds, Vector
+
+LARGE = 32 << 20  # bytes; smaller vectors stay in memory
+OFTEN: Seconds = 0.02  # the memory is given back
+
+
+class Spill:
+    """Large vectors in files without names."""
+
+    def __init__(self, folder: Path) -> None:
+        """The files lie in this folder."""
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._used: WeakSet[mmap.mmap] = WeakSet()
+        self._is_tended = False
+
+    def memory(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Returns so many bytes that can be written to; few are ordinary memory."""
+        if nbytes >= LARGE and hasattr(mmap, "MADV_DONTNEED"):
+            with contextlib.suppress(OSError):  # the disk is full, or cannot do that
+                return np.frombuffer(self._file(nbytes), np.uint8)
+        return np.empty(nbytes, np.uint8)
+
+    def room(self, nbytes: int) -> memoryview:
+        """Returns memory for a message, as :func:`fedcore.payloads.room`."""
+        return payloads.room(nbytes, self.memory)
+
+    def moved(self, vector_D: Vector) -> Vector:
+        """Returns the same values in such memory, if they are large."""
+        if vector_D.nbytes < LARGE or _is_mapped(vector_D):
+            return vector_D
+        moved_D: Vector = self.memory(vector_D.nbytes).view(vector_D.dtype)
+        moved_D[:] = vector_D
+        return moved_D
+
+    def _file(self, nbytes: int) -> mmap.mmap:
+        """Maps a file whose room on the disk is taken, or a full disk would kill us.
+
+        Raises:
+            OSError: there is no room, or the file system cannot do that.
+        """
+        with tempfile.TemporaryFile(dir=self._folder, prefix=".spill-") as file:
+            os.posix_fallocate(file.fileno(), 0, nbytes)
+            mapped = mmap.mmap(file.fileno(), nbytes)
+        with self._lock:
+            self._used.add(mapped)
+            if not self._is_tended:
+                self._is_tended = True
+                threading.Thread(target=self._tend, name="spill", daemon=True).start()
+        return mapped
+
+    def _tend(self) -> None:
+        """Gives the memory back, again and again, as long as there is a file."""
+        while self._give_back():
+            time.sleep(OFTEN)
+
+    def _give_back(self) -> bool:
+        with self._lock:
+            used = list(self._used)
+            self._is_tended = bool(used)
+        for each in used:
+            each.madvise(mmap.MADV_DONTNEED)
+        return bool(used)
+
+
+def _is_mapped(vector_D: Vector) -> bool:
+    """Returns whether the values lie in a file."""
+    owner: object = vector_D
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return isinstance(owner, mmap.mmap)
