@@ -23,6 +23,7 @@ from fedcore.workload import Client, Workload
 from fedsim.world import World
 
 NAME = "evaluator"
+NOT_REPORTED = "stop.target: the evaluator does not report %s, but %s"
 _log = logging.getLogger("fedsim")
 EvaluateModel = Callable[[Client, Vector, int, State], tuple[Metrics, int]]
 
@@ -139,8 +140,21 @@ class SimulatedEvaluator:
         self.failure.__cause__ = error.__cause__
 
     def _require(self, values: Metrics) -> None:
-        missing = [name for name in self._needed if name not in values]
-        if missing and self._world.run.coordinator.state.evaluated is None:
+        """Checks once that what the run is to reach is evaluated.
+
+        Raises:
+            ConfigError: it is not, and nothing else would end the run.
+        """
+        coordinator = self._world.run.coordinator
+        if coordinator.state.evaluated is not None:
+            return
+        target = coordinator.rounds.stop.target
+        missing = [name for name in sorted(target) if name not in values]
+        for name in missing:
+            if not self._needed:
+                reported = ", ".join(values) or "nothing"
+                _log.warning(NOT_REPORTED, name, reported)
+        if missing and self._needed:
             raise ConfigError(
                 f"stop.target: {', '.join(missing)} is not evaluated; evaluated: "
                 f"{', '.join(sorted(values))}"

@@ -1,6 +1,7 @@
 """One simulation: the run on disk, the devices, the engine and the evaluator."""
 
 import logging
+import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -270,7 +271,8 @@ def _make_room(folder: Path) -> None:
 
 def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
     """Loads version 0 from the file of ``model:``, or draws it if there is none."""
-    if "model" not in config.model_fields_set or not config.model.is_file():
+    is_there = os.path.lexists(config.model)  # though it may be of no use
+    if "model" not in config.model_fields_set or not is_there:
         return initial_model(model, config.seed)
     _log.info("the run begins with %s", config.model)
     return warm_start(model, config.model)

@@ -31,7 +31,7 @@ from fedcore.coordinator.events import (
 from fedcore.coordinator.leases import Lease
 from fedcore.coordinator.records import StepReason
 from fedcore.errors import LatecomerError, WorkloadError
-from fedcore.protocol import Ack, Epoch, Patch, Reply
+from fedcore.protocol import Ack, Answer, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.callbacks import Notice
@@ -226,6 +226,8 @@ class World:
                     self.ended = action.reason
                 case Refuse() if action.reason:
                     self.actors[action.cid].declined(action.cid, action.retry_after)
+                case Refuse(answer=Answer.RETRY):
+                    pass  # it is lost, and asks again when it is back
                 case Refuse():
                     raise LatecomerError(f"{action.cid} is not enrolled")
                 case _:

@@ -35,6 +35,7 @@ class Contribution(NamedTuple):
     folded: bool = False  # whether it holds mass of updates that were rejected
     base: int = 0  # the version that it was trained on
     place: tuple[int, int] = (0, 1)  # its client's part of the data: index and count
+    member: str = ""  # the name of its client, which clients with other keys may share
 
 
 class Aggregator(NamedTuple):

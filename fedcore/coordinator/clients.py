@@ -25,6 +25,8 @@ class ClientRow:
     left: bool = False
     evicted: str | None = None
     """Why the operator has shut it out; None: it may take part."""
+    has_trained: bool = False
+    """Whether a message of a task of its own has got a verdict."""
     has_flushed: bool = False
     """Whether it has sent what its memory holds, without a task, as who leaves may."""
     lost_name: bool = False
@@ -74,6 +76,7 @@ class ClientRow:
             "reason": self.reason,
             "accepted": list(self.accepted),
             "left": self.left,
+            "has_trained": self.has_trained,
         }
         if self.has_flushed:
             saved["has_flushed"] = True
@@ -89,7 +92,8 @@ class ClientRow:
             seq, digest, verdict, weight, version = saved["receipt"]
             receipt = Receipt(seq, digest, Verdict(verdict), weight, version)
         accepted = deque(saved["accepted"], maxlen=HISTORY)
-        return cls(**{**saved, "receipt": receipt, "accepted": accepted})
+        known = {"has_trained": receipt is not None}  # an older program had no tasks
+        return cls(**{**known, **saved, "receipt": receipt, "accepted": accepted})
 
 
 class Places:

@@ -194,11 +194,16 @@ class Coordinator:
         return self._write(records.Freed(at=self.state.at, name=event.name))
 
     def _lose(self, cid: str) -> list[Action]:
+        """Waits for a client no longer; if it waits after all, it asks again."""
+        pull = self.pulls.waiting(cid)
         self.pulls.withdraw(cid)
+        actions: list[Action] = []
+        if pull is not None:
+            actions = [Refuse(cid=cid, nonce=pull.nonce, answer=Answer.RETRY)]
         if not self.rounds.leases.lose(cid):
-            return []
+            return actions
         record = records.Lost(at=self.state.at, cid=cid)
-        return [*self._write(record), *self.proceed()]
+        return [*actions, *self._write(record), *self.proceed()]
 
     def _fail(self, event: events.ClientFailed) -> list[Action]:
         row = self.state.clients.get(event.cid)
@@ -297,7 +302,7 @@ class Coordinator:
             return [answer]
         has_task = self._has_task(push)
         if not has_task and not self._is_farewell(push):
-            return [*self._reject(push, NO_TASK), *self.proceed()]
+            return [*self._reject(push, NO_TASK, has_task=False), *self.proceed()]
         if self._is_crowded(push, has_task=has_task):
             return [answered(push, Answer.RETRY, NO_PLACE)]
         if event.is_unread:  # it needed no payload when its header came
@@ -345,23 +350,24 @@ class Coordinator:
         return self.proofs.allows(push.task, made)
 
     def _is_farewell(self, push: Push) -> bool:
-        """Whether a client sends what its memory holds, once, as who leaves may."""
+        """Whether a client sends what its memory holds, once, as who leaves may.
+
+        A memory holds what is left of tasks, so whoever has had none has no memory.
+        """
         row = self.state.clients[push.cid]
-        may_flush = row.receipt is not None and not row.has_flushed
+        may_flush = row.has_trained and not row.has_flushed
         return self.state.remembers and not push.steps and may_flush
 
     def _is_crowded(self, push: Push, *, has_task: bool) -> bool:
         """Whether a member has used its places in this version, so its update waits.
 
         A task was given only while there was a place. So this concerns members that
-        have been here under several keys, and those that leave a cohort; who leaves a
-        buffer needs no place.
+        have been here under several keys, and those that leave a cohort; a client that
+        leaves a buffer, and had no other key, needs no place.
         """
         state, cid = self.state, push.cid
-        if has_task:
-            needs_place = len(state.roster.namesakes(cid)) > 1
-        else:
-            needs_place = self.algorithm.config.synchronous
+        leaves_cohort = self.algorithm.config.synchronous and not has_task
+        needs_place = leaves_cohort or len(state.roster.namesakes(cid)) > 1
         if not needs_place or state.closed:
             return False
         return state.entries_of(cid) >= self.rounds.leases.places
@@ -381,13 +387,13 @@ class Coordinator:
         try:
             decision = judge(update, state)
         except Exception as error:  # noqa: BLE001 -- any error rejects the update
-            return self._reject(push, raised(error))
+            return self._reject(push, raised(error), has_task=has_task)
         self.rounds.take(update, decision)
         return self._settle(push, update, decision)
 
-    def _reject(self, push: Push, flaw: Flaw) -> list[Action]:
+    def _reject(self, push: Push, flaw: Flaw, *, has_task: bool) -> list[Action]:
         """Rejects an update without reading it."""
-        update = flawed(push, flaw)
+        update = flawed(push, flaw, has_task=has_task)
         decision = judge(update, self.state)
         if update.task:
             self.rounds.take(update, decision)
@@ -409,7 +415,7 @@ class Coordinator:
             return []
         if not push.epoch == push.base.epoch == self.state.epoch:
             return []
-        return self._reject(push, unread_flaw(reason))
+        return self._reject(push, unread_flaw(reason), has_task=self._has_task(push))
 
     # ------------------------------------------------------------------- timers
 

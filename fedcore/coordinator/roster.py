@@ -108,6 +108,11 @@ class Roster:
         row = self.clients.get(cid)
         return (0, 1) if row is None else row.place
 
+    def name_of(self, cid: str) -> str:
+        """A client's name, which all its keys share; its id if it never enrolled."""
+        row = self.clients.get(cid)
+        return cid if row is None else row.name
+
     def dump(self) -> JSON:
         """The clients and their names as JSON, for :meth:`load`."""
         return {

@@ -341,7 +341,7 @@ class Rounds:
         if state.count < enough or state.closed is not None or state.is_paused:
             return []
         until = self._came + self.crowd
-        if len(self.leases.present) < state.roster.trainers:
+        if state.at < self._back and not self._all_are_back():
             until = max(until, self._back)
         if state.at >= until:
             return self._step("complete")
@@ -349,6 +349,12 @@ class Rounds:
             return []
         self._looks = until
         return [SetTimer(timer=Timer("complete", str(until)), at=until)]
+
+    def _all_are_back(self) -> bool:
+        """Whether every member that was known before a restart is here again."""
+        roster = self.state.roster
+        back = {roster.name_of(cid) for cid in self.leases.present}
+        return all(r.name in back for r in roster.clients.values() if r.trains)
 
     def flush(self, at: Seconds, reason: StepReason = "flush") -> list[Action]:
         """Makes a version of the updates in the buffer, if there are any."""

@@ -205,6 +205,7 @@ class ServerState:
             ),
             record.reason,
         )
+        row.has_trained |= record.task
         if record.verdict is Verdict.ACCEPTED and not record.task:
             row.has_flushed = True
 
@@ -248,6 +249,7 @@ class ServerState:
                         folded=update.folded,
                         base=update.base,
                         place=self.roster.place_of(client),
+                        member=self.roster.name_of(client),
                     ),
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival

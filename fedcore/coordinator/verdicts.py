@@ -7,7 +7,6 @@ from fedcore.coordinator.opened import Opened, open_update
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.state import ServerState
 from fedcore.coordinator.updates import (
-    NO_TASK,
     Arrived,
     Decision,
     Flaw,
@@ -113,7 +112,7 @@ def unread_flaw(reason: str) -> Flaw:
     return Flaw(Verdict.REJECTED_MALFORMED, reason, is_kept=True)
 
 
-def flawed(push: Push, flaw: Flaw) -> Arrived:
+def flawed(push: Push, flaw: Flaw, *, has_task: bool) -> Arrived:
     """Returns the update of a push that is not read, since it has a flaw."""
     return Arrived(
         payload=None,
@@ -126,7 +125,7 @@ def flawed(push: Push, flaw: Flaw) -> Arrived:
         loss=_finite(push.loss),
         measured=push.measured and push.measured.checked(),
         flaw=flaw,
-        task=flaw is not NO_TASK,
+        task=has_task,
     )
 
 

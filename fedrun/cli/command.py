@@ -1,5 +1,6 @@
 """Options, error messages and logging of all command lines."""
 
+import errno
 import json
 import logging
 import os
@@ -25,6 +26,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Decorator = Callable[[Any], Any]
 PATH = click.Path(path_type=Path)
+_NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EIO  # where the output goes
 _LONG = 4000  # characters of a line that an error may have
 
 
@@ -43,9 +45,9 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
                 click.echo(f"error: {printable(brief(line, _LONG))}", err=True)
             sys.exit(exit_code(error))
         except OSError as error:  # a file that was named cannot be read or written
-            if error.filename is None:
+            if error.filename is None and error.errno not in _NO_ROOM:
                 raise
-            path = error.filename2 or error.filename
+            path = error.filename2 or error.filename or "the output"
             text = printable(f"error: {path}: {error.strerror}")
             click.echo(text, err=True)
             sys.exit(os.EX_IOERR)

@@ -10,6 +10,7 @@ from fedrun.results.records import Records
 from fedrun.results.tables import Table, columns, is_number
 
 SUPPORT = "_n"  # ends the name of the column with a metric's number of samples
+METRIC = " (metric)"  # ends the name of a metric's column that has another's name
 NOT_METRICS = ("seconds", "version", "client", "central", "samples", "clients")
 
 
@@ -93,9 +94,9 @@ def best_values(central: Table) -> dict[str, tuple[float, int]]:
 
 
 def _values(record: Evaluated) -> dict[str, float]:
-    """Returns a record's metrics, without those named like another column."""
+    """Returns a record's metrics; one that is named like another column says so."""
     values = {printable(k): v for k, v in record.values.items()}
-    return {k: v for k, v in values.items() if k not in NOT_METRICS}
+    return {k + METRIC * (k in NOT_METRICS): v for k, v in values.items()}
 
 
 def _merged(records: list[Evaluated]) -> dict[str, float]:

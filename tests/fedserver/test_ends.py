@@ -217,6 +217,28 @@ def test_a_silent_client_makes_room_for_another_one(tmp_path: Path) -> None:
         assert list(notices) == []
 
 
+@pytest.mark.parametrize("role", ["trainer", "evaluator"])
+def test_who_waits_and_was_silent_is_told_to_ask_again(
+    tmp_path: Path, role: str
+) -> None:
+    config: dict[str, Any] = {
+        "algorithm": {"min_clients": 9},
+        "timeouts": {"lost": 0.2, "heartbeat": 0.1},
+    }
+    with served(tmp_path, **config) as server:
+        address = server.operator_socket if role == "evaluator" else server.address
+        peer = Peer(address, "ann")
+        with peer.channel:
+            peer.enrol(role=getattr(pb, f"ROLE_{role.upper()}"))
+            reply = peer.pull()
+            if reply.task == pb.TASK_KIND_EVALUATE:  # version 0
+                report = pb.ReportRequest(key=peer.key, samples=1, values={"loss": 1.0})
+                report.model.epoch = peer.epoch
+                peer.stub.report(report, timeout=5.0)
+                reply = peer.pull()
+            assert reply.refused == pb.ANSWER_RETRY
+
+
 def test_a_second_process_of_a_client_takes_its_place(server: Served) -> None:
     closed = threading.Event()
     with Peer(server.address) as peer:

@@ -370,3 +370,16 @@ def test_skipping_takes_what_counting_and_raising_give() -> None:
     task.skip(np.array([True, False, True]).sum(), ValueError("no\nimage"))
     assert task.skipped == [(2, "no\\nimage")]
     assert type(task.skipped[0][0]) is int
+
+
+@ENGINES
+def test_a_target_that_nobody_measures_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, engine: str
+) -> None:
+    app = toy() if engine == "exact" else linear()
+    settings = toys.settings(
+        simulate={"engine": {"kind": engine}}, stop={"target": {"acc": 0.9}}
+    )
+    latecomer.run(settings, app, folder=tmp_path / "run")
+    told = [line for line in caplog.messages if "stop.target" in line]
+    assert told == ["stop.target: the evaluator does not report acc, but loss"]

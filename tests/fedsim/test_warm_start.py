@@ -52,6 +52,16 @@ def test_a_run_begins_with_a_plain_checkpoint_of_torch(
     assert f"{file}: float16 becomes float32" in caplog.messages
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_stands_in_the_place_of_the_model_and_is_none_is_refused(
+    tmp_path: Path, is_link: bool
+) -> None:
+    place = tmp_path / "warm.safetensors"
+    place.symlink_to("nowhere") if is_link else place.mkdir()
+    with pytest.raises(ModelError, match=r"warm\.safetensors: "):
+        begun(tmp_path, model=place)
+
+
 def test_a_checkpoint_is_written_for_a_server_and_evaluated_whatever_its_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ class ServerGhost:
     synchronous: bool = False
     places: int = BUFFER  # of a client in a version
     entered: Counter[str] = field(default_factory=Counter)  # by client, this version
+    tasked: set[str] = field(default_factory=set)  # clients that had a task's verdict
     flushed: set[str] = field(default_factory=set)  # clients that sent a farewell
     closed: bool = False
     paused: bool = False
@@ -106,6 +107,8 @@ class ServerGhost:
         self.check_operator(record)
         if isinstance(record, Decided):
             self.check_decision(record)
+            if record.task:
+                self.tasked.add(record.cid)
         if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
             name = (record.cid, record.seq)
             if name in self.accepted:
@@ -138,14 +141,15 @@ class ServerGhost:
     def check_vote(self, record: Decided) -> None:
         """I20: a client counts once in a cohort, and in a buffer for its places.
 
-        Beside that, who leaves sends the rest of its memory, once.
+        Beside that, who leaves sends the rest of its memory, once; whoever never had a
+        task has none.
         """
         cid = record.cid
         if record.task:
             self.stale += record.staleness > 0
             self.learnt += 1
         else:
-            if cid in self.flushed or record.steps:
+            if cid in self.flushed or cid not in self.tasked or record.steps:
                 raise ViolationError(f"I20: {record} has no task")
             self.flushed.add(cid)
         if record.task or self.synchronous:

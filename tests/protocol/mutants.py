@@ -809,6 +809,15 @@ def any_message_may_be_a_farewell(stack: ExitStack) -> None:
 
 
 @mutant
+def any_verdict_gives_a_right_to_a_farewell(stack: ExitStack) -> None:
+    def is_farewell(self: Coordinator, push: Push) -> bool:
+        row = self.state.clients[push.cid]
+        return not push.steps and row.receipt is not None and not row.has_flushed
+
+    _swap(stack, Coordinator, "_is_farewell", is_farewell)
+
+
+@mutant
 def whoever_leaves_needs_a_task(stack: ExitStack) -> None:
     _swap(stack, Coordinator, "_is_farewell", lambda *_: False)
 

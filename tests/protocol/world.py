@@ -229,6 +229,7 @@ class World:
         self.given: dict[Proof, tuple[str, ModelName]] = {}  # to whom, on what
         self.used: dict[tuple[int, Proof], int] = {}  # by which message
         self.entitled: set[tuple[str, int, str]] = set()  # messages of honest tasks
+        self.farewells: set[tuple[str, int, str]] = set()  # first ones of clients
         self.verdicts: dict[tuple[int, str, str, int, str], object] = {}
         self.digests: dict[tuple[int, str, int], str] = {}
         self.clients = []
@@ -361,12 +362,11 @@ class World:
     def do_flush(self, a: int, b: int) -> None:
         """A client that will leave sends all that its memory holds."""
         client, seq = self._client(a), self._client(a).participant.state.seq
-        settled = client.participant.state.settled.seq
         if client.participant.flush():
             pending = client.participant.state.pending
-            if pending is not None and settled and not client.has_flushed:
+            if pending is not None and not client.has_flushed:
                 push = pending.push
-                self.entitled.add((push.cid, push.seq, push.digest))
+                self.farewells.add((push.cid, push.seq, push.digest))
             client.has_flushed |= client.participant.state.seq > seq
             self._end_of_transaction(client, b, f"{client.cid} flushes its memory")
 
@@ -682,7 +682,9 @@ class World:
             if self.used.setdefault(use, push.seq) != push.seq:
                 raise ViolationError(f"I21: {_brief(push)} uses a task again")
         name = (push.cid, push.seq, push.digest)
-        if record.reason == NO_TASK.reason and name in self.entitled:
+        may_leave = name in self.farewells and push.cid in self.server.ghost.tasked
+        is_entitled = name in self.entitled or may_leave
+        if record.reason == NO_TASK.reason and is_entitled:
             raise ViolationError(f"I22: {_brief(push)} is refused, and had a task")
 
     def _release(self) -> None:

@@ -292,7 +292,7 @@ def push_of(seq: int, **changes: object) -> Push:
 def test_an_update_that_was_put_aside_is_decided_and_its_bytes_are_kept() -> None:
     desk = desk_of("a", "b", concurrency=1)
     desk.pull("a")
-    push = push_of(1)
+    push = push_of(1, task=desk.coordinator.proofs.task(EPOCH, "a", 0, 0))
     actions = desk.coordinator.quarantine(push, "it raised")
     (record,) = (a.record for a in actions if isinstance(a, Persist))
     assert isinstance(record, Decided)

@@ -186,6 +186,33 @@ def test_a_newcomer_has_nothing_to_send_without_a_task() -> None:
     assert answer_of(desk) is Verdict.REJECTED_POLICY
 
 
+@pytest.mark.parametrize("recipe", [FedBuff, FedAvg])
+def test_a_verdict_without_a_task_gives_no_right_to_a_farewell(recipe: Any) -> None:
+    config = recipe(buffer=8, uplink=WITH_MEMORY)
+    desk = desk_of("a", config=config)
+    desk.push("a", 1, task=0)
+    for seq in (2, 3):
+        desk.push("a", seq, steps=0, task=0)
+        assert desk.ack.reason == NO_TASK
+    again = restarted(desk, config)
+    again.push("a", 4, steps=0, task=0)
+    assert again.ack.reason == NO_TASK
+
+
+def test_farewells_of_many_keys_take_the_places_of_one_member() -> None:
+    desk = Desk(FedBuff(buffer=4, places=2, uplink=WITH_MEMORY))
+    keys = ("k1", "k2")
+    for cid in keys:
+        desk.feed(ClientEnrolled(at=desk.at, cid=cid, name="site", certified=True))
+        desk.pull(cid)
+    for cid in keys:
+        desk.push(cid, 1)
+    for cid in keys:
+        desk.push(cid, 2, steps=0, task=0)
+        assert answer_of(desk) is Answer.RETRY
+    assert desk.coordinator.state.count == 2
+
+
 # --------------------------------------------------------------------------- cohorts
 
 
@@ -252,6 +279,23 @@ def test_after_a_restart_a_cohort_waits_for_those_who_are_known() -> None:
     again.push("c", 1)  # its task is as good as before
     [stepped] = again.records(Stepped)
     assert (stepped.reason, stepped.count) == ("buffer", 3)
+
+
+def test_after_a_restart_a_cohort_waits_for_members_and_not_for_their_keys() -> None:
+    config = FedAvg(buffer=3, deadline=None)
+    desk = Desk(config)
+    for cid, name in (("old", "site"), ("new", "site"), ("b", "b")):
+        desk.feed(ClientEnrolled(at=desk.at, cid=cid, name=name, certified=True))
+    again = restarted(desk, config)
+    again.at = 11.0
+    for cid in ("new", "b"):
+        again.pull(cid)
+    for cid in ("new", "b"):
+        again.push(cid, 1)
+    while again.version == 0:
+        again.fire("complete")
+    assert again.at < 30.0
+    assert again.records(Stepped)[0].count == 2
 
 
 def test_after_a_restart_a_cohort_does_not_wait_for_ever() -> None:
@@ -351,6 +395,18 @@ def test_places_that_are_used_up_outlast_a_restart() -> None:
     assert again.given == []
     again.pull("b")
     assert again.given == ["b"]
+
+
+def test_a_rule_against_outliers_sees_a_member_once_under_all_its_keys() -> None:
+    rule = CoordinateMedian()
+    desk = Desk(FedBuff(buffer=4, places=2, aggregator=rule))
+    for cid, name in (("k1", "site"), ("k2", "site"), ("b", "b"), ("c", "c")):
+        desk.feed(ClientEnrolled(at=desk.at, cid=cid, name=name, certified=True))
+        desk.pull(cid)
+    for cid, value in (("k1", 900.0), ("k2", 700.0), ("b", 1.0), ("c", 2.0)):
+        desk.push(cid, 1, [value] * 4)
+    assert desk.version == 1
+    assert desk.coordinator.state.exact_D.tolist() == [-2.0] * 4  # of 800, 1 and 2
 
 
 @pytest.mark.parametrize("rule", [CoordinateMedian(), TrimmedMean(trim=0.34)])

@@ -1,5 +1,6 @@
 """One sentence for an error, and the status that says whose fault it was."""
 
+import errno
 import os
 from collections.abc import Iterator
 
@@ -71,6 +72,13 @@ def test_each_line_of_an_error_is_a_line_on_stderr(
 ) -> None:
     assert ended(errors.ConfigError("one\ntwo")) == os.EX_CONFIG
     assert tuple(capsys.readouterr()) == ("", "error: one\nerror: two\n")
+
+
+def test_output_that_finds_no_room_is_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ended(OSError(errno.ENOSPC, "No space left on device")) == os.EX_IOERR
+    assert capsys.readouterr().err == "error: the output: No space left on device\n"
 
 
 def test_of_the_users_code_the_traceback_is_shown_too(

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,37 @@ def test_an_ignored_interruption_stays_ignored(
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended.value.code is True
+
+
+def started(code: str, folder: Path, **env: str) -> "subprocess.Popen[bytes]":
+    """A command that does this, and then ends."""
+    (folder / "mine.py").write_text(f"def main():\n{textwrap.indent(code, '    ')}")
+    run = "from fedrun.cli import entry; entry.PATIENCE = .05; entry.start('mine')"
+    before = os.environ.get("PYTHONPATH", "")
+    return subprocess.Popen(
+        [sys.executable, "-c", run],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **env, "PYTHONPATH": f"{folder}{os.pathsep}{before}"},
+    )
+
+
+def test_a_terminal_that_cannot_show_a_character_shows_another(tmp_path: Path) -> None:
+    code = "import sys\nprint('λ is 1')\nprint('½', file=sys.stderr)\n"
+    process = started(code, tmp_path, PYTHONIOENCODING="ascii:strict")
+    assert process.communicate(timeout=30) == (b"? is 1\n", b"?\n")
+
+
+def test_a_thread_of_the_app_that_does_not_end_is_named(tmp_path: Path) -> None:
+    code = (
+        "import threading, time\n"
+        "threading.Thread(target=lambda: time.sleep(60), name='upload').start()\n"
+        "raise SystemExit(3)\n"
+    )
+    process = started(code, tmp_path)
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    assert said == b"the command has ended, and waits for threads of the app: upload\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == -signal.SIGINT

@@ -101,7 +101,8 @@ def test_a_metric_cannot_take_the_place_of_a_column(tmp_path: Path) -> None:
     )
     results = results_of(story, tmp_path)
     assert (results.metrics["version"], results.metrics["seconds"]) == ([7], [1.0])
-    assert results.metric_names == ["accuracy"]
+    names = ["version (metric)", "seconds (metric)", "accuracy"]
+    assert results.metric_names == names
 
 
 def test_clients_of_one_name_are_told_apart(tmp_path: Path) -> None:

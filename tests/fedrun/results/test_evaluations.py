@@ -32,3 +32,8 @@ def test_a_client_counts_by_its_samples_where_it_has_a_number() -> None:
     assert _merged(told) == {"loss": 1.5, "loss_n": 4, "auc": 0.5, "auc_n": 3}
     alike = [evaluated(0, loss=1.0), evaluated(0, loss=2.0)]
     assert _merged(alike) == {"loss": 1.5, "loss_n": 0}
+
+
+def test_a_metric_that_has_the_name_of_a_column_is_not_lost() -> None:
+    merged = _merged([evaluated(2, seconds=1.5, version=7.0, loss=1.0)])
+    assert list(merged)[::2] == ["seconds (metric)", "version (metric)", "loss"]
