@@ -118,7 +118,9 @@ class Computer:
         """
         which = self._which
         kinds = [(which[task.client], task.version, task.wanted) for task in tasks]
-        settings = {kind: self._settings(*kind).model_dump_json() for kind in {*kinds}}
+        settings = dict.fromkeys(kinds, "")
+        if len(settings) > 1:
+            settings = {k: self._settings(*k).model_dump_json() for k in settings}
         groups: dict[str, list[int]] = {}
         for place, kind in enumerate(kinds):
             groups.setdefault(settings[kind], []).append(place)

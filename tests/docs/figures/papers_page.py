@@ -19,7 +19,7 @@ SAID = (  # settings, names, and years
     r"exit code is 1|1,797 real|1,347 to train and 450 to test|2,410 parameters",
     r"[Tt]op-\d %|random-\d %|percentile (?:of )?[\d.]+|99\.7th|s = [\d.]+",
     r"\d+ bits|\d+ a round|\d+ local steps|[\d,]+ rounds|\d+ clients|\d+ versions",
-    r"Dirichlet \.3|120,000 events|69 deliberately|balance within \.01",
+    r"Dirichlet \.3|120,000 events|93 deliberately|balance within \.01",
     r"0 violations|100 and more|than 50 clients|CIFAR-100|claimed in",
 )
 SETTINGS = {
