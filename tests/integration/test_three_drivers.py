@@ -180,7 +180,7 @@ def test_all_three_reach_equal_models_where_nobody_waits(
 ) -> None:
     versions, rng = 8, random.Random(7)
     order = rng.choices(range(len(NODES)), weights=[1, 3, 6, 9], k=versions * buffer)
-    algorithm = {**algorithm, "buffer": buffer}
+    algorithm = {**algorithm, "buffer": buffer, "places": buffer}
     real = federation(algorithm=algorithm, app=FLOWER, stop={"versions": versions})
     served_in_order(real, order)
     taken = decided(real.run)

@@ -215,10 +215,14 @@ def test_a_node_that_disconnects_makes_room(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_comes_after_the_patience_still_counts(tmp_path: Path) -> None:
-    def delay(node: int, nth: int) -> float:
+    def once(node: int, nth: int) -> float:
         return 40.0 if (node, nth) == (NODES[0], 0) else 3.0
 
-    for name, mods in (("mod", ()), ("plain", PLAIN)):
+    def in_turn(node: int, nth: int) -> float:
+        """A node answers one message after the other, the first one after 40 s."""
+        return max(3.0, 40.0 - 7.0 * nth) if node == NODES[0] else 3.0
+
+    for name, mods, delay in (("mod", (), once), ("plain", PLAIN, in_turn)):
         grid = grid_of(*mods, delay=delay)
         settings = {**EXACT, "staleness_limit": 100}
         started(grid, tmp_path / name, versions=20, buffer=3, timeout=10.0, **settings)
