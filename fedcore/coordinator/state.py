@@ -223,7 +223,8 @@ class ServerState:
             rows: the values of those updates that are rows of a stack.
         """
         aggregator, config = self.algorithm.aggregator, self.algorithm.config
-        samples = [*map(config.counted, [update.samples for update in updates])]
+        counted = {n: config.counted(n) for n in {each.samples for each in updates}}
+        samples = [counted[update.samples] for update in updates]
         if rows and aggregator.fold is not None:
             shares = [w * n for w, n in zip(weights, samples, strict=True)]
             self.buffer = aggregator.fold(self.buffer, rows, shares)
