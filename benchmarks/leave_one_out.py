@@ -43,7 +43,7 @@ SPLITS, MODELS = ("labels", "sizes"), ("linear", "mlp")
 
 
 def parts(split: str, seed: int) -> Sequence[Indices]:
-    """The rows of each client."""
+    """Returns the rows of the digits for each client, in the order of the clients."""
     _, y = digits("train")
     if split == "labels":
         return dirichlet(y, clients=CLIENTS, alpha=0.5, seed=seed)
@@ -131,7 +131,7 @@ def compare(recipe: str, split: str, model: str, versions: int, seed: int) -> An
 
 
 def summary(rows: Sequence[Any]) -> Iterable[str]:
-    """The lines of the report."""
+    """Yields lines that tell how well rankings by replay agree with retraining."""
     for versions in VERSIONS:
         for recipe in RECIPES:
             some = [

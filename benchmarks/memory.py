@@ -60,12 +60,12 @@ workload = TorchWorkload(
 
 
 def layers_of(megabytes: float) -> int:
-    """How many layers a model of about this size has."""
+    """Returns how many layers a model of so many megabytes has, one at least."""
     return max(1, round(megabytes * 1e6 / (4 * LAYER * LAYER)))
 
 
 def nbytes_of(layers: int) -> int:
-    """The bytes of such a model."""
+    """Returns the bytes of a model of so many layers in float32."""
     return 4 * (layers * (LAYER + 1) * LAYER + 2 * (LAYER + 1))
 
 

@@ -14,7 +14,7 @@ from fedcore.typing import Array
 # Big enough to amortise a call, small enough for a core's L2 cache.
 BLOCK = 1 << 16
 LARGE = 1 << 22  # values: of so many, no copy is made where parts of them will do
-_PART = 1 << 18  # values of a large vector that are summed at a time
+PART = 1 << 18  # values of a large vector that are summed or changed at a time
 _SAMPLE = 1 << 13  # values that a threshold is guessed from
 _MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 number without its sign
 
@@ -264,7 +264,7 @@ def norms_of(combined: Callable[[Array, Array], Array], x: Array, y: Array) -> A
 
 
 def _parts(dim: int) -> Iterator[slice]:
-    return (slice(at, at + _PART) for at in range(0, dim, _PART))
+    return (slice(at, at + PART) for at in range(0, dim, PART))
 
 
 def _norm_of_parts(parts: Iterable[Any]) -> float:

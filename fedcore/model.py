@@ -94,11 +94,11 @@ class _NoRoom:
     room_D: Vector | None = None
 
     def difference(self, start_D: Array, end_D: Array) -> Array:
-        """Returns start - end."""
+        """Returns start - end, the update of a task, shape (D,)."""
         return start_D - end_D
 
     def free(self) -> None:
-        """Does nothing."""
+        """Does nothing: the model keeps no memory for another task."""
 
 
 NO_ROOM: HasRoom = _NoRoom()

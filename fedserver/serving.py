@@ -156,6 +156,7 @@ def _catch_signals(server: Server) -> None:
     """Has SIGTERM and Ctrl-C stop the server, in every phase from here on."""
     loop = asyncio.get_running_loop()
     for which in (signal.SIGTERM, signal.SIGINT):
+        # Windows has no such handlers, and other threads get no signals.
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(which, server.interrupt)
 

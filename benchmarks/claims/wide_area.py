@@ -74,7 +74,7 @@ class Reached(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The same of all seeds."""
+    """The figures of a way over several seeds, each with a value for every seed."""
 
     kilobytes: Cell
     seconds: Cell

@@ -26,7 +26,7 @@ class Picture:
         self._live = Live(console=console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
-        """Begins to draw."""
+        """Starts to draw, four times a second."""
         self._live.start()
         return self
 
@@ -51,11 +51,11 @@ class Lines:
         self._due = clock()
 
     def __enter__(self) -> Self:
-        """Nothing is to be done."""
+        """Returns itself; lines need no preparation."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is to be done."""
+        """Leaves the lines as they are; an error passes on."""
 
     def show(self, events: Events, diary: Sequence[str], nbytes: int) -> None:
         """Writes what is new in the diary, and the progress every few seconds."""

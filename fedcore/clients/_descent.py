@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.arrays import BLOCK, LARGE, array_namespace, is_numpy
+from fedcore.arrays import BLOCK, LARGE, PART, array_namespace, is_numpy
 from fedcore.kernels import AdamStep, adam, add_pull
 from fedcore.typing import Array, Indices
 
 TINY = 1e-6  # added to a norm before it divides, as torch.nn.utils.clip_grad_norm_ does
-PART = 1 << 18  # values of a large model that are changed at a time
 _TOGETHER = 2 * BLOCK  # values that a step goes over at a time; fewer are more calls
 _FOLLOWED = 100_000  # steps that an effort is computed from, one by one
 

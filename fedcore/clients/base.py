@@ -286,7 +286,7 @@ class ClientAlgorithmConfig(Method):
 
     @property
     def uses_place(self) -> bool:
-        """Whether it depends on which client trains."""
+        """Whether :meth:`placed` returns anything but what the client kept."""
         return type(self).placed is not ClientAlgorithmConfig.placed
 
     def placed(self, kept: State, place: Place) -> State:

@@ -66,7 +66,7 @@ class IndexedSamples:
     collate: Collate | None = None
     """The user's own; None: samples are pairs (x, y) of one shape, to be stacked."""
     stack: Collate = stack_pairs
-    """Stacks such pairs."""
+    """Makes a batch (x, y) of a list of pairs (x, y), where there is no collate."""
     ahead: "ReadAhead | None" = None
     """Reads batches in other processes; None: they are read in this one."""
 

@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,9 @@ def stopping(server: Served) -> threading.Thread:
     return thread
 
 
-def beating(closed: threading.Event) -> Iterator[pb.Beat]:
+def beating(closed: threading.Event, every: float = 0.05) -> Iterator[pb.Beat]:
     """Heartbeats until the test closes them."""
-    while not closed.wait(0.05):
+    while not closed.wait(every):
         yield pb.Beat()
 
 
@@ -72,23 +73,30 @@ def test_an_open_upload_is_finished_before_the_server_ends(server: Served) -> No
         assert server.state.version == 1
 
 
+@contextmanager
+def stalled_upload(server: Served) -> Iterator[Any]:
+    """An update of which nothing but the header comes while the block lasts."""
+    never = threading.Event()
+    with Peer(server.address) as peer:
+        peer.pull()
+        header = header_frame(peer.header(GOOD))
+
+        def frames() -> Iterator[bytes]:
+            yield header
+            never.wait(CALL)
+
+        push = peer.stub.push.future(frames(), timeout=CALL)
+        until(lambda: server.server._service.pushes._uploads._open, "it has begun")
+        yield push
+        never.set()
+
+
 def test_an_upload_that_stalls_does_not_keep_the_server(tmp_path: Path) -> None:
     with served(tmp_path, timeouts={"drain": 0.1}) as server:
-        never = threading.Event()
-        with Peer(server.address) as peer:
-            peer.pull()
-            header = header_frame(peer.header(GOOD))
-
-            def frames() -> Iterator[bytes]:
-                yield header
-                never.wait(CALL)
-
-            push = peer.stub.push.future(frames(), timeout=CALL)
-            until(lambda: server.server._service.pushes._uploads._open, "it has begun")
+        with stalled_upload(server) as push:
             server.stop()
             with pytest.raises(grpc.RpcError):
                 push.result()
-            never.set()
         assert server.error is None
 
 

@@ -5,12 +5,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fedwire.frames import header_frame
 from fedwire.v1 import federation_pb2 as pb
 
 import fedserver.children
@@ -18,17 +16,12 @@ import fedserver.evaluations
 from fedcore.coordinator.records import Evaluated, Leased
 from fedserver.children import keep_evaluating
 from fedserver.evaluations import EvaluationTimes
+from tests.fedserver.test_ends import beating, stalled_upload
 from tests.peer import CALL, Peer, packed
 from tests.served import ones, served, settings, until
 
 GOOD = packed(ones())
 LONG = 600.0
-
-
-def beating(closed: threading.Event, every: float = 0.05) -> Iterator[pb.Beat]:
-    """Heartbeats until the test closes them."""
-    while not closed.wait(every):
-        yield pb.Beat()
 
 
 def ending(**timeouts: float) -> dict[str, Any]:
@@ -133,17 +126,7 @@ def test_the_last_evaluation_may_take_ten_times_the_longest_before_it() -> None:
 
 def test_a_second_signal_cuts_the_time_for_open_uploads_short(tmp_path: Path) -> None:
     with served(tmp_path, timeouts={"drain": LONG}) as server:
-        never = threading.Event()
-        with Peer(server.address) as peer:
-            peer.pull()
-            header = header_frame(peer.header(GOOD))
-
-            def frames() -> Iterator[bytes]:
-                yield header
-                never.wait(CALL)
-
-            push = peer.stub.push.future(frames(), timeout=CALL)
-            until(lambda: server.server._service.pushes._uploads._open, "it has begun")
+        with stalled_upload(server) as push:
             interrupt = server.server.interrupt
             server._loop.call_soon_threadsafe(interrupt)
             until(server.progress.not_ready, "it drains")
@@ -151,7 +134,6 @@ def test_a_second_signal_cuts_the_time_for_open_uploads_short(tmp_path: Path) ->
             server._loop.call_soon_threadsafe(interrupt)
             until(lambda: server.ended, "the server ends", 10.0)
             assert push.exception() is not None
-            never.set()
         assert server.error is None
 
 
