@@ -177,9 +177,10 @@ class Published:
     def nothing_new(self, held: Held | None) -> Patch:
         """No bytes for a client that gets no task; its next task brings what is new.
 
-        A client without a model, or with one that it had to drop, gets the newest one.
+        A client without a model, with one that it had to drop, or with one that was
+        never published under this name, gets the newest one.
         """
-        if held is None or not held.digest or held.version > self.version:
+        if held is None or not held.digest or self._denies(held):
             return self.patch(held)
         return Patch(
             kind="none",
@@ -196,6 +197,17 @@ class Published:
             return True
         place = held.version - self.ring[0].version
         return place >= 0 and is_named(self.ring[place].digest, held.digest)
+
+    def _denies(self, held: Held) -> bool:
+        """Whether this history has another model, or none, under the name of this one.
+
+        The server may have been set back unseen. Of a version before the ring nobody
+        knows the digest any more, so it is believed until its client gets a task.
+        """
+        if not 0 <= held.version <= self.version:
+            return True
+        is_kept = held.version == 0 or held.version >= self.ring[0].version
+        return is_kept and not self._knows(held)
 
     def _smallest(self, start: int) -> Patch:
         full, replay = self._full(), self._replay(start)

@@ -806,6 +806,7 @@ class World:
                 self._drain_network()
                 self.do_pull(i, 0)
                 self._drain_network()
+            self._make_room()
             self._end_rounds()
             arrived = all(self._arrived(client) for client in self.clients)
             quiet = quiet + 1 if arrived and before == self.server.durable_epoch else 0
@@ -825,6 +826,16 @@ class World:
         held = [client.participant.state.held for client in self.clients]
         if any(each is None or each.version != newest for each in held):
             raise ViolationError(f"drain: not all hold version {newest}, but {held}")
+
+    def _make_room(self) -> None:
+        """While a message waits for a place in the next version, others train."""
+        if self.setting.synchronous or all(
+            client.participant.state.pending is None for client in self.clients
+        ):
+            return
+        for i in range(len(self.clients)):
+            self.do_begin(i, 1)
+            self.do_finish(i, 1)
 
     def _end_rounds(self) -> None:
         """Nobody trains any more, so who leaves a cohort waits for nobody."""
