@@ -163,7 +163,7 @@ def test_no_patch_is_larger_than_the_model(downlink: CompressorConfig | None) ->
 def test_whoever_holds_something_else_gets_the_whole_model(
     held: Held | None, find: Callable[[Published, Held | None], Patch]
 ) -> None:
-    """With a task or without one; the model of a history that is gone may have its name."""
+    """Whether it gets a task or not; a history that is gone may have used the name."""
     story = Story(TopK(ratio=0.02))
     story.step(3)
     patch = find(story.published, held)
