@@ -37,8 +37,9 @@ static void measure(Layer *at, const Shape *is) {
     if (at->wide % 512 == 0) at->wide += GROUP;
 }
 
-/* Gives every array its place in the memory. */
-static void arrange(Room *room, const Network *network, const Rule *by, size_t batch) {
+/* Gives every array that is needed its place in the memory. */
+static void arrange(Room *room, const Network *network, const Rule *by,
+                    const Models *of, size_t batch) {
     size_t count = room->count = network->layers, widest = 0, at_w[MOST_LAYERS];
     size_t high = rounded(batch, GROUP), groups = high / GROUP;
     room->taken = room->values = 0;
@@ -69,11 +70,12 @@ static void arrange(Room *room, const Network *network, const Rule *by, size_t b
     room->ends[1] = floats(room, groups * widest);
     room->w = floats(room, room->values);
     room->g = floats(room, room->values);
-    room->v = floats(room, room->values);
-    room->start = floats(room, room->values);
-    room->drift = floats(room, room->values);
-    room->trained = floats(room, room->values);
-    if (by->adaptive) room->s = floats(room, room->values);
+    if (of->velocity || by->momentum != 0 || by->adaptive)
+        room->v = floats(room, room->values);
+    if (of->squares || by->adaptive) room->s = floats(room, room->values);
+    if (by->pull != 0 || by->period) room->start = floats(room, room->values);
+    if (by->drifts) room->drift = floats(room, room->values);
+    if (of->trained) room->trained = floats(room, room->values);
     for (size_t l = 0; room->memory && l < count; l++) {
         Layer *at = &room->layers[l];
         size_t end = l + 1 < count ? at_w[l + 1] : room->values;
@@ -86,14 +88,15 @@ static void arrange(Room *room, const Network *network, const Rule *by, size_t b
     }
 }
 
-static int furnish(Room *room, const Network *network, const Rule *by, size_t batch) {
+static int furnish(Room *room, const Network *network, const Rule *by,
+                   const Models *of, size_t batch) {
     memset(room, 0, sizeof *room);
-    arrange(room, network, by, batch);
+    arrange(room, network, by, of, batch);
     char *memory = calloc(1, room->taken + 64);
     if (!memory) return 0;
     size_t over = (size_t)((uintptr_t)memory % 64);
     room->memory = memory + (over ? 64 - over : 0);
-    arrange(room, network, by, batch);
+    arrange(room, network, by, of, batch);
     room->memory = memory;
     return 1;
 }
@@ -254,7 +257,7 @@ INLINE double descend_one(const Room *room, const Rule *by, const Samples *sampl
 int DESCEND(const Network *network, const Rule *by, const Samples *samples,
             size_t clients, const Models *models, double *losses) {
     Room room;
-    if (!furnish(&room, network, by, samples->batch)) return 0;
+    if (!furnish(&room, network, by, models, samples->batch)) return 0;
     Models of = *models;
     if (of.trained) {
         spread(&room, of.trained, room.trained - room.w);

@@ -101,45 +101,48 @@ INLINE void adapt(const Room *room, const Rule *by, const Step *step) {
     }
 }
 
-/* Takes a step with the gradient in g. */
+/* Adds what pulls the weights to their anchor, or to 0, to the gradient. */
+INLINE void attract(const Room *room, float pull, float decay) {
+    for (size_t i = 0; pull != 0 && i < room->values; i += LANES) {
+        Floats w = *(const Floats *)(room->w + i);
+        *(Floats *)(room->g + i) +=
+            pull * (w - *(const Floats *)(room->start + i)) + decay * w;
+    }
+    for (size_t i = 0; pull == 0 && decay != 0 && i < room->values; i += LANES)
+        *(Floats *)(room->g + i) += decay * *(const Floats *)(room->w + i);
+}
+
+/* Turns gradients into steps with momentum. */
+INLINE void gain(const Room *room, float momentum, int nesterov) {
+    for (size_t i = 0; i < room->values; i += LANES) {
+        Floats *g = (Floats *)(room->g + i), *v = (Floats *)(room->v + i);
+        *v = *g + *v * momentum;
+        if (nesterov)
+            *g += *v * momentum;
+        else
+            *g = *v;
+    }
+}
+
+/* Takes a step with the gradient in g. Each loop is short, and only runs if needed. */
 INLINE void update(const Room *room, const Rule *by, const Step *step, int masked) {
-    const float lr = (float)step->lr, momentum = (float)by->momentum;
-    const float later = by->decoupled ? (float)by->weight_decay : 0;
-    const float decay = by->decoupled ? 0 : (float)by->weight_decay;
-    const float pull = (float)by->pull;
+    const float lr = (float)step->lr, decay = (float)by->weight_decay;
     for (size_t i = 0; masked && i < room->values; i += LANES)
         keep((Floats *)(room->g + i), room->trained + i);
     clip(room, by);
     for (size_t i = 0; by->drifts && i < room->values; i += LANES)
         *(Floats *)(room->g + i) += *(const Floats *)(room->drift + i);
+    attract(room, (float)by->pull, by->decoupled ? 0 : decay);
     if (by->adaptive) {
-        for (size_t i = 0; (pull != 0 || decay != 0) && i < room->values; i += LANES) {
-            Floats w = *(const Floats *)(room->w + i);
-            *(Floats *)(room->g + i) +=
-                pull * (w - *(const Floats *)(room->start + i)) + decay * w;
-        }
         adapt(room, by, step);
+        if (by->decoupled) attract(room, 0, decay);
+    } else if (by->momentum != 0) {
+        gain(room, (float)by->momentum, by->nesterov);
     }
-    for (size_t i = 0; i < room->values; i += LANES) {
-        Floats *w = (Floats *)(room->w + i), *v = (Floats *)(room->v + i);
-        Floats change = *(const Floats *)(room->g + i);
-        if (by->adaptive) {
-            if (later != 0) change += later * *w;
-        } else {
-            if (pull != 0)
-                change += pull * (*w - *(const Floats *)(room->start + i)) + decay * *w;
-            else if (decay != 0)
-                change += decay * *w;
-            if (momentum != 0) {
-                Floats g = change;
-                change += *v * momentum;
-                *v = change;
-                if (by->nesterov) change = g + change * momentum;
-            }
-        }
-        if (masked) keep(&change, room->trained + i);
-        *w -= change * lr;
-    }
+    for (size_t i = 0; masked && i < room->values; i += LANES)
+        keep((Floats *)(room->g + i), room->trained + i);
+    for (size_t i = 0; i < room->values; i += LANES)
+        *(Floats *)(room->w + i) -= *(const Floats *)(room->g + i) * lr;
 }
 
 #endif
