@@ -8,7 +8,7 @@ update may be (``staleness_limit``).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
@@ -185,6 +185,12 @@ class AlgorithmConfig(Method):
     def counted(self, samples: int) -> float:
         """n, the number of samples that an update counts for."""
         return count_samples(samples, self.weigh_by, self.samples_cap)
+
+    def counted_each(self, samples: Sequence[int]) -> Sequence[float]:
+        """The numbers of samples that these updates count for."""
+        if self.weigh_by == "updates" or self.samples_cap:
+            return [self.counted(each) for each in samples]
+        return samples
 
     def most_steps(
         self, samples: int, version: int, own: ClientAlgorithmConfig | None = None

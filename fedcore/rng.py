@@ -9,7 +9,7 @@ a replay. Streams that a peer has to reproduce (the support of ``random_k``) use
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import count as count_from
 
 import numpy as np
@@ -17,10 +17,16 @@ import numpy.typing as npt
 
 _STEP, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 _FACTOR_1, _FACTOR_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_GOLDEN, _MIX_1, _MIX_2 = np.uint64(_STEP), np.uint64(_FACTOR_1), np.uint64(_FACTOR_2)
+_GOLDEN = np.uint64(_STEP)
+_MIX = tuple(  # shifts and factors
+    (np.uint64(shift), np.uint64(factor))
+    for shift, factor in ((30, _FACTOR_1), (27, _FACTOR_2))
+)
+_LAST_SHIFT = np.uint64(31)
 _WEYL = np.uint32(0x9E3779B9)
 _NOISE_1 = np.uint32(0x21F0AAAD)
 _NOISE_2 = np.uint32(0xD35A2D97)
+_AHEAD = 128  # words that are drawn at once where nobody knows how many are needed
 _CHUNK = 1 << 14  # words; two arrays of them fit a core's L2 cache
 
 Words = npt.NDArray[np.uint64]
@@ -61,7 +67,9 @@ class Key:
 
     def words(self) -> Iterator[int]:
         """The words of :func:`bits` for this key's seed, one after the other."""
-        return map(partial(word, self.seed()), count_from())
+        seed = np.array(self.seed(), np.uint64)
+        for start in count_from(0, _AHEAD):
+            yield from bits(seed, start, _AHEAD).tolist()
 
 
 def seeds(key: Key | Sequence[Key]) -> Words:
@@ -78,23 +86,21 @@ def bits(seed: Words, start: int, count: int) -> Words:
     Generators", OOPSLA 2014) in counter form: word i is mix(seed + (i+1)·golden).
     """
     counter = np.arange(start + 1, start + count + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        counter *= _GOLDEN
-        z: Words = seed[..., np.newaxis] + counter
-        shifted = np.empty_like(z)
-        for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
-            np.right_shift(z, np.uint64(shift), out=shifted)
-            z ^= shifted
-            z *= factor
-        np.right_shift(z, np.uint64(31), out=shifted)
+    counter *= _GOLDEN  # modulo 2^64, as all sums and products of arrays are
+    z: Words = seed[..., np.newaxis] + counter
+    shifted = np.empty_like(z)
+    for shift, factor in _MIX:
+        np.right_shift(z, shift, out=shifted)
         z ^= shifted
+        z *= factor
+    np.right_shift(z, _LAST_SHIFT, out=shifted)
+    z ^= shifted
     return z
 
 
 def words(seed_K: Words, place_K: npt.NDArray[np.int64]) -> Words:
     """One word of each seed's stream, the one at its place: elementwise, shape (K,)."""
-    with np.errstate(over="ignore"):
-        return bits(seed_K + place_K.astype(np.uint64) * _GOLDEN, 0, 1)[..., 0]
+    return bits(seed_K + place_K.astype(np.uint64) * _GOLDEN, 0, 1)[..., 0]
 
 
 def word(seed: int, place: int) -> int:

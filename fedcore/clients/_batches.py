@@ -10,6 +10,7 @@ from fedcore.typing import Counts, Indices
 
 _LAST = np.iinfo(np.uint64).max
 _PASSES = 1 << 40  # words of a seed's stream that each shuffle, or each step, may take
+_SMALL = 2048  # words that are sorted in less time than two groups of clients take
 _FEW = 4  # times the samples that are needed: of more, only those are sorted
 
 
@@ -47,7 +48,7 @@ def shuffled_batches(
     passes_N = -(-steps_N // per_pass_N)
     width = min(batch, int(samples_N.max()))
     rows_NSB = np.zeros((len(samples_N), len(step_S), width), np.int64)
-    for some in _alike(samples_N):
+    for some in _alike(samples_N, int(passes_N.max())):
         steps, passes = int(steps_N[some].max()), int(passes_N[some].max())
         order_PNn = _shuffles(samples_N[some], seeds_N[some], passes, steps * batch)
         narrow = min(batch, int(samples_N[some].max()))
@@ -87,12 +88,15 @@ def draws(seeds_N: Words, step: int, count: int) -> npt.NDArray[np.float64]:
     return words * np.float64(2.0**-53)
 
 
-def _alike(samples_N: Counts) -> list[Indices | slice]:
+def _alike(samples_N: Counts, passes: int) -> list[Indices | slice]:
     """Groups clients whose numbers of samples differ by less than a factor of 2.
 
     A group is shuffled as one array as wide as its largest client, in as many passes as
     its smallest one needs, so clients of 25 and of 46,251 samples are shuffled apart.
+    Where that array is small for all of them, they are one group.
     """
+    if len(samples_N) * int(samples_N.max()) * passes <= _SMALL:
+        return [slice(None)]
     power_N = np.frexp(samples_N)[1]
     powers = np.unique(power_N)
     if len(powers) == 1:

@@ -101,6 +101,8 @@ class LocalConfig(ClientAlgorithmConfig):
         Raises:
             ConfigError: no tensor has such a name, or none is left to train.
         """
+        if not self.frozen:
+            return ()
         names = [tensor.name for tensor in model.tensors]
         for pattern in self.frozen:
             if not any(fnmatchcase(name, pattern) for name in names):

@@ -166,7 +166,8 @@ class Leases:
     def arrive(self, cid: str) -> None:
         """A client waits for a task; it has stopped whatever it did before."""
         self.present[cid] = self.known[cid] = None
-        self._silent.pop(cid, None)
+        if self._silent:
+            self._silent.pop(cid, None)
         keeps_place = cid in self.busy and self._free_of(cid) is not None
         self.waiting.pop(cid, None)
         self.waiting[cid] = None
@@ -198,7 +199,9 @@ class Leases:
 
     def deliver(self, cid: str) -> None:
         """A client has finished its task with an update, which joins this version."""
-        lease, times = self._stop(cid), self.delivered.get(cid, 0) + 1
+        if self._in_turn or self._clocks is not None or cid not in self.present:
+            self._note_sign(cid)
+        lease, times = self._free_of(cid), self.delivered.get(cid, 0) + 1
         if lease is not None and self._synchronous:
             self.delivered[cid] = times  # a client that trains has no other place
         else:
@@ -223,7 +226,8 @@ class Leases:
 
     def fail(self, cid: str) -> None:
         """A client has finished its task without an update."""
-        self._stop(cid)
+        self._note_sign(cid)
+        self._free_of(cid)
         if cid in self.waiting:  # it has asked again before this was told
             self._place(cid)
         else:
@@ -265,12 +269,11 @@ class Leases:
             self._free.update(held)
             self._divide()
             return
-        others = chain(self._members, self._invited)
-        back = chain(delivered, (cid for cid in others if cid not in delivered))
+        back = dict.fromkeys(chain(delivered, self._members, self._invited))
         self._members, self._tried, self._invited, self._ready = {}, {}, {}, {}
-        present, busy, silent = self.present, self.busy, self._silent
+        present, out = self.present, self.busy.keys() | self._silent.keys()
         for cid in back:
-            if cid in present and cid not in busy and cid not in silent:
+            if cid in present and cid not in out:
                 self._fresh[cid] = None
         self.busy = dict.fromkeys(self.busy)
         self._training = 0
@@ -300,7 +303,7 @@ class Leases:
             for pool in (self._fresh, self._tried):
                 if pool and (room := self._room(accepted)) > 0:
                     self._invite(pool, version, room)
-            chosen = list(self._ready) if self._ready else ()
+            chosen, self._ready = self._ready, {}
         else:
             chosen = self._next_in_line()
         return [self._lease(cid, version) for cid in chosen]
@@ -407,12 +410,8 @@ class Leases:
 
     # ------------------------------------------------------------------ changes
 
-    def _stop(self, cid: str) -> Lease | None:
-        """Notes that a client has finished its task, and is here.
-
-        Returns:
-            Its lease, unless that had ended.
-        """
+    def _note_sign(self, cid: str) -> None:
+        """Notes that a client is here, and has finished its task."""
         if cid not in self.present:
             self.present[cid] = self.known[cid] = None
             self._divide()
@@ -421,7 +420,6 @@ class Leases:
             self.present[cid] = None
         if self._clocks is not None:
             self._clocks.tick(cid)
-        return self._free_of(cid)
 
     def _free_of(self, cid: str) -> Lease | None:
         """Ends what a client trains; returns its lease, unless that had ended."""
@@ -564,8 +562,7 @@ class Leases:
         del self.waiting[cid]
         if self._synchronous:
             self._members[cid] = None
-            self._invited.pop(cid, None)
-            self._ready.pop(cid, None)
+            del self._invited[cid]
         else:
             del self._free[cid]
         if self._clocks is not None:

@@ -238,17 +238,16 @@ class Rounds:
         leases, state = self.leases, self.state
         leases.deliver(cid)
         self._delivered += 1
-        pending = state.count + self._delivered
-        if (
+        pending, last = state.count + self._delivered, self.stop.updates
+        version = state.published.version
+        return (
             pending >= self._buffer
-            or state.published.version - base > state.limit
             or not self._may_wait
+            or (base != version and version - base > state.limit)
             or state.closed is not None
+            or (last is not None and state.applied + pending >= last)
             or leases.is_complete
-        ):
-            return True
-        last = self.stop.updates
-        return last is not None and state.applied + pending >= last
+        )
 
     def enter(
         self, updates: Sequence[Update], at: Seconds, rows: Sequence[Row] = ()

@@ -4,6 +4,7 @@
 coordinator applies its decisions by the same methods.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
@@ -53,7 +54,7 @@ class ServerState:
         self.buffer = algorithm.aggregator.init(algorithm.spec.dim)
         self.count = 0
         self.samples = 0.0
-        self.entered: dict[str, int] = {}
+        self.entered = Counter[str]()
         """How many updates of each client are in the buffer."""
         self.learnt = Learnt(algorithm)
         self.roster = Roster()
@@ -223,8 +224,7 @@ class ServerState:
             rows: the values of those updates that are rows of a stack.
         """
         aggregator, config = self.algorithm.aggregator, self.algorithm.config
-        counted = {n: config.counted(n) for n in {each.samples for each in updates}}
-        samples = [counted[update.samples] for update in updates]
+        samples = config.counted_each([update.samples for update in updates])
         if rows and aggregator.fold is not None:
             shares = [w * n for w, n in zip(weights, samples, strict=True)]
             self.buffer = aggregator.fold(self.buffer, rows, shares)
@@ -255,9 +255,7 @@ class ServerState:
                 )
         self.samples = sum(samples, self.samples)  # in the order of arrival
         self.count += len(updates)
-        entered = self.entered
-        for update in updates:
-            entered[update.client] = entered.get(update.client, 0) + 1
+        self.entered.update([update.client for update in updates])
 
     def settings_of(self, cid: str) -> ClientAlgorithmConfig:
         """Returns a client's settings; the common ones if it never enrolled."""
@@ -301,7 +299,7 @@ class ServerState:
         self.published.publish(public_D, packed or None, message)
         self.applied += self.count
         self.buffer = self._next_buffer()
-        self.count, self.samples, self.entered = 0, 0.0, {}
+        self.count, self.samples, self.entered = 0, 0.0, Counter()
         self._remember_base()
         return packed
 
@@ -401,7 +399,7 @@ class ServerState:
         self.at, self.started = scalars["at"], scalars["started"]
         self.exact_D = arrays["exact"]
         self.count, self.samples = scalars["count"], scalars["samples"]
-        self.entered = dict(scalars.get("entered", {}))  # an older program had none
+        self.entered = Counter(scalars.get("entered"))  # an older program had none
         self.applied, self.evaluated = scalars["applied"], scalars["evaluated"]
         self.closed = scalars["closed"]
         self.paused = scalars.get("paused")

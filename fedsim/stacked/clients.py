@@ -6,13 +6,14 @@ Times come from the population, decisions from the rounds, and updates from the 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from fedcore.controllers import Assignment, joined
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.leases import Lease
-from fedcore.coordinator.rounds import Asked
+from fedcore.coordinator.rounds import NO_GRANTS, Asked
 from fedcore.errors import DivergedError, UserCodeError, WorkloadError
 from fedcore.pool import Pool
 from fedcore.protocol import Ack, Reply
@@ -49,6 +50,8 @@ from fedsim.stacked.run_log import RunLog
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Waiting, Work
 from fedsim.world import World
+
+_CID = attrgetter("cid")
 
 
 class StackedClients:
@@ -217,7 +220,10 @@ class StackedClients:
 
     def grant(self) -> None:
         """Starts the clients that wait and may train now."""
-        leases, declined, actions = self._rounds.grant(self._clock.now)
+        grants = self._rounds.grant(self._clock.now)
+        if grants is NO_GRANTS:
+            return
+        leases, declined, actions = grants
         if actions:
             self._world.carry_out_now([*actions])
         for record in declined:
@@ -237,45 +243,36 @@ class StackedClients:
         size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
-        overlaps = fates.overlaps
-        self._coordinator.evaluations.begin(*(lease.cid for lease in leases))
+        overlaps, holdings, sent = fates.overlaps, self._held, self._log.down
+        is_usual = self._controls is None and not self._is_measured
+        self._coordinator.evaluations.begin(*map(_CID, leases))
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
             queue.put_expiry(end, who, lease.number)
             evaluates = may_evaluate and self._evaluations.asks(cid, version)
-            held = self._held[who]
+            held = holdings[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
-                self._log.count(who, "down", codec, nbytes)
+                sent[codec].append((who, nbytes))
             if not fates.is_there[who]:
                 given = Given(now, version, kind, nbytes, 0, held)
                 messages.note_unfinished(who, given)
                 continue
-            self._held[who] = version
+            holdings[who] = version
             started[who] = task = started[who] + 1
             received = now + population.download(who, nbytes)
-            work, density, wanted = shares.get(who, 1.0), 1.0, None
-            is_fine = True
-            if self._controls is not None:
-                compare, kept = self._controls.compare, self._work.kept(who)
-                is_fine = self._goes_well(who, compare, public_D, kept)
-            if self._controls is not None or self._is_measured:
-                share, density, wanted = self._assigned(
-                    who, lease.given, received, nbytes
+            work, density, wanted = shares.get(who, 1.0) if shares else 1.0, 1.0, None
+            if not is_usual or evaluates or not data.samples[who]:
+                assigned = self._prepare(
+                    who, lease, received, nbytes, evaluates=evaluates
                 )
+                if assigned is None:
+                    tasks[who] = Given(now, version, kind, nbytes, 0, held)
+                    queue.put(received, FAILS, who)
+                    continue
+                share, density, wanted = assigned
                 work *= share
-            if is_fine and not data.samples[who]:
-                is_fine = self._goes_well(who, data.read)
-            if is_fine and evaluates:
-                prepare, kept = self._evaluations.prepare, self._work.kept(who)
-                is_fine = self._goes_well(who, prepare, version, public_D, kept)
-                if is_fine:
-                    queue.put(received, REPORTS, who)
-            if not is_fine:
-                tasks[who] = Given(now, version, kind, nbytes, 0, held)
-                queue.put(received, FAILS, who)
-                continue
             steps, effort = data.steps(who, version, work, wanted)
             duration, measured = population.compute(who, task, effort), None
             if self._is_measured:
@@ -300,6 +297,36 @@ class StackedClients:
             else:
                 queue.put(due, FINISHES, who)
 
+    def _prepare(
+        self, who: int, lease: Lease, received: Seconds, nbytes: int, *, evaluates: bool
+    ) -> Assignment | None:
+        """Assigns a task that is not like all others, or begins with user code.
+
+        Args:
+            who: the client.
+            lease: of the task; its ``given`` is what the server's controllers give.
+            received: when the model is there.
+            nbytes: of its patch.
+            evaluates: whether the client evaluates it.
+
+        Returns:
+            What all controllers give the task; None: the user's code failed.
+        """
+        given, controls, is_fine = lease.given, self._controls, True
+        public_D, kept = self._state.published.public_D, self._work.kept(who)
+        if controls is not None:
+            is_fine = self._goes_well(who, controls.compare, public_D, kept)
+            self._queue.put(received, RECEIVES, who)
+            given = joined(given, controls.assign(who, received, nbytes))
+        if is_fine and not self._data.samples[who]:
+            is_fine = self._goes_well(who, self._data.read)
+        if is_fine and evaluates:
+            prepare = self._evaluations.prepare
+            is_fine = self._goes_well(who, prepare, lease.version, public_D, kept)
+            if is_fine:
+                self._queue.put(received, REPORTS, who)
+        return given if is_fine else None
+
     def _asked(self, cid: str) -> Asked:
         """Returns what a client that waits says of itself."""
         who, device, plan = self._places[cid], None, None
@@ -323,15 +350,6 @@ class StackedClients:
     def acknowledged(self, cid: str, ack: Ack) -> None:
         """Simulated in stacks, no client pushes."""
         raise AssertionError(f"{cid} has pushed")
-
-    def _assigned(
-        self, who: int, given: Assignment, received: Seconds, nbytes: int
-    ) -> Assignment:
-        """What all controllers give a task; ``given`` is what the server's do."""
-        if self._controls is not None:
-            self._queue.put(received, RECEIVES, who)
-            given = joined(given, self._controls.assign(who, received, nbytes))
-        return given
 
     def _receive(self, who: int) -> None:
         """A model has reached a client, of which the controllers learn."""

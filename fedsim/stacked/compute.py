@@ -204,8 +204,8 @@ class Computer:
                 stack.own[row] = as_numpy(start_D) - as_numpy(updates.delta_ND[row])
         if not self._plain:
             self._encode(tasks, models, stack)
-        for row, sound in enumerate(stack.sound):
-            if not sound:
+        if not all(stack.sound):
+            for row in np.flatnonzero(np.logical_not(stack.sound)).tolist():
                 delta_D = as_numpy(stack.delta_ND[row])
                 stack.unusable[row] = why_unusable(self._algorithm.spec, delta_D)
         return stack

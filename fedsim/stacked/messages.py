@@ -9,7 +9,12 @@ from fedcore.participant import work_after
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays
 from fedcore.typing import JSON, Seconds
-from fedsim.stacked.pending_updates import Given, PendingUpdates, unfinished
+from fedsim.stacked.pending_updates import (
+    Entering,
+    Given,
+    PendingUpdates,
+    unfinished,
+)
 from fedsim.stacked.run_log import RunLog
 from fedsim.stacked.stack import Stack
 from fedsim.stacked.work import Work
@@ -39,7 +44,7 @@ class Messages:
             log: of tasks and decisions.
         """
         self._names, self._samples = names, samples
-        self._rounds, self._work, self._log = rounds, work, log
+        self._rounds, self._work, self._log, self._sent = rounds, work, log, log.up
         self._updates = PendingUpdates(rounds, log, names)
         count = len(names)
         self.seq = [0] * count
@@ -79,14 +84,17 @@ class Messages:
         Returns:
             Whether the server must decide now on all updates that have arrived.
         """
-        self._log.count(who, "up", stack.codec[row], stack.nbytes[row])
+        self._sent[stack.codec[row]].append((who, stack.nbytes[row]))
         self.arrivals[who] += 1
         if self.arrivals[who] > 1:
             return False
-        given, samples = self.tasks[who], self._samples[who]
-        folded = who in self._folded
-        self._updates.put(who, at, self.seq[who], given, samples, folded, stack, row)
-        return self._rounds.deliver(self._names[who], given.version)
+        name, seq, samples = self._names[who], self.seq[who], self._samples[who]
+        folded, given = who in self._folded, self.tasks[who]
+        base = given.version
+        self._updates.put(
+            Entering(who, name, at, seq, base, samples, folded, given, stack, row)
+        )
+        return self._rounds.deliver(name, base)
 
     @property
     def who_trained(self) -> set[int]:

@@ -37,19 +37,31 @@ class Given(NamedTuple):
 class Entering(NamedTuple):
     """An update that has arrived; to the server, an ``Update``."""
 
-    payload: Payload | None
-    base: int
-    samples: int
-    counts: Counts | None
     who: int
+    client: str  # its id
     at: Seconds
     seq: int
+    base: int
+    samples: int
+    folded: bool
     given: Given
     stack: Stack
     row: int
-    steps: int
-    folded: bool
-    client: str  # its id
+
+    @property
+    def payload(self) -> Payload | None:
+        """The message; None: the row of the stack."""
+        return self.stack.messages[self.row]
+
+    @property
+    def counts(self) -> Counts | None:
+        """The labels of the samples that were used."""
+        return self.stack.counts[self.row]
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return self.given.steps
 
     @property
     def loss(self) -> float:
@@ -78,34 +90,8 @@ class PendingUpdates:
         """How many there are."""
         return len(self._entering)
 
-    def put(
-        self,
-        who: int,
-        at: Seconds,
-        seq: int,
-        given: Given,
-        samples: int,
-        folded: bool,
-        stack: Stack,
-        row: int,
-    ) -> None:
+    def put(self, update: Entering) -> None:
         """Adds an update that has arrived."""
-        message, counts = stack.messages[row], stack.counts[row]
-        update = Entering(
-            message,
-            given.version,
-            samples,
-            counts,
-            who,
-            at,
-            seq,
-            given,
-            stack,
-            row,
-            given.steps,
-            folded,
-            self._names[who],
-        )
         self._entering.append(update)
 
     def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
@@ -115,11 +101,11 @@ class PendingUpdates:
         decisions = self._rounds.enter(entering, at, _rows(entering))
         refused, add = list[tuple[int, Verdict]](), self._log.add
         for update, decision in zip(entering, decisions, strict=True):
-            _, base, samples, counts, who, at, seq, given, stack, row, *_ = update
+            who, _, at, seq, base, samples, _, given, stack, row = update
             verdict, weight, staleness, _ = decision
             if verdict is not Verdict.ACCEPTED:
                 refused.append((who, verdict))
-            told = TallyRow(  # by position: by names takes twice the time
+            told = (  # the columns of TallyRow
                 who,
                 given.at,
                 at,
@@ -137,7 +123,7 @@ class PendingUpdates:
                 stack.loss[row],
                 stack.nbytes[row],
             )
-            add(told, counts)
+            add(told, stack.counts[row])
         return refused, self._rounds.advance()
 
     def clients(self) -> Iterator[int]:
@@ -167,10 +153,14 @@ class PendingUpdates:
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
         """What :meth:`dump` gave."""
         layout = self._rounds.algorithm.spec.sizes
-        for place, (who, at, seq, given, samples, *known, row) in enumerate(saved):
+        for place, (who, at, seq, told, samples, *known, row) in enumerate(saved):
+            given, name = Given.of(told), self._names[who]
             folded = bool(known and known[0])  # earlier versions did not say
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
-            self.put(who, at, seq, Given.of(given), samples, folded, stack, 0)
+            base = given.version
+            self.put(
+                Entering(who, name, at, seq, base, samples, folded, given, stack, 0)
+            )
 
 
 def unfinished(who: int, seq: int, given: Given) -> TallyRow:

@@ -1,7 +1,9 @@
 """What a clients leaves behind: what was decided, and which bytes travelled."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -17,29 +19,25 @@ _FLUSH_ROWS = 20_000
 _FLUSH_SECONDS = 1.0  # of real time
 
 
-class Moved:
-    """What clients have moved one way in one codec.
+Transfers = defaultdict[str, list[tuple[int, int]]]  # by codec: the client, and bytes
 
-    Transfers are put one behind the other and summed up now and then: a sum for each
-    client would be in no cache when its client comes again.
-    """
+
+class Moved:
+    """What each client has moved one way in one codec."""
 
     def __init__(self, count: int) -> None:
-        self.who: list[int] = []  # of each transfer
-        self.nbytes: list[int] = []
         self.transfers_N = np.zeros(count, np.int64)
         self.nbytes_N = np.zeros(count, np.int64)
 
-    def sum_up(self) -> None:
-        """By client."""
-        np.add.at(self.transfers_N, self.who, 1)
-        np.add.at(self.nbytes_N, self.who, self.nbytes)
-        self.who.clear()
-        self.nbytes.clear()
+    def add(self, transfers: list[tuple[int, int]]) -> None:
+        """Adds transfers, each of a client and its bytes."""
+        flat = np.fromiter(chain.from_iterable(transfers), np.int64)
+        np.add.at(self.transfers_N, flat[::2], 1)
+        np.add.at(self.nbytes_N, flat[::2], flat[1::2])
 
 
 class RunLog:
-    """The story of a clients, until it is written."""
+    """The story of the clients, until it is written."""
 
     def __init__(
         self,
@@ -49,6 +47,9 @@ class RunLog:
     ) -> None:
         """``place`` says which part of the data a client has: index and count."""
         self._world, self._names, self._place = world, names, place
+        self.up, self.down = Transfers(list), Transfers(list)
+        """What has travelled since it was summed up last: a sum for each client would
+        be in no cache when its client comes again."""
         self._moved: dict[tuple[Way, str], Moved] = {}  # by way and codec
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
@@ -72,14 +73,6 @@ class RunLog:
         self._world.carry_out_now([*actions])
         self._world.commit()
 
-    def count(self, who: int, way: Way, codec: str, nbytes: int) -> None:
-        """So many bytes have travelled."""
-        moved = self._moved.get((way, codec))
-        if moved is None:
-            moved = self._moved[way, codec] = Moved(len(self._names))
-        moved.who.append(who)
-        moved.nbytes.append(nbytes)
-
     def flush_if_due(self) -> None:
         """Writes now and then what has happened."""
         if (
@@ -94,9 +87,20 @@ class RunLog:
         if len(self._tally):
             record = self._tally.take(self._world.clock.now)
             self._world.carry_out_now([Persist(record=record)])
-        for moved in self._moved.values():
-            moved.sum_up()
+        self._sum_up("up", self.up)
+        self._sum_up("down", self.down)
         self._world.commit()
+
+    def _sum_up(self, way: Way, transfers: Transfers) -> None:
+        for codec, some in transfers.items():
+            self._lane(way, codec).add(some)
+        transfers.clear()
+
+    def _lane(self, way: Way, codec: str) -> Moved:
+        moved = self._moved.get((way, codec))
+        if moved is None:
+            moved = self._moved[way, codec] = Moved(len(self._names))
+        return moved
 
     def close(self) -> None:
         """Writes all that is left."""
@@ -127,5 +131,5 @@ class RunLog:
         """What :meth:`dump` gave."""
         self._world.forget_traffic(set(self._names))
         for way, codec, transfers, nbytes in saved:
-            moved = self._moved[way, codec] = Moved(len(self._names))
+            moved = self._lane(way, codec)
             moved.transfers_N[:], moved.nbytes_N[:] = transfers, nbytes

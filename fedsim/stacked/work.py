@@ -212,8 +212,9 @@ class Work:
             chosen = heapq.nsmallest(most, due, key=due.__getitem__)
             if needed not in chosen:
                 chosen[-1] = needed
-        tasks = [self._task(client, waiting[client]) for client in chosen]
-        models = {waiting[client].version: waiting[client].base_D for client in chosen}
+        given = [waiting[client] for client in chosen]
+        tasks = list(map(self._task, chosen, given))
+        models = {each.version: each.base_D for each in given}
         places, fits = self._computes.compute(tasks, models, self._most)
         for client, place in zip(chosen, places, strict=True):
             del waiting[client]

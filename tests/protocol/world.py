@@ -344,7 +344,8 @@ class World:
             push = pending.push
             self.bases[push.cid, push.seq, push.digest] = base
             name = (push.cid, push.seq, push.digest)
-            self.entitled.discard(name)  # of one that was not saved, it may be
+            for earlier in (self.entitled, self.farewells):
+                earlier.discard(name)  # of one that was not saved, it may be
             if is_honest and push.base == base:
                 self.entitled.add(name)
         self._end_of_transaction(
@@ -366,7 +367,9 @@ class World:
             pending = client.participant.state.pending
             if pending is not None and not client.has_flushed:
                 push = pending.push
-                self.farewells.add((push.cid, push.seq, push.digest))
+                name = (push.cid, push.seq, push.digest)
+                self.entitled.discard(name)
+                self.farewells.add(name)
             client.has_flushed |= client.participant.state.seq > seq
             self._end_of_transaction(client, b, f"{client.cid} flushes its memory")
 
