@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from fedcore.user_code import Interruption
+from fedcore.interruption import Interruption
 from fedrun.cli.command import log_printable
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -48,6 +48,10 @@ class Pool:
         """How many samples a client has."""
         return self._sizes[client]
 
+    def sizes(self, clients: Sequence[int]) -> Counts:
+        """How many samples each of these clients has."""
+        return np.array(list(map(self._sizes.__getitem__, clients)))
+
     def counts(self, client: int) -> Counts | None:
         """How often each class is among a client's samples, where that is known."""
         return self._counts.get(client)

@@ -100,7 +100,7 @@ def train_stack(
         raise NotStackableError(why)
     algorithm, count = config.build(), len(tasks.clients)
     steps_N = np.array(tasks.steps)
-    samples_N = np.array([pool.size(client) for client in tasks.clients])
+    samples_N = pool.sizes(tasks.clients)
     batches = algorithm.plan(samples_N, steps_N, tasks.seeds_N)
     reads: _Reads | None = None
     if pool.are_read(tasks.clients):

@@ -8,24 +8,16 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.interruption import Interruption
 from fedcore.typing import Seconds
 
 MOST_FAILURES = 5  # of the user's code in a row; then a client gives up
 AFTER_FAILURE: Seconds = 2.0  # to wait; doubled with each failure in a row
 LONGEST_WHY = 200  # characters of the reason why samples are left out
 LONG_TEXT = 2000  # characters of a traceback that are kept: its end says most
-
-
-class Interruption(KeyboardInterrupt):
-    """A person ends this process, by Ctrl-C or by a signal; raised by our handlers."""
-
-
-def interrupt(number: int, frame: object) -> NoReturn:
-    """Handles a signal by which a person ends this process."""
-    raise Interruption
 
 
 @contextmanager

@@ -28,8 +28,7 @@ def sync_database(file: Path) -> None:
     """Waits until all that a process before wrote to a SQLite database is on disk.
 
     A killed process may leave transactions that it did not sync. Their reader relies on
-    them: a message that they settle is not written again. SQLite itself syncs the name
-    of its log before it writes into it.
+    them: a message that they settle is not written again.
     """
     log = file.with_name(f"{file.name}-wal")
     if log.is_file():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedcore.errors import LatecomerError
-from fedrun.durable import make_private, sync_database
+from fedrun.durable import make_private, sync_database, sync_folder
 from fedrun.plain_files import require_regular
 
 # Python cannot decode the message of an error that quotes a damaged schema.
@@ -77,6 +77,9 @@ def connect_to_write(
                 f"{mode}; use a local disk"
             )
         db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        if durable:
+            db.execute("SELECT 1 FROM sqlite_master").fetchone()  # makes the log
+            sync_folder(file.absolute().parent)  # SQLite would ignore an error of it
     except BaseException:
         db.close()
         raise

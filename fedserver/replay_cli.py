@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fedcore.errors import ConfigError
 from fedcore.text import printable
-from fedcore.typing import JSON
 from fedrun.cli.command import (
     PATH,
     app_option,
@@ -18,7 +18,10 @@ from fedrun.cli.command import (
     set_option,
 )
 from fedrun.cli.plain_json import to_json
-from fedrun.results.tables import Table
+
+if TYPE_CHECKING:  # a command that does not need them starts sooner
+    from fedcore.typing import JSON
+    from fedrun.results.tables import Table
 
 
 @click.command(
@@ -98,7 +101,7 @@ def replay(
         click.echo(f"{write_page(found, page)}: the comparison", err=as_json)
 
 
-def _print(found: JSON, lines: Sequence[str], as_json: bool) -> None:
+def _print(found: "JSON", lines: Sequence[str], as_json: bool) -> None:
     """Prints a comparison, for a program or for a person."""
     if as_json:
         click.echo(to_json(found))
@@ -107,14 +110,14 @@ def _print(found: JSON, lines: Sequence[str], as_json: bool) -> None:
         click.echo(printable(line))
 
 
-def _ranking(table: Table) -> list[str]:
+def _ranking(table: "Table") -> list[str]:
     """The lines of a ranking, which leaves out a column for each class."""
     short = {name: own for name, own in table.items() if not name.startswith("recall_")}
     where = ["--page and --json also have the recall of each class"]
     return [*_rows(short), *(where if len(short) < len(table) else ())]
 
 
-def _rows(table: Table) -> list[str]:
+def _rows(table: "Table") -> list[str]:
     """The lines of a table: its head, and a line for each row."""
     cells = [[*table], *(map(_cell, row) for row in zip(*table.values(), strict=True))]
     texts = [[str(cell) for cell in row] for row in cells]

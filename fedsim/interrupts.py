@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Self
 
-from fedcore.user_code import Interruption
+from fedcore.interruption import Interruption
 
 
 class Interrupts:

@@ -6,15 +6,18 @@ agg = Σ λ_i·n_i·q_i / Σ n_i. Sums are taken in float32, in the order of arr
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
 
 from fedcore import payloads
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
-from fedcore.arrays import array_namespace, as_numpy, is_numpy, like
+from fedcore.arrays import array_namespace, as_numpy, like
 from fedcore.kernels import add_rows
 from fedcore.typing import Row, Vector
+
+_VALUES = itemgetter(0)  # of a row
 
 
 class WeightedMean(AggregatorConfig):
@@ -35,8 +38,11 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
 
 
 def _fold(sum_D: Vector, rows: Sequence[Row], shares: Sequence[float]) -> Vector:
-    # A resumed run has loaded NumPy arrays, wherever the other rows are.
-    if any(is_numpy(values_ND) for values_ND, _ in rows):
+    kinds = set(map(type, map(_VALUES, rows)))
+    if kinds == {np.ndarray}:
+        add_rows(rows, shares, sum_D)
+        return sum_D
+    if np.ndarray in kinds:  # a resumed run has loaded some, wherever the others are
         add_rows([(as_numpy(each), place) for each, place in rows], shares, sum_D)
         return sum_D
     rows_KD = array_namespace(rows[0][0]).stack([each[row] for each, row in rows])

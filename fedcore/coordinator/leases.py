@@ -142,7 +142,7 @@ class Leases:
         self.waiting: dict[str, None] = {}
         # None: the lease has ended, and the client trains on.
         self.busy: dict[str, Lease | None] = {}
-        self._training = 0  # leases that have not ended
+        self.training = 0  # leases that have not ended
         self._newest: dict[str, int] = {}  # the number of each client's newest lease
         self._silent: dict[str, None] = {}
         self.delivered: dict[str, int] = {}
@@ -165,11 +165,13 @@ class Leases:
 
     def arrive(self, cid: str) -> None:
         """A client waits for a task; it has stopped whatever it did before."""
-        self.present[cid] = self.known[cid] = None
-        if self._silent:
+        if cid not in self.present:
+            self.present[cid] = self.known[cid] = None
+        elif self._silent:
             self._silent.pop(cid, None)
         keeps_place = cid in self.busy and self._free_of(cid) is not None
-        self.waiting.pop(cid, None)
+        if cid in self.waiting:  # it is the last one now
+            del self.waiting[cid]
         self.waiting[cid] = None
         if self._clocks is not None:
             self._clocks.stop(cid)
@@ -256,7 +258,7 @@ class Leases:
             return False
         if self.busy.get(cid) is not None:
             self.busy[cid] = None
-            self._training -= 1
+            self.training -= 1
         self._fall_silent(cid)
         return True
 
@@ -276,7 +278,7 @@ class Leases:
             if cid in present and cid not in out:
                 self._fresh[cid] = None
         self.busy = dict.fromkeys(self.busy)
-        self._training = 0
+        self.training = 0
 
     def extend_cohort(self) -> None:
         """Ends all leases: too few have delivered, and others may take their places."""
@@ -287,7 +289,7 @@ class Leases:
         for cid in invited:
             self._place(cid)
         self.busy = dict.fromkeys(self.busy)
-        self._training = 0
+        self.training = 0
 
     def grant(self, version: int, accepted: int) -> list[Lease]:
         """Gives leases to the waiting clients that may train now.
@@ -346,12 +348,14 @@ class Leases:
             return bool(self._may_begin)
         if self._ready:
             return True
-        return bool(self._fresh or self._tried) and self._room(accepted) > 0
+        if not (self._fresh or self._tried):
+            return False
+        return self._room(accepted) > 0
 
     @property
     def is_complete(self) -> bool:
         """Whether nobody is left who can still deliver to the cohort's version."""
-        if not self._synchronous or self._training:
+        if not self._synchronous or self.training:
             return False
         return all(map(self._is_through, self.present))
 
@@ -387,7 +391,7 @@ class Leases:
             "numbers of leases were given": all(
                 0 < lease.number <= self._number for lease in held
             ),
-            "leases are counted": self._training == len(held),
+            "leases are counted": self.training == len(held),
             "silent clients are here, do not wait and are not invited": silent
             <= present - waiting - invited,
             "invited clients are here": invited <= present,
@@ -425,7 +429,7 @@ class Leases:
         """Ends what a client trains; returns its lease, unless that had ended."""
         lease = self.busy.pop(cid, None)
         if lease is not None:
-            self._training -= 1
+            self.training -= 1
         return lease
 
     def _place(self, cid: str) -> None:
@@ -493,7 +497,7 @@ class Leases:
         limit, waiting = self._concurrency, self._may_begin
         if limit is None:
             return list(waiting)
-        room = limit - self._training
+        room = limit - self.training
         if room <= 0 or not waiting:
             return ()
         return self._choose(waiting, room, self._key.fold_in(self._number))
@@ -502,7 +506,7 @@ class Leases:
 
     def _room(self, accepted: int) -> int:
         """How many more clients the cohort of this version takes."""
-        return self._cohort - self._training - len(self._invited) - accepted
+        return self._cohort - self.training - len(self._invited) - accepted
 
     def _is_through(self, cid: str) -> bool:
         """Whether a client that is here will deliver nothing more to this version."""
@@ -557,7 +561,7 @@ class Leases:
 
     def _lease(self, cid: str, version: int) -> Lease:
         self._number += 1
-        self._training += 1
+        self.training += 1
         lease = Lease(cid, version, self._number)
         del self.waiting[cid]
         if self._synchronous:
@@ -603,7 +607,7 @@ class Leases:
             cid: None if lease is None else Lease(cid, *lease)
             for cid, lease in saved["busy"]
         }
-        self._training = sum(lease is not None for lease in self.busy.values())
+        self.training = sum(lease is not None for lease in self.busy.values())
         self._newest = dict(saved["newest"])
         self.delivered, self._places = dict(saved["delivered"]), saved["places"]
         self._number, self.attempt = saved["number"], saved["attempt"]

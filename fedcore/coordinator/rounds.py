@@ -246,7 +246,7 @@ class Rounds:
             or (base != version and version - base > state.limit)
             or state.closed is not None
             or (last is not None and state.applied + pending >= last)
-            or leases.is_complete
+            or (not leases.training and leases.is_complete)
         )
 
     def enter(
@@ -288,7 +288,8 @@ class Rounds:
     ) -> None:
         """Adds the updates that are accepted to the buffer."""
         accepted, weights = updates, [decision.weight for decision in decisions]
-        if any(decision.verdict is not Verdict.ACCEPTED for decision in decisions):
+        usual = Verdict.ACCEPTED
+        if any(decision.verdict is not usual for decision in decisions):
             places = [
                 place
                 for place, decision in enumerate(decisions)

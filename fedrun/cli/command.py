@@ -17,8 +17,8 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
+from fedcore.interruption import interrupt
 from fedcore.text import brief, printable
-from fedcore.user_code import interrupt
 from fedrun.cli.exit_codes import exit_code
 from fedrun.json_lines import JsonFormatter
 

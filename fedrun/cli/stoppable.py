@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedcore.user_code import interrupt
+from fedcore.interruption import interrupt
 
 
 @contextmanager

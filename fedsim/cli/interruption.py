@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from fedcore.user_code import Interruption
+from fedcore.interruption import Interruption
 
 
 class Hint:

@@ -180,7 +180,7 @@ class Computer:
             [Place(*task.part, task.version) for task in tasks if task.part],
         )
         base_D: Array | list[Array] = models[first.version]
-        if self._own_views or any(task.version != first.version for task in tasks):
+        if self._own_views or len({task.version for task in tasks}) > 1:
             base_D = [
                 start_of(self._uplink_config, models[task.version], task.memory_D)
                 for task in tasks

@@ -114,14 +114,14 @@ class Messages:
 
     def hear(self, who: int) -> Verdict:
         """A client knows the verdict on its message."""
-        verdict = Verdict.ACCEPTED
+        accepted = verdict = Verdict.ACCEPTED
         if self._refused or self.shares:
             verdict = self._refused.pop(who, verdict)
             work, once = self.shares.pop(who, 1.0), self.arrivals[who] == 1
             left = work_after(verdict, work, sent_once=once)
             if left < 1.0:
                 self.shares[who] = left
-        if verdict is Verdict.ACCEPTED:
+        if verdict is accepted:
             if self._folded:
                 self._folded.discard(who)
         elif verdict.returns_mass and self._work.has_memory:

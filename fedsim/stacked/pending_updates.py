@@ -100,10 +100,11 @@ class PendingUpdates:
         at = entering[-1].at
         decisions = self._rounds.enter(entering, at, _rows(entering))
         refused, add = list[tuple[int, Verdict]](), self._log.add
+        accepted = Verdict.ACCEPTED
         for update, decision in zip(entering, decisions, strict=True):
             who, _, at, seq, base, samples, _, given, stack, row = update
             verdict, weight, staleness, _ = decision
-            if verdict is not Verdict.ACCEPTED:
+            if verdict is not accepted:
                 refused.append((who, verdict))
             told = (  # the columns of TallyRow
                 who,

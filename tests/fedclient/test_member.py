@@ -39,8 +39,8 @@ from fedcore.errors import (
     UserCodeError,
     WorkloadError,
 )
+from fedcore.interruption import interrupt
 from fedcore.protocol import Plan
-from fedcore.user_code import interrupt
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.cli.exit_codes import exit_code
 from fedrun.results import Results

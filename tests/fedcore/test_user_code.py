@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fedcore.errors import ConfigError, UserCodeError
-from fedcore.user_code import Interruption, interrupt, user_code
+from fedcore.interruption import Interruption, interrupt
+from fedcore.user_code import user_code
 
 
 class OwnError(BaseException):

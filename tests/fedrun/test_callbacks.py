@@ -12,7 +12,7 @@ import pytest
 
 import latecomer
 from fedcore.errors import ConfigError
-from fedcore.user_code import Interruption
+from fedcore.interruption import Interruption
 from fedcore.workload import Workload
 from fedrun.callbacks import (
     CALLBACKS,

@@ -107,7 +107,7 @@ class Recording:
         per_moment: float,
         seed: int,
         *,
-        ignored: str | None = None,
+        ignored: Collection[str] = (),
         choices: Sequence[Choice] = CHOICES,
         most: int = 3,
     ) -> Outcome:
@@ -116,7 +116,7 @@ class Recording:
         Args:
             per_moment: how many disks are tried there, on average.
             seed: of the choices.
-            ignored: a site of ours or a file of SQLite whose syncs do nothing.
+            ignored: sites of ours and files of SQLite whose syncs do nothing.
             choices: what may become of things that are not durable.
             most: stop after so many violations.
         """
@@ -151,20 +151,21 @@ class Recording:
 class _Ignoring:
     """Which syncs are done as if they were not called."""
 
-    def __init__(self, label: str | None) -> None:
-        self._label = label
-        self._ours: Collection[str] | None = None  # the sites of the sync to come
+    def __init__(self, labels: Collection[str]) -> None:
+        self._labels = labels
+        self._ours: frozenset[str] | None = None  # the sites of the sync to come
 
     def hear(self, operation: Operation) -> None:
         if operation.kind is Kind.MARK:
-            self._ours = parse(operation.data).get("sites")
+            sites = parse(operation.data).get("sites")
+            self._ours = None if sites is None else frozenset(sites)
         elif operation.kind is Kind.SYNC:
             self._ours = None
 
     def __call__(self, node: Node) -> bool:
         if self._ours is not None:
-            return self._label in self._ours
-        return self._label == sqlite_label(node)
+            return not self._ours.isdisjoint(self._labels)
+        return sqlite_label(node) in self._labels
 
 
 def sqlite_label(node: Node) -> str:
