@@ -5,6 +5,7 @@ first. The model check takes part with its disasters and its first random schedu
 """
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from tests.mutants.table import ROOT
 
@@ -28,6 +29,34 @@ _JOURNAL = (
     "tests/fedserver/test_journal_cli.py",
     *MODEL_CHECK,
 )
+_SERVER = {
+    "fedserver/core.py": (
+        "tests/fedserver/test_core.py",
+        "tests/fedserver/test_disk.py",
+    ),
+    "fedserver/acts.py": ("tests/fedserver/test_acts.py",),
+    "fedserver/enrolment.py": (
+        "tests/fedserver/test_identity.py",
+        "tests/fedserver/test_tls.py",
+        "tests/integration/test_check.py",
+    ),
+    "fedserver/trials.py": (
+        "tests/fedserver/test_trials.py",
+        "tests/integration/test_check.py",
+    ),
+    "fedserver/web/metrics.py": (
+        "tests/fedserver/web",
+        "tests/fedserver/test_live.py",
+        "tests/fedserver/test_views.py",
+    ),
+}
+_FLOWER = (
+    "tests/fedrun/flower",
+    "tests/fedclient/test_flower_mod.py",
+    "tests/fedserver/flower/test_strategy.py",
+    "tests/fedserver/flower/test_bad_nodes.py",
+)
+_OF_FLOWER = "fedrun/flower/messages.py", "fedclient/flower.py"
 
 
 @dataclass(frozen=True)
@@ -60,10 +89,8 @@ def targets() -> list[Target]:
             Target(path, ("tests/fedclient/test_store.py", *MODEL_CHECK))
             for path in ("fedclient/saved_state.py", "fedclient/store.py")
         ),
-        Target(
-            "fedserver/core.py",
-            ("tests/fedserver/test_core.py", "tests/fedserver/test_disk.py"),
-        ),
+        *(Target(path, tests) for path, tests in _SERVER.items()),
+        *(Target(path, _FLOWER) for path in _OF_FLOWER if find_spec("flwr")),
     ]
 
 

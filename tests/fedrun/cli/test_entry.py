@@ -117,3 +117,18 @@ def test_a_thread_of_the_app_that_does_not_end_is_named(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30) == (b"", b"")
     assert process.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize("package", ["fedclient", "fedserver", "fedsim"])
+def test_a_command_that_computes_nothing_imports_nothing_heavy(package: str) -> None:
+    heavy = {"grpc", "numpy", "plotly", "pydantic", "torch"}
+    code = f"import sys, {package}.cli; print(sorted({heavy} & {{*sys.modules}}))"
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
