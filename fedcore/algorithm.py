@@ -188,7 +188,9 @@ class AlgorithmConfig(Method):
 
     def counted_each(self, samples: Sequence[int]) -> Sequence[float]:
         """The numbers of samples that these updates count for."""
-        if self.weigh_by == "updates" or self.samples_cap:
+        if self.weigh_by == "updates":
+            return [self.counted(1)] * len(samples)
+        if self.samples_cap:
             return [self.counted(each) for each in samples]
         return samples
 

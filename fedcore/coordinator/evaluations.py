@@ -8,6 +8,8 @@ Nothing here is durable: after a restart, a version that was given to an evaluat
 not evaluated is given again, and clients report of the tasks that they get then.
 """
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Literal
 
 from fedcore.coordinator.settings import EvaluateConfig
@@ -15,6 +17,7 @@ from fedcore.typing import JSON
 
 MOST_ASKED = 16  # versions that one client may still report on
 Trouble = Literal["failed", "skipped"]
+_ANY: frozenset[Trouble] = frozenset({"failed", "skipped"})
 
 
 class Evaluations:
@@ -27,7 +30,7 @@ class Evaluations:
         self._asked: dict[str, int] = {}  # the newest version a trainer was to evaluate
         self._reported: dict[str, int] = {}  # the newest version that it has evaluated
         self._due: dict[str, dict[int, None]] = {}  # what a client has not reported yet
-        self._may: dict[Trouble, set[str]] = {"failed": set(), "skipped": set()}
+        self._may: dict[str, frozenset[Trouble]] = {}  # tell of the newest task
 
     def arrive(self, cid: str, evaluated: int | None) -> None:
         """An evaluator waits for a version that is due.
@@ -65,22 +68,21 @@ class Evaluations:
         """Whether a trainer shall evaluate this version, which is the last one."""
         return self.config.clients and self._reported.get(cid) != version
 
-    def begin(self, *cids: str) -> None:
+    def begin(self, cids: Iterable[str]) -> None:
         """Clients are given tasks: they may tell of trouble with them, once of each."""
-        for may in self._may.values():
-            may.update(cids)
+        self._may |= dict.fromkeys(cids, _ANY)
 
     def has_trouble(self, cid: str, what: Trouble) -> bool:
         """Whether a client may tell of trouble with its task; from now on it has."""
-        cids = self._may[what]
-        if cid not in cids:
+        may = self._may.get(cid, frozenset())
+        if what not in may:
             return False
-        cids.remove(cid)
+        self._may[cid] = may - {what}
         return True
 
     def ask(self, cid: str, version: int) -> None:
         """A client is asked to evaluate a version: it may report on it, once."""
-        self.begin(cid)
+        self.begin([cid])
         due = self._due.setdefault(cid, {})
         due.pop(version, None)
         due[version] = None
@@ -107,7 +109,10 @@ class Evaluations:
             "asked": self._asked,
             "told": self._reported,
             "due": {cid: list(versions) for cid, versions in self._due.items()},
-            "may": {what: sorted(cids) for what, cids in self._may.items()},
+            "may": {
+                what: sorted(cid for cid, may in self._may.items() if what in may)
+                for what in sorted(_ANY)
+            },
         }
 
     def load(self, saved: JSON) -> None:
@@ -115,4 +120,7 @@ class Evaluations:
         self._asked, self._reported = dict(saved["asked"]), dict(saved["told"])
         due, may = saved.get("due", {}), saved.get("may", {})  # an older one had none
         self._due = {cid: dict.fromkeys(versions) for cid, versions in due.items()}
-        self._may = {what: set(may.get(what, ())) for what in self._may}
+        self._may = {
+            cid: frozenset(what for what in _ANY if cid in may.get(what, ()))
+            for cid in dict.fromkeys(chain.from_iterable(may.values()))
+        }

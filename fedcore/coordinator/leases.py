@@ -165,9 +165,9 @@ class Leases:
 
     def arrive(self, cid: str) -> None:
         """A client waits for a task; it has stopped whatever it did before."""
-        if cid not in self.present:
+        is_back = cid not in self.present or cid in self._silent
+        if is_back:
             self.present[cid] = self.known[cid] = None
-        elif self._silent:
             self._silent.pop(cid, None)
         keeps_place = cid in self.busy and self._free_of(cid) is not None
         if cid in self.waiting:  # it is the last one now
@@ -178,9 +178,8 @@ class Leases:
             self._clocks.join(cid)
             self._clocks.wait(cid)
         if not self._synchronous:
-            self._free.pop(cid, None)
-            self._held.pop(cid, None)
-            self._divide()
+            if is_back:
+                self._divide()
             self._line_up(cid)
         elif cid in self.delivered:
             pass
@@ -204,7 +203,7 @@ class Leases:
         if self._in_turn or self._clocks is not None or cid not in self.present:
             self._note_sign(cid)
         lease, times = self._free_of(cid), self.delivered.get(cid, 0) + 1
-        if lease is not None and self._synchronous:
+        if lease is not None and cid not in self._free:
             self.delivered[cid] = times  # a client that trains has no other place
         else:
             self.count(cid, times)
@@ -212,9 +211,10 @@ class Leases:
     def count(self, cid: str, times: int) -> None:
         """Notes how many updates of a client have joined this version."""
         self.delivered[cid] = times
-        for place in (self._fresh, self._invited, self._ready, self._tried):
-            place.pop(cid, None)
-        if cid in self._free and times >= self._places:
+        if self._synchronous:
+            for place in (self._fresh, self._invited, self._ready, self._tried):
+                place.pop(cid, None)
+        elif cid in self._free and times >= self._places:
             self._line_up(cid)
 
     def refuse(self, cid: str) -> None:
@@ -222,7 +222,7 @@ class Leases:
         left = self.delivered.pop(cid) - 1
         if left:
             self.delivered[cid] = left
-        if cid in self._held:
+        if cid in self._held and left < self._places:
             self._line_up(cid)
         self._place(cid)
 
@@ -462,13 +462,12 @@ class Leases:
     # ------------------------------------------------------------------ buffers
 
     def _line_up(self, cid: str) -> None:
-        """Puts a waiting client among those that may begin, or holds it."""
+        """Puts a waiting client last among those that may begin, or that are held."""
+        self._free.pop(cid, None)
+        if self._held:
+            self._held.pop(cid, None)
         is_spent = self.delivered.get(cid, 0) >= self._places
-        line, other = self._free, self._held
-        if is_spent:
-            line, other = other, line
-        other.pop(cid, None)
-        line[cid] = None
+        (self._held if is_spent else self._free)[cid] = None
 
     def _divide(self) -> None:
         """Divides the places of this version among the clients that are expected."""

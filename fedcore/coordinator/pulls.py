@@ -158,7 +158,7 @@ class Pulls:
         else:
             cid, version, given = pull.cid, state.version, lease.given
             seq = state.clients[cid].seq
-            self._evaluations.begin(cid)
+            self._evaluations.begin([cid])
             task = replace(
                 task,
                 evaluate=self._evaluations.asks(cid, version),

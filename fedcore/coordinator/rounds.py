@@ -150,20 +150,24 @@ class Rounds:
         state, leases = self.state, self.leases
         if len(leases.known) != self._known:
             self._known, self._came = len(leases.known), at
-        if not leases.has_room(state.count + self._delivered):
+        accepted = state.count + self._delivered
+        if state.closed or state.is_paused or not leases.has_room(accepted):
             return NO_GRANTS
+        given = leases.grant(state.published.version, accepted)
+        if not given:
+            return NO_GRANTS
+        state.touch(at)
+        actions = self._start_deadline()
+        if self._is_usual:
+            return Grants(given, (), actions)
+        return self._screen(given, actions)
+
+    def _screen(self, given: Sequence[Lease], actions: list[Action]) -> Grants:
+        """Gives leases to clients whose tasks the update filter does not refuse."""
+        state, leases = self.state, self.leases
         granted: list[Lease] = []
         declined: list[Declined] = []
-        actions: list[Action] = []
-        while not (state.closed or state.is_paused):
-            given = leases.grant(state.version, state.count + self._delivered)
-            if not given:
-                break
-            state.touch(at)
-            actions += self._start_deadline()
-            if self._is_usual:
-                granted += given
-                break
+        while given:
             refused = len(declined)
             for lease in given:
                 record = self._assign(lease)
@@ -175,6 +179,11 @@ class Rounds:
             if len(declined) == refused:
                 break
             actions += self.advance()  # and whoever is refused makes room for others
+            if state.closed or state.is_paused:
+                break
+            given = leases.grant(state.version, state.count + self._delivered)
+            if given:
+                actions += self._start_deadline()
         return Grants(granted, declined, actions)
 
     def _assign(self, lease: Lease) -> Declined | None:

@@ -123,7 +123,8 @@ class ServerState:
 
     def touch(self, at: Seconds) -> None:
         """Takes over the time of an event; time never goes back."""
-        self.at = max(self.at, at)
+        if at > self.at:
+            self.at = at
         if self.started is None:
             self.started = self.at
 

@@ -79,10 +79,12 @@ class StackedClients:
         self._places = {name: place for place, name in enumerate(names)}
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
+        self._cohorts = algorithm.synchronous  # may invite clients that do not wait
         self._is_measured = coordinator.algorithm.observes_tasks
         self._is_judged = algorithm.update_filter.rest is not None  # before
         self._rest = algorithm.update_filter.rest or 0.0  # of who is refused a task
         # Whether it is known when a task is given when its update will arrive.
+        self._bytes = work.fixed_bytes or 0
         self._direct = (
             work.fixed_bytes is not None
             and controller is None
@@ -117,6 +119,7 @@ class StackedClients:
         )
         dim, metrics = coordinator.algorithm.spec.dim, self._evaluations.metrics
         self._controls = controller and Controls(controller, self._clock, dim, metrics)
+        self._is_usual = self._controls is None and not self._is_measured
         self._snapshots = Snapshots(run, STACKED, self.dump)
         handlers = (  # in the order of the kinds in fedsim.fates
             *(self._arrive, self._hear, self._finish, self.upload),
@@ -240,12 +243,11 @@ class StackedClients:
         """They may train; the model is on its way to each of them."""
         now, queue, population = self._clock.now, self._queue, self._population
         end, public_D = now + self._lease_seconds, self._state.published.public_D
-        size, may_evaluate = self._work.fixed_bytes or 0, self._evaluations.are_made
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
         overlaps, holdings, sent = fates.overlaps, self._held, self._log.down
-        is_usual = self._controls is None and not self._is_measured
-        self._coordinator.evaluations.begin(*map(_CID, leases))
+        is_usual, may_evaluate = self._is_usual, self._evaluations.are_made
+        self._coordinator.evaluations.begin(map(_CID, leases))
         for lease in leases:
             cid, version = lease.cid, lease.version
             who = self._places[cid]
@@ -293,7 +295,7 @@ class StackedClients:
             waiting = Waiting(due, seq, version, public_D, steps, density, wanted)
             self._work.give(who, waiting)
             if self._direct:
-                queue.put(due + population.upload(who, size), ARRIVES, who)
+                queue.put(due + population.upload(who, self._bytes), ARRIVES, who)
             else:
                 queue.put(due, FINISHES, who)
 
@@ -442,7 +444,7 @@ class StackedClients:
             return
         if messages.take_in(who, now, stack, row):
             self.decide()
-        elif messages.arrivals[who] == 1:
+        elif messages.arrivals[who] == 1 and (self._cohorts or self._leases.waiting):
             self.grant()
         if self._fates.loses_answer(who):
             self._queue.put(now + RETRY, UPLOADS, who)

@@ -22,6 +22,7 @@ from fedcore.participant import (
     Trained,
     WrongModelError,
 )
+from fedcore.participant.histories import changed
 from fedcore.participant.keeping import newest
 from fedcore.participant.state import Sent
 from fedcore.payloads import dense_payload, pack
@@ -39,7 +40,7 @@ from fedcore.protocol import (
     Settled,
     Verdict,
 )
-from fedcore.recipes import FedAvg
+from fedcore.recipes import FedAvg, FedDyn
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -300,6 +301,22 @@ def test_what_another_history_does_not_hold_comes_back() -> None:
     assert (one.state.epoch, left(one)) == (LATER, (EPOCH,))
     assert one.state.settled == Settled(3, Verdict.ACCEPTED)
     assert one.state.held == Held(LATER, 5, digest(RAMP_D))
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_in_another_history_a_method_that_counts_updates_loses_what_is_gone(
+    counts: bool,
+) -> None:
+    """FedDyn sums its updates: one that counted there stays in the sum."""
+    one = client(FedDyn())
+    trains(one)
+    answered(one, Verdict.ACCEPTED)
+    kept_D = RAMP_D.copy()  # as if the sum were that of the one message
+    history = one.state.history
+    one = client(FedDyn(), kept=kept_D, history=history, keeper="fed_dyn")
+    assert one.state.memory_D is None
+    hears(one, full(RAMP_D, 5, LATER), accepted=(1,) if counts else ())
+    assert np.array_equal(one.state.kept, kept_D) == counts
 
 
 def test_a_message_in_flight_that_another_history_holds_is_not_sent_again() -> None:
@@ -691,3 +708,19 @@ def test_a_rest_counts_what_comes_next_and_a_report_what_has_passed() -> None:
     assert one.rest(5.0, rest + 1) > 0.0
     one.observe(Report(at=5.0, nbytes=10**6, upload_seconds=1.0))
     assert one.state.controlled["bandwidth"].share < 1.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_update_of_no_number_is_dropped_in_words(value: float) -> None:
+    one = client()
+    assert not trains(one, np.full(DIM, value, np.float32))
+    assert one.unusable
+    assert not memory(one).any()
+
+
+def test_who_changes_history_holds_no_model_until_one_comes() -> None:
+    one = client()
+    reply = Reply(nonce=7, patch=full(RAMP_D, 5, LATER), receipt=None)
+    state = changed(one.algorithm, one.state, reply)
+    assert state.held is None
+    assert state.public_D is None

@@ -248,6 +248,8 @@ def test_an_evicted_client_comes_back_under_no_name_and_no_id() -> None:
     ):
         desk.feed(again)
         assert desk.refused == [Answer.UNKNOWN]
+        # Of an enrolment, and not of a pull: else the client would enrol again at once.
+        assert [action.nonce for action in desk.actions] == [0]  # type: ignore[union-attr]
     act(desk, Readmitted, name="ann")
     assert [r.name for r in desk.records(Readmitted)] == ["ann"]
     desk.feed(replace(ann, index=1, count=2))

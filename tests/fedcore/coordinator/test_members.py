@@ -378,3 +378,13 @@ def test_doubles_are_still_known_after_a_snapshot() -> None:
         assert state.roster.doubles("cid") == state.roster.doubles("nobody") == []
     again.feed(ClientLeft(at=1.0, cid="bob"))
     assert again.coordinator.state.roster.doubles("ann") == []
+
+
+def test_a_client_that_comes_again_in_another_role_is_counted_once() -> None:
+    desk = Desk(FedBuff(buffer=2))
+    desk.enrol("a", "b")
+    roster = desk.coordinator.state.roster
+    desk.enrol("a", role="evaluator")
+    assert (roster.trainers, roster.joined) == (1, 1)
+    desk.enrol("a")
+    assert (roster.trainers, roster.joined) == (2, 2)

@@ -7,6 +7,7 @@ import pytest
 
 from fedcore.controllers import IProf
 from fedcore.coordinator.actions import Persist, Refuse, SendReply
+from fedcore.coordinator.plans import Announced, Plans
 from fedcore.coordinator.records import Declined, Leased
 from fedcore.protocol import Answer, Plan, Verdict
 from fedcore.recipes import FedAvg, FedBuff, Fleet
@@ -221,3 +222,10 @@ def test_about_so_many_per_cent_of_all_updates_are_refused(percentile: int) -> N
         desk.push("a", seq, samples=int(rng.integers(1, 10_000)))
         refused += seq > 1000 and desk.ack.answer is Verdict.REJECTED_POLICY
     assert refused / 2000 == pytest.approx(percentile / 100, abs=0.05)
+
+
+def test_a_plan_is_of_the_task_that_it_was_announced_for() -> None:
+    plans, task = Plans(), Announced(2, 10, None)
+    plans.note("a", task)
+    assert [plans.of("a", base) for base in (1, 2, 3)] == [None, task, None]
+    assert plans.of("b", 2) is None

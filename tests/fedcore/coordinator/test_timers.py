@@ -4,6 +4,7 @@ import pytest
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator.actions import SetTimer
+from fedcore.coordinator.deadlines import Deadline
 from fedcore.coordinator.events import StateRolledBack, StopRequested, Timer, TimerFired
 from fedcore.coordinator.records import Closed, HistoryForked, Stepped
 from fedcore.coordinator.settings import StopConfig
@@ -329,3 +330,45 @@ def test_a_lease_that_ends_after_the_end_gives_nobody_a_task() -> None:
     desk.feed(StopRequested(at=1.0, reason="over"))
     fire(desk, lease)
     assert desk.actions == []
+
+
+# -------------------------------------------------------------- a deadline by itself
+
+
+def deadline_at(at: float) -> tuple[Deadline, Timer]:
+    deadline, begun = Deadline(), Timer("deadline", "0", 3)
+    deadline.begin(begun, at)
+    return deadline, begun
+
+
+def test_only_the_timer_of_this_deadline_is_due() -> None:
+    deadline, begun = deadline_at(5.0)
+    assert deadline.is_due(begun)
+    assert not deadline.is_due(begun._replace(number=4))
+    assert not deadline.is_due(begun._replace(number=2))
+
+
+def test_a_deadline_that_no_pause_stopped_goes_on_as_it_is() -> None:
+    deadline, begun = deadline_at(5.0)
+    assert deadline.go_on(2.0) == []
+    assert deadline.is_due(begun)
+
+
+def test_a_deadline_that_was_over_at_the_pause_is_over_when_it_ends() -> None:
+    deadline, _ = deadline_at(5.0)
+    deadline.stop(7.0)
+    (again,) = deadline.go_on(100.0)
+    assert isinstance(again, SetTimer)
+    assert again.at == 100.0
+
+
+def test_a_look_whether_a_cohort_is_over_survives_the_snapshot_of_a_simulation() -> (
+    None
+):
+    desk = desk_of(FedAvg(buffer=4, minimum=1), "a", "b")
+    desk.push("a", 1)
+    desk.push("b", 1)
+    look = timer(desk, "complete")
+    fresh = Desk(FedAvg(buffer=4, minimum=1))
+    actions = fresh.coordinator.rounds.load(desk.coordinator.rounds.dump())
+    assert SetTimer(timer=look, at=desk.timers[look]) in actions

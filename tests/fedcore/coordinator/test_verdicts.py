@@ -11,7 +11,7 @@ from fedcore.clients import LocalSGD
 from fedcore.coordinator.events import ClientEnrolled, ClientLeft
 from fedcore.coordinator.records import Decided
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
-from fedcore.coordinator.updates import size_of
+from fedcore.coordinator.updates import Arrived, efforts, size_of
 from fedcore.measured import Measured
 from fedcore.payloads import (
     dense_payload,
@@ -309,3 +309,23 @@ def test_the_size_of_a_task_is_what_its_steps_used() -> None:
     assert size_of(30, None) == 30
     assert size_of(30, Measured(seconds=1.0)) == 30
     assert size_of(30, Measured(samples=64)) == 64
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 7])
+def test_a_claim_of_more_steps_than_a_task_has_sets_no_other_pace(more: int) -> None:
+    algorithm = FedBuff(
+        buffer=2, aggregator=FedNova(), client=LocalSGD(epochs=3)
+    ).build(SPEC)
+    own = algorithm.clients.all[0]
+    most = algorithm.config.most_steps(5, 0, own)
+    update = Arrived(None, 0, 5, None, most + more, False, "ann")
+    found = efforts(algorithm, update, own)
+    assert found["work"] == (most + more) / own.step_count(5)
+    assert found["effort"] == own.effort(most + more)
+    assert found["pace"] == own.effort(min(most + more, most))
+
+
+def test_a_farewell_took_no_steps_and_says_nothing_of_them() -> None:
+    algorithm = FedBuff(buffer=2, aggregator=FedNova()).build(SPEC)
+    farewell = Arrived(None, 0, 5, None, 0, True, "ann")
+    assert efforts(algorithm, farewell, algorithm.clients.all[0]) == {}
