@@ -39,12 +39,8 @@ _SERVER = {
     "fedserver/enrolment.py": (
         "tests/fedserver/test_identity.py",
         "tests/fedserver/test_tls.py",
-        "tests/integration/test_check.py",
     ),
-    "fedserver/trials.py": (
-        "tests/fedserver/test_trials.py",
-        "tests/integration/test_check.py",
-    ),
+    "fedserver/trials.py": ("tests/fedserver/test_trials.py",),
     "fedserver/web/metrics.py": (
         "tests/fedserver/web",
         "tests/fedserver/test_live.py",
