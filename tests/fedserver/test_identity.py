@@ -15,6 +15,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ProtocolError
 from fedserver.cli import main
+from fedserver.enrolment import Codes
 from fedserver.identity import Gate, roles
 from fedserver.progress import Progress
 from fedserver.sessions import Sessions
@@ -430,3 +431,27 @@ def test_a_client_that_comes_again_or_begins_anew_is_no_double(
 def test_clients_with_data_of_their_own_are_no_doubles(server: Served) -> None:
     with Peer(server.address, "ann") as ann, Peer(server.address, "bob") as bob:
         assert ann.enrol().warning == bob.enrol().warning == ""
+
+
+# ------------------------------------------------------------------ the app's code
+
+
+def test_a_client_whose_code_nobody_else_has_is_told_so() -> None:
+    codes = Codes()
+    assert codes.compare("ann", "1" * 8) == ""  # the first one
+    assert codes.compare("bob", "1" * 8) == ""
+    assert "the app's code 22222222 differs" in codes.compare("eve", "2" * 8)
+    assert codes.compare("dan", "2" * 8) == ""  # as eve's
+    assert codes.compare("ann", "") == ""  # it does not say any more
+    assert codes.difference("ann", "1" * 8) == ""  # as bob's
+    assert codes.difference("ann", "") == ""
+
+
+def test_a_client_with_newer_code_is_compared_with_others_and_not_with_itself() -> None:
+    codes = Codes()
+    assert codes.compare("ann", "1" * 8) == ""
+    assert codes.compare("ann", "2" * 8) == ""
+    assert codes.compare("bob", "2" * 8) == ""
+    assert "differs" in codes.compare("bob", "1" * 8)
+    assert codes.difference("bob", "3" * 8) != ""
+    assert codes.difference("bob", "1" * 8) != ""  # it has that itself, and nobody else

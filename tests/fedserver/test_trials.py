@@ -98,6 +98,34 @@ def test_a_trial_that_no_server_could_use_is_told_so(
     peer.channel.close()
 
 
+def test_a_policy_that_raises_at_a_trial_is_told_and_ends_nothing(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(*_: Any) -> Any:
+        raise ValueError("no such weight")
+
+    monkeypatch.setattr(trials, "judge", judge)
+    peer = stranger(server)
+    reply = trial(peer, packed(ones()))
+    assert reply.answer != pb.ANSWER_ACCEPTED
+    assert "no such weight" in reply.reason
+    untouched(server)
+    peer.channel.close()
+
+
+def test_no_trial_is_taken_while_the_disk_fails(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the disk is full")
+
+    monkeypatch.setattr(trials_of(server)._callers, "check_disk", fails)
+    peer = stranger(server)
+    with refused("UNAVAILABLE", "the disk is full"):
+        trial(peer, packed(ones()))
+    peer.channel.close()
+
+
 def test_a_trial_is_bounded_like_an_update(server: Served) -> None:
     peer = stranger(server)
     limit = server.server._service.pushes.max_update_bytes

@@ -62,7 +62,9 @@ class History:
 
 def _after(ghost: ServerGhost, record: Record) -> ServerGhost:
     changed = copy(ghost)
-    changed.accepted, changed.epochs = dict(ghost.accepted), list(ghost.epochs)
+    for name, value in vars(ghost).items():  # each ghost counts for itself
+        if isinstance(value, dict | list | set):
+            setattr(changed, name, copy(value))
     changed.apply(record)
     return changed
 

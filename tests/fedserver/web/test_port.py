@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, DiskError, UnavailableError
 from fedrun.config import parse_config
 from fedserver.remote import ask_status
 from fedserver.web.metrics import METRICS
 from fedserver.web.port import CONNECTIONS, require_packages
-from tests.peer import Peer, packed
+from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, served, settings, until
 
 pytestmark = pytest.mark.needs("uvicorn", "starlette", "prometheus_client")
@@ -136,7 +137,33 @@ def test_metrics_status_and_lines_tell_the_same(tmp_path: Path) -> None:
     assert told['fed_clients{state="idle"}'] == 1
     assert told["fed_journal_lag_records"] == 0
     up = sum(row["framed"] for row in status["traffic"]["lanes"] if row["way"] == "up")
-    assert told['fed_bytes_total{direction="up"}'] <= up  # the status was asked later
+    assert 0 < told['fed_bytes_total{direction="up"}'] <= up  # the status came later
+    assert "fed_evaluated_version" not in told
+    assert told['fed_updates_total{verdict="rejected_stale"}'] == 0
+    states = "fed_stalled", "fed_paused", "fed_ended", "fed_ready", "fed_disk_fails"
+    assert [told[state] for state in states] == [0, 0, 0, 1, 0]
+    assert [told[each] for each in told if each.startswith("fed_run_info")] == [1]
+
+
+def test_the_newest_evaluation_is_among_the_metrics(tmp_path: Path) -> None:
+    evaluate = {"evaluators": ["judge"], "every_versions": 1}
+    named: dict[str, Any] = {"evaluate": evaluate}
+    with served(tmp_path, **named, **WEB) as server:
+        judge = Peer(server.address, "judge")
+        judge.enrol(role=pb.ROLE_EVALUATOR)
+        with Peer(server.address, "ann") as ann:
+            for accuracy in (0.25, 0.75):
+                judge.pull()
+                model = pb.ModelName(epoch=judge.epoch, version=judge.version)
+                values = {"accuracy": accuracy}
+                request = pb.ReportRequest(key=judge.key, model=model, values=values)
+                judge.stub.report(request, timeout=CALL)
+                ann.pull()
+                ann.push(GOOD)
+        told = samples(get(server, "/metrics").text)
+        judge.channel.close()
+    assert told["fed_evaluated_version"] == 1
+    assert told['fed_evaluated_metric{name="accuracy"}'] == 0.75
 
 
 def test_counters_go_on_over_a_restart(tmp_path: Path) -> None:
