@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter, size
 from fedclient.flower import LOCAL, compressed
 from fedcore.errors import LatecomerError
+from fedcore.protocol import MOST_CLIENTS
 from fedrun.flower.messages import read_place
 from fedserver.flower import Latecomer
 from tests.fedserver.flower.app import CONFIG, NODES, client_app, initial_arrays
@@ -194,6 +195,10 @@ def test_a_part_of_the_data_that_cannot_be_is_named_in_a_sentence(
         ({"partition-id": 2}, (0, 1)),
         ({"partition-id": "2", "num-partitions": 3}, (2, 3)),
         ({"partition_id": 2, "num_partitions": 3}, (2, 3)),
+        (
+            {"partition-id": 0, "num-partitions": MOST_CLIENTS},
+            (0, MOST_CLIENTS),
+        ),
     ],
 )
 def test_a_part_of_the_data_is_that_of_the_node_config(

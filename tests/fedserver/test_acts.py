@@ -23,6 +23,7 @@ from fedcore.errors import RefusedError
 from fedrun.journal import Journal, verify
 from fedrun.report import write_report
 from fedrun.run import open_run
+from fedserver.acts import this_operator
 from fedserver.cli import main
 from fedserver.live import LiveView
 from fedserver.remote import ask_status, operate
@@ -379,3 +380,14 @@ def test_settings_may_change_while_a_run_is_paused(tmp_path: Path) -> None:
     again = open_run(other, time.time())
     assert again.coordinator.state.paused == ""
     again.journal.close()
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_an_operator_without_a_name_is_known_by_its_number(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nameless() -> str:
+        raise error("no such user")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert this_operator() == f"uid {os.getuid()}"

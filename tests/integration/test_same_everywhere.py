@@ -24,9 +24,9 @@ from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.coordinator.records import Evaluated, Failed, Stepped
 from fedcore.errors import LatecomerError
+from fedcore.interruption import interrupt
 from fedcore.model import FlatModel
 from fedcore.training import initial_model
-from fedcore.user_code import interrupt
 from fedcore.workload import Client, Workload
 from fedrun.config import parse_config
 from fedrun.files import save_model
