@@ -395,8 +395,9 @@ class StackedClients:
             return False
         if self._fates.notes_training:
             self._fates.train(who)
-        self._attempts[who] = attempts
-        self._messages.make(who)
+        messages, self._attempts[who] = self._messages, attempts
+        messages.seq[who] += 1
+        messages.is_pending[who] = True
         return True
 
     def _waste(self, who: int, stack: Stack, row: int) -> None:

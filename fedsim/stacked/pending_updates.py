@@ -85,18 +85,17 @@ class PendingUpdates:
         """``names`` are those of all clients."""
         self._rounds, self._log, self._names = rounds, log, names
         self._entering: list[Entering] = []
+        self.put = self._entering.append
+        """Adds an update that has arrived."""
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._entering)
 
-    def put(self, update: Entering) -> None:
-        """Adds an update that has arrived."""
-        self._entering.append(update)
-
     def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
         """Who got another verdict than that it is accepted, and what follows."""
-        entering, self._entering = self._entering, []
+        entering = [*self._entering]
+        self._entering.clear()
         at = entering[-1].at
         decisions = self._rounds.enter(entering, at, _rows(entering))
         refused, add = list[tuple[int, Verdict]](), self._log.add
