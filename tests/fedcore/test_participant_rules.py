@@ -319,6 +319,14 @@ def test_in_another_history_a_method_that_counts_updates_loses_what_is_gone(
     assert np.array_equal(one.state.kept, kept_D) == counts
 
 
+def test_in_another_history_a_method_loses_the_update_in_flight() -> None:
+    one = client(FedDyn())
+    trains(one)
+    one.state = replace(one.state, kept=RAMP_D.copy())  # as if the sum were this one
+    hears(one, full(RAMP_D, 5, LATER))
+    assert not one.state.kept.any()
+
+
 def test_a_message_in_flight_that_another_history_holds_is_not_sent_again() -> None:
     one = client()
     trains(one)
@@ -724,3 +732,12 @@ def test_who_changes_history_holds_no_model_until_one_comes() -> None:
     state = changed(one.algorithm, one.state, reply)
     assert state.held is None
     assert state.public_D is None
+
+
+def test_an_update_that_no_message_of_this_memory_holds_is_dropped_in_words() -> None:
+    huge_D = np.full(DIM, 3e38, np.float32)
+    one = client(memory_D=huge_D)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert not trains(one, huge_D / 100)
+    assert one.unusable
+    assert one.state.pending is None
