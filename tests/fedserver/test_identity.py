@@ -439,6 +439,7 @@ def test_clients_with_data_of_their_own_are_no_doubles(server: Served) -> None:
 def test_a_client_whose_code_nobody_else_has_is_told_so() -> None:
     codes = Codes()
     assert codes.compare("ann", "1" * 8) == ""  # the first one
+    assert codes.difference("ann", "2" * 8) == ""  # and the only one
     assert codes.compare("bob", "1" * 8) == ""
     assert "the app's code 22222222 differs" in codes.compare("eve", "2" * 8)
     assert codes.compare("dan", "2" * 8) == ""  # as eve's

@@ -39,6 +39,7 @@ _SERVER = {
     "fedserver/enrolment.py": (
         "tests/fedserver/test_identity.py",
         "tests/fedserver/test_tls.py",
+        "tests/fedserver/test_trials.py",
     ),
     "fedserver/trials.py": ("tests/fedserver/test_trials.py",),
     "fedserver/web/metrics.py": (
