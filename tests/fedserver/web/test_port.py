@@ -152,7 +152,7 @@ def test_the_newest_evaluation_is_among_the_metrics(tmp_path: Path) -> None:
         judge = Peer(server.address, "judge")
         judge.enrol(role=pb.ROLE_EVALUATOR)
         with Peer(server.address, "ann") as ann:
-            for accuracy in (0.25, 0.75):
+            for accuracy in (0.25, 0.5, 0.75):
                 judge.pull()
                 model = pb.ModelName(epoch=judge.epoch, version=judge.version)
                 values = {"accuracy": accuracy}
@@ -162,7 +162,7 @@ def test_the_newest_evaluation_is_among_the_metrics(tmp_path: Path) -> None:
                 ann.push(GOOD)
         told = samples(get(server, "/metrics").text)
         judge.channel.close()
-    assert told["fed_evaluated_version"] == 1
+    assert told["fed_evaluated_version"] == 2
     assert told['fed_evaluated_metric{name="accuracy"}'] == 0.75
 
 
