@@ -738,6 +738,6 @@ def test_an_update_that_no_message_of_this_memory_holds_is_dropped_in_words() ->
     huge_D = np.full(DIM, 3e38, np.float32)
     one = client(memory_D=huge_D)
     with np.errstate(over="ignore", invalid="ignore"):
-        assert not trains(one, huge_D / 100)
+        assert not trains(one, huge_D / np.float32(100))
     assert one.unusable
     assert one.state.pending is None
