@@ -187,7 +187,7 @@ class AlgorithmConfig(Method):
         return count_samples(samples, self.weigh_by, self.samples_cap)
 
     def counted_each(self, samples: Sequence[int]) -> Sequence[float]:
-        """The numbers of samples that these updates count for."""
+        """:meth:`counted` of each of these updates, by their numbers of samples."""
         if self.weigh_by == "updates":
             return [self.counted(1)] * len(samples)
         if self.samples_cap:

@@ -49,7 +49,7 @@ class Pool:
         return self._sizes[client]
 
     def sizes(self, clients: Sequence[int]) -> Counts:
-        """How many samples each of these clients has."""
+        """How many samples each of these clients has, shape (N,)."""
         return np.array(list(map(self._sizes.__getitem__, clients)))
 
     def counts(self, client: int) -> Counts | None:

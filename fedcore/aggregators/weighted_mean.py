@@ -39,11 +39,11 @@ def _accumulate(sum_D: Vector, update: Contribution) -> Vector:
 
 def _fold(sum_D: Vector, rows: Sequence[Row], shares: Sequence[float]) -> Vector:
     kinds = set(map(type, map(_VALUES, rows)))
-    if kinds == {np.ndarray}:
+    are_numpy = [issubclass(kind, np.ndarray) for kind in kinds]
+    if any(are_numpy):
+        if not all(are_numpy):  # a resumed run has loaded some of them
+            rows = [(as_numpy(each), place) for each, place in rows]
         add_rows(rows, shares, sum_D)
-        return sum_D
-    if np.ndarray in kinds:  # a resumed run has loaded some, wherever the others are
-        add_rows([(as_numpy(each), place) for each, place in rows], shares, sum_D)
         return sum_D
     rows_KD = array_namespace(rows[0][0]).stack([each[row] for each, row in rows])
     sum_D += as_numpy(like(np.array(shares, np.float32), rows_KD) @ rows_KD)

@@ -9,7 +9,6 @@ not evaluated is given again, and clients report of the tasks that they get then
 """
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import Literal
 
 from fedcore.coordinator.settings import EvaluateConfig
@@ -120,7 +119,7 @@ class Evaluations:
         self._asked, self._reported = dict(saved["asked"]), dict(saved["told"])
         due, may = saved.get("due", {}), saved.get("may", {})  # an older one had none
         self._due = {cid: dict.fromkeys(versions) for cid, versions in due.items()}
-        self._may = {
-            cid: frozenset(what for what in _ANY if cid in may.get(what, ()))
-            for cid in dict.fromkeys(chain.from_iterable(may.values()))
-        }
+        self._may = {}
+        for what, cids in may.items():
+            for cid in cids:
+                self._may[cid] = self._may.get(cid, frozenset()) | {what}

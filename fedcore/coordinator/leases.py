@@ -142,7 +142,8 @@ class Leases:
         self.waiting: dict[str, None] = {}
         # None: the lease has ended, and the client trains on.
         self.busy: dict[str, Lease | None] = {}
-        self.training = 0  # leases that have not ended
+        self.training = 0
+        """How many leases have not ended."""
         self._newest: dict[str, int] = {}  # the number of each client's newest lease
         self._silent: dict[str, None] = {}
         self.delivered: dict[str, int] = {}
@@ -351,6 +352,14 @@ class Leases:
         if not (self._fresh or self._tried):
             return False
         return self._room(accepted) > 0
+
+    @property
+    def may_lease(self) -> bool:
+        """False where nobody can get a lease; cheaper than :meth:`has_room`.
+
+        A cohort may also invite clients that do not wait.
+        """
+        return self._synchronous or bool(self.waiting)
 
     @property
     def is_complete(self) -> bool:

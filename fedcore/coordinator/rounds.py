@@ -163,7 +163,15 @@ class Rounds:
         return self._screen(given, actions)
 
     def _screen(self, given: Sequence[Lease], actions: list[Action]) -> Grants:
-        """Gives leases to clients whose tasks the update filter does not refuse."""
+        """Keeps the leases of tasks that the update filter does not refuse.
+
+        Args:
+            given: leases that were given; whoever is refused makes room for others.
+            actions: what followed from giving them.
+
+        Returns:
+            The leases that stay, what was refused, and all that follows.
+        """
         state, leases = self.state, self.leases
         granted: list[Lease] = []
         declined: list[Declined] = []
@@ -178,7 +186,7 @@ class Rounds:
                     actions.append(Persist(record=record))
             if len(declined) == refused:
                 break
-            actions += self.advance()  # and whoever is refused makes room for others
+            actions += self.advance()
             if state.closed or state.is_paused:
                 break
             given = leases.grant(state.version, state.count + self._delivered)

@@ -79,12 +79,11 @@ class StackedClients:
         self._places = {name: place for place, name in enumerate(names)}
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
-        self._cohorts = algorithm.synchronous  # may invite clients that do not wait
         self._is_measured = coordinator.algorithm.observes_tasks
         self._is_judged = algorithm.update_filter.rest is not None  # before
         self._rest = algorithm.update_filter.rest or 0.0  # of who is refused a task
-        # Whether it is known when a task is given when its update will arrive.
         self._bytes = work.fixed_bytes or 0
+        # Whether it is known when a task is given when its update will arrive.
         self._direct = (
             work.fixed_bytes is not None
             and controller is None
@@ -395,9 +394,8 @@ class StackedClients:
             return False
         if self._fates.notes_training:
             self._fates.train(who)
-        messages, self._attempts[who] = self._messages, attempts
-        messages.seq[who] += 1
-        messages.is_pending[who] = True
+        self._attempts[who] = attempts
+        self._messages.make(who)
         return True
 
     def _waste(self, who: int, stack: Stack, row: int) -> None:
@@ -445,7 +443,7 @@ class StackedClients:
             return
         if messages.take_in(who, now, stack, row):
             self.decide()
-        elif messages.arrivals[who] == 1 and (self._cohorts or self._leases.waiting):
+        elif messages.arrivals[who] == 1 and self._leases.may_lease:
             self.grant()
         if self._fates.loses_answer(who):
             self._queue.put(now + RETRY, UPLOADS, who)

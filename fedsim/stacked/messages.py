@@ -61,6 +61,11 @@ class Messages:
         """The clients whose memory holds mass of updates that were rejected."""
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
 
+    def make(self, who: int) -> None:
+        """A client makes the message of its task."""
+        self.seq[who] += 1
+        self.is_pending[who] = True
+
     def abandon(self, who: int) -> Given | None:
         """A client's task comes to nothing; the log says so."""
         self._work.drop(who)

@@ -50,17 +50,17 @@ class Entering(NamedTuple):
 
     @property
     def payload(self) -> Payload | None:
-        """The message; None: the row of the stack."""
+        """The message; None: the row of the stack travels as it is."""
         return self.stack.messages[self.row]
 
     @property
     def counts(self) -> Counts | None:
-        """The labels of the samples that were used."""
+        """How often each class is among the samples that were used; None: unknown."""
         return self.stack.counts[self.row]
 
     @property
     def steps(self) -> int:
-        """How many steps were taken."""
+        """The number of local steps of the task, all of which were taken."""
         return self.given.steps
 
     @property
@@ -86,7 +86,7 @@ class PendingUpdates:
         self._rounds, self._log, self._names = rounds, log, names
         self._entering: list[Entering] = []
         self.put = self._entering.append
-        """Adds an update that has arrived."""
+        """Adds an update (:class:`Entering`) that has arrived, behind the others."""
 
     def __len__(self) -> int:
         """How many there are."""

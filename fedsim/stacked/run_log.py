@@ -1,4 +1,4 @@
-"""What a clients leaves behind: what was decided, and which bytes travelled."""
+"""What the clients leave behind: what was decided, and which bytes travelled."""
 
 import time
 from collections import defaultdict
@@ -17,8 +17,6 @@ from fedsim.world import World
 
 _FLUSH_ROWS = 20_000
 _FLUSH_SECONDS = 1.0  # of real time
-
-
 Transfers = defaultdict[str, list[tuple[int, int]]]  # by codec: the client, and bytes
 
 
@@ -30,7 +28,7 @@ class Moved:
         self.nbytes_N = np.zeros(count, np.int64)
 
     def add(self, transfers: list[tuple[int, int]]) -> None:
-        """Adds transfers, each of a client and its bytes."""
+        """Adds transfers: for each the place of its client, and its bytes."""
         flat = np.fromiter(chain.from_iterable(transfers), np.int64)
         np.add.at(self.transfers_N, flat[::2], 1)
         np.add.at(self.nbytes_N, flat[::2], flat[1::2])

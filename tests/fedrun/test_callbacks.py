@@ -1,8 +1,6 @@
 """Who is told of metrics as a run goes."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +22,7 @@ from fedrun.callbacks import (
 from fedrun.callbacks.base import flat
 from fedrun.results import Results
 from tests.fedsim.toys import points, settings, toy, write
+from tests.imports import imported_by
 from tests.integration.typed import desk, typed
 
 
@@ -298,17 +297,6 @@ def test_wandb_works_without_an_account(desk_with_run: pytest.MonkeyPatch) -> No
 
 
 def test_without_being_asked_no_such_package_is_imported() -> None:
-    code = (
-        "import sys, fedrun.callbacks, fedrun.checkpoints.export, fedsim.cli.run\n"
-        "heavy = {'tensorboard', 'mlflow', 'wandb', 'pandas', 'pyarrow'}\n"
-        "print(heavy & {*sys.modules})"
-    )
-    path = ":".join(sys.path)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "set()\n"
+    modules = "fedrun.callbacks, fedrun.checkpoints.export, fedsim.cli.run"
+    heavy = {"tensorboard", "mlflow", "wandb", "pandas", "pyarrow"}
+    assert imported_by(modules, heavy) == set()

@@ -43,3 +43,19 @@ def test_it_is_the_average_of_the_client_models() -> None:
     ]
     expected_D = np.average(models_ND, axis=0, weights=samples)
     assert start_D - aggregate(*updates) == pytest.approx(expected_D, rel=1e-6)
+
+
+def test_rows_of_every_kind_of_numpy_array_are_summed_in_their_order() -> None:
+    class Mapped(np.ndarray):  # as np.memmap is
+        pass
+
+    rng = np.random.default_rng(0)
+    plain_ND = rng.standard_normal((50, 300)).astype(np.float32)
+    fold, shares = WeightedMean().build().fold, rng.random(50).tolist()
+    assert fold is not None
+
+    def folded(values_ND: Vector) -> bytes:
+        rows = [(values_ND, row) for row in range(50)]
+        return fold(np.zeros(300, np.float32), rows, shares).tobytes()
+
+    assert folded(plain_ND.view(Mapped)) == folded(plain_ND)

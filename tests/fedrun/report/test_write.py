@@ -1,8 +1,6 @@
 import hashlib
 import json
 import re
-import subprocess
-import sys
 import time
 from base64 import b64encode
 from html.parser import HTMLParser
@@ -18,6 +16,7 @@ from fedcore.protocol import Verdict
 from fedrun.report import write_report
 from fedrun.report.client_timelines import Doing
 from tests.fedrun.report.story import Story, short_story
+from tests.imports import imported_by
 
 SECTIONS = (
     "learning",
@@ -289,11 +288,7 @@ def test_where_plotly_is_left_out_a_sentence_says_where_to_write_it(
 
 
 def test_the_package_is_imported_without_plotly_and_torch() -> None:
-    code = "import sys, fedrun.report; print({'plotly', 'torch'} & {*sys.modules})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"
+    assert imported_by("fedrun.report", {"plotly", "torch"}) == set()
 
 
 def long_story(clients: int, updates: int) -> Story:
