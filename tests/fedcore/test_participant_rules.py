@@ -29,6 +29,7 @@ from fedcore.payloads import dense_payload, pack
 from fedcore.payloads.block import turn_of
 from fedcore.protocol import (
     HISTORY,
+    LARGEST,
     NOTHING_SETTLED,
     Ack,
     Answer,
@@ -735,9 +736,8 @@ def test_who_changes_history_holds_no_model_until_one_comes() -> None:
 
 
 def test_an_update_that_no_message_of_this_memory_holds_is_dropped_in_words() -> None:
-    huge_D = np.full(DIM, 3e38, np.float32)
-    one = client(memory_D=huge_D)
-    with np.errstate(over="ignore", invalid="ignore"):
-        assert not trains(one, huge_D / np.float32(100))
+    large_D = np.full(DIM, 0.6 * LARGEST / DIM**0.5, np.float32)
+    one = client(memory_D=large_D)  # each is small enough, and their sum is not
+    assert not trains(one, large_D)
     assert one.unusable
     assert one.state.pending is None

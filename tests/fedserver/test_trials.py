@@ -65,6 +65,7 @@ def untouched(server: Served) -> None:
     assert server.lines("enrolled") == []
     assert server.lines("decided") == []
     assert server.server._service.pushes._uploads.nbytes == 0
+    assert trials_of(server)._uploads.nbytes == 0
 
 
 def test_a_trial_gets_a_verdict_and_counts_nowhere(server: Served) -> None:
@@ -230,6 +231,15 @@ def test_a_client_leaves_places_to_others_at_its_address(server: Served) -> None
     answers = [call.result().answer for call in calls]
     assert answers.count(pb.ANSWER_RETRY) >= len(calls) - OF_CLIENT
     other.channel.close()
+
+
+def test_a_check_with_the_longest_description_of_a_model_is_answered(
+    server: Served,
+) -> None:
+    enrolment = server.server._service.check.__self__  # type: ignore[attr-defined]
+    peer = stranger(server)
+    assert about(asked(peer, spec="x" * enrolment._longest_spec)) == {"model"}
+    peer.channel.close()
 
 
 def test_a_check_that_is_long_is_refused_before_it_waits(server: Served) -> None:
