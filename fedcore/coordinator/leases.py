@@ -111,6 +111,15 @@ class Lease:
 class Leases:
     """The clients that are here, those that wait, and those that train."""
 
+    # CPython reads attributes slowly where an object has more than thirty and no slots.
+    __slots__ = (
+        *("_cohort", "_buffer", "_least", "_concurrency", "_synchronous", "_most"),
+        *("_clocks", "_selection", "_learned", "_in_turn", "_name_of", "_key"),
+        *("training", "delivered", "busy", "attempt"),
+        *("_newest", "_places", "_by_name", "_number"),
+        *_SETS,
+    )
+
     def __init__(
         self,
         algorithm: Algorithm,
@@ -335,6 +344,10 @@ class Leases:
             and cid not in self.waiting
             and cid not in self._silent
         )
+
+    def is_newest(self, cid: str, number: int) -> bool:
+        """Whether a client has no newer lease; the end of an older one is nothing."""
+        return self._newest.get(cid) == number
 
     def is_settled(self, accepted: int) -> bool:
         """Whether no client that is here gets a lease by delivering or by waiting."""

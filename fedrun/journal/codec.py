@@ -37,16 +37,13 @@ _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Row)}
 KINDS = frozenset(_CLASSES)  # of records, as `journal show` names them
 
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
-_WITH_PAYLOAD = {
-    cls
-    for cls in _CLASSES.values()
-    if any(field.name == "payload" for field in fields(cls))
-}
+_FIELDS = {cls: [field.name for field in fields(cls)] for cls in _CLASSES.values()}
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def facts_of(record: Row) -> dict[str, Any]:
     """Returns the fields of a record without its payload, ready for JSON."""
-    facts = {f.name: getattr(record, f.name) for f in fields(record)}
+    facts = {name: getattr(record, name) for name in _FIELDS[type(record)]}
     facts.pop("payload", None)
     if "values" in facts:
         facts["values"] = dict(facts["values"])
@@ -69,7 +66,7 @@ def facts_of(record: Row) -> dict[str, Any]:
 def to_row(record: Row) -> tuple[str, str, Bytes]:
     """Returns the kind, JSON body and payload of a record."""
     body, payload = facts_of(record), getattr(record, "payload", b"")
-    return type(record).__name__, json.dumps(body, separators=(",", ":")), payload
+    return type(record).__name__, _encode(body), payload
 
 
 def from_row(kind: str, body: str, payload: Bytes) -> Row:
@@ -84,7 +81,7 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
     if not isinstance(values, dict):
         raise ValueError("its body is no JSON object")
     cls = _CLASSES[kind]
-    if cls in _WITH_PAYLOAD:
+    if "payload" in _FIELDS[cls]:
         values["payload"] = payload
     try:
         if cls is records.Decided:

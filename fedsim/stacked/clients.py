@@ -80,8 +80,7 @@ class StackedClients:
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
         self._is_measured = coordinator.algorithm.observes_tasks
-        self._is_judged = algorithm.update_filter.rest is not None  # before
-        self._rest = algorithm.update_filter.rest or 0.0  # of who is refused a task
+        self._rest = algorithm.update_filter.rest  # of who is refused; None: nobody is
         self._bytes = work.fixed_bytes or 0
         # Whether it is known when a task is given when its update will arrive.
         self._direct = (
@@ -93,7 +92,6 @@ class StackedClients:
         self._queue = queue = EventQueue(self._clock, count)
         fates = Fates(world, population, names, queue.life, queue.put, self)
         self._fates = fates
-        self._attempts = fates.attempts
         client = population.client
         settings = coordinator.algorithm.clients
         self._data = ClientData(
@@ -229,7 +227,7 @@ class StackedClients:
         if actions:
             self._world.carry_out_now([*actions])
         for record in declined:
-            self.declined(record.cid, self._rest)
+            self.declined(record.cid, self._rest or 0.0)
         if leases:
             self._start(leases)
 
@@ -333,7 +331,7 @@ class StackedClients:
         who, device, plan = self._places[cid], None, None
         if self._is_measured:
             device = self._population.device(who, self._fates.tasks[who] + 1)
-        if self._is_judged:
+        if self._rest is not None:
             plan = self._data.plan(who)
         return Asked(device, plan)
 
@@ -392,9 +390,10 @@ class StackedClients:
         """Makes a client's message, unless its update cannot be used."""
         if not stack.sound[row]:
             return False
-        if self._fates.notes_training:
-            self._fates.train(who)
-        self._attempts[who] = attempts
+        fates = self._fates
+        if fates.notes_training:
+            fates.train(who)
+        fates.attempts[who] = attempts
         self._messages.make(who)
         return True
 
@@ -474,7 +473,7 @@ class StackedClients:
         """All that the rest of the run depends on; vectors go to ``arrays``."""
         self._log.flush()
         return {
-            "queue": self._queue.dump(),
+            "queue": self._queue.dump(self._is_newest),
             "fates": self._fates.dump(),
             "held": self._held,
             "messages": self._messages.dump(arrays),
@@ -486,6 +485,9 @@ class StackedClients:
             "controls": self._controls and self._controls.dump(arrays),
             "moved": self._log.dump(),
         }
+
+    def _is_newest(self, who: int, number: int) -> bool:
+        return self._leases.is_newest(self._names[who], number)
 
     def load(self, known: Saved) -> None:
         """What :meth:`dump` gave; the state of the server was loaded before."""

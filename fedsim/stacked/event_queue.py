@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
 from heapq import heappush
 from typing import Any
 
@@ -40,15 +41,19 @@ class EventQueue:
         """A client's lease of this number ends; all of them take equally long."""
         self.expiries.append((when, self._ticket(), who, number))
 
-    def dump(self) -> JSON:
-        """All there is."""
+    def dump(self, is_newest: Callable[[int, int], bool]) -> JSON:
+        """All there is, but for ends of leases that change nothing any more.
+
+        Args:
+            is_newest: whether a client has no newer lease than the one of this number.
+        """
         return {
             "now": self._clock.now,
             "ticket": self._ticket(),
             "life": self.life,
             "events": self.events,
             "acks": list(self.acks),
-            "expiries": list(self.expiries),
+            "expiries": [each for each in self.expiries if is_newest(*each[2:])],
         }
 
     def load(self, saved: JSON) -> None:

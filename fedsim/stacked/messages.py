@@ -21,6 +21,7 @@ from fedsim.stacked.work import Work
 
 # The lists that a resumed run begins with.
 _BY_CLIENT = ("seq", "is_pending", "arrivals")
+_ACCEPTED = Verdict.ACCEPTED  # an enum is slow to ask
 
 
 class Messages:
@@ -114,14 +115,14 @@ class Messages:
 
     def hear(self, who: int) -> Verdict:
         """A client knows the verdict on its message."""
-        accepted = verdict = Verdict.ACCEPTED
+        verdict = _ACCEPTED
         if self._refused or self.shares:
             verdict = self._refused.pop(who, verdict)
             work, once = self.shares.pop(who, 1.0), self.arrivals[who] == 1
             left = work_after(verdict, work, sent_once=once)
             if left < 1.0:
                 self.shares[who] = left
-        if verdict is accepted:
+        if verdict is _ACCEPTED:
             if self._folded:
                 self._folded.discard(who)
         elif verdict.returns_mass and self._work.has_memory:
