@@ -1,6 +1,6 @@
 """Saves states of roles as JSON and arrays, from which they are restored equal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,18 @@ def load_tree(
             return type(template)(*(load_tree(old, new, arrays) for old, new in parts))
         return tuple(load_tree(None, leaf, arrays) for leaf in saved)
     return saved
+
+
+def with_arrays(tree: State, change: Callable[[npt.NDArray[Any]], Any]) -> State:
+    """Returns the same tree with other arrays: what ``change`` returns for each."""
+    if isinstance(tree, np.ndarray):
+        return change(tree)
+    if isinstance(tree, tuple):
+        leaves = [with_arrays(leaf, change) for leaf in tree]
+        return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
+    if isinstance(tree, dict):
+        return {key: with_arrays(leaf, change) for key, leaf in tree.items()}
+    return tree
 
 
 def save_each(

@@ -22,7 +22,7 @@ from fedcore import payloads
 from fedcore.typing import Seconds, Vector
 
 LARGE = 32 << 20  # bytes; smaller vectors stay in memory
-OFTEN: Seconds = 0.02  # the memory is given back
+OFTEN: Seconds = 0.005  # the memory is given back
 
 
 class Spill:

@@ -35,6 +35,7 @@ from fedrun.journal import recover
 from fedrun.journal.codec import Row
 from fedrun.json_lines import concerning
 from fedrun.run import Run
+from fedrun.spill import Spill
 from fedserver.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -97,6 +98,8 @@ class Core:
                 call :meth:`timers_are_gone`.
         """
         self._run = run
+        self._spill = Spill(run.journal.folder)
+        run.coordinator.state.set_aside(self._spill.moved)
         self.now = Clock(run.coordinator.state.at).now
         self._observe = observe
         self._group = GroupCommit(run, self._show)
@@ -309,6 +312,7 @@ class Core:
         assert call.event is not None
         self._commit(lazy_too=True)
         self._run.coordinator = recover(self._run.journal).coordinator
+        self._run.coordinator.state.set_aside(self._spill.moved)
         self._old_timers += 1
         failed = call.failed if error is not None else _ignore
 

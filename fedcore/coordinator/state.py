@@ -26,7 +26,7 @@ from fedcore.errors import CorruptJournalError
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import Epoch, Receipt, Verdict
-from fedcore.trees import Arrays, load_tree, save_tree
+from fedcore.trees import Arrays, load_tree, save_tree, with_arrays
 from fedcore.typing import JSON, Row, Seconds, State, Vector
 
 
@@ -67,6 +67,7 @@ class ServerState:
         self.closed: str | None = None
         self.paused: str | None = None
         """Why the operator lets nobody begin to train; empty: it gave no reason."""
+        self._aside: Callable[[Vector], Vector] | None = None
         self._remember_base()
 
     @property
@@ -97,6 +98,22 @@ class ServerState:
     def epoch(self) -> Epoch:
         """The name of this history."""
         return self.published.epoch
+
+    def set_aside(self, aside: Callable[[Vector], Vector]) -> None:
+        """Keeps vectors that only a step reads elsewhere, from now on.
+
+        Args:
+            aside: returns the same values, kept elsewhere; a step writes into them.
+        """
+        self._aside = aside
+        self._lay_aside()
+
+    def _lay_aside(self) -> None:
+        if self._aside is None:
+            return
+        if not self.algorithm.config.downlink.is_exact:  # or W is X, which clients get
+            self.exact_D = self._aside(self.exact_D)
+        self.optimizer = with_arrays(self.optimizer, self._aside)
 
     def restore(self, record: Record, payload: Payload | None = None) -> None:
         """Applies a record of the journal.
@@ -289,6 +306,9 @@ class ServerState:
         if algorithm.aggregator.carry is not None:
             agg_D = agg_D.copy()  # the optimiser writes into it, and the buffer goes on
         self.exact_D = self._moved(agg_D)
+        self.buffer = self._next_buffer()
+        del agg_D  # X may be in its memory, which is free once X is laid aside
+        self._lay_aside()
         packed, message = message_for(
             lambda: self.published.public_D - self.exact_D
         ) or (b"", None)
@@ -299,7 +319,6 @@ class ServerState:
         )
         self.published.publish(public_D, packed or None, message)
         self.applied += self.count
-        self.buffer = self._next_buffer()
         self.count, self.samples, self.entered = 0, 0.0, Counter()
         self._remember_base()
         return packed
