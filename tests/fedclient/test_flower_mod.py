@@ -1,5 +1,6 @@
 """The mod of a ClientApp: what it keeps in Context.state, and when it settles."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.needs("flwr")
 
 
 def run(grid: VirtualGrid, versions: int = 3, **settings: Any) -> Any:
-    strategy = Latecomer(evaluate_nodes=False, **settings)
+    strategy = Latecomer(**{"evaluate_nodes": False, **settings})
     strategy._clock = lambda start: grid.clock
     return strategy.start(grid, settings.get("arrays", initial_arrays()), versions)
 
@@ -229,6 +230,28 @@ def test_a_node_that_lost_its_context_begins_again(
     run(grid, 8, buffer=4)
     said = "holds nothing of this run" if damage == "forget" else "is damaged"
     assert said in caplog.text
+
+
+def test_a_node_that_lost_a_model_does_not_train_on_another_one() -> None:
+    """The server believes that it holds the newest model, and sends none."""
+    grid = grid_of()
+    original, before, faults = grid._call, RecordDict(), list[Any]()
+
+    def call(node: int, message: Message) -> Message:
+        nonlocal before
+        context = grid.contexts[node]
+        if node == NODES[0] and RECORD in context.state:
+            if message.metadata.message_type == "evaluate":  # it brings a model
+                before = deepcopy(context.state)
+            elif RECORD in before:
+                context.state, before = before, RecordDict()
+        reply = original(node, message)
+        faults.append(reply.content.config_records[RECORD].get("fault"))
+        return reply
+
+    grid._call = call  # type: ignore[method-assign]
+    run(grid, 8, buffer=4, evaluate_nodes=True)
+    assert "the server supposes another version on this node" in faults
 
 
 def test_a_patch_travels_instead_of_the_model() -> None:
