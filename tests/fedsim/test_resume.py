@@ -13,6 +13,7 @@ from fedcore.coordinator.records import Decided, Evaluated, Stepped
 from fedcore.errors import ConfigError
 from fedcore.workload import Client
 from fedrun.journal import Journal, verify
+from fedrun.journal.snapshots import read_snapshot
 from fedrun.results import Results
 from fedrun.traffic_file import read_traffic
 from fedsim.evaluator import NAME
@@ -252,6 +253,22 @@ def test_another_engine_cannot_go_on(tmp_path: Path) -> None:
     kill(settings, folder, kind="exact")
     with pytest.raises(ConfigError, match="was simulated one by one, and cannot go on"):
         latecomer.run(config(settings), WORKLOAD, folder=folder, resume=True)
+
+
+def test_a_snapshot_holds_the_end_of_no_lease_but_the_newest(tmp_path: Path) -> None:
+    settings = config(
+        {
+            "algorithm": {"kind": "fed_buff", "buffer": 5},
+            "simulate": {"clients": 10},
+            "stop": {"versions": 40},
+        }
+    )
+    with pytest.raises(KeyboardInterrupt):
+        latecomer.run(settings, WORKLOAD, folder=tmp_path, on_event=InterruptAt(30))
+    newest = max((tmp_path / "snapshots").glob("*.safetensors"))
+    scalars, _ = read_snapshot(newest)
+    assert scalars["version"] > 10  # more leases than clients have been given
+    assert 0 < len(scalars["simulation"]["clients"]["queue"]["expiries"]) <= 10
 
 
 def test_a_snapshot_of_another_version_is_refused(
