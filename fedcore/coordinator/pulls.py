@@ -95,11 +95,12 @@ class Pulls:
         """Answers a client whose task was refused, without a model."""
         pull = self._pulls.pop(record.cid, None)
         rest = self._rounds.algorithm.config.update_filter.rest
+        assert rest is not None  # or no task would be refused
         return Refuse(
             cid=record.cid,
             nonce=0 if pull is None else pull.nonce,
             answer=Answer.RETRY,
-            retry_after=rest or 0.0,
+            retry_after=rest,
             reason=record.reason,
         )
 

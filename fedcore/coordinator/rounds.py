@@ -493,7 +493,7 @@ class Rounds:
         self.leases.load(saved["leases"])
         self._delivered = saved["delivered"]
         self._known, self._came = saved["came"]
-        self._back, self._looks = 0.0, saved["looks"]
+        self._back, self._looks = self.state.at, saved["looks"]
         actions = self._deadline.load(saved["deadline"])
         if self._looks > self.state.at:
             timer = Timer("complete", str(self._looks))

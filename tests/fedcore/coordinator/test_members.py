@@ -388,3 +388,18 @@ def test_a_client_that_comes_again_in_another_role_is_counted_once() -> None:
     assert (roster.trainers, roster.joined) == (1, 1)
     desk.enrol("a")
     assert (roster.trainers, roster.joined) == (2, 2)
+
+
+def test_a_client_that_becomes_a_trainer_is_not_asked_to_evaluate_any_more() -> None:
+    desk = Desk(FedBuff(buffer=1), evaluate=EvaluateConfig(every_versions=1))
+    desk.enrol("b")
+    desk.enrol("a", role="evaluator")
+    desk.pull("a")
+    desk.measure("a", 0, loss=1.0)
+    desk.pull("a")  # nothing is due
+    desk.enrol("a")
+    desk.pull("a")
+    assert desk.given == ["a"]
+    desk.pull("b")
+    desk.push("b", 1)
+    assert (desk.version, desk.given) == (1, [])

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.controllers import IProf
+from fedcore.clients import LocalSGD
+from fedcore.controllers import AdaComm, IProf
 from fedcore.coordinator.actions import Persist, Refuse, SendReply
 from fedcore.coordinator.plans import Announced, Plans
 from fedcore.coordinator.records import Declined, Leased
@@ -64,6 +65,31 @@ def test_its_place_goes_to_another_client(desk: Desk) -> None:
     assert (desk.given, desk.refused) == (["a"], [])
     desk.push("a", 1)
     assert desk.refused == [Answer.RETRY]
+
+
+def test_a_place_whose_task_is_refused_goes_to_the_next_one_at_once(desk: Desk) -> None:
+    desk.enrol("c", "d", "z")
+    desk.pull("b", plan=Plan(10))
+    for name in ("c", "d"):
+        desk.pull(name, plan=Plan(3))
+    desk.pull("z", plan=Plan(10))
+    desk.lose("b")
+    assert desk.given == ["z"]
+    assert set(desk.refused) == {Answer.RETRY}  # of who was drawn before
+
+
+def test_a_client_is_told_the_share_of_work_that_is_left() -> None:
+    controllers = [AdaComm(period=1.0, smooth=1)]
+    desk = Desk(FedBuff(buffer=1, client=LocalSGD(steps=16), controllers=controllers))
+    desk.enrol("a")
+    told = []
+    for seq in range(1, 6):
+        desk.at = float(seq)
+        desk.pull("a")
+        told.append(desk.reply.task.work)
+        desk.push("a", seq, loss=1.0)
+    assert told[0] == 1.0
+    assert told[-1] < 1.0
 
 
 def test_a_cohort_is_filled_by_others() -> None:

@@ -298,6 +298,21 @@ def test_after_a_restart_a_cohort_waits_for_members_and_not_for_their_keys() -> 
     assert again.records(Stepped)[0].count == 2
 
 
+def test_after_a_restart_a_cohort_ends_soon_once_all_are_back() -> None:
+    config = FedAvg(buffer=3, deadline=None)
+    desk = desk_of("a", "b", config=config)
+    desk.push("a", 1)
+    again = restarted(desk, config)
+    again.at = 11.0
+    again.pull("a")  # it waits for b, until 70
+    again.at = 12.0
+    again.pull("b")
+    again.push("b", 1)
+    while again.version == 0:
+        again.fire("complete")
+    assert (again.at, again.records(Stepped)[0].count) == (17.0, 2)
+
+
 def test_after_a_restart_a_cohort_does_not_wait_for_ever() -> None:
     config = FedAvg(buffer=3, deadline=None)
     desk = desk_of("a", "b", "c", config=config)
