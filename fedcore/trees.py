@@ -1,6 +1,7 @@
 """Saves states of roles as JSON and arrays, from which they are restored equal."""
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,31 @@ def load_tree(
     return saved
 
 
-def with_arrays(tree: State, change: Callable[[npt.NDArray[Any]], Any]) -> State:
-    """Returns the same tree with other arrays: what ``change`` returns for each."""
+def with_arrays(
+    tree: State,
+    change: Callable[[npt.NDArray[Any]], Any],
+    known: dict[int, Any] | None = None,
+) -> State:
+    """Returns a tree with other arrays; it is the same object where no array changed.
+
+    Args:
+        tree: nested tuples and dicts.
+        change: returns another array, or the same; it is asked once of each array.
+        known: what it returned, by the ids of arrays.
+    """
+    known = {} if known is None else known
     if isinstance(tree, np.ndarray):
-        return change(tree)
+        if id(tree) not in known:
+            known[id(tree)] = change(tree)
+        return known[id(tree)]
     if isinstance(tree, tuple):
-        leaves = [with_arrays(leaf, change) for leaf in tree]
+        leaves = [with_arrays(leaf, change, known) for leaf in tree]
+        if all(map(is_, leaves, tree)):
+            return tree
         return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
     if isinstance(tree, dict):
-        return {key: with_arrays(leaf, change) for key, leaf in tree.items()}
+        for key, leaf in tree.items():
+            tree[key] = with_arrays(leaf, change, known)
     return tree
 
 

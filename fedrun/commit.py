@@ -58,11 +58,14 @@ class GroupCommit:
         """Makes a version of what has arrived."""
         self.take(self._run.coordinator.flush(at, reason))
 
-    def commit(self, *, lazy_too: bool = False) -> list[Action]:
+    def commit(self, *, lazy_too: bool = False, is_whole: bool = True) -> list[Action]:
         """Makes the records durable, and returns the actions that follow from them.
 
-        Records on which no answer rests wait for one that must be durable, unless
-        ``lazy_too``.
+        Args:
+            lazy_too: records on which no answer rests do not wait for one that must be
+                durable.
+            is_whole: the state is what the records lead to. Of a state that an event
+                has changed by half no snapshot is taken; the next commit takes it.
 
         Raises:
             DiskError: nothing was written, and no action may be released. Records and
@@ -77,8 +80,11 @@ class GroupCommit:
                 self._observe(records)
             self._since_snapshot += len(records)
             is_due = self._since_snapshot >= self._snapshot_due and self.snapshots
-            if is_due or any(isinstance(each, SnapshotOrdered) for each in records):
+            is_due |= any(isinstance(each, SnapshotOrdered) for each in records)
+            if is_due and is_whole:
                 self.snapshot(number)
+            elif is_due:
+                self._snapshot_due = 0
         actions, self._actions = self._actions, []
         return actions
 

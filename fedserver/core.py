@@ -225,16 +225,21 @@ class Core:
             pass
         return batch
 
-    def _commit(self, *, lazy_too: bool) -> None:
-        """Makes the handled events durable, and releases their actions."""
-        actions = self._written(lazy_too=lazy_too)
+    def _commit(self, *, lazy_too: bool, is_whole: bool = True) -> None:
+        """Makes the handled events durable, and releases their actions.
+
+        Args:
+            lazy_too: even where no answer rests on them.
+            is_whole: no event has changed the state by half.
+        """
+        actions = self._written(lazy_too=lazy_too, is_whole=is_whole)
         answers, self._answers = self._answers, []
         if actions:
             self._on_loop(self._release, actions)
         for answered, answer in answers:
             self._on_loop(answered, answer)
 
-    def _written(self, *, lazy_too: bool) -> list[Action]:
+    def _written(self, *, lazy_too: bool, is_whole: bool) -> list[Action]:
         """Tries until the disk takes the records; until then no event is handled.
 
         Raises:
@@ -242,7 +247,7 @@ class Core:
         """
         while True:
             try:
-                actions = self._group.commit(lazy_too=lazy_too)
+                actions = self._group.commit(lazy_too=lazy_too, is_whole=is_whole)
             except DiskError as error:
                 if self._is_ending.is_set():
                     raise
@@ -310,7 +315,7 @@ class Core:
         Answers the call first if it ends with an error, and then all that wait.
         """
         assert call.event is not None
-        self._commit(lazy_too=True)
+        self._commit(lazy_too=True, is_whole=False)
         self._run.coordinator = recover(self._run.journal).coordinator
         self._run.coordinator.state.set_aside(self._spill.moved)
         self._old_timers += 1

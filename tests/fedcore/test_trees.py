@@ -1,12 +1,13 @@
 """States as JSON and arrays."""
 
 import json
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from fedcore.trees import Arrays, load_tree, save_tree
+from fedcore.trees import Arrays, load_tree, save_tree, with_arrays
 
 
 class Inner(NamedTuple):
@@ -70,3 +71,27 @@ def test_no_state_is_a_state() -> None:
 def test_a_state_of_anything_else_is_refused(odd: object) -> None:
     with pytest.raises(TypeError, match="a state holds arrays, numbers"):
         save_tree((1, odd), "role", {})
+
+
+def test_a_tree_gets_other_arrays_and_stays_what_it_is() -> None:
+    found = with_arrays(state(), lambda array: array + 1)
+    assert isinstance(found, Outer)
+    assert isinstance(found.inner, Inner)
+    assert found.inner.window_W.tolist() == [1, 2, 3]
+    assert [part.tolist() for part in found.stack] == [[2, 2], []]
+    assert found[2:] == state()[2:]
+
+
+def test_a_tree_whose_arrays_stay_is_the_same_object() -> None:
+    tree = state()
+    assert with_arrays(tree, lambda array: array) is tree
+
+
+def test_an_array_that_a_tree_holds_twice_stays_one() -> None:
+    array_D, sums = np.ones(2), defaultdict[str, np.ndarray](lambda: np.zeros(2))
+    sums["a"] = array_D
+    both, found, plain = with_arrays(
+        ((array_D, array_D), sums, (array_D,)), lambda array: array.copy()
+    )
+    assert both[0] is both[1] is found["a"] is plain[0] is not array_D
+    assert found["b"].tolist() == [0, 0]

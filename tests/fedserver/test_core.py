@@ -14,7 +14,7 @@ from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.aggregators import Contribution, weighted_mean
-from fedcore.coordinator import Coordinator
+from fedcore.coordinator import Coordinator, Rounds
 from fedcore.coordinator.events import ClientEnrolled
 from fedcore.coordinator.records import (
     Decided,
@@ -76,8 +76,19 @@ def _spec(server: Served) -> str:
 # ------------------------------------------------------------- what raises in handling
 
 
+@pytest.fixture(params=["a snapshot is not due", "a snapshot is due"])
+def journal(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """Settings of a journal, where records wait that no answer rests on."""
+    monkeypatch.setattr(core, "IDLE_SECONDS", 3600.0)
+    return {"snapshot_records": 1} if "not" not in request.param else {}
+
+
 @pytest.fixture
-def mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def mistaken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal: dict[str, Any]
+) -> Iterator[Served]:
     """A server whose aggregator raises at some updates, when it is half through."""
 
     def accumulate(sum_D: Vector, update: Contribution) -> Vector:
@@ -88,7 +99,7 @@ def mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served
 
     usual = weighted_mean._accumulate
     monkeypatch.setattr(weighted_mean, "_accumulate", accumulate)
-    with served(tmp_path, algorithm={"buffer": 3}) as running:
+    with served(tmp_path, algorithm={"buffer": 3}, journal=journal) as running:
         yield running
 
 
@@ -115,15 +126,46 @@ def test_an_update_that_raises_is_put_aside_and_leaves_nothing_behind(
     assert "UpdatePushed cannot be handled" in caplog.text
     assert "Traceback" in caplog.text
     mistaken.stop()
-    journal = Journal.open(mistaken.folder / "run")
+    run = Journal.open(mistaken.folder / "run")
     [put_aside] = [
         record
-        for _, record in journal.entries()
+        for _, record in run.entries()
         if isinstance(record, Decided) and record.verdict is not Verdict.ACCEPTED
     ]
     assert put_aside.payload == poison()
-    assert verify(journal).accepted == 3
-    journal.close()
+    assert verify(run).accepted == 3
+    run.close()
+
+
+def test_a_version_that_raises_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal: dict[str, Any]
+) -> None:
+    def message(rounds: Rounds, gap: Any) -> Any:
+        if once:
+            raise once.pop()
+        return usual(rounds, gap)
+
+    usual, once = Rounds._message, [ZeroDivisionError("the codec divides by zero")]
+    monkeypatch.setattr(Rounds, "_message", message)
+    algorithm = {"buffer": 2, "server": {"kind": "momentum"}}
+    with (
+        served(tmp_path, algorithm=algorithm, journal=journal) as server,
+        Peer(server.address) as peer,
+        Peer(server.address, "other") as other,
+    ):
+        for each in (peer, other):
+            each.pull()
+        assert peer.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        assert other.push(packed(ones())).answer == pb.ANSWER_REJECTED_MALFORMED
+        assert server.state.count == 1
+        assert (server.state.exact_D == 0).all()
+        other.pull()
+        assert other.push(packed(ones())).answer == pb.ANSWER_ACCEPTED
+        until(lambda: server.state.version == 1, "a version is made")
+        assert (server.state.exact_D == -ones()).all()
+    run = Journal.open(tmp_path / "run")
+    assert verify(run).accepted == 2
+    run.close()
 
 
 def test_who_waits_for_work_is_told_to_ask_again(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """How many copies of a large model a version and a task take."""
 
+import errno
+import os
+import shutil
 import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -166,3 +170,59 @@ def test_what_lies_in_a_file_is_the_same_and_stays_as_it_is(tmp_path: Path) -> N
     assert spill.moved(moved_D) is moved_D
     assert spill.moved(large_D[:9]).base is large_D  # few values stay
     assert not [*tmp_path.iterdir()]  # no file has a name
+
+
+VECTORS = {
+    "flat": np.arange(40.0),
+    "one row": np.arange(40.0)[None],
+    "rows": np.arange(40).reshape(2, 20),
+    "by column": np.asfortranarray(np.arange(40.0).reshape(2, 20)),
+    "every other one": np.arange(80.0)[::2],
+    "read only": np.broadcast_to(np.float32(1), (40,)),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_vector_of_any_form_is_the_same_in_a_file(name: str, spill: Spill) -> None:
+    given = VECTORS[name]
+    moved = spill.moved(given)
+    assert moved is not given
+    assert (moved.shape, moved.dtype) == (given.shape, given.dtype)
+    np.testing.assert_array_equal(moved, given)
+    moved[...] = 0  # it can be written to
+
+
+def test_what_is_more_than_numbers_stays_where_it_is(spill: Spill) -> None:
+    for given in (
+        np.array([None] * 40),
+        np.ma.masked_array(np.arange(40.0), [True] * 40),
+    ):
+        assert spill.moved(given) is given
+
+
+def test_without_room_on_the_disk_nothing_is_copied(
+    spill: Spill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = SimpleNamespace(free=spill_module.SPARED + 159)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: room)
+    small_D, large_D = np.arange(39, dtype=np.float32), np.arange(40, dtype=np.float32)
+    assert spill.moved(small_D) is not small_D
+    assert spill.moved(large_D) is large_D
+
+
+def test_memory_that_is_locked_does_not_keep_other_memory_from_leaving(
+    spill: Spill,
+) -> None:
+    class Map:
+        def __init__(self, is_locked: bool) -> None:
+            self.is_locked, self.left = is_locked, 0
+
+        def madvise(self, what: int) -> None:
+            if self.is_locked:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            self.left += 1
+
+    maps = [Map(True), Map(False), Map(True)]
+    spill._used = maps  # type: ignore[assignment]
+    assert spill._give_back()
+    assert maps[1].left == 1
