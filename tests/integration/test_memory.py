@@ -15,16 +15,13 @@ import pytest
 
 import fedrun.spill as spill_module
 from fedcore import payloads
-from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import DeadZone, ErrorFeedback
 from fedcore.coordinator.state import ServerState
 from fedcore.params import ParamSpec
 from fedcore.participant import encode
 from fedcore.recipes import FedAvg, Latecomer
 from fedcore.rng import Key
-from fedcore.server_optimizers import ServerOptimizerConfig
 from fedrun.spill import Spill
-from tests.laws.registered import every
 
 DIM = 5_000_000  # 20 MB, which is handled in parts
 KEY = Key.root(0)
@@ -63,16 +60,14 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spill:
     return Spill(tmp_path)
 
 
-def stepped(config: AlgorithmConfig, model_D: Any, spill: Spill | None) -> ServerState:
-    """The state of a server after three versions."""
-    algorithm = config.build(ParamSpec.of({"w": model_D}))
+def test_a_version_of_the_default_recipe_needs_less_than_three_models(
+    model_D: Any, spill: Spill
+) -> None:
+    algorithm = Latecomer().build(ParamSpec.of({"w": model_D}))
     state = ServerState(algorithm, model_D, "epoch")
-    if spill is not None:
-        state.set_aside(spill.moved)
+    state.set_aside(spill.moved)
 
     def message(gap: Any) -> Any:
-        if config.downlink.is_exact:
-            return None
         payload, _ = algorithm.downlink.encode(gap(), None, KEY)
         return payloads.pack(payload), payload
 
@@ -80,30 +75,8 @@ def stepped(config: AlgorithmConfig, model_D: Any, spill: Spill | None) -> Serve
         state.buffer += model_D
         state.count, state.samples = 2, 2.0
         state.step(message)
-    return state
-
-
-def test_a_version_of_the_default_recipe_needs_less_than_three_models(
-    model_D: Any, spill: Spill
-) -> None:
-    stepped(Latecomer(), model_D, spill)
     untouched = 1  # the next sum, which takes no memory before an update
     assert peak() - untouched < 2.8  # W, W - X, and the largest of it
-
-
-@pytest.mark.parametrize("server", every(ServerOptimizerConfig))
-@pytest.mark.parametrize("recipe", [FedAvg(), Latecomer()], ids=lambda r: r.kind)
-def test_what_is_laid_aside_changes_no_version(
-    recipe: AlgorithmConfig, server: Any, spill: Spill
-) -> None:
-    config = recipe.model_copy(update={"server": server.example()})
-    model_D = np.random.default_rng(0).standard_normal(1000, dtype=np.float32)
-    usual, aside = (stepped(config, model_D, each) for each in (None, spill))
-    assert usual.published.digest == aside.published.digest
-    for one, other in zip(
-        usual.dump()[1].values(), aside.dump()[1].values(), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_a_message_beside_an_error_memory_needs_one_model_more(model_D: Any) -> None:
