@@ -1,5 +1,6 @@
 """Between the coordinator and the disk: what leaves when, and what is written."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,38 @@ def test_the_actions_with_which_a_run_opens_leave_with_the_first_commit(
 ) -> None:
     run = Written(tmp_path, stop={"seconds": 30.0})
     assert [type(action) for action in run.group.commit()] == [SetTimer]
+    run.close()
+
+
+def test_a_commit_says_how_much_waits_and_for_how_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    run = Written(tmp_path)
+    run.group.commit(lazy_too=True)
+    assert run.group.lag == (0, 0.0)
+    for number, name in enumerate(("ann", "bob"), 1):
+        run.group.feed(enrolled(name))
+        now[0] += 3.0
+        assert run.group.lag == (number, 3.0 * number)  # of the oldest
+    run.group.commit()
+    assert run.group.lag == (0, 0.0)
+    run.close()
+
+
+def test_a_snapshot_that_is_due_waits_for_a_whole_state(tmp_path: Path) -> None:
+    run = Written(tmp_path, journal={"snapshot_records": 2})
+    run.group.commit(lazy_too=True)
+    numbers = run.run.journal.snapshots.numbers
+    before = numbers()
+    run.group.feed(enrolled("ann"))
+    run.group.feed(enrolled("bob"))
+    run.group.commit(is_whole=False)
+    assert numbers() == before
+    run.group.feed(enrolled("eve"))
+    run.group.commit()
+    assert numbers()[-1] == run.run.journal.store.last
     run.close()
 
 
