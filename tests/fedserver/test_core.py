@@ -1,6 +1,7 @@
 """Whatever happens on the core thread ends one call, and never the server."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,12 +23,13 @@ from fedcore.coordinator.records import (
     ServerStarted,
     ServerStopped,
 )
-from fedcore.errors import HandlingError, JournalError
+from fedcore.errors import ConfigError, HandlingError, JournalError
 from fedcore.payloads import decode
 from fedcore.protocol import Verdict
 from fedcore.typing import Vector
 from fedrun.journal import verify
 from fedrun.journal.journal import Journal
+from fedrun.json_lines import present_ids
 from fedrun.report.history import downtimes
 from fedrun.results import Results
 from fedserver import core
@@ -203,6 +205,36 @@ def test_a_call_that_raises_is_answered_and_changes_nothing(
         after, times = server.state.dump()[0], {"at": 0, "started": 0}
         assert {**after, **times} == {**before, **times}
         still_serves(server)
+
+
+def test_the_log_says_of_whom_a_call_raised(tmp_path: Path) -> None:
+    class Ids(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "cannot be handled" in record.getMessage():
+                found.append(present_ids())
+
+    found, handler = list[dict[str, Any]](), Ids()
+    logging.getLogger("fedserver.core").addHandler(handler)
+    try:
+        with served(tmp_path) as server, Peer(server.address) as peer:
+            with raising("_push"), refused("INTERNAL", "a mistake"):
+                peer.push(packed(ones()), epoch=1)
+            with raising("_pull"), refused("INTERNAL", "a mistake"):
+                peer.pull()
+            [cid] = server.state.clients
+    finally:
+        logging.getLogger("fedserver.core").removeHandler(handler)
+    assert [(ids["cid"], ids.get("seq")) for ids in found] == [(cid, 1), (cid, None)]
+
+
+def test_an_event_to_which_somebody_objects_is_not_handled(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        core = server.server._core
+        asked = core.ask(lambda state: "done", unless=lambda state: "not now")
+        future = asyncio.run_coroutine_threadsafe(asked, core._loop)
+        with pytest.raises(ConfigError, match="not now"):
+            future.result(CALL)
+        assert core.lag == (0, 0.0)
 
 
 def test_timers_of_the_coordinator_before_do_not_fire(tmp_path: Path) -> None:
