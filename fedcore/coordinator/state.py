@@ -211,7 +211,6 @@ class ServerState:
             record.steps,
             self.remembers and record.oldest is not None,
             record.cid,
-            measured=record.measured,
         )
         self.take([update], [record.weight])
 

@@ -120,3 +120,14 @@ def test_a_replay_learns_how_long_a_task_took() -> None:
     assert photo(again.learnt.controllers) == photo(
         desk.coordinator.state.learnt.controllers
     )
+
+
+def test_each_client_has_its_settings_and_a_stranger_the_common_ones() -> None:
+    overrides = [{"clients": "b", "lr": 0.5}]
+    desk = Desk(FedBuff(client={"kind": "local_sgd", "overrides": overrides}))
+    desk.enrol("a", "b")
+    state = desk.coordinator.state
+    common, own = state.algorithm.clients.all
+    assert own != common
+    settings = [state.settings_of(cid) for cid in ("a", "b", "nobody")]
+    assert settings == [common, own, common]
