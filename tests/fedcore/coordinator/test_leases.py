@@ -379,7 +379,9 @@ def test_a_lease_that_has_ended_ends_no_newer_one() -> None:
     for other in (first.number, second.number + 1):
         assert not real.expire("a", other)
         assert not real.awaits("a", other)
+        assert not real.is_newest("a", other)
     assert real.awaits("a", second.number)
+    assert real.is_newest("a", second.number)
     assert real.expire("a", second.number)
     assert not real.expire("a", second.number)
 
