@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -62,11 +63,8 @@ class Outcome:
 
         One lucky evaluation of a model that jumps about is no accuracy.
         """
-        values = np.array(self.accuracy)
-        known = len(values) - HELD + 1
-        if known < 1:
-            return []
-        return [float(values[at : at + HELD].mean()) for at in range(known)]
+        known = range(len(self.accuracy) - HELD + 1)
+        return [_mean(self.accuracy[at : at + HELD]) for at in known]
 
     def reaches(self, target: float) -> Seconds:
         """When it was first known that the mean of some evaluations is there.
@@ -115,6 +113,11 @@ class _Enough(Exception):  # noqa: N818 -- nothing went wrong
     """The run has shown what it was to show."""
 
 
+def _mean(values: Sequence[float]) -> float:
+    """The mean, without the last digits, which are lost when values are saved."""
+    return round(fmean(values), 6)
+
+
 class _Watch:
     """Notes what is measured, and ends a run that need not go on."""
 
@@ -130,7 +133,7 @@ class _Watch:
         self.accuracy.append(event.values["accuracy"])
         if len(self.accuracy) < HELD:
             return
-        held = np.mean(self.accuracy[-HELD:])
+        held = _mean(self.accuracy[-HELD:])
         hopeless = len(self.accuracy) > EARLY and held < NOTHING
         if held >= self._target or (self._gives_up and hopeless):
             raise _Enough
