@@ -52,31 +52,36 @@ def load_tree(
     return saved
 
 
-def with_arrays(
-    tree: State,
-    change: Callable[[npt.NDArray[Any]], Any],
-    known: dict[int, Any] | None = None,
-) -> State:
-    """Returns a tree with other arrays; it is the same object where no array changed.
+def with_arrays(tree: State, change: Callable[[npt.NDArray[Any]], Any]) -> State:
+    """Returns a tree of nested tuples and dicts with other arrays.
+
+    Dicts get theirs in place, and a tuple whose arrays stay is the same object.
 
     Args:
-        tree: nested tuples and dicts.
+        tree: is used up.
         change: returns another array, or the same; it is asked once of each array.
-        known: what it returned, by the ids of arrays.
     """
-    known = {} if known is None else known
+    return _with_arrays(tree, change, {})
+
+
+def _with_arrays(
+    tree: State,
+    change: Callable[[npt.NDArray[Any]], Any],
+    known: dict[int, tuple[Any, Any]],
+) -> State:
+    """``known`` has, by the id of an array, it and the one in its place."""
     if isinstance(tree, np.ndarray):
         if id(tree) not in known:
-            known[id(tree)] = change(tree)
-        return known[id(tree)]
+            known[id(tree)] = tree, change(tree)
+        return known[id(tree)][1]
     if isinstance(tree, tuple):
-        leaves = [with_arrays(leaf, change, known) for leaf in tree]
+        leaves = [_with_arrays(leaf, change, known) for leaf in tree]
         if all(map(is_, leaves, tree)):
             return tree
         return type(tree)(*leaves) if hasattr(tree, "_fields") else tuple(leaves)
     if isinstance(tree, dict):
         for key, leaf in tree.items():
-            tree[key] = with_arrays(leaf, change, known)
+            tree[key] = _with_arrays(leaf, change, known)
     return tree
 
 

@@ -17,8 +17,8 @@ from fedcore.protocol import Answer, Push
 from fedcore.typing import Seconds
 from fedrun.json_lines import concern
 from fedrun.run import Run
-from fedrun.spill import Spill
 from fedserver.callers import Backend
+from fedserver.core import Core
 from fedserver.opening import Opening
 from fedserver.receiving import PushFrames, Receiver, upload_name
 from fedserver.uploads import Upload, Uploads
@@ -42,7 +42,7 @@ class Pushes:
         algorithm = run.coordinator.algorithm
         limit = run.config.server.max_update_bytes
         self.max_update_bytes = limit or 8 * algorithm.spec.dim + (1 << 20)
-        self._uploads = _bounded_uploads(run, self.max_update_bytes)
+        self._uploads = _bounded_uploads(run, backend.core, self.max_update_bytes)
         self._receiver = Receiver(
             self._uploads, self.max_update_bytes, run.config.timeouts.stall
         )
@@ -165,14 +165,14 @@ class Pushes:
         return reply
 
 
-def _bounded_uploads(run: Run, max_update_bytes: int) -> Uploads:
+def _bounded_uploads(run: Run, core: Core, max_update_bytes: int) -> Uploads:
     config = run.config
     return Uploads(
         config.server.max_uploads,
         config.server.max_upload_bytes or max(ROOM, 4 * max_update_bytes),
         config.timeouts.stall,
         config.server.min_rate,
-        Spill(run.journal.folder).room,
+        core.spill.room,
     )
 
 
