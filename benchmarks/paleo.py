@@ -95,7 +95,7 @@ def main(words: Sequence[str] | None = None) -> None:
         ready[name] = case, flat, [*layers, optimizer_layer(flat.spec.dim)]
     torch.set_num_threads(1)
     for _ in range(options.repetitions):
-        device = measure_device(with_torch=True)
+        device = measure_device()
         devices.append(device)
         paper = device.model_copy(update={"call_microseconds": 0.0})
         for name, (case, flat, layers) in ready.items():

@@ -118,11 +118,6 @@ class ParamSpec:
         return sum(tensor.size for tensor in self.tensors)
 
     @cached_property
-    def local_dim(self) -> int:
-        """The number of values that stay on a client."""
-        return sum(tensor.size for tensor in self.local)
-
-    @cached_property
     def buffers(self) -> slice | None:
         """The averaged buffers' part of the flat vector; None: there are none."""
         start = sum(t.size for t in self.tensors if t.merge == PARAMETER)

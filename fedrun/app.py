@@ -71,13 +71,12 @@ def app_of(
     return config.app, Path.cwd() if path is None else path.resolve().parent
 
 
-def code_hash(name: str, folder: Path | None = None) -> str:
+def code_hash(name: str) -> str:
     """Returns a digest of the module's source, by which changed code is noticed."""
     if is_flower(name):
-        path, _ = parse_name(name, folder or Path.cwd())
+        path, _ = parse_name(name, Path.cwd())
         return FlowerFolder.read(path).digest()
-    where = name.partition(":")[0]
-    source = _module(where, folder or Path.cwd()).__file__
+    source = _module(name.partition(":")[0], Path.cwd()).__file__
     return digest_of(Path(source).read_bytes()) if source else ""
 
 

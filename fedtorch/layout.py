@@ -103,10 +103,6 @@ def place(module: nn.Module, name: str) -> tuple[nn.Module, str]:
     return module.get_submodule(path), own
 
 
-def _layer(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
 def _statistics(module: nn.Module) -> list[str]:
     """Returns the names of all buffers that hold batch statistics."""
     return [

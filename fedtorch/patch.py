@@ -36,11 +36,11 @@ def patch(
         ModelError: there are no parameters to train.
         WorkloadError: it is no such trainer, or something is missing.
     """
-    if _is_of(trainer, "transformers.trainer", "Trainer"):
+    if _is_trainer(trainer, "transformers.trainer"):
         from fedtorch.hugging_face.trainer import patch_trainer
 
         return patch_trainer(trainer, steps=steps, lora=lora, seed=seed)
-    if _is_of(trainer, ("lightning.", "pytorch_lightning."), "Trainer"):
+    if _is_trainer(trainer, ("lightning.", "pytorch_lightning.")):
         from fedtorch.lightning import patch_lightning
 
         return patch_lightning(trainer, module, data, steps=steps)
@@ -50,9 +50,9 @@ def patch(
     )
 
 
-def _is_of(found: Any, module: str | tuple[str, ...], name: str) -> bool:
-    """Whether one of an object's classes has this name in a module that begins so."""
+def _is_trainer(found: Any, module: str | tuple[str, ...]) -> bool:
+    """Whether one of an object's classes is a Trainer of a module that begins so."""
     return any(
-        each.__name__ == name and each.__module__.startswith(module)
+        each.__name__ == "Trainer" and each.__module__.startswith(module)
         for each in type(found).__mro__
     )

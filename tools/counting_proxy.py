@@ -45,11 +45,6 @@ class CountingProxy:
         """Where clients connect."""
         return f"127.0.0.1:{self.port}"
 
-    def retarget(self, target: str) -> None:
-        """New connections go elsewhere: the server has come back on another port."""
-        host, _, port = target.rpartition(":")
-        self.target = (host, int(port))
-
     def block(self) -> None:
         """Breaks all connections, and every new one until :meth:`restore`."""
         self.blocked = True

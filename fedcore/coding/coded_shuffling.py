@@ -105,8 +105,6 @@ class CodedShuffle:
     """Bytes of the rows, each sent to its worker alone."""
     coded_nbytes: int
     """Bytes of the broadcasts."""
-    broadcasts: int
-    """How many rows' worth of XORs were broadcast."""
 
 
 def shuffle_coded(
@@ -160,9 +158,7 @@ def shuffle_coded(
         np.stack([got[worker][int(row)] for row in rows]) if len(rows) else empty
         for worker, rows in enumerate(needed)
     )
-    return CodedShuffle(
-        needed, decoded, sum(map(len, needed)) * width, sent * width, sent
-    )
+    return CodedShuffle(needed, decoded, sum(map(len, needed)) * width, sent * width)
 
 
 def _caches(

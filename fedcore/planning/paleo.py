@@ -95,16 +95,11 @@ def step_time(layers: Sequence[Layer], device: Device) -> Seconds:
     return sum(layer_time(layer, device).total for layer in layers)
 
 
-def optimizer_layer(parameters: int, kind: str = "sgd") -> Layer:
-    """The work of w ← w - lr·g on all parameters: a row of its own, not in the paper.
-
-    Args:
-        parameters: how many values the model has.
-        kind: what the row is called.
-    """
+def optimizer_layer(parameters: int) -> Layer:
+    """The work of w ← w - lr·g, as a row of its own; the paper has none."""
     return Layer(
         name="optimizer",
-        kind=kind,
+        kind="sgd",
         flops_forward=0,
         flops_backward=2 * parameters,
         bytes_read=4 * 2 * parameters,

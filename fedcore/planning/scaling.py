@@ -92,11 +92,6 @@ def amdahl(serial: float, workers: int) -> float:
     return 1 / (serial + (1 - serial) / workers)
 
 
-def gustafson(serial: float, workers: int) -> float:
-    """Gustafson's scaled speed-up n - s (n - 1); s is a share of the parallel time."""
-    return workers - serial * (workers - 1)
-
-
 def karp_flatt(speedup: float, workers: int) -> float:
     """The experimentally determined serial share (1 / S - 1 / n) / (1 - 1 / n).
 

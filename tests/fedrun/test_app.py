@@ -84,7 +84,7 @@ def test_an_app_that_would_end_the_process_at_its_import_says_so() -> None:
 def test_the_hash_of_the_code_is_that_of_its_text(folder: Path) -> None:
     for where, data in (("a", "1"), ("b", "1"), ("c", "2")):
         write(folder / where, data)
-    a, b, c = (code_hash("mine.py:workload", folder / where) for where in "abc")
+    a, b, c = (code_hash(f"{folder / where}/mine.py:workload") for where in "abc")
     assert a == b != c
 
 

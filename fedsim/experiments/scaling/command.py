@@ -178,7 +178,7 @@ class _Work:
         if self.step is None:
             return
         if given is None:
-            given = measure_device(with_torch=True)
+            given = measure_device()
             if not options.measure:
                 self.doubts.append(NO_DEVICE)
         self.device = given

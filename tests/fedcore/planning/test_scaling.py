@@ -9,7 +9,6 @@ from fedcore.planning.scaling import (
     amdahl,
     amdahl_share,
     best_workers,
-    gustafson,
     karp_flatt,
     scaling,
 )
@@ -30,11 +29,6 @@ def test_amdahls_own_numbers() -> None:
     assert amdahl(0.05, 10**9) == pytest.approx(20)
     assert amdahl(0, 8) == 8
     assert amdahl(1, 8) == 1
-
-
-def test_gustafsons_speed_up_is_nearly_linear() -> None:
-    assert gustafson(0.004, 1024) == pytest.approx(1020, abs=0.5)  # 0.4 to 0.8 % there
-    assert gustafson(1, 1024) == 1
 
 
 def test_karp_flatt_grows_where_the_overhead_does() -> None:
