@@ -31,7 +31,7 @@ from fedcore.coordinator.rounds import Rounds
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.coordinator.updates import NO_TASK, Arrived, Decision, Flaw
 from fedcore.coordinator.verdicts import (
-    flawed,
+    arrived,
     judge,
     raised,
     read_update,
@@ -195,11 +195,7 @@ class Coordinator:
 
     def _lose(self, cid: str) -> list[Action]:
         """Waits for a client no longer; if it waits after all, it asks again."""
-        pull = self.pulls.waiting(cid)
-        self.pulls.withdraw(cid)
-        actions: list[Action] = []
-        if pull is not None:
-            actions = [Refuse(cid=cid, nonce=pull.nonce, answer=Answer.RETRY)]
+        actions = self._turn_away(cid, Answer.RETRY)
         if not self.rounds.leases.lose(cid):
             return actions
         record = records.Lost(at=self.state.at, cid=cid)
@@ -248,17 +244,17 @@ class Coordinator:
                 actions += self.rounds.unpause()
             case records.Evicted():
                 for row in self.state.roster.named(record.name):
-                    actions += self._shut_out(row.cid)
+                    actions += self._turn_away(row.cid, Answer.UNKNOWN)
+                    self.rounds.leases.lose(row.cid)
         return [*actions, *self.proceed()]
 
-    def _shut_out(self, cid: str) -> list[Action]:
-        """Ends the lease of a client, and the pull with which it waits."""
+    def _turn_away(self, cid: str, answer: Answer) -> list[Action]:
+        """Ends the pull with which a client waits, if it does, without a task."""
         pull = self.pulls.waiting(cid)
         self.pulls.withdraw(cid)
-        self.rounds.leases.lose(cid)
         if pull is None:
             return []
-        return [Refuse(cid=cid, nonce=pull.nonce, answer=Answer.UNKNOWN)]
+        return [Refuse(cid=cid, nonce=pull.nonce, answer=answer)]
 
     # -------------------------------------------------------------------- pulls
 
@@ -393,7 +389,7 @@ class Coordinator:
 
     def _reject(self, push: Push, flaw: Flaw, *, has_task: bool) -> list[Action]:
         """Rejects an update without reading it."""
-        update = flawed(push, flaw, has_task=has_task)
+        update = arrived(push, flaw, has_task=has_task)
         decision = judge(update, self.state)
         if update.task:
             self.rounds.take(update, decision)

@@ -81,19 +81,8 @@ def read_update(
         payload, flaw = None, Flaw(Verdict.REJECTED_MALFORMED, str(error))
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
         payload, flaw = None, raised(error)
-    return Arrived(
-        payload=payload,
-        base=push.base.version,
-        samples=push.samples,
-        counts=None if payload is None else push.counts,
-        steps=push.steps,
-        folded=state.remembers and _oldest(push, state) is not None,
-        client=push.cid,
-        loss=_finite(push.loss),
-        measured=push.measured and push.measured.checked(),
-        flaw=flaw,
-        task=has_task,
-    )
+    folded = state.remembers and _oldest(push, state) is not None
+    return arrived(push, flaw, has_task=has_task, payload=payload, folded=folded)
 
 
 def raised(error: Exception) -> Flaw:
@@ -112,15 +101,30 @@ def unread_flaw(reason: str) -> Flaw:
     return Flaw(Verdict.REJECTED_MALFORMED, reason, is_kept=True)
 
 
-def flawed(push: Push, flaw: Flaw, *, has_task: bool) -> Arrived:
-    """Returns the update of a push that is not read, since it has a flaw."""
+def arrived(
+    push: Push,
+    flaw: Flaw | None,
+    *,
+    has_task: bool,
+    payload: Payload | None = None,
+    folded: bool = False,
+) -> Arrived:
+    """Returns the update of a push; it has no payload if it is not read for its flaw.
+
+    Args:
+        push: which has arrived.
+        flaw: what is wrong with it.
+        has_task: whether a task stands behind it.
+        payload: its values.
+        folded: whether it holds mass of updates that were rejected.
+    """
     return Arrived(
-        payload=None,
+        payload=payload,
         base=push.base.version,
         samples=push.samples,
-        counts=None,
+        counts=None if payload is None else push.counts,
         steps=push.steps,
-        folded=False,
+        folded=folded,
         client=push.cid,
         loss=_finite(push.loss),
         measured=push.measured and push.measured.checked(),
