@@ -51,14 +51,8 @@ def make_model(config: FederationConfig, folder: Path) -> None:
             f"{config.model}: no such file, and no app to make it from; run: fedclient "
             f"model APP -o {config.model}"
         )
-    command = [*_fedclient(), "model", config.app, "-o", str(config.model)]
-    done = subprocess.run(
-        [*command, "--seed", str(config.seed)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [config.app, "-o", str(config.model), "--seed", str(config.seed)]
+    done = _run([*_fedclient(), "model", *words], folder)
     if done.returncode:
         reason = done.stderr.strip().removeprefix("error: ")
         raise WorkloadError(f"app {config.app!r} made no model: {reason}")
@@ -140,13 +134,7 @@ def _compared(config: FederationConfig, folder: Path, out: Path) -> JSON | str:
         command = [*_fedclient(), "model", config.app, "--from", str(config.model)]
     except ConfigError as error:
         return str(error)
-    done = subprocess.run(
-        [*command, "-o", str(out), "--if-needed"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _run([*command, "-o", str(out), "--if-needed"], folder)
     if done.returncode:
         return "; ".join(_errors(done.stderr)) or done.stderr.strip()
     found: JSON = json.loads(done.stdout.splitlines()[-1])
@@ -160,9 +148,7 @@ def evaluate_models(app: str, paths: Sequence[Path]) -> list[Evaluation]:
         WorkloadError: the app could not evaluate them.
     """
     words = ["evaluate-file", "--json", "--app", app, *map(str, paths)]
-    done = subprocess.run(
-        [*_fedclient(), *words], capture_output=True, text=True, check=False
-    )
+    done = _run([*_fedclient(), *words])
     if done.returncode:
         said = _errors(done.stderr)
         raise WorkloadError(
@@ -288,6 +274,15 @@ def _errors(said: str) -> list[str]:
     return [
         line.removeprefix(start) for line in said.splitlines() if line.startswith(start)
     ]
+
+
+def _run(
+    command: Sequence[str], folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end, in this folder or in the present one."""
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def _fedclient() -> list[str]:

@@ -9,7 +9,6 @@ from fedwire.convert import push_reply, read_push
 from fedwire.v1 import federation_pb2 as pb
 from fedwire.values import answer_code, read_answer
 
-from fedcore.coordinator.actions import SendAck
 from fedcore.coordinator.events import UpdatePushed
 from fedcore.coordinator.opened import Opened
 from fedcore.errors import ProtocolError
@@ -67,8 +66,10 @@ class Pushes:
             if not self._uploads.is_waiting(name):
                 if cid in self._judging:  # another message of this client
                     return _no_verdict(Answer.RETRY)
-                if header.size and not self._needs_payload(cid, header):
-                    return await self._unread(cid, header)
+                if header.size:
+                    early = await self._by_header(cid, header)
+                    if early is not None:
+                        return early
                 with self._tracer.span("receive", bytes=header.size):
                     upload = await self._receiver.receive(name, header, frames)
                 if upload is None:
@@ -123,12 +124,11 @@ class Pushes:
                 opened = await self.opening.open(push.payload)
             self._versions.arrive(push.cid, push.seq)
             try:
-                answer = await self._commit(push, opened)
+                return await self._commit(push, opened)
             finally:
                 self._versions.answered(push.cid, push.seq)
-        return push_reply(answer.ack)
 
-    async def _commit(self, push: Push, opened: Opened | None) -> SendAck:
+    async def _commit(self, push: Push, opened: Opened | None) -> pb.PushReply:
         """Has the core decide on an update; returns its answer once it is durable.
 
         Args:
@@ -145,17 +145,15 @@ class Pushes:
                     error, "push", push.cid, push.seq, push.digest
                 ),
             )
-            return await self._answers.push(push.cid, push.seq, push.digest)
-
-    def _needs_payload(self, cid: str, header: pb.PushHeader) -> bool:
-        """Whether a large update can be answered only once it has arrived."""
-        push = _without_payload(cid, header)
-        return self._core.glance(lambda told: told.needs_payload(push), unsure=True)
-
-    async def _unread(self, cid: str, header: pb.PushHeader) -> pb.PushReply:
-        """Has a large update answered by its header, before it is received."""
-        answer = await self._commit(_without_payload(cid, header), None)
+            answer = await self._answers.push(push.cid, push.seq, push.digest)
         return push_reply(answer.ack)
+
+    async def _by_header(self, cid: str, header: pb.PushHeader) -> pb.PushReply | None:
+        """Answers a large update before it is received; None: it must arrive first."""
+        push = read_push(header, cid, b"", header.digest.hex())
+        if self._core.glance(lambda told: told.needs_payload(push), unsure=True):
+            return None
+        return await self._commit(push, None)
 
     async def _verdict(self, cid: str) -> pb.PushReply:
         """Waits for the verdict on this client's update."""
@@ -174,11 +172,6 @@ def _bounded_uploads(run: Run, core: Core, max_update_bytes: int) -> Uploads:
         config.server.min_rate,
         core.spill.room,
     )
-
-
-def _without_payload(cid: str, header: pb.PushHeader) -> Push:
-    """Returns a push of which only the header is known."""
-    return read_push(header, cid, b"", header.digest.hex())
 
 
 def _no_verdict(answer: Answer) -> pb.PushReply:
