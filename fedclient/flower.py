@@ -255,7 +255,7 @@ class _Node:
             (seq, in_model, saved[f"sent.{seq}"])
             for seq, in_model in json.loads(saved["history"])
         ]
-        state = state_of(facts, vectors, history, None)
+        state = state_of(facts, vectors, history)
         require_whole(state)
         return cls(
             saved["name"],

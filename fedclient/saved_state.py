@@ -117,7 +117,6 @@ def state_of(
     facts: dict[str, Any],
     vectors: Mapping[str, Bytes],
     history: list[tuple[int, int, bytes]],
-    kept_template: Any,
 ) -> ParticipantState:
     """Returns the state that was saved as these facts, vectors and sent messages.
 
@@ -155,7 +154,7 @@ def state_of(
         ),
         abandoned=tuple(map(_abandoned, facts["abandoned"])),
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
-        kept=load_tree(kept_template, facts["kept"], arrays),
+        kept=load_tree(None, facts["kept"], arrays),
         keeper=facts.get("keeper", ""),
         recalled=load_tree(None, facts.get("recalled"), arrays),
         ledger=Ledger(**facts["ledger"]),

@@ -109,7 +109,7 @@ class ClientStore:
                 f"BEGIN; {made} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
             )
 
-    def load(self, kept_template: Any = None) -> ParticipantState | None:
+    def load(self) -> ParticipantState | None:
         """Returns the state that was saved last; None in a fresh folder.
 
         Raises:
@@ -131,7 +131,7 @@ class ClientStore:
             for seq, in_model, payload in sent:
                 self._require(f"history/{seq}", payload, str(in_model))
         try:
-            state = state_of(read_json(text), vectors, sent, kept_template)
+            state = state_of(read_json(text), vectors, sent)
             require_whole(state)
         except IMPOSSIBLE as error:
             why = f"{type(error).__name__}: {brief(str(error))}"
@@ -144,12 +144,8 @@ class ClientStore:
 
     def spilled(self, state: ParticipantState) -> ParticipantState:
         """Returns the state with large vectors in memory that leaves by itself."""
-        found: dict[str, Any] = {}
-        for name in ("public_D", "memory_D"):
-            vector_D = getattr(state, name)
-            if vector_D is not None:
-                found[name] = self.spill.moved(vector_D)
-        pending = state.pending
+        names, pending = ("public_D", "memory_D"), state.pending
+        found: dict[str, Any] = {n: self.spill.moved(getattr(state, n)) for n in names}
         if pending is not None and pending.residual_D is not None:
             residual_D = self.spill.moved(pending.residual_D)
             if residual_D is not pending.residual_D:

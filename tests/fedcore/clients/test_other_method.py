@@ -90,4 +90,4 @@ def _on_disk(
     blobs = {name: array.tobytes() for name, array in arrays.items()}
     if state.memory_D is not None:
         blobs["memory"] = state.memory_D.tobytes()
-    return state_of(json.loads(json.dumps(facts)), blobs, [], None)
+    return state_of(json.loads(json.dumps(facts)), blobs, [])
