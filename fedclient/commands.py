@@ -83,10 +83,8 @@ def working(
             checkpoint,
             choices,
         )
-        closing.callback(lambda: member.connection.phases.close())
-        closing.callback(member.close)
+        _begin(member, closing)
         client = Client(name or store.name() or "", index, count, args)
-        _trace(member)
         if trace is not None:
             connection = member.connection
             log = PhaseLog(trace, connection.transferred)
@@ -138,20 +136,20 @@ def run_evaluator(
         member = Membership(
             address, model, ClientStore(folder), identity, give_up, checkpoint
         )
-        stack.callback(lambda: member.connection.phases.close())
-        stack.callback(member.close)
-        _trace(member)
+        _begin(member, stack)
         with user_code("test_data"):
             data = test_data()
         Evaluator(member, model, data).run()
 
 
-def _trace(member: Membership) -> None:
-    """Has the client's tasks traced, if the environment asks for it.
+def _begin(member: Membership, closing: contextlib.ExitStack) -> None:
+    """Has a client closed at the end, and traced if the environment asks for it.
 
     Raises:
         ConfigError: a package is missing, or the environment asks for what is not here.
     """
+    closing.callback(lambda: member.connection.phases.close())
+    closing.callback(member.close)
     tracer = make_tracer("fedclient")
     if tracer is not NO_TRACES:
         member.connection.phases = SpanPhases(tracer)
