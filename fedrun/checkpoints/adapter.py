@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedcore.errors import ModelError
+from fedcore.errors import IMPOSSIBLE, ModelError
 from fedcore.params import ADAPTER, ParamSpec, Rest
 from fedcore.text import brief
 from fedcore.typing import Vector
@@ -67,7 +67,7 @@ def _about(text: str, whose: str) -> tuple[dict[str, str], dict[str, Any]]:
         names, config = about["names"], about["config"]
         if not (isinstance(config, dict) and all(map(str.isprintable, names.values()))):
             raise ValueError("expected names and a config")
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except IMPOSSIBLE as error:
         raise ModelError(
             f"{whose}: what it says of its adapter cannot be read: {brief(str(error))}"
         ) from error

@@ -17,9 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
-from fedcore.interruption import interrupt
 from fedcore.text import brief, printable
 from fedrun.cli.exit_codes import exit_code
+from fedrun.cli.stoppable import stoppable
 from fedrun.json_lines import JsonFormatter
 
 Given = ParamSpec("Given")
@@ -65,11 +65,8 @@ def _interruptible() -> Iterator[None]:
     if not is_ours or threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
+    with stoppable(signal.SIGINT):
         yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def example(*lines: str) -> str:

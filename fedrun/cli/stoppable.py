@@ -1,4 +1,4 @@
-"""Makes SIGTERM end a command as Ctrl-C does."""
+"""Makes a signal end a command by an Interruption, as Ctrl-C does."""
 
 import signal
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from fedcore.interruption import interrupt
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Makes SIGTERM raise an Interruption in the block, as SIGINT does."""
-    before = signal.signal(signal.SIGTERM, interrupt)
+def stoppable(which: int = signal.SIGTERM) -> Iterator[None]:
+    """Makes a signal raise an Interruption in the block."""
+    before = signal.signal(which, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(which, before)

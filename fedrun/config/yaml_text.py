@@ -49,7 +49,7 @@ def mapping_of(
     try:
         raw = read_yaml(text)
     except yaml.YAMLError as error:
-        raise ConfigError(not_yaml(source, error)) from error
+        raise ConfigError(_not_yaml(source, error)) from error
     if raw is None:
         return {}
     if not isinstance(raw, dict):
@@ -97,8 +97,7 @@ def value_text(value: Any) -> str:
     return one_line(value.item() if hasattr(value, "item") else value)
 
 
-def not_yaml(source: str, error: yaml.YAMLError) -> str:
-    """Returns where a text is no YAML, and why."""
+def _not_yaml(source: str, error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         line = error.problem_mark.line + 1
         return f"{source}:{line}: not YAML: {brief(str(error.problem))}"
