@@ -1,13 +1,10 @@
 """What the server keeps of its clients: small rows without vectors."""
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedcore.protocol import HISTORY, Receipt, Role, Settled, Verdict
 from fedcore.typing import JSON
-
-_MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data
 
 
 @dataclass(slots=True)
@@ -94,31 +91,3 @@ class ClientRow:
         accepted = deque(saved["accepted"], maxlen=HISTORY)
         known = {"has_trained": receipt is not None}  # an older program had no tasks
         return cls(**{**known, **saved, "receipt": receipt, "accepted": accepted})
-
-
-class Places:
-    """The clients at each part of the data, where parts are shared out."""
-
-    def __init__(self) -> None:
-        self._cids: dict[tuple[int, int], list[str]] = {}
-
-    def add(self, row: ClientRow) -> None:
-        """Notes the part that a client has."""
-        if row.count == 1 or not row.trains:
-            return
-        there = self._cids.setdefault(row.place, [])
-        if row.cid not in there and len(there) < _MOST_AT_A_PLACE:
-            there.append(row.cid)
-
-    def doubles(
-        self, name: str, place: tuple[int, int], clients: Mapping[str, ClientRow]
-    ) -> list[str]:
-        """The names of other clients that have the part of a client of this name."""
-        if place[1] == 1:
-            return []
-        others = (clients[cid] for cid in self._cids.get(place, ()))
-        return [
-            other.name
-            for other in others
-            if other.name != name and other.place == place and other.trains
-        ]

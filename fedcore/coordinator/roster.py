@@ -3,9 +3,11 @@
 from typing import assert_never
 
 from fedcore.coordinator import records
-from fedcore.coordinator.clients import ClientRow, Places
+from fedcore.coordinator.clients import ClientRow
 from fedcore.coordinator.records import Enrolment
 from fedcore.typing import JSON
+
+_MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data
 
 
 class Roster:
@@ -19,7 +21,7 @@ class Roster:
         self.owners: dict[str, str] = {}  # of names; those of a simulation have none
         self.evicted: dict[str, str] = {}
         """Names under which nobody may enrol, with the operator's reason."""
-        self._places = Places()
+        self._at: dict[tuple[int, int], list[str]] = {}  # the ids, by part of the data
         self._by_name: dict[str, list[str]] = {}  # the ids of clients
 
     def note(self, record: Enrolment) -> None:
@@ -61,7 +63,15 @@ class Roster:
         row.index, row.count = record.index, record.count
         if record.owner:
             self.owners[record.name] = record.owner
-            self._places.add(row)
+            self._note_place(row)
+
+    def _note_place(self, row: ClientRow) -> None:
+        """Notes the part of the data that a client has, where parts are shared out."""
+        if row.count == 1 or not row.trains or row.name not in self.owners:
+            return
+        there = self._at.setdefault(row.place, [])
+        if row.cid not in there and len(there) < _MOST_AT_A_PLACE:
+            there.append(row.cid)
 
     def _evict(self, name: str, reason: str | None) -> None:
         """Shuts out all clients that have this name, or lets them come back."""
@@ -69,8 +79,7 @@ class Roster:
             self.trainers -= row.trains
             row.evicted = reason
             self.trainers += row.trains
-            if row.name in self.owners:
-                self._places.add(row)  # a snapshot leaves out who is evicted
+            self._note_place(row)  # a snapshot leaves out who is evicted
 
     def named(self, name: str) -> list[ClientRow]:
         """The clients that have this name, or had it last.
@@ -101,7 +110,12 @@ class Roster:
             place: the part, and how many there are.
             name: of the client that has the part or wants it.
         """
-        return self._places.doubles(name, place, self.clients)
+        others = (self.clients[cid] for cid in self._at.get(place, ()))
+        return [
+            other.name
+            for other in others
+            if other.name != name and other.place == place and other.trains
+        ]
 
     def place_of(self, cid: str) -> tuple[int, int]:
         """A client's part of the data; all of them if it never enrolled."""
@@ -132,7 +146,6 @@ class Roster:
         self.joined = sum(row.role == "trainer" for row in self.clients.values())
         self.trainers = sum(row.trains for row in self.clients.values())
         self.owners = dict(saved["owners"])
-        self._places = Places()
+        self._at = {}
         for row in self.clients.values():
-            if row.name in self.owners:
-                self._places.add(row)
+            self._note_place(row)
